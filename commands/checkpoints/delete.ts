@@ -1,0 +1,82 @@
+/**
+ * `trainyard checkpoints delete`: by step, or everything a set of rules does not keep.
+ */
+
+import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/checkpoint-selection.js'
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { formatBytes, plural } from '#cli/format.js'
+import { findModel, parseModelReference } from '#cli/model-reference.js'
+import { parseSteps } from '#cli/parse.js'
+import { collectPages } from '#client/pages.js'
+import { NotFoundError } from '#errors.js'
+
+export const deleteCheckpoints = defineCommand({
+  path: ['checkpoints', 'delete'],
+  summary: 'Delete checkpoints by step or by rule',
+  details: 'With --keep, what any rule names stays and the rest goes; the untrained step 0 always stays.',
+  examples: [
+    [
+      'trainyard checkpoints delete email-agent --keep latest --keep best:val/reward',
+      'all but the latest and the best',
+    ],
+    ['trainyard checkpoints delete email-agent --steps 1,2,5-9 --yes', 'some steps, without asking'],
+    ['trainyard checkpoints delete email-agent --keep last:3 --keep every:10 --dry-run', 'say what would go'],
+  ],
+  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  flags: {
+    steps: flag.custom(parseSteps)('--steps <list>', 'steps to delete, for example 1,2,5-9'),
+    keep: flag.repeated(parseKeepRule, '--keep <rule>', 'latest, best:<metric>, last:<n> or every:<n>'),
+    ignoreMissing: flag.switch('--ignore-missing', 'steps that do not exist are no error'),
+    yes: flag.switch('--yes', 'do not ask'),
+    dryRun: flag.switch('--dry-run', 'show what would be deleted, delete nothing'),
+  },
+  exits: ['not_found', 'conflict'],
+  async run(context) {
+    const { connect, output, prompts, args, flags, signal } = context
+    if ((flags.steps === undefined) === (flags.keep.length === 0)) {
+      throw new UsageError('missing_option', 'either --steps or --keep is required, not both', {
+        hint: 'trainyard checkpoints delete --help',
+      })
+    }
+    if (!flags.yes && !flags.dryRun && !prompts.canAsk) {
+      throw new UsageError('input_required', '--yes is required to delete without a terminal', { param: '--yes' })
+    }
+    const client = await connect()
+    const model = await findModel(parseModelReference(args.model), { ...context, client })
+    const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
+    const plan = applyKeepRules(data, flags.keep)
+    const wanted = flags.steps ?? plan.deleted
+    const known = new Set(data.map((checkpoint) => checkpoint.step))
+    const missing = wanted.filter((step) => !known.has(step))
+    if (missing.length > 0 && !flags.ignoreMissing) {
+      throw new NotFoundError('checkpoint_not_found', `steps ${formatSteps(missing)} of ${model.name} do not exist`, {
+        hint: `there are steps ${formatSteps([...known])}; add --ignore-missing to delete the others`,
+      })
+    }
+    const steps = wanted.filter((step) => known.has(step))
+    const sizeBytes = data.filter(({ step }) => steps.includes(step)).reduce((sum, each) => sum + each.size_bytes, 0)
+    output.status(
+      `Will delete ${steps.length} of ${plural(data.length, 'checkpoint')} (${formatBytes(sizeBytes)}): steps ${formatSteps(steps) || 'none'}`,
+    )
+    if (flags.keep.length > 0) {
+      const kept = [...plan.kept].map(([step, reasons]) => `step ${step} (${reasons.join(', ')})`)
+      output.status(`Keeping: ${kept.join(', ')}`)
+    }
+    if (flags.dryRun || steps.length === 0) {
+      const json = {
+        deleted_count: 0,
+        not_found_steps: missing,
+        ...(flags.dryRun ? { would_delete_steps: steps } : {}),
+      }
+      return output.result(json, flags.dryRun ? 'Nothing deleted (dry run)' : 'Nothing to delete', [])
+    }
+    if (!flags.yes && !(await prompts.confirm(`Delete ${plural(steps.length, 'checkpoint')}?`, '--yes'))) {
+      throw new UsageError('not_confirmed', 'nothing deleted')
+    }
+    const reply = await client.checkpoints.delete(model.id, steps, { signal })
+    const json = { ...reply, not_found_steps: [...new Set([...missing, ...reply.not_found_steps])] }
+    output.result(json, `Deleted ${plural(reply.deleted_count, 'checkpoint')}`, steps.map(String))
+  },
+})

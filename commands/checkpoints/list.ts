@@ -1,0 +1,60 @@
+/**
+ * `trainyard checkpoints list`: steps of a model with their metrics.
+ */
+
+import { defineCommand } from '#cli/define-command.js'
+import { argument, flag } from '#cli/flags.js'
+import { findModel, parseModelReference } from '#cli/model-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
+import type { Column } from '#cli/table.js'
+import { collectPages } from '#client/pages.js'
+import type { Checkpoint } from '#wire/checkpoints.js'
+
+/** Shown when --metrics names none: the first of these that some checkpoint has. */
+const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']
+
+export const listCheckpoints = defineCommand({
+  path: ['checkpoints', 'list'],
+  summary: 'List the checkpoints of a model',
+  examples: [
+    ['trainyard checkpoints list email-agent --order desc', 'newest first'],
+    ['trainyard checkpoints list email-agent --metrics val/reward,loss/train', 'chosen metrics as columns'],
+    ['trainyard checkpoints list email-agent -q', 'ids only'],
+  ],
+  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  flags: {
+    order: flag.choice(['asc', 'desc'])('--order <asc|desc>', 'by step', { default: 'asc' }),
+    metrics: flag.text('--metrics <names>', 'metrics to show, separated by commas'),
+    ...pageFlags,
+  },
+  exits: ['not_found'],
+  next: ['trainyard checkpoints download <model> --step best'],
+  async run(context) {
+    const { connect, output, args, flags, signal } = context
+    const client = await connect()
+    const model = await findModel(parseModelReference(args.model), { ...context, client })
+    const { limit, after, order } = flags
+    const page = flags.all
+      ? await collectPages((query) => client.checkpoints.list(model.id, { order, ...query }, { signal }), { after })
+      : await client.checkpoints.list(model.id, { order, limit, after }, { signal })
+    output.list(page, toColumns(page.data, flags.metrics), {
+      nextCommand: nextPageCommand(`checkpoints list ${args.model}`, page, { '--order': order, '--limit': limit }),
+      empty: `model ${model.name} has no checkpoint yet`,
+    })
+  },
+})
+
+function toColumns(checkpoints: readonly Checkpoint[], names: string | undefined): readonly Column<Checkpoint>[] {
+  const chosen =
+    names?.split(',').map((name) => name.trim()) ??
+    USUAL_METRICS.filter((name) => checkpoints.some((checkpoint) => checkpoint.metrics[name] !== undefined)).slice(0, 3)
+  return [
+    { header: 'step', kind: 'number', get: (checkpoint) => checkpoint.step },
+    ...chosen.map(
+      (name): Column<Checkpoint> => ({ header: name, kind: 'number', get: ({ metrics }) => metrics[name] }),
+    ),
+    { header: 'size', kind: 'bytes', get: (checkpoint) => checkpoint.size_bytes },
+    { header: 'created', kind: 'time', get: (checkpoint) => checkpoint.created_at },
+    { header: 'id', kind: 'id', get: (checkpoint) => checkpoint.id },
+  ]
+}

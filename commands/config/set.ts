@@ -1,0 +1,47 @@
+/**
+ * `trainyard config set`: stores a setting. A secret is never an argument: it is asked for, or read from standard input.
+ */
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument } from '#cli/flags.js'
+import { requireSettingKey, updateConfigFile } from '#config/config-file.js'
+import { parseSetting, settings } from '#config/schema.js'
+
+export const setConfig = defineCommand({
+  path: ['config', 'set'],
+  summary: 'Store a setting in the config file',
+  examples: [
+    ['trainyard config set project games', 'models are then named without their project'],
+    ['trainyard config set api-key - < key.txt', 'a secret from a file, never on the command line'],
+  ],
+  args: {
+    key: argument.required('name of the setting'),
+    value: argument.optional('its value; - reads standard input; a secret left out is asked for'),
+  },
+  flags: {},
+  exits: ['not_found'],
+  async run({ config, io, output, prompts, args }) {
+    const key = requireSettingKey(args.key)
+    const isSecret = settings[key].isSecret === true
+    if (isSecret && args.value !== undefined && args.value !== '-') {
+      throw new UsageError('secret_on_command_line', `${key} must not be given as an argument`, {
+        hint: `trainyard config set ${key} - < key.txt`,
+      })
+    }
+    if (args.value === undefined && !isSecret) {
+      throw new UsageError('missing_argument', 'missing required argument "value"', {
+        hint: 'trainyard config set --help',
+      })
+    }
+    const text =
+      args.value === undefined
+        ? await prompts.secret(`Value of ${key}:`, `trainyard config set ${key} -`)
+        : args.value === '-'
+          ? await io.stdin.readAll()
+          : args.value
+    parseSetting(key, text.trim(), key)
+    await updateConfigFile(config.paths.configFile, key, text.trim())
+    output.status(`Set ${key} in ${config.paths.configFile}`)
+    if (output.mode === 'json') output.result({ key, path: config.paths.configFile }, '', [key])
+  },
+})

@@ -1,0 +1,57 @@
+/**
+ * `trainyard jobs cancel`: asks jobs to stop after the gradient step they are in.
+ */
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { plural } from '#cli/format.js'
+import { resolveJobId } from '#cli/job-reference.js'
+import { AppError } from '#errors.js'
+import type { TrainingJob } from '#wire/training-jobs.js'
+
+export const cancelJobs = defineCommand({
+  path: ['jobs', 'cancel'],
+  summary: 'Ask training jobs to stop',
+  details: 'A running job stops after its current gradient step and leaves no checkpoint; the model stays at its step.',
+  examples: [
+    ['trainyard jobs cancel 019a3c5e-7b1f-7000-8000-00000000009c', 'asks first, on a terminal'],
+    ['trainyard jobs cancel 019a3c5e-7b1f-7000-8000-00000000009c --yes', 'without asking'],
+  ],
+  args: { job: argument.many('job ids') },
+  flags: { yes: flag.switch('--yes', 'do not ask') },
+  exits: ['not_found', 'conflict'],
+  async run(context) {
+    const { connect, output, prompts, args, flags, signal } = context
+    if (!flags.yes) {
+      const what = args.job.length === 1 ? `job ${args.job[0]}` : plural(args.job.length, 'job')
+      if (!(await prompts.confirm(`Cancel ${what}?`, '--yes')))
+        throw new UsageError('not_confirmed', 'nothing cancelled')
+    }
+    const client = await connect()
+    const jobs: TrainingJob[] = []
+    let worst: AppError | undefined
+    for (const text of args.job) {
+      try {
+        const job = await client.trainingJobs.cancel(await resolveJobId(context, client, text), { signal })
+        jobs.push(job)
+        const effect = job.status === 'cancelled' ? 'Cancelled' : 'Cancelling'
+        const after = job.status === 'cancelled' ? '' : ': it stops after the current gradient step'
+        output.status(`${effect} job ${job.id}${after}`)
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error
+        if (worst !== undefined) output.warning(worst.message)
+        worst = error
+      }
+    }
+    if (output.mode !== 'human') {
+      const json = args.job.length === 1 && jobs[0] !== undefined ? jobs[0] : jobs
+      if (jobs.length > 0)
+        output.result(
+          json,
+          '',
+          jobs.map((job) => job.id),
+        )
+    }
+    if (worst !== undefined) throw worst
+  },
+})

@@ -1,0 +1,50 @@
+/**
+ * `trainyard jobs events`: what a job has reported, or is reporting.
+ */
+
+import { defineCommand } from '#cli/define-command.js'
+import { argument, flag } from '#cli/flags.js'
+import { resolveJobId } from '#cli/job-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
+import type { Column } from '#cli/table.js'
+import { describeEvent, watchJob } from '#cli/watch.js'
+import { collectPages } from '#client/pages.js'
+import type { TrainingEvent } from '#wire/training-jobs.js'
+
+const columns: readonly Column<TrainingEvent>[] = [
+  { header: 'type', kind: 'status', get: (event) => event.type },
+  { header: 'data', get: describeEvent, canShrink: true },
+  { header: 'created', kind: 'time', get: (event) => event.created_at },
+  { header: 'id', kind: 'id', get: (event) => event.id },
+]
+
+export const jobEvents = defineCommand({
+  path: ['jobs', 'events'],
+  summary: 'Show the events of a training job',
+  details:
+    'With --follow, every event to the end of the job; the exit code is its outcome. Ctrl-C detaches, the job goes on.',
+  examples: [
+    ['trainyard jobs events 019a3c5e-7b1f-7000-8000-00000000009c', 'the first page of events'],
+    ['trainyard jobs events 019a3c5e-7b1f-7000-8000-00000000009c --follow --json', 'JSON Lines until the job ends'],
+  ],
+  args: { job: argument.required('job id; on a terminal a unique prefix of 8 characters is enough') },
+  flags: { follow: flag.switch('--follow', 'go on until the job ends'), ...pageFlags },
+  exits: ['not_found', 'job_failed'],
+  async run(context) {
+    const { connect, output, args, flags, signal } = context
+    const client = await connect()
+    const jobId = await resolveJobId(context, client, args.job)
+    const { limit, after } = flags
+    if (flags.follow) {
+      await watchJob(context, client, jobId, after)
+      return
+    }
+    const page = flags.all
+      ? await collectPages((query) => client.trainingJobs.events(jobId, query, { signal }), { after })
+      : await client.trainingJobs.events(jobId, { limit, after }, { signal })
+    output.list(page, columns, {
+      nextCommand: nextPageCommand(`jobs events ${jobId}`, page, { '--limit': limit }),
+      empty: 'no events yet',
+    })
+  },
+})

@@ -1,0 +1,58 @@
+/**
+ * `trainyard jobs get`: what a job is, how far it is, and why it failed.
+ */
+import { defineCommand } from '#cli/define-command.js'
+import { argument } from '#cli/flags.js'
+import { formatDuration, formatRelativeTime } from '#cli/format.js'
+import { resolveJobId } from '#cli/job-reference.js'
+import { describeProgress } from '#cli/watch.js'
+import type { TrainingJob } from '#wire/training-jobs.js'
+
+export const getJob = defineCommand({
+  path: ['jobs', 'get'],
+  summary: 'Show one training job',
+  examples: [
+    ['trainyard jobs get 019a3c5e-7b1f-7000-8000-00000000009c', 'status, error, configuration'],
+    ['trainyard jobs get 019a3c5e-7b1f-7000-8000-00000000009c --json', 'as the API returns it'],
+  ],
+  args: { job: argument.required('job id; on a terminal a unique prefix of 8 characters is enough') },
+  flags: {},
+  exits: ['not_found'],
+  next: ['trainyard jobs events <job>', 'trainyard jobs cancel <job>'],
+  async run(context) {
+    const { connect, output, clock, args, signal } = context
+    const client = await connect()
+    const job = await client.trainingJobs.get(await resolveJobId(context, client, args.job), { signal })
+    if (output.mode !== 'human') return output.record(job, job.id, [])
+    const name = await client.models.get(job.model_id, { signal }).then(
+      (model) => model.name,
+      () => job.model_id,
+    )
+    const config = Object.entries(job.config).map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+    const ranMs =
+      (job.training_end === null ? clock.nowMs() : Date.parse(job.training_end)) - Date.parse(job.training_start ?? '')
+    output.record(job, job.id, [
+      ['Job', `${job.id} (${job.kind}) for ${name}`],
+      ['Status', describeStatus(job)],
+      ...(job.error_message === null
+        ? []
+        : [['Error', `${job.error_message} (${job.error_code ?? 'unknown'})`] as const]),
+      ...(config.length === 0 ? [] : [['Config', config.join(', ')] as const]),
+      ...(job.step === null ? [] : [['Checkpoint', `step ${job.step}`] as const]),
+      [
+        'Started',
+        job.training_start === null
+          ? 'not yet'
+          : `${output.isTerminal ? formatRelativeTime(job.training_start, clock.nowMs()) : job.training_start}, ran ${formatDuration(ranMs)}`,
+      ],
+    ])
+    if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
+    else if (job.status === 'running') output.hint(`trainyard jobs events ${job.id} --follow`)
+  },
+})
+
+function describeStatus(job: TrainingJob): string {
+  const progress = describeProgress(job)
+  const status = job.is_cancel_requested && job.status === 'running' ? 'cancelling' : job.status
+  return progress === null ? status : `${status}, gradient step ${progress.replace('/', ' of ')}`
+}

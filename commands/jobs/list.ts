@@ -1,0 +1,86 @@
+/**
+ * `trainyard jobs list`: training jobs, newest first as the service orders them.
+ */
+
+import { defineCommand } from '#cli/define-command.js'
+import { flag } from '#cli/flags.js'
+import { findModel, parseModelReference } from '#cli/model-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
+import type { Column } from '#cli/table.js'
+import { describeProgress } from '#cli/watch.js'
+import type { Client } from '#client/client.js'
+import { collectPages, eachItem } from '#client/pages.js'
+import type { JobStatus, TrainingJob } from '#wire/training-jobs.js'
+
+const statuses: readonly JobStatus[] = ['queued', 'running', 'completed', 'failed', 'cancelled']
+
+export const listJobs = defineCommand({
+  path: ['jobs', 'list'],
+  summary: 'List training jobs',
+  examples: [
+    ['trainyard jobs list', 'the first page'],
+    ['trainyard jobs list --model email-agent --status failed', 'failed jobs of one model'],
+    ['trainyard jobs list -q --status running | xargs trainyard jobs wait', 'wait for all running jobs'],
+  ],
+  args: {},
+  flags: {
+    model: flag.text('--model <model>', 'only jobs of this model'),
+    status: flag.choice(statuses)('--status <status>', 'queued, running, completed, failed or cancelled'),
+    ...pageFlags,
+  },
+  exits: ['not_found'],
+  next: ['trainyard jobs get <job>'],
+  async run(context) {
+    const { connect, output, clock, flags, signal } = context
+    const client = await connect()
+    const reference = flags.model === undefined ? null : parseModelReference(flags.model)
+    const model = reference === null ? null : await findModel(reference, { ...context, client })
+    const filter = { model_id: model?.id, status: flags.status }
+    const { limit, after } = flags
+    const page = flags.all
+      ? await collectPages((query) => client.trainingJobs.list({ ...filter, ...query }, { signal }), { after })
+      : await client.trainingJobs.list({ ...filter, limit, after }, { signal })
+    const names = output.mode === 'human' ? await modelNames(client, page.data, signal) : new Map<string, string>()
+    output.list(page, toColumns(names, clock.nowMs()), {
+      nextCommand: nextPageCommand('jobs list', page, {
+        '--model': flags.model,
+        '--status': flags.status,
+        '--limit': limit,
+      }),
+      empty: 'no jobs; trainyard train sft <model> --file data.jsonl starts one',
+    })
+  },
+})
+
+function toColumns(names: ReadonlyMap<string, string>, nowMs: number): readonly Column<TrainingJob>[] {
+  return [
+    { header: 'status', kind: 'status', get: (job) => job.status },
+    { header: 'kind', get: (job) => job.kind },
+    { header: 'model', kind: 'name', get: (job) => names.get(job.model_id) ?? job.model_id, canShrink: true },
+    { header: 'progress', get: describeProgress },
+    { header: 'started', kind: 'time', get: (job) => job.training_start ?? job.created_at },
+    { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs) },
+    { header: 'id', kind: 'id', get: (job) => job.id },
+  ]
+}
+
+function durationMs(job: TrainingJob, nowMs: number): number | null {
+  if (job.training_start === null) return null
+  return (job.training_end === null ? nowMs : Date.parse(job.training_end)) - Date.parse(job.training_start)
+}
+
+/** Names for people; a model deleted since keeps its id. */
+async function modelNames(
+  client: Client,
+  jobs: readonly TrainingJob[],
+  signal: AbortSignal,
+): Promise<Map<string, string>> {
+  const wanted = new Set(jobs.map((job) => job.model_id))
+  const names = new Map<string, string>()
+  if (wanted.size === 0) return names
+  for await (const model of eachItem((query) => client.models.list(query, { signal }))) {
+    if (wanted.has(model.id)) names.set(model.id, model.name)
+    if (names.size === wanted.size) break
+  }
+  return names
+}

@@ -1,0 +1,65 @@
+/**
+ * `trainyard jobs wait`: returns when every job is finished; exit 7 if any failed, 8 when it took too long.
+ */
+import { defineCommand } from '#cli/define-command.js'
+import { OutcomeError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { formatDuration } from '#cli/format.js'
+import { resolveJobId } from '#cli/job-reference.js'
+import { startProgress } from '#cli/progress.js'
+import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/watch.js'
+import { sleep } from '#client/http.js'
+import type { TrainingJob } from '#wire/training-jobs.js'
+
+export const waitForJobs = defineCommand({
+  path: ['jobs', 'wait'],
+  summary: 'Wait until training jobs are finished',
+  details: 'Prints every outcome and exits 7 if any job failed or was cancelled.',
+  examples: [
+    ['trainyard jobs wait 019a3c5e-7b1f-7000-8000-00000000009c', 'until it is finished'],
+    ['trainyard jobs wait 019a3c5e-7b1f-7000-8000-00000000009c --wait-timeout 10m', 'at most ten minutes, then exit 8'],
+  ],
+  args: { job: argument.many('job ids') },
+  flags: { waitTimeout: flag.duration('--wait-timeout <duration>', 'give up after this long; the job goes on') },
+  exits: ['not_found', 'job_failed', 'gave_up'],
+  async run(context) {
+    const { connect, io, output, clock, args, flags, signal } = context
+    const client = await connect()
+    const startMs = clock.monotonicMs()
+    const limitMs = flags.waitTimeout ?? Number.POSITIVE_INFINITY
+    const finished: TrainingJob[] = []
+    const progress = startProgress(io, output.mode === 'human', 'Waiting')
+    try {
+      for (const text of args.job) {
+        const jobId = await resolveJobId(context, client, text)
+        for (;;) {
+          const job = await client.trainingJobs.get(jobId, { signal })
+          if (job.status !== 'queued' && job.status !== 'running') {
+            finished.push(job)
+            break
+          }
+          const state = `${job.status}${describeProgress(job) === null ? '' : ` (${describeProgress(job)})`}`
+          const leftMs = limitMs - (clock.monotonicMs() - startMs)
+          if (leftMs <= 0) {
+            throw new OutcomeError(
+              'gave_up',
+              'wait_timeout',
+              `gave up after ${formatDuration(limitMs)}; job ${job.id} is still ${state}`,
+            )
+          }
+          progress.update(`job ${job.id} is ${state}`)
+          await sleep(Math.min(POLL_MS, leftMs), signal)
+        }
+      }
+    } finally {
+      progress.stop()
+    }
+    const columns = [
+      { header: 'id', kind: 'id' as const, get: (job: TrainingJob) => job.id },
+      { header: 'status', kind: 'status' as const, get: (job: TrainingJob) => job.status },
+      { header: 'outcome', get: describeOutcome, canShrink: true },
+    ]
+    output.rows(finished, finished, columns, (job) => job.id)
+    for (const job of finished) requireCompleted(job)
+  },
+})

@@ -1,0 +1,68 @@
+/**
+ * `trainyard log`: trajectory groups as an evaluation of the latest checkpoint; nothing is trained.
+ */
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { formatNumber, plural } from '#cli/format.js'
+import { findModel, parseModelReference } from '#cli/model-reference.js'
+import { isJsonObject } from '#cli/parse.js'
+import { readTrajectoryFile } from '#cli/trajectory-file.js'
+
+export const log = defineCommand({
+  path: ['log'],
+  summary: 'Record trajectory groups as an evaluation',
+  details: "Nothing is trained; to read a job's progress use trainyard jobs events.",
+  examples: [
+    ['trainyard log email-agent --file val.jsonl', 'averages become val/reward and so on'],
+    ['trainyard log email-agent --file groups.jsonl --split test', 'under another split'],
+    ['trainyard log email-agent --file - --dry-run < groups.jsonl', 'check a file, send nothing'],
+  ],
+  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  flags: {
+    file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
+    split: flag.text('--split <name>', 'prefix of the metrics', { default: 'val' }),
+    dryRun: flag.switch('--dry-run', 'check the file, send nothing'),
+  },
+  exits: ['not_found'],
+  next: ['trainyard checkpoints list <model> --metrics val/reward'],
+  async run(context) {
+    const { connect, io, output, args, flags, signal } = context
+    if (flags.file === undefined) {
+      throw new UsageError('missing_option', '--file is required', { param: '--file', hint: 'trainyard log --help' })
+    }
+    const reference = parseModelReference(args.model)
+    const file = await readTrajectoryFile(flags.file, io)
+    const counts = `${plural(file.groups.length, 'group')} (${plural(file.trajectoryCount, 'trajectory', 'trajectories')})`
+    const client = await connect()
+    const model = await findModel(reference, { ...context, client })
+    const json = {
+      model_id: model.id,
+      split: flags.split,
+      step: model.step,
+      groups: file.groups.length,
+      trajectories: file.trajectoryCount,
+    }
+    if (flags.dryRun) {
+      const metrics = { [`${flags.split}/reward`]: file.meanReward }
+      return output.result(
+        { ...json, metrics, dry_run: true },
+        `Would log ${counts} to split ${flags.split} (dry run)`,
+        [model.id],
+      )
+    }
+    const reply = await client.models.log(model.id, { split: flags.split, trajectory_groups: file.groups }, { signal })
+    const metrics =
+      isJsonObject(reply) && isJsonObject(reply['metrics'])
+        ? reply['metrics']
+        : { [`${flags.split}/reward`]: file.meanReward }
+    const shown = Object.entries(metrics)
+      .filter((entry): entry is [string, number] => typeof entry[1] === 'number')
+      .map(([name, value]) => `${name.replace(`${flags.split}/`, '')} ${formatNumber(value)}`)
+    output.result(
+      { ...json, metrics },
+      `Logged ${counts} to split ${flags.split} at step ${model.step}\n  ${shown.join('   ')}`,
+      [model.id],
+    )
+  },
+})

@@ -1,0 +1,44 @@
+/**
+ * The process side of the command line: streams, signals and the exit code. The only file that sets `process.exitCode`.
+ *
+ * First Ctrl-C or SIGTERM: the running command is told to stop and has two seconds; a second one, or the end of that
+ * time, ends the process at once. A closed pipe is a reader that has enough: exit 0.
+ */
+
+import { readEnvironment } from '#config/environment.js'
+import { packageVersion } from '#util/package-root.js'
+import { runProgram } from './program.js'
+
+/** Time a command has to clean up after an interruption; `serve` drains with its own, longer deadline. */
+const CLEANUP_MS = 2000
+const SERVE_CLEANUP_MS = 20_000
+
+const argv = process.argv.slice(2)
+const interruption = new AbortController()
+
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === 'EPIPE' ? 0 : 1)
+})
+// Nobody reads what we say: no reason to stop doing what was asked, least of all for a server.
+process.stderr.on('error', () => undefined)
+process.on('SIGINT', () => void interrupt('SIGINT'))
+process.on('SIGTERM', () => void interrupt('SIGTERM'))
+
+process.exitCode = await runProgram({
+  argv,
+  environment: readEnvironment(),
+  streams: process,
+  signal: interruption.signal,
+  version: packageVersion(),
+})
+// Nothing may hold the process open once a command is done: kept-alive sockets, an unread stdin.
+if (interruption.signal.aborted) process.exit()
+process.stdin.unref?.()
+
+async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
+  const exitCode = name === 'SIGINT' ? 130 : 143
+  if (interruption.signal.aborted) process.exit(exitCode)
+  const { InterruptedError } = await import('#cli/errors.js')
+  interruption.abort(new InterruptedError(name))
+  setTimeout(() => process.exit(exitCode), argv.includes('serve') ? SERVE_CLEANUP_MS : CLEANUP_MS).unref()
+}

@@ -1,0 +1,47 @@
+/**
+ * `trainyard models list`: the models of the service.
+ */
+
+import { defineCommand } from '#cli/define-command.js'
+import { flag } from '#cli/flags.js'
+import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
+import type { Column } from '#cli/table.js'
+import { collectPages } from '#client/pages.js'
+import type { Model } from '#wire/models.js'
+
+const columns: readonly Column<Model>[] = [
+  { header: 'name', kind: 'name', get: (model) => model.name },
+  { header: 'project', get: (model) => model.project, canShrink: true },
+  { header: 'base model', get: (model) => model.base_model, canShrink: true },
+  { header: 'step', kind: 'number', get: (model) => model.step },
+  { header: 'created', kind: 'time', get: (model) => model.created_at },
+  { header: 'id', kind: 'id', get: (model) => model.id },
+]
+
+export const listModels = defineCommand({
+  path: ['models', 'list'],
+  summary: 'List models',
+  examples: [
+    ['trainyard models list', 'the first page, newest last'],
+    ['trainyard models list --all -q', 'the ids of all models'],
+  ],
+  args: {},
+  flags: {
+    baseModel: flag.text('--base-model <name>', 'only models of this base model'),
+    name: flag.text('--name <name>', 'only models of this name'),
+    ...pageFlags,
+  },
+  next: ['trainyard models get <model>'],
+  async run({ connect, output, flags, signal }) {
+    const client = await connect()
+    const { limit, after } = flags
+    const filter = { base_model: flags.baseModel, name: flags.name }
+    const page = flags.all
+      ? await collectPages((query) => client.models.list({ ...filter, ...query }, { signal }), { after })
+      : await client.models.list({ ...filter, limit, after }, { signal })
+    output.list(page, columns, {
+      nextCommand: nextPageCommand('models list', page, { '--limit': limit, '--base-model': flags.baseModel }),
+      empty: 'no models yet; trainyard models create <name> --base-model <name> makes one',
+    })
+  },
+})

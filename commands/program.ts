@@ -1,0 +1,198 @@
+/**
+ * The command line's table of contents: every command with its sentence, and how a command line becomes a run of one.
+ *
+ * Commands are loaded on demand, so that help and a typo answer at once. This file never touches the process: streams,
+ * environment and interruption are handed in, which is how tests run commands in-process.
+ */
+
+import {
+  type Command,
+  type CommandEntry,
+  findEntry,
+  type GlobalFlags,
+  parseCommandLine,
+  type RawInput,
+} from '#cli/define-command.js'
+import type { ProcessStreams } from '#cli/io.js'
+import type { Fetch } from '#client/http.js'
+import type { Environment } from '#config/environment.js'
+import type { SettingKey } from '#config/schema.js'
+import type { Clock } from '#util/clock.js'
+
+/** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
+export const commandTable: readonly CommandEntry[] = [
+  entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
+  entry('chat', 'Ask a model', async () => (await import('./chat.js')).chat),
+  entry(
+    'train rl',
+    'Train a model on trajectory groups with rewards',
+    async () => (await import('./train/rl.js')).trainRl,
+  ),
+  entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
+  entry('log', 'Record trajectory groups as an evaluation', async () => (await import('./log.js')).log),
+  entry('models list', 'List models', async () => (await import('./models/list.js')).listModels),
+  entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel),
+  entry('models get', 'Show one model with its latest step', async () => (await import('./models/get.js')).getModel),
+  entry(
+    'models delete',
+    'Delete models with all their checkpoints',
+    async () => (await import('./models/delete.js')).deleteModels,
+  ),
+  entry(
+    'base-models list',
+    'List base models the service can train',
+    async () => (await import('./base-models/list.js')).listBaseModels,
+  ),
+  entry(
+    'checkpoints list',
+    'List the checkpoints of a model',
+    async () => (await import('./checkpoints/list.js')).listCheckpoints,
+  ),
+  entry(
+    'checkpoints delete',
+    'Delete checkpoints by step or by rule',
+    async () => (await import('./checkpoints/delete.js')).deleteCheckpoints,
+  ),
+  entry(
+    'checkpoints download',
+    'Save a checkpoint as a PEFT adapter folder',
+    async () => (await import('./checkpoints/download.js')).downloadCheckpoint,
+  ),
+  entry('jobs list', 'List training jobs', async () => (await import('./jobs/list.js')).listJobs),
+  entry('jobs get', 'Show one training job', async () => (await import('./jobs/get.js')).getJob),
+  entry('jobs events', 'Show the events of a training job', async () => (await import('./jobs/events.js')).jobEvents),
+  entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
+  entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
+  entry(
+    'system-check',
+    'Check this machine and the service',
+    async () => (await import('./system-check.js')).systemCheck,
+  ),
+  entry('whoami', 'Show which server and which key are used', async () => (await import('./whoami.js')).whoami),
+  entry('config list', 'List settings with their sources', async () => (await import('./config/list.js')).listConfig),
+  entry('config get', 'Print one setting', async () => (await import('./config/get.js')).getConfig),
+  entry('config set', 'Store a setting in the config file', async () => (await import('./config/set.js')).setConfig),
+  entry(
+    'config unset',
+    'Remove a setting from the config file',
+    async () => (await import('./config/unset.js')).unsetConfig,
+  ),
+  entry('config path', 'Print where the config file is', async () => (await import('./config/path.js')).configPath),
+  entry(
+    'version',
+    'Print the versions of this program and the service',
+    async () => (await import('./version.js')).version,
+  ),
+]
+
+export interface ProgramOptions {
+  /** Words after the program's name. */
+  readonly argv: readonly string[]
+  readonly environment: Environment
+  readonly streams: ProcessStreams
+  /** Aborts with an `InterruptedError`. */
+  readonly signal: AbortSignal
+  readonly version: string
+  /** Instead of the platform's, for an in-process service. */
+  readonly fetch?: Fetch
+  readonly clock?: Clock
+}
+
+/**
+ * Runs one command line.
+ *
+ * @returns the exit code; errors are printed, never thrown
+ */
+export async function runProgram(options: ProgramOptions): Promise<number> {
+  const { argv, streams } = options
+  try {
+    if (argv[0] === 'help') return await printHelp(argv.slice(1), options)
+    const found = findEntry(argv, commandTable)
+    const command = await found?.load()
+    const line = parseCommandLine(argv, commandTable, command)
+    switch (line.kind) {
+      case 'version':
+        streams.stdout.write(`trainyard ${options.version}\n`)
+        return 0
+      case 'help':
+        return await printHelpOf(line.path, options, line.isAsked || line.path.length === 0)
+      case 'run':
+        return command === undefined ? 0 : await runCommand(command, line.raw, line.globals, options)
+    }
+  } catch (error) {
+    return await printError(error, options)
+  }
+}
+
+async function runCommand(
+  command: Command,
+  raw: RawInput,
+  globals: GlobalFlags,
+  options: ProgramOptions,
+): Promise<number> {
+  const { loadConfig } = await import('#config/load.js')
+  const { createContext } = await import('#cli/context.js')
+  const flags: Partial<Record<SettingKey, string>> = { ...globals.settings }
+  for (const [name, flag] of Object.entries(command.flags)) {
+    const texts = raw.flags[name] ?? []
+    if (flag.setting !== undefined && texts.length > 0) {
+      // The line break says that texts are separated by line breaks, not by commas.
+      flags[flag.setting] = flag.isRepeatable ? `${texts.join('\n')}\n` : (texts.at(-1) ?? '')
+    }
+  }
+  const config = await loadConfig({ environment: options.environment, flags })
+  const context = createContext({ ...options, config, isQuiet: globals.isQuiet })
+  await command.invoke(context, raw)
+  return 0
+}
+
+async function printHelp(words: readonly string[], options: ProgramOptions): Promise<number> {
+  const { topics } = await import('#cli/topics.js')
+  const path = words.filter((word) => !word.startsWith('-'))
+  const topic = path[0] === undefined || !Object.hasOwn(topics, path[0]) ? undefined : topics[path[0]]
+  if (topic !== undefined) {
+    options.streams.stdout.write(topic())
+    return 0
+  }
+  const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
+  if (isKnown) return await printHelpOf(path, options, true)
+  const { UsageError } = await import('#cli/errors.js')
+  const { closest } = await import('#config/suggest.js')
+  const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
+  throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
+    suggestion: closest(path.join(' '), known),
+    hint: 'trainyard --help',
+  })
+}
+
+/** Help that was asked for goes to stdout with 0; a bare noun is a usage error with its help on stderr. */
+async function printHelpOf(path: readonly string[], options: ProgramOptions, isAsked: boolean): Promise<number> {
+  const help = await import('#cli/help.js')
+  const stream = isAsked ? options.streams.stdout : options.streams.stderr
+  const width = Math.min(110, Math.max(60, stream.columns ?? 80))
+  const leaf = commandTable.find((each) => each.path.join(' ') === path.join(' '))
+  if (leaf !== undefined) stream.write(help.renderCommandHelp(await leaf.load(), width))
+  else if (path[0] !== undefined) stream.write(help.renderGroupHelp(path[0], commandTable, width))
+  else stream.write(help.renderProgramHelp(commandTable, width))
+  return isAsked ? 0 : 2
+}
+
+async function printError(error: unknown, options: ProgramOptions): Promise<number> {
+  const { reportError } = await import('#cli/errors.js')
+  const { createIo } = await import('#cli/io.js')
+  const { createOutput } = await import('#cli/output.js')
+  const { argv, environment } = options
+  const isJson = argv.includes('--json') || ['1', 'true'].includes(environment['TRAINYARD_JSON'] ?? '')
+  const isQuiet = argv.includes('-q') || argv.includes('--quiet')
+  const io = createIo(options.streams, argv.includes('--no-color') ? false : null)
+  const report = reportError(error)
+  createOutput(io, isJson ? 'json' : isQuiet ? 'quiet' : 'human').error(report)
+  if ((argv.includes('-v') || argv.includes('--verbose')) && error instanceof Error) {
+    io.stderr.write(`${error.stack ?? ''}\n`)
+  }
+  return report.exitCode
+}
+
+function entry(path: string, summary: string, load: () => Promise<Command>): CommandEntry {
+  return { path: path.split(' '), summary, load }
+}

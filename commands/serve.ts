@@ -1,0 +1,119 @@
+/**
+ * `trainyard serve`: runs the service until Ctrl-C. The only command, with system-check, that loads service code.
+ */
+import { stat } from 'node:fs/promises'
+import { basename, resolve } from 'node:path'
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { flag } from '#cli/flags.js'
+import { messageOf } from '#cli/input-file.js'
+import { isLoopbackUrl, writeServerRecord } from '#config/server-record.js'
+
+/** Time to let streams end and a gradient step finish, milliseconds. */
+const DRAIN_MS = 10_000
+
+export const serve = defineCommand({
+  path: ['serve'],
+  summary: 'Run the service',
+  details:
+    'The first start creates an API key, prints it once and stores it in the data directory, where the command line on this machine finds it.',
+  examples: [
+    ['trainyard serve', 'on http://127.0.0.1:8642, data in the default place'],
+    ['trainyard serve --base-model my/model=./models/my-model.gguf --data-dir ./data', 'own weights under a name'],
+    ['trainyard serve --port 0 --json', 'any free port; one JSON line on stdout when ready'],
+  ],
+  args: {},
+  flags: {
+    host: flag.setting('host'),
+    port: flag.setting('port'),
+    dataDir: flag.setting('data-dir'),
+    baseModel: flag.setting('base-models'),
+    threads: flag.setting('threads', { isAdvanced: true }),
+    precision: flag.setting('precision', { isAdvanced: true }),
+    trainWorkers: flag.setting('train-workers', { isAdvanced: true }),
+    maxContextLength: flag.setting('max-context-length', { isAdvanced: true }),
+    maxSequences: flag.setting('max-sequences', { isAdvanced: true }),
+    maxPendingRequests: flag.setting('max-pending-requests', { isAdvanced: true }),
+    trainingDataRoot: flag.setting('training-data-root', { isAdvanced: true }),
+    allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
+    logLevel: flag.setting('log-level', { isAdvanced: true }),
+  },
+  next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
+  async run({ config, output, io, signal, version }) {
+    const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
+    const baseModels = []
+    for (const text of config.get('base-models')) baseModels.push(await parseBaseModel(text))
+    const trainingDataRoot = config.get('training-data-root')
+    const { createService } = await import('#service.js')
+    const service = await createService({
+      dataDir,
+      host: config.get('host'),
+      port: config.get('port'),
+      baseModels,
+      threads: config.get('threads'),
+      precision: config.get('precision'),
+      trainWorkers: config.get('train-workers'),
+      maxContextLength: config.get('max-context-length'),
+      maxConcurrentSequences: config.get('max-sequences'),
+      maxPendingRequests: config.get('max-pending-requests'),
+      trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
+      allowedHosts: config.get('allowed-hosts'),
+      logLevel: config.get('log-level'),
+    })
+    const { apiKeyFile } = service
+    const record = { url: service.url, apiKeyFile, pid: process.pid }
+    const forget = await writeServerRecord(config.paths, record).catch((error: unknown) => {
+      output.warning(`the command line will not find this server's key by itself: ${messageOf(error)}`)
+      return () => Promise.resolve()
+    })
+    try {
+      if (service.createdApiKey !== null) {
+        io.stderr.write(`API key, shown once and stored in ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
+      }
+      output.status(
+        [
+          `trainyard ${version} listening on ${service.url}`,
+          `  API   ${service.url}/v1`,
+          `  Data  ${dataDir}`,
+          `  Key   ${apiKeyFile}`,
+          'Press Ctrl-C to stop.',
+        ].join('\n'),
+      )
+      if (!isLoopbackUrl(service.url)) {
+        output.warning(`${service.url} can be reached from other machines; keys and data travel unencrypted`)
+      }
+      if (output.mode === 'json') {
+        const ready = { event: 'listening', url: service.url, api_key_file: apiKeyFile, pid: process.pid, version }
+        output.event(ready, null)
+      }
+      await new Promise<void>((done) => {
+        if (signal.aborted) done()
+        signal.addEventListener('abort', () => done(), { once: true })
+      })
+      output.status('Stopping: no new work is taken; press Ctrl-C again to stop at once.')
+    } finally {
+      await service.close(DRAIN_MS)
+      await forget()
+    }
+  },
+})
+
+/** `name=path`, or a path whose last part is the name. */
+async function parseBaseModel(text: string): Promise<{ readonly name: string; readonly sourcePath: string }> {
+  const at = text.indexOf('=')
+  const sourcePath = resolve(at < 0 ? text : text.slice(at + 1))
+  const name = at < 0 ? basename(sourcePath).replace(/\.gguf$/i, '') : text.slice(0, at).trim()
+  const facts = await stat(sourcePath).catch(() => null)
+  const isModel = facts !== null && (facts.isDirectory() || /\.gguf$/i.test(sourcePath))
+  if (name === '' || !isModel) {
+    throw new UsageError(
+      'invalid_base_model',
+      `--base-model ${text}: expected a folder or a .gguf file, or name=path`,
+      {
+        param: '--base-model',
+        hint: facts === null ? `${sourcePath} does not exist` : undefined,
+      },
+    )
+  }
+  return { name, sourcePath }
+}

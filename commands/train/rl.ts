@@ -1,0 +1,116 @@
+/**
+ * `trainyard train rl`: submits trajectory groups as one training job.
+ */
+
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { plural } from '#cli/format.js'
+import { readJsonObject } from '#cli/input-file.js'
+import { findModel, parseModelReference, shortName } from '#cli/model-reference.js'
+import { parseAssignment } from '#cli/parse.js'
+import { explainEmpty, readTrajectoryFile } from '#cli/trajectory-file.js'
+import { watchJob } from '#cli/watch.js'
+import { ApiError } from '#client/errors.js'
+import type { JsonValue } from '#util/json.js'
+
+export const trainRl = defineCommand({
+  path: ['train', 'rl'],
+  summary: 'Train a model on trajectory groups with rewards',
+  details:
+    'Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped.',
+  examples: [
+    ['trainyard train rl email-agent --file groups.jsonl --watch', 'submit, follow, exit with the outcome'],
+    ['trainyard train rl email-agent --file groups.jsonl --learning-rate 1e-5 --loss ppo', 'chosen hyperparameters'],
+    [
+      'trainyard train rl email-agent --file - --set importance_sampling_level=sequence < groups.jsonl',
+      'any other key',
+    ],
+  ],
+  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  flags: {
+    file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
+    learningRate: flag.number(0)('--learning-rate <x>', 'step size of the optimizer; default 5e-6'),
+    watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
+    dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
+    loss: flag.choice(['cispo', 'ppo'])('--loss <cispo|ppo>', 'policy loss; default cispo', { isAdvanced: true }),
+    epsilon: flag.number(0)('--epsilon <x>', 'clip below', { isAdvanced: true }),
+    epsilonHigh: flag.number(0)('--epsilon-high <x>', 'clip above', { isAdvanced: true }),
+    klCoef: flag.number(0)('--kl-coef <x>', 'weight of the KL penalty; default 0', { isAdvanced: true }),
+    scaleRewards: flag.toggle('--scale-rewards', "divide advantages by the group's deviation; default on", {
+      isAdvanced: true,
+    }),
+    config: flag.text('--config <file>', 'JSON object of experimental_config', { isAdvanced: true }),
+    set: flag.repeated(parseAssignment, '--set <key=value>', 'one key of experimental_config'),
+    allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
+  },
+  exits: ['not_found', 'conflict', 'job_failed'],
+  next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
+  async run(context) {
+    const { connect, io, output, config, args, flags, signal } = context
+    if (flags.file === undefined) {
+      throw new UsageError('missing_option', '--file is required', {
+        param: '--file',
+        hint: 'trainyard train rl --help',
+      })
+    }
+    const reference = parseModelReference(args.model)
+    const file = await readTrajectoryFile(flags.file, io)
+    const hyperparameters: Record<string, JsonValue> = {
+      ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
+      ...Object.fromEntries(flags.set),
+      ...given('learning_rate', flags.learningRate),
+      ...(flags.loss === undefined ? {} : { ppo: flags.loss === 'ppo', loss_fn: flags.loss }),
+      ...given('epsilon', flags.epsilon),
+      ...given('epsilon_high', flags.epsilonHigh),
+      ...given('kl_penalty_coef', flags.klCoef),
+      ...given('scale_rewards', flags.scaleRewards),
+    }
+    const empty = explainEmpty(file, hyperparameters)
+    if (empty !== null && !flags.dryRun) {
+      if (flags.allowEmpty) return output.warning(empty)
+      throw new UsageError('no_trainable_tokens', empty, {
+        hint: 'add --allow-empty where that may happen, as in a loop',
+      })
+    }
+    const client = await connect()
+    const model = await findModel(reference, { ...context, client })
+    const skipped = file.groups.length - file.trainableGroupCount
+    const counts = `${plural(file.groups.length, 'group')}, ${plural(file.trajectoryCount, 'trajectory', 'trajectories')}${
+      skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`
+    }`
+    if (flags.dryRun) {
+      const json = {
+        dry_run: true,
+        model_id: model.id,
+        groups: file.groups.length,
+        trainable_groups: file.trainableGroupCount,
+        trajectories: file.trajectoryCount,
+        mean_reward: file.meanReward,
+        experimental_config: hyperparameters,
+      }
+      return output.result(
+        json,
+        `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
+        [],
+      )
+    }
+    const request = { model_id: model.id, trajectory_groups: file.groups, experimental_config: hyperparameters }
+    const job = await client.trainingJobs.createRl(request, { signal }).catch((error: unknown) => {
+      if (flags.allowEmpty && error instanceof ApiError && error.code === 'no_trainable_tokens') return error
+      throw error
+    })
+    if (job instanceof ApiError) return output.warning(job.message)
+    if (!flags.watch) {
+      output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
+      return output.hint(`trainyard jobs events ${job.id} --follow`)
+    }
+    output.event({ object: 'training_job', ...job }, `Submitted job ${job.id} to ${model.name}: ${counts}`)
+    await watchJob(context, client, job.id)
+    output.hint(`trainyard chat ${shortName(model, config)}`)
+  },
+})
+
+function given(key: string, value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
+  return value === undefined ? {} : { [key]: value }
+}

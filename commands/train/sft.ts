@@ -1,0 +1,100 @@
+/**
+ * `trainyard train sft`: uploads example conversations and trains on them as one job.
+ */
+import { basename } from 'node:path'
+import { checkConversations } from '#cli/conversation-file.js'
+import { defineCommand } from '#cli/define-command.js'
+import { UsageError } from '#cli/errors.js'
+import { argument, flag } from '#cli/flags.js'
+import { plural } from '#cli/format.js'
+import { displayPath, openInput, readJsonObject } from '#cli/input-file.js'
+import { findModel, parseModelReference, shortName } from '#cli/model-reference.js'
+import { parseAssignment, parseInteger } from '#cli/parse.js'
+import { startProgress } from '#cli/progress.js'
+import { watchJob } from '#cli/watch.js'
+import type { JsonValue } from '#util/json.js'
+
+export const trainSft = defineCommand({
+  path: ['train', 'sft'],
+  summary: 'Train a model on example conversations',
+  details:
+    'A local file is checked, uploaded and passed as training_data_url. Named flags override --set, which overrides --config.',
+  examples: [
+    ['trainyard train sft email-agent --file data.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
+    ['trainyard train sft email-agent --file data.jsonl --batch-size 8 --learning-rate 2e-4', 'chosen hyperparameters'],
+    ['trainyard train sft email-agent --data-url file-0192 --json', 'data uploaded before'],
+  ],
+  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  flags: {
+    file: flag.text('--file <path>', 'JSON Lines of conversations, - for standard input'),
+    dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id> or wandb-artifact:///…'),
+    batchSize: flag.custom((text) => (text === 'auto' ? text : parseInteger(text, 1)))(
+      '--batch-size <n|auto>',
+      'conversations per gradient step; default auto',
+    ),
+    learningRate: flag.number(0)('--learning-rate <x>', 'step size of the optimizer; default 5e-5'),
+    watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
+    dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
+    assistantTurns: flag.choice(['all', 'last'])('--assistant-turns <all|last>', 'turns to learn from; default all', {
+      isAdvanced: true,
+    }),
+    config: flag.text('--config <file>', 'JSON object of config', { isAdvanced: true }),
+    set: flag.repeated(parseAssignment, '--set <key=value>', 'one key of config'),
+  },
+  exits: ['not_found', 'conflict', 'job_failed'],
+  next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
+  async run(context) {
+    const { connect, io, output, config, args, flags, signal } = context
+    if ((flags.file === undefined) === (flags.dataUrl === undefined)) {
+      throw new UsageError('missing_option', 'either --file or --data-url is required, not both', {
+        hint: 'trainyard train sft --help',
+      })
+    }
+    const reference = parseModelReference(args.model)
+    const data = flags.file === undefined ? null : await openInput(flags.file, io)
+    const facts = data === null ? null : await checkConversations(data, displayPath(flags.file ?? ''))
+    const hyperparameters: Record<string, JsonValue> = {
+      ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
+      ...Object.fromEntries(flags.set),
+      ...given('batch_size', flags.batchSize),
+      ...given('learning_rate', flags.learningRate),
+      ...given('assistant_turns', flags.assistantTurns),
+    }
+    const client = await connect()
+    const model = await findModel(reference, { ...context, client })
+    const counts = facts === null ? flags.dataUrl : plural(facts.rowCount, 'conversation')
+    if (flags.dryRun) {
+      const json = {
+        dry_run: true,
+        model_id: model.id,
+        conversations: facts?.rowCount ?? null,
+        assistant_turns: facts?.assistantTurnCount ?? null,
+        config: hyperparameters,
+      }
+      return output.result(
+        json,
+        `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
+        [],
+      )
+    }
+    let url = flags.dataUrl
+    if (data !== null) {
+      const progress = startProgress(io, output.mode === 'human', `Uploading ${counts}`)
+      const name = flags.file === undefined || flags.file === '-' ? 'train.jsonl' : basename(flags.file)
+      url = (await client.files.upload(data, name, { signal }).finally(() => progress.stop())).id
+    }
+    const request = { model_id: model.id, training_data_url: url ?? '', config: hyperparameters }
+    const job = await client.trainingJobs.createSft(request, { signal })
+    if (!flags.watch) {
+      output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
+      return output.hint(`trainyard jobs events ${job.id} --follow`)
+    }
+    output.event({ object: 'training_job', ...job }, `Submitted job ${job.id} to ${model.name}: ${counts}`)
+    await watchJob(context, client, job.id)
+    output.hint(`trainyard chat ${shortName(model, config)}`)
+  },
+})
+
+function given(key: string, value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
+  return value === undefined ? {} : { [key]: value }
+}

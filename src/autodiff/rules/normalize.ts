@@ -1,0 +1,107 @@
+/**
+ * Gradients of reductions, softmax, RMS norms and rotary embedding.
+ */
+import { readInt } from '#graph/attributes.js'
+import type { GraphBuilder } from '#graph/builder.js'
+import type { Value } from '#graph/graph.js'
+import { add, cast, div, equal, exp, mul, neg, sub } from '#graph/ops/elementwise.js'
+import { reduceMean, reduceSum } from '#graph/ops/reduce.js'
+import { expand, reshape } from '#graph/ops/shape.js'
+import { countOf, type GradientRule, type SingleContext, single, sumTo, unary } from '../rule.js'
+
+/** Axes of a reduction, counted from the front. They are constants: the builder made them. */
+function reducedAxes({ g, node, x }: SingleContext): readonly number[] {
+  const axes = node.inputs[1]
+  const tensor = axes ? g.constantOf(axes) : null
+  return tensor === null
+    ? []
+    : Array.from(tensor.data, Number).map((axis) => (axis < 0 ? axis + x(0).shape.length : axis))
+}
+
+/** A reduced value with its reduced axes back as size 1. */
+function kept({ g, x }: SingleContext, value: Value, axes: readonly number[]): Value {
+  return reshape(
+    g,
+    value,
+    x(0).shape.map((dim, axis) => (axes.includes(axis) ? 1 : dim)),
+  )
+}
+
+export const reduceSumRule: GradientRule = unary((context) => {
+  const { g, dy, x } = context
+  return expand(g, kept(context, dy, reducedAxes(context)), x(0).shape)
+})
+
+export const reduceMeanRule: GradientRule = unary((context) => {
+  const { g, dy, x } = context
+  const axes = reducedAxes(context)
+  return expand(g, div(g, kept(context, dy, axes), countOf(g, x(0), axes)), x(0).shape)
+})
+
+/** Equal greatest elements share the gradient. */
+export const reduceMaxRule: GradientRule = unary((context) => {
+  const { g, dy, y, x } = context
+  const axes = reducedAxes(context)
+  const isGreatest = cast(g, equal(g, x(0), kept(context, y, axes)), dy.dtype)
+  return mul(g, isGreatest, div(g, kept(context, dy, axes), reduceSum(g, isGreatest, axes)))
+})
+
+/** dx = y·dy − y·sum(y·dy). */
+export const softmaxRule: GradientRule = unary(({ g, node, dy, y }) => {
+  const product = mul(g, dy, y)
+  return sub(g, product, mul(g, y, reduceSum(g, product, [readInt(node.attributes, 'axis', -1)])))
+})
+
+/** dx = dy − softmax·sum(dy). */
+export const logSoftmaxRule: GradientRule = unary(({ g, node, dy, y }) =>
+  sub(g, dy, mul(g, exp(g, y), reduceSum(g, dy, [readInt(node.attributes, 'axis', -1)]))),
+)
+
+/** With n = x·r, r = 1/rms: dx = r·(w·dy − n·mean(n·w·dy)), dw = sum(n·dy). */
+function rmsNormGradients(
+  g: GraphBuilder,
+  norm: { readonly x: Value; readonly weight: Value; readonly scale: Value; readonly dy: Value },
+  wants: { readonly x: boolean; readonly weight: boolean },
+): { readonly dx: Value | null; readonly dWeight: Value | null } {
+  const { x, weight, scale, dy } = norm
+  const normed = mul(g, x, cast(g, scale, x.dtype))
+  const dWeight = wants.weight ? sumTo(g, mul(g, normed, dy), weight.shape) : null
+  if (!wants.x) return { dx: null, dWeight }
+  const weighted = mul(g, dy, weight)
+  const along = mul(g, normed, reduceMean(g, mul(g, normed, weighted), [-1]))
+  return { dx: mul(g, sub(g, weighted, along), cast(g, scale, x.dtype)), dWeight }
+}
+
+export const rmsNormRule: GradientRule = single(({ g, node, dy, x, wants }) => {
+  const norm = { x: x(0), weight: x(1), scale: node.outputs[1] as Value, dy }
+  const { dx, dWeight } = rmsNormGradients(g, norm, { x: wants(0), weight: wants(1) })
+  return [dx, dWeight]
+})
+
+/** normed = rmsNorm(sum), sum = x + skip (+ bias): both outputs may carry gradients. The kernel keeps no 1/rms, so it is made again. */
+export const skipRmsNormRule: GradientRule = ({ g, node, gradients, wants }) => {
+  const [x, , weight, bias] = node.inputs
+  const sum = node.outputs[3]
+  if (!x || !weight || !sum) return node.inputs.map(() => null)
+  const [dNormed, , , dSum] = gradients
+  let dx: Value | null = dSum ?? null
+  let dWeight: Value | null = null
+  if (dNormed) {
+    const again = g.node('SimplifiedLayerNormalization', [sum, weight], {
+      axis: { kind: 'int', value: -1 },
+      ...(node.attributes['epsilon'] === undefined ? {} : { epsilon: node.attributes['epsilon'] }),
+    })
+    const wantsSum = wants(0) || wants(1) || wants(3)
+    const norm = { x: sum, weight, scale: again[1] as Value, dy: dNormed }
+    const result = rmsNormGradients(g, norm, { x: wantsSum, weight: wants(2) })
+    dWeight = result.dWeight
+    if (result.dx !== null) dx = dx === null ? result.dx : add(g, dx, result.dx)
+  }
+  const dBias = bias && dx !== null && wants(3) ? sumTo(g, dx, bias.shape) : null
+  return [wants(0) ? dx : null, wants(1) ? dx : null, dWeight, dBias].slice(0, node.inputs.length)
+}
+
+/** A rotation's transpose is the rotation by the opposite angle: the same cosines, negated sines. */
+export const rotaryRule: GradientRule = unary(
+  ({ g, node, dy, x }) => g.node('RotaryEmbedding', [dy, x(1), x(2), neg(g, x(3))], node.attributes)[0] as Value,
+)

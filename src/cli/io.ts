@@ -1,0 +1,86 @@
+/**
+ * The streams of one run: what they can do (terminal, width, colour, Unicode) and writing to them.
+ *
+ * Everything the command line prints passes through here, so tests hand in their own. Decides nothing about content.
+ */
+import type { Readable } from 'node:stream'
+import { Chalk, type ChalkInstance, supportsColor, supportsColorStderr } from 'chalk'
+
+/** One output stream. */
+export interface Sink {
+  readonly isTerminal: boolean
+  /** Columns of a terminal; 80 when unknown. */
+  readonly width: number
+  readonly chalk: ChalkInstance
+  /** Whether symbols beyond ASCII can be shown. */
+  readonly isUnicode: boolean
+  write(text: string): void
+}
+
+export interface Io {
+  readonly stdout: Sink
+  readonly stderr: Sink
+  readonly stdin: {
+    readonly isTerminal: boolean
+    readonly stream: Readable
+    /** Everything up to the end as UTF-8 text. */
+    readAll(): Promise<string>
+  }
+}
+
+/** The part of a process that `createIo` needs. */
+export interface ProcessStreams {
+  readonly stdin: Readable & { readonly isTTY?: boolean }
+  readonly stdout: OutputStream
+  readonly stderr: OutputStream
+}
+
+interface OutputStream {
+  readonly isTTY?: boolean
+  readonly columns?: number
+  write(text: string): unknown
+}
+
+/**
+ * Wraps the process's streams.
+ *
+ * @param color false forces colour off, null leaves it to the streams and NO_COLOR / FORCE_COLOR; never in a pipe
+ */
+export function createIo(streams: ProcessStreams, color: boolean | null): Io {
+  return {
+    stdout: createSink(streams.stdout, color === false || supportsColor === false ? 0 : supportsColor.level),
+    stderr: createSink(
+      streams.stderr,
+      color === false || supportsColorStderr === false ? 0 : supportsColorStderr.level,
+    ),
+    stdin: {
+      isTerminal: streams.stdin.isTTY === true,
+      stream: streams.stdin,
+      readAll: () => readAll(streams.stdin),
+    },
+  }
+}
+
+/** Reads a stream to its end as UTF-8. */
+export async function readAll(stream: Readable): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of stream) {
+    text += typeof chunk === 'string' ? chunk : decoder.decode(chunk as Uint8Array, { stream: true })
+  }
+  return text + decoder.decode()
+}
+
+function createSink(stream: OutputStream, level: 0 | 1 | 2 | 3): Sink {
+  const isTerminal = stream.isTTY === true
+  return {
+    isTerminal,
+    width: stream.columns !== undefined && stream.columns > 20 ? stream.columns : 80,
+    // Other tools read what is piped: no colour there even when FORCE_COLOR asks for it.
+    chalk: new Chalk({ level: isTerminal ? level : 0 }),
+    isUnicode: process.platform !== 'win32' || isTerminal,
+    write: (text) => {
+      stream.write(text)
+    },
+  }
+}

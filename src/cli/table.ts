@@ -1,0 +1,133 @@
+/**
+ * Lists as text: aligned columns with an upper-case header on a terminal, tab-separated values in a pipe.
+ *
+ * cli-table3 measures and cuts cells (it knows wide characters). Only columns marked `canShrink` are ever cut.
+ */
+import Table from 'cli-table3'
+import { formatBytes, formatClock, formatNumber, formatRelativeTime } from './format.js'
+import type { Sink } from './io.js'
+import { sanitizeLine } from './sanitize.js'
+
+export type ColumnKind = 'text' | 'name' | 'id' | 'status' | 'number' | 'time' | 'bytes' | 'duration'
+
+/** One column: where its value comes from and how it reads. */
+export interface Column<T> {
+  readonly header: string
+  readonly kind?: ColumnKind
+  /** A time is an ISO text, a duration milliseconds, a size bytes. null or undefined: nothing known. */
+  readonly get: (row: T) => string | number | null | undefined
+  /** May be cut to fit the terminal. */
+  readonly canShrink?: boolean
+}
+
+/** Tab-separated rows: no header, full values, ISO times, plain numbers; an unknown value is empty. */
+export function renderPlainRows<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
+  return rows
+    .map((row) => `${columns.map((column) => sanitizeLine(String(column.get(row) ?? ''))).join('\t')}\n`)
+    .join('')
+}
+
+/**
+ * Aligned rows for a terminal.
+ *
+ * @returns the text and whether any cell was cut to fit the width
+ */
+export function renderTable<T>(
+  rows: readonly T[],
+  columns: readonly Column<T>[],
+  options: { readonly sink: Sink; readonly nowMs: number },
+): { readonly text: string; readonly isCut: boolean } {
+  const cells = rows.map((row) => columns.map((column) => showCell(column.kind ?? 'text', column.get(row), options)))
+  const natural = columns.map((column, i) =>
+    Math.max(column.header.length, ...cells.map((row) => displayWidth(row[i] ?? ''))),
+  )
+  const widths = fitWidths(natural, columns, options.sink.width)
+  const { chalk } = options.sink
+  const table = new Table({
+    chars: BORDERLESS,
+    style: { 'padding-left': 0, 'padding-right': GAP, head: [], border: [], compact: true },
+    colWidths: widths.map((width) => width + GAP),
+    colAligns: columns.map((column) => (column.kind === 'number' || column.kind === 'bytes' ? 'right' : 'left')),
+  })
+  table.push(columns.map((column) => chalk.dim(column.header.toUpperCase())))
+  for (const row of cells) {
+    table.push(row.map((text, i) => paint(chalk, columns[i]?.kind ?? 'text', text)))
+  }
+  const text = `${table
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')}\n`
+  return { text, isCut: widths.some((width, i) => width < (natural[i] ?? 0)) }
+}
+
+/** Two-column facts: `Name         email-agent`. */
+export function renderFacts(facts: readonly (readonly [string, string])[]): string {
+  const width = Math.max(0, ...facts.map(([label]) => label.length)) + 2
+  return facts.map(([label, value]) => `${label.padEnd(width)} ${value}\n`).join('')
+}
+
+/** Colour of a status word; the word itself carries the meaning. */
+export function paintStatus(chalk: Sink['chalk'], status: string): string {
+  if (['completed', 'ended', 'PASS', 'ok'].includes(status)) return chalk.green(status)
+  if (['failed', 'FAIL', 'error'].includes(status)) return chalk.red(status)
+  if (['running', 'queued', 'WARN'].includes(status)) return chalk.yellow(status)
+  return chalk.dim(status)
+}
+
+const GAP = 3
+const BORDERLESS = Object.fromEntries(
+  ['top', 'bottom', 'left', 'right', 'mid', 'middle']
+    .flatMap((side) => [side, `${side}-mid`, `${side}-left`, `${side}-right`])
+    .map((name) => [name, '']),
+)
+
+function showCell(
+  kind: ColumnKind,
+  value: string | number | null | undefined,
+  options: { readonly sink: Sink; readonly nowMs: number },
+): string {
+  if (value === null || value === undefined || value === '') return options.sink.isUnicode ? '–' : '-'
+  if (kind === 'time') return formatRelativeTime(String(value), options.nowMs)
+  if (kind === 'bytes') return formatBytes(Number(value))
+  if (kind === 'duration') return formatClock(Number(value))
+  if (typeof value === 'number') return formatNumber(value)
+  return sanitizeLine(value)
+}
+
+function paint(chalk: Sink['chalk'], kind: ColumnKind, text: string): string {
+  if (kind === 'name') return chalk.bold(text)
+  if (kind === 'status') return paintStatus(chalk, text)
+  return text
+}
+
+/** Takes from the widest shrinkable column first, never below twelve columns. */
+function fitWidths<T>(natural: readonly number[], columns: readonly Column<T>[], total: number): number[] {
+  const widths = [...natural]
+  let excess = widths.reduce((sum, width) => sum + width + GAP, -GAP) - total
+  while (excess > 0) {
+    let widest = -1
+    for (let i = 0; i < widths.length; i += 1) {
+      const isCandidate = columns[i]?.canShrink === true && (widths[i] ?? 0) > 12
+      if (isCandidate && (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0))) widest = i
+    }
+    if (widest < 0) return widths
+    widths[widest] = (widths[widest] ?? 0) - 1
+    excess -= 1
+  }
+  return widths
+}
+
+/** Terminal columns of a text without control characters: wide East Asian and emoji characters take two. */
+export function displayWidth(text: string): number {
+  let width = 0
+  for (const character of text) {
+    if (/^\p{M}|\u200d|\ufe0f$/u.test(character)) continue
+    const isWide =
+      /^[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Extended_Pictographic}$/u.test(
+        character,
+      )
+    width += isWide ? 2 : 1
+  }
+  return width
+}

@@ -1,0 +1,40 @@
+/**
+ * Server-sent events of an open answer, over `eventsource-parser`. Knows no endpoint.
+ */
+import { createParser, type EventSourceMessage } from 'eventsource-parser'
+import { ConnectionError } from './errors.js'
+
+/** Whether an answer is an event stream. */
+export function isEventStream(response: Response): boolean {
+  return /^text\/event-stream\b/i.test(response.headers.get('content-type') ?? '')
+}
+
+/**
+ * Yields the messages of an answer in order; the body is cancelled when the caller stops early.
+ *
+ * @throws {ConnectionError} when the stream breaks; the signal's reason when it was aborted
+ */
+export async function* readEvents(
+  response: Response,
+  baseUrl: string,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<EventSourceMessage> {
+  if (response.body === null) return
+  const queue: EventSourceMessage[] = []
+  const parser = createParser({ onEvent: (event) => queue.push(event) })
+  const decoder = new TextDecoder()
+  const reader = response.body.getReader()
+  try {
+    for (;;) {
+      const chunk = await reader.read()
+      if (chunk.done) return
+      parser.feed(decoder.decode(chunk.value, { stream: true }))
+      yield* queue.splice(0)
+    }
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason
+    throw new ConnectionError(baseUrl, error)
+  } finally {
+    await reader.cancel().catch(() => undefined)
+  }
+}

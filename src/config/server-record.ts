@@ -1,0 +1,67 @@
+/**
+ * Records of running local servers, so that the command line finds the key of a server on this machine by its address.
+ *
+ * `serve` writes one file per address when it is ready and removes it when it stops; a stale one does no harm, it only
+ * names a key file. Keys themselves are never copied here.
+ */
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Paths } from './paths.js'
+
+export interface ServerRecord {
+  /** `http://127.0.0.1:8642` */
+  readonly url: string
+  readonly apiKeyFile: string
+  readonly pid: number
+}
+
+/** Writes the record of a server that is ready; returns the function that removes it again. */
+export async function writeServerRecord(paths: Paths, record: ServerRecord): Promise<() => Promise<void>> {
+  const path = recordPath(paths, record.url)
+  await mkdir(join(paths.stateDir, 'servers'), { recursive: true, mode: 0o700 })
+  const draft = `${path}.${record.pid}.partial`
+  await writeFile(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 })
+  await rename(draft, path)
+  return async function removeServerRecord(): Promise<void> {
+    const current = await readServerRecord(paths, record.url)
+    if (current?.pid === record.pid) await rm(path, { force: true })
+  }
+}
+
+/** The record of the server at `url`, or null if none was written or it is malformed. */
+export async function readServerRecord(paths: Paths, url: string): Promise<ServerRecord | null> {
+  try {
+    const document: unknown = JSON.parse(await readFile(recordPath(paths, url), 'utf8'))
+    return isServerRecord(document) ? document : null
+  } catch {
+    return null
+  }
+}
+
+/** Whether a URL can only reach this machine. */
+export function isLoopbackUrl(url: string): boolean {
+  const host = URL.canParse(url) ? new URL(url).hostname : ''
+  return host === 'localhost' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host)
+}
+
+/** All loopback spellings of one port share a record. */
+function recordPath(paths: Paths, url: string): string {
+  const { hostname, port, protocol } = new URL(url)
+  // A server on every address is found by its loopback one.
+  const isHere = isLoopbackUrl(url) || hostname === '0.0.0.0' || hostname === '[::]'
+  const name = isHere ? 'loopback' : hostname.replace(/[^a-zA-Z0-9.-]/g, '_')
+  return join(paths.stateDir, 'servers', `${name}-${port === '' ? (protocol === 'https:' ? '443' : '80') : port}.json`)
+}
+
+function isServerRecord(value: unknown): value is ServerRecord {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'url' in value &&
+    typeof value.url === 'string' &&
+    'apiKeyFile' in value &&
+    typeof value.apiKeyFile === 'string' &&
+    'pid' in value &&
+    typeof value.pid === 'number'
+  )
+}

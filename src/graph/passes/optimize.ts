@@ -1,0 +1,12 @@
+/**
+ * The passes in the order that lets each see the work of the one before.
+ */
+import type { Graph } from '../graph.js'
+import { foldConstants } from './fold-constants.js'
+import { mergeDuplicates } from './merge-duplicates.js'
+import { removeDead } from './remove-dead.js'
+
+/** The same computation with fewer nodes: same inputs, same outputs, same numbers. */
+export function optimize(graph: Graph): Graph {
+  return removeDead(mergeDuplicates(foldConstants(removeDead(graph))))
+}

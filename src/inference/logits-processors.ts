@@ -1,0 +1,99 @@
+/**
+ * What changes a row of logits before sampling: allowed ids, minimum length, bias, penalties, in this order.
+ *
+ * Source: chat-semantics.md section 2.1, steps 3 to 7. Each processor edits the row in place; log-probabilities are
+ * read before any of them runs.
+ */
+
+/** Edits the logits of the next token of one choice. */
+export interface LogitsProcessor {
+  /** @param outputIds tokens generated so far */
+  apply(logits: Float32Array, outputIds: readonly number[]): void
+}
+
+/** The request's fields that processors come from. */
+export interface ProcessorRules {
+  readonly repetitionPenalty: number
+  readonly frequencyPenalty: number
+  readonly presencePenalty: number
+  readonly logitBias: Readonly<Record<string, number>> | null
+  readonly allowedTokenIds: readonly number[] | null
+  readonly minTokens: number
+}
+
+/**
+ * Builds the processors a request needs, in order; an empty list for plain sampling.
+ *
+ * @param stopIds end-of-sequence and stop token ids, forbidden until `minTokens` are generated
+ */
+export function createProcessors(
+  rules: ProcessorRules,
+  promptIds: readonly number[],
+  stopIds: readonly number[],
+): readonly LogitsProcessor[] {
+  const processors: LogitsProcessor[] = []
+  if (rules.allowedTokenIds !== null) processors.push(allowOnly(rules.allowedTokenIds))
+  if (rules.minTokens > 0 && stopIds.length > 0) processors.push(forbidUntil(rules.minTokens, stopIds))
+  if (rules.logitBias !== null && Object.keys(rules.logitBias).length > 0) processors.push(addBias(rules.logitBias))
+  const isPenalized = rules.repetitionPenalty !== 1 || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0
+  if (isPenalized) processors.push(penalize(rules, new Set(promptIds)))
+  return processors
+}
+
+/** All other ids become impossible. */
+function allowOnly(ids: readonly number[]): LogitsProcessor {
+  return {
+    apply: (logits) => {
+      const kept = ids.map((id) => logits[id] ?? Number.NEGATIVE_INFINITY)
+      logits.fill(Number.NEGATIVE_INFINITY)
+      ids.forEach((id, i) => {
+        logits[id] = kept[i] as number
+      })
+    },
+  }
+}
+
+function forbidUntil(minTokens: number, ids: readonly number[]): LogitsProcessor {
+  return {
+    apply: (logits, outputIds) => {
+      if (outputIds.length >= minTokens) return
+      for (const id of ids) logits[id] = Number.NEGATIVE_INFINITY
+    },
+  }
+}
+
+/** Biases are clamped to [-100, 100]. */
+function addBias(bias: Readonly<Record<string, number>>): LogitsProcessor {
+  const entries = Object.entries(bias).map(([id, value]) => [Number(id), Math.min(100, Math.max(-100, value))] as const)
+  return {
+    apply: (logits) => {
+      for (const [id, value] of entries) logits[id] = (logits[id] ?? 0) + value
+    },
+  }
+}
+
+/** Repetition counts prompt and output; frequency and presence count the output only. */
+function penalize(rules: ProcessorRules, promptIds: ReadonlySet<number>): LogitsProcessor {
+  const { repetitionPenalty, frequencyPenalty, presencePenalty } = rules
+  const counts = new Map<number, number>()
+  let seen = 0
+  return {
+    apply: (logits, outputIds) => {
+      for (; seen < outputIds.length; seen++) {
+        const id = outputIds[seen] as number
+        counts.set(id, (counts.get(id) ?? 0) + 1)
+      }
+      if (repetitionPenalty !== 1) {
+        const repeat = (id: number): void => {
+          const logit = logits[id] as number
+          logits[id] = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty
+        }
+        for (const id of promptIds) repeat(id)
+        for (const id of counts.keys()) if (!promptIds.has(id)) repeat(id)
+      }
+      for (const [id, count] of counts) {
+        logits[id] = (logits[id] as number) - frequencyPenalty * count - presencePenalty
+      }
+    },
+  }
+}

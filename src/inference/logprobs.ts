@@ -1,0 +1,40 @@
+/**
+ * Picks the reported log-probabilities of one position out of a row of raw log-softmax values.
+ *
+ * Order: the sampled token is reported apart; alternatives are the k most likely tokens by rank, lower id first among
+ * equals (chat-semantics.md section 2.5 merges the two lists on the wire).
+ */
+
+/** One token and its raw log-probability. */
+export interface RankedToken {
+  readonly id: number
+  readonly logprob: number
+}
+
+/** The lowest reported value: -inf is never sent. */
+export const LOWEST_LOGPROB = -9999
+
+/** A log-probability as it is reported. */
+export function reportedLogprob(logprob: number): number {
+  return Math.max(logprob, LOWEST_LOGPROB)
+}
+
+/**
+ * The `k` most likely tokens, most likely first.
+ *
+ * @param logprobs [V]
+ */
+export function topTokens(logprobs: Float32Array, k: number): readonly RankedToken[] {
+  const ranked: { id: number; logprob: number }[] = []
+  if (k <= 0) return ranked
+  for (let id = 0; id < logprobs.length; id++) {
+    const logprob = logprobs[id] as number
+    const last = ranked[ranked.length - 1]
+    if (ranked.length === k && last !== undefined && logprob <= last.logprob) continue
+    if (ranked.length === k) ranked.pop()
+    let at = ranked.length
+    while (at > 0 && (ranked[at - 1]?.logprob ?? 0) < logprob) at--
+    ranked.splice(at, 0, { id, logprob })
+  }
+  return ranked.map(({ id, logprob }) => ({ id, logprob: reportedLogprob(logprob) }))
+}

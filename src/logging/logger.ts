@@ -1,0 +1,40 @@
+/**
+ * Structured logs: JSON lines on stderr, readable lines when stderr is a terminal. Nothing is ever logged to stdout.
+ *
+ * Redaction is structural: keys, authorization headers and attempt tokens never reach a line, and prompt and completion
+ * text only with `isContentLogged`. Event names are dotted nouns and verbs (`http.request`, `job.started`).
+ */
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
+import pretty from 'pino-pretty'
+
+/** A logger; `child` adds fields to every line. */
+export type Logger = PinoLogger
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
+
+export interface LoggerOptions {
+  /** Default `info`. */
+  readonly level?: LogLevel
+  /** `auto`: pretty when stderr is a terminal. Default `auto`. */
+  readonly format?: 'auto' | 'json' | 'pretty'
+  /** True keeps prompts and completions in the lines (TRAINYARD_LOG_CONTENT=1). Default false. */
+  readonly isContentLogged?: boolean
+  /** Where lines go, for tests. Default file descriptor 2. */
+  readonly destination?: DestinationStream
+}
+
+const SECRET_FIELDS = ['authorization', 'api_key', 'apiKey', 'token', 'key', 'cookie', 'password']
+const CONTENT_FIELDS = ['messages', 'prompt', 'completion', 'content', 'text']
+
+/** Creates the root logger. Writes are synchronous, so that the lines before a crash are not lost. */
+export function createLogger(options: LoggerOptions = {}): Logger {
+  const hidden = options.isContentLogged === true ? SECRET_FIELDS : [...SECRET_FIELDS, ...CONTENT_FIELDS]
+  const redact = { paths: hidden.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]), censor: '[redacted]' }
+  const base = { level: options.level ?? 'info', redact, base: null, messageKey: 'event' }
+  if (options.destination !== undefined) return pino(base, options.destination)
+  const isPretty = options.format === 'pretty' || (options.format !== 'json' && process.stderr.isTTY === true)
+  const stream = isPretty
+    ? pretty({ destination: 2, sync: true, messageKey: 'event', colorize: process.stderr.isTTY === true })
+    : pino.destination({ dest: 2, sync: true })
+  return pino(base, stream)
+}

@@ -1,0 +1,110 @@
+/**
+ * The language-model head, log-softmax and their gradient in one pass over chunks of the trained positions.
+ *
+ * The [positions, vocabulary] matrix never exists whole: a Loop computes one chunk of logits, takes from it the label's
+ * log-probability and the entropy, and with the same probabilities the gradient d logp / d hidden = W[label] - p·W.
+ * So the head's product is computed once, and the loss on top may be any function of the log-probabilities:
+ * d loss / d hidden is (d loss / d logp) times that gradient (`headGradient`). Everything is float32.
+ */
+import type { GraphBuilder } from '#graph/builder.js'
+import type { Value } from '#graph/graph.js'
+import { log, mul, sub } from '#graph/ops/elementwise.js'
+import { gather, gatherElements } from '#graph/ops/index.js'
+import { loop } from '#graph/ops/loop.js'
+import { gemm } from '#graph/ops/matmul.js'
+import { softmax } from '#graph/ops/normalize.js'
+import { reduceMax, reduceSum } from '#graph/ops/reduce.js'
+import { concat, reshape, squeeze, unsqueeze } from '#graph/ops/shape.js'
+import { float32Tensor } from '#tensor/host-tensor.js'
+
+/** Which positions are trained, and on what. Chunks are the outer axis, so that the Loop takes one at a time. */
+export interface HeadInputs {
+  /** Normed hidden states, float32 [M, E]. */
+  readonly hidden: Value
+  /** Head weights, float32 [V, E]. */
+  readonly weight: Value
+  /** Rows of `hidden`, int64 [Q, C]: Q chunks of C positions. */
+  readonly labelPositions: Value
+  /** Token to predict at each of them, int64 [Q, C]. */
+  readonly labels: Value
+}
+
+/** Per trained position, flattened to N = Q*C. */
+export interface HeadOutputs {
+  /** Log-probability of the label, float32 [N]. */
+  readonly logp: Value
+  /** Entropy of the distribution in nats, float32 [N]. */
+  readonly entropy: Value
+  /** d logp / d hidden of the position, float32 [N, E]; null unless asked for. */
+  readonly slope: Value | null
+}
+
+/**
+ * Emits the head.
+ *
+ * @param options.hasSlope also compute the gradient, at the cost of keeping [N, E] floats
+ */
+export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readonly hasSlope: boolean }): HeadOutputs {
+  const { hidden, weight, labelPositions, labels } = inputs
+  const [chunks = 'Q'] = labelPositions.shape
+  const width = hidden.shape[1] ?? 'E'
+  return g.scope('head', () => {
+    const outputs = loop(g, {
+      count: chunks,
+      carried: [],
+      body: (body, index) => {
+        const at = gather(body, labelPositions, index, 0) // [C]
+        const label = gather(body, labels, index, 0)
+        const rows = gather(body, hidden, at, 0) // [C, E]
+        const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
+        const probabilities = softmax(body, logits, -1)
+        // The largest probability is 1 / sum(exp(logits - max)): the normalizer without another pass over exp.
+        const normalizer = sub(
+          body,
+          reduceMax(body, logits, [1], { keepDims: false }),
+          log(body, reduceMax(body, probabilities, [1], { keepDims: false })),
+        )
+        const labelLogit = squeeze(body, gatherElements(body, logits, unsqueeze(body, label, [1]), 1), [1])
+        const logp = sub(body, labelLogit, normalizer)
+        if (!options.hasSlope) {
+          const expected = reduceSum(body, mul(body, probabilities, logits), [1], { keepDims: false })
+          return { carried: [], scanned: [logp, sub(body, normalizer, expected)] }
+        }
+        const mean = gemm(body, probabilities, weight) // [C, E], the expected row of the head
+        // The expected logit is hidden · (p·W): no further pass over the vocabulary.
+        const expected = reduceSum(body, mul(body, rows, mean), [1], { keepDims: false })
+        const slope = sub(body, gather(body, weight, label, 0), mean)
+        return { carried: [], scanned: [logp, sub(body, normalizer, expected), slope] }
+      },
+    })
+    const [logp, entropy, slope] = outputs.scanned
+    if (logp === undefined || entropy === undefined) throw new Error('the head loop gave too few outputs')
+    return {
+      logp: reshape(g, logp, [-1]),
+      entropy: reshape(g, entropy, [-1]),
+      slope: slope === undefined ? null : reshape(g, slope, [-1, width]),
+    }
+  })
+}
+
+/**
+ * Emits d loss / d hidden for every position from d loss / d logp of the trained ones.
+ *
+ * @param options.logpGradient float32 [N]
+ * @param options.slope float32 [N, E], from `fusedHead`
+ * @param options.rowOfPosition int64 [M]: the trained row of each position, N where a position is not trained
+ * @returns float32 [M, E]; a gather, so that the result does not depend on the order of a scatter
+ */
+export function headGradient(
+  g: GraphBuilder,
+  options: { readonly logpGradient: Value; readonly slope: Value; readonly rowOfPosition: Value },
+): Value {
+  const { logpGradient, slope, rowOfPosition } = options
+  const width = slope.shape[1]
+  if (typeof width !== 'number') throw new Error('the hidden size must be known')
+  return g.scope('head_gradient', () => {
+    const rows = mul(g, slope, unsqueeze(g, logpGradient, [1])) // [N, E]
+    const zero = g.constant(float32Tensor(new Float32Array(width), [1, width]))
+    return gather(g, concat(g, [rows, zero], 0), rowOfPosition, 0)
+  })
+}

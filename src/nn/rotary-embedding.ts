@@ -1,0 +1,63 @@
+/**
+ * Tables of rotary position embedding: cos and sin of position times frequency, for ONNX Runtime's RotaryEmbedding.
+ *
+ * Computed in float64, rounded once. Sources: RoPE (arXiv:2104.09864); Llama 3.1's reference code for its scaling;
+ * linear scaling as Hugging Face's `rope_type: linear`.
+ */
+
+/** How fast each pair of a head's elements turns. The rotary part of a decoder's configuration fits. */
+export interface RotaryOptions {
+  /** Base of the frequencies. */
+  readonly theta: number
+  readonly llama3Scaling: {
+    readonly factor: number
+    readonly lowFrequencyFactor: number
+    readonly highFrequencyFactor: number
+    readonly originalContextLength: number
+  } | null
+  /** Positions are divided by this; 1 for none. */
+  readonly linearFactor: number
+}
+
+/** Radians per position of each pair: [D/2]. */
+export function rotaryFrequencies(options: RotaryOptions, headSize: number): Float64Array {
+  const frequencies = new Float64Array(headSize / 2)
+  for (let i = 0; i < frequencies.length; i++) {
+    const frequency = options.theta ** ((-2 * i) / headSize) / options.linearFactor
+    frequencies[i] = options.llama3Scaling === null ? frequency : scaleLlama3(frequency, options.llama3Scaling)
+  }
+  return frequencies
+}
+
+/**
+ * cos and sin tables for positions 0 to `length - 1`.
+ *
+ * @param frequencies radians per position of each pair, [D/2]
+ * @returns two arrays [length, D/2], row-major
+ */
+export function rotaryTables(
+  frequencies: Float64Array,
+  length: number,
+): { readonly cos: Float32Array; readonly sin: Float32Array } {
+  const half = frequencies.length
+  const cos = new Float32Array(length * half)
+  const sin = new Float32Array(length * half)
+  for (let position = 0; position < length; position++) {
+    for (let i = 0; i < half; i++) {
+      const angle = position * (frequencies[i] as number)
+      cos[position * half + i] = Math.cos(angle)
+      sin[position * half + i] = Math.sin(angle)
+    }
+  }
+  return { cos, sin }
+}
+
+/** Long waves are stretched by the factor, short ones kept, those between interpolated. */
+function scaleLlama3(frequency: number, scaling: NonNullable<RotaryOptions['llama3Scaling']>): number {
+  const wavelength = (2 * Math.PI) / frequency
+  const { factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = scaling
+  if (wavelength < originalContextLength / highFrequencyFactor) return frequency
+  if (wavelength > originalContextLength / lowFrequencyFactor) return frequency / factor
+  const smooth = (originalContextLength / wavelength - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor)
+  return ((1 - smooth) * frequency) / factor + smooth * frequency
+}

@@ -1,0 +1,19 @@
+/**
+ * The pipe that tells a child its parent lives; both ends use this number.
+ */
+import type { ChildProcess, StdioOptions } from 'node:child_process'
+import { Socket } from 'node:net'
+
+/** File descriptor of the pipe in the child. */
+export const LIFELINE_FD = 4
+
+/** No stdin, both outputs to our stderr (stdout belongs to the command line), IPC, lifeline. */
+export const CHILD_STDIO: StdioOptions = ['ignore', 2, 2, 'ipc', 'pipe']
+
+/** Lets the parent exit although it holds its end. */
+export function releaseLifeline(child: ChildProcess): void {
+  const end = child.stdio[LIFELINE_FD]
+  if (!(end instanceof Socket)) return
+  end.on('error', () => undefined)
+  end.unref()
+}

@@ -1,0 +1,19 @@
+/**
+ * Bearer authentication of everything below `/v1` but the public routes. Guards unknown paths too, so no route can be
+ * forgotten. Worker routes carry their own tokens.
+ */
+import type { MiddlewareHandler } from 'hono'
+import type { AppEnvironment, AppOptions } from '../environment.js'
+
+/** Paths without a key, as published (wire-contract.md section 1.0). */
+export const PUBLIC_PATHS = ['/v1/health', '/v1/system-check', '/v1/preview/base-models'] as const
+
+export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHandler<AppEnvironment> {
+  const publicPaths: ReadonlySet<string> = new Set(PUBLIC_PATHS)
+  return async function authenticate(c, next) {
+    if (!(publicPaths.has(c.req.path) && c.req.method === 'GET')) {
+      c.set('principal', await options.services.auth.authenticate(c.req.header('authorization')))
+    }
+    await next()
+  }
+}

@@ -1,0 +1,83 @@
+/**
+ * Server-sent events from an async iterable: pulled at the reader's pace, ended when the reader goes away.
+ */
+
+export interface ServerSentEvent {
+  readonly id?: string
+  readonly event?: string
+  readonly data: string
+}
+
+/** Headers of an event stream; the last one turns off buffering in nginx. */
+export const EVENT_STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+} as const
+
+export interface EventStreamOptions {
+  /** How often a comment fills the silence, milliseconds; 0 for never. Default 0. */
+  readonly pingMs?: number
+  /** Called first when the reader goes away: whatever the iterable waits for can be given up. */
+  readonly onCancel?: () => void
+}
+
+/** Comment line sent while nothing happens, so that proxies keep the connection. */
+const PING = ': ping\n\n'
+
+/**
+ * A body that sends each event as it comes.
+ */
+export function toEventStream(
+  events: AsyncIterable<ServerSentEvent>,
+  options: EventStreamOptions = {},
+): ReadableStream<Uint8Array> {
+  const iterator = events[Symbol.asyncIterator]()
+  const encoder = new TextEncoder()
+  const pingMs = options.pingMs ?? 0
+  let waiting: Promise<IteratorResult<ServerSentEvent>> | null = null
+  return new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      waiting ??= iterator.next()
+      const next = await (pingMs > 0 ? withTimeout(waiting, pingMs) : waiting)
+      if (next === null) {
+        controller.enqueue(encoder.encode(PING))
+        return
+      }
+      waiting = null
+      if (next.done === true) controller.close()
+      else controller.enqueue(encoder.encode(formatEvent(next.value)))
+    },
+    cancel: async () => {
+      options.onCancel?.()
+      await iterator.return?.()
+    },
+  })
+}
+
+/** @throws {Error} if `id` or `event` has a line break: it could forge other fields */
+export function formatEvent(event: ServerSentEvent): string {
+  let text = ''
+  for (const [field, value] of [
+    ['id', event.id],
+    ['event', event.event],
+  ] as const) {
+    if (value === undefined) continue
+    if (/[\r\n\0]/.test(value)) throw new Error(`the ${field} of a server-sent event must be one line`)
+    text += `${field}: ${value}\n`
+  }
+  for (const line of event.data.split(/\r\n|[\r\n]/)) text += `data: ${line}\n`
+  return `${text}\n`
+}
+
+async function withTimeout<T>(promise: Promise<T>, timeoutMs: number): Promise<T | null> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<null>((resolve) => {
+    timer = setTimeout(() => resolve(null), timeoutMs)
+  })
+  try {
+    return await Promise.race([promise, timeout])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,56 @@
+/**
+ * Rows of uploaded files.
+ */
+import { type Database, databaseNowMs } from './database.js'
+
+export interface FileRecord {
+  readonly id: string
+  readonly entity: string
+  readonly filename: string
+  readonly purpose: string
+  readonly artifact: string | null
+  readonly sha256: string
+  readonly sizeBytes: number
+  readonly createdAtMs: number
+}
+
+/** Inserts; an artifact name that is taken inside the entity fails with a unique violation. */
+export async function insertFile(db: Database, file: Omit<FileRecord, 'createdAtMs'>): Promise<void> {
+  await db
+    .insertInto('files')
+    .values({
+      id: file.id,
+      entity: file.entity,
+      filename: file.filename,
+      purpose: file.purpose,
+      artifact: file.artifact,
+      sha256: file.sha256,
+      size_bytes: file.sizeBytes,
+      created_at_ms: databaseNowMs,
+    })
+    .execute()
+}
+
+/** A file of an entity by its id or by its artifact name. */
+export async function findFile(
+  db: Database,
+  entity: string,
+  key: { readonly id: string } | { readonly artifact: string },
+): Promise<FileRecord | null> {
+  const query = db.selectFrom('files').selectAll().where('entity', '=', entity)
+  const row = await ('id' in key
+    ? query.where('id', '=', key.id)
+    : query.where('artifact', '=', key.artifact)
+  ).executeTakeFirst()
+  if (row === undefined) return null
+  return {
+    id: row.id,
+    entity: row.entity,
+    filename: row.filename,
+    purpose: row.purpose,
+    artifact: row.artifact,
+    sha256: row.sha256,
+    sizeBytes: row.size_bytes,
+    createdAtMs: row.created_at_ms,
+  }
+}

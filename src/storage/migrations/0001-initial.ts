@@ -1,0 +1,147 @@
+/**
+ * The first schema. A released migration is never edited; changes are new files, listed in `migrations/index.ts`.
+ */
+import { type Kysely, sql } from 'kysely'
+
+/** Milliseconds since 1970 by the database's clock, SQLite's spelling. */
+const NOW_MS = sql`(cast(unixepoch('subsec') * 1000 as integer))`
+
+/** Creates all tables and indexes. */
+export async function up(db: Kysely<unknown>): Promise<void> {
+  const table = (name: string) => db.schema.createTable(name)
+
+  await table('api_keys')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('entity', 'text', (c) => c.notNull())
+    .addColumn('key_hash', 'text', (c) => c.notNull().unique())
+    .addColumn('key_prefix', 'text', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .execute()
+
+  await table('models')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('entity', 'text', (c) => c.notNull())
+    .addColumn('project', 'text', (c) => c.notNull())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('base_model', 'text', (c) => c.notNull())
+    .addColumn('run_id', 'text', (c) => c.notNull())
+    .addColumn('step', 'integer', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addUniqueConstraint('models_by_name', ['entity', 'project', 'name'])
+    .execute()
+
+  await table('checkpoints')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('model_id', 'text', (c) => c.notNull().references('models.id'))
+    .addColumn('step', 'integer', (c) => c.notNull())
+    .addColumn('kind', 'text', (c) => c.notNull())
+    .addColumn('job_id', 'text', (c) => c.notNull().unique())
+    .addColumn('adapter_digest', 'text', (c) => c.notNull())
+    .addColumn('metrics', 'text', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addUniqueConstraint('checkpoints_by_step', ['model_id', 'step'])
+    .execute()
+
+  await table('checkpoint_files')
+    .addColumn('checkpoint_id', 'text', (c) => c.notNull().references('checkpoints.id').onDelete('cascade'))
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('sha256', 'text', (c) => c.notNull())
+    .addColumn('size_bytes', 'bigint', (c) => c.notNull())
+    .addPrimaryKeyConstraint('checkpoint_files_pk', ['checkpoint_id', 'name'])
+    .execute()
+
+  await table('training_jobs')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('entity', 'text', (c) => c.notNull())
+    .addColumn('model_id', 'text', (c) => c.notNull())
+    .addColumn('kind', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('config', 'text', (c) => c.notNull())
+    .addColumn('input_sha256', 'text')
+    .addColumn('request_digest', 'text', (c) => c.notNull())
+    .addColumn('source_url', 'text')
+    .addColumn('attempt', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('losses', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('is_cancel_requested', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('lease_owner', 'text')
+    .addColumn('lease_expires_at_ms', 'bigint')
+    .addColumn('heartbeat_at_ms', 'bigint')
+    .addColumn('token_hash', 'text')
+    .addColumn('parent_step', 'integer')
+    .addColumn('step', 'integer')
+    .addColumn('error_code', 'text')
+    .addColumn('error_message', 'text')
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addColumn('started_at_ms', 'bigint')
+    .addColumn('ended_at_ms', 'bigint')
+    .execute()
+  await db.schema.createIndex('training_jobs_by_status').on('training_jobs').columns(['status', 'id']).execute()
+  await db.schema.createIndex('training_jobs_by_model').on('training_jobs').columns(['model_id', 'id']).execute()
+  // the promise "one running job per model", kept by the database itself
+  await sql`create unique index training_jobs_one_running on training_jobs (model_id) where status = 'running'`.execute(
+    db,
+  )
+
+  await table('job_files')
+    .addColumn('job_id', 'text', (c) => c.notNull().references('training_jobs.id').onDelete('cascade'))
+    .addColumn('attempt', 'integer', (c) => c.notNull())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('sha256', 'text', (c) => c.notNull())
+    .addColumn('size_bytes', 'bigint', (c) => c.notNull())
+    .addPrimaryKeyConstraint('job_files_pk', ['job_id', 'attempt', 'name'])
+    .execute()
+
+  await table('events')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('job_id', 'text', (c) => c.notNull().references('training_jobs.id').onDelete('cascade'))
+    .addColumn('position', 'integer', (c) => c.notNull())
+    .addColumn('type', 'text', (c) => c.notNull())
+    .addColumn('data', 'text', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addUniqueConstraint('events_by_position', ['job_id', 'position'])
+    .execute()
+  // "exactly one terminal event", kept by the database itself
+  await sql`create unique index events_one_terminal on events (job_id) where type in ('training_ended', 'training_failed')`.execute(
+    db,
+  )
+
+  await table('trajectory_logs')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('model_id', 'text', (c) => c.notNull().references('models.id').onDelete('cascade'))
+    .addColumn('split', 'text', (c) => c.notNull())
+    .addColumn('step', 'integer', (c) => c.notNull())
+    .addColumn('body_sha256', 'text', (c) => c.notNull())
+    .addColumn('group_count', 'integer', (c) => c.notNull())
+    .addColumn('trajectory_count', 'integer', (c) => c.notNull())
+    .addColumn('metrics', 'text', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .execute()
+  await db.schema.createIndex('trajectory_logs_by_model').on('trajectory_logs').columns(['model_id', 'step']).execute()
+
+  await table('files')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('entity', 'text', (c) => c.notNull())
+    .addColumn('filename', 'text', (c) => c.notNull())
+    .addColumn('purpose', 'text', (c) => c.notNull())
+    .addColumn('artifact', 'text')
+    .addColumn('sha256', 'text', (c) => c.notNull())
+    .addColumn('size_bytes', 'bigint', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addUniqueConstraint('files_by_artifact', ['entity', 'artifact'])
+    .execute()
+
+  await table('idempotency_keys')
+    .addColumn('entity', 'text', (c) => c.notNull())
+    .addColumn('scope', 'text', (c) => c.notNull())
+    .addColumn('key', 'text', (c) => c.notNull())
+    .addColumn('request_digest', 'text', (c) => c.notNull())
+    .addColumn('object_id', 'text', (c) => c.notNull())
+    .addColumn('created_at_ms', 'bigint', (c) => c.notNull().defaultTo(NOW_MS))
+    .addPrimaryKeyConstraint('idempotency_keys_pk', ['entity', 'scope', 'key'])
+    .execute()
+
+  await table('health_probes')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('value', 'text', (c) => c.notNull())
+    .execute()
+}

@@ -1,0 +1,8 @@
+/**
+ * All migrations in order; the name is what the database remembers.
+ */
+import type { Migration } from 'kysely'
+import { up as initial } from './0001-initial.js'
+
+/** Name → migration, applied in the order of the names. */
+export const MIGRATIONS: Readonly<Record<string, Migration>> = { '0001-initial': { up: initial } }

@@ -1,0 +1,132 @@
+/**
+ * Rows of models. Names are data: compared exactly, never part of a path.
+ */
+import { type Database, databaseNowMs } from './database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+
+/** A model as the rest of the program sees it. */
+export interface ModelRecord {
+  readonly id: string
+  readonly entity: string
+  readonly project: string
+  readonly name: string
+  readonly baseModel: string
+  readonly runId: string
+  /** Step of the newest checkpoint ever made. */
+  readonly step: number
+  readonly createdAtMs: number
+}
+
+export type NewModel = Omit<ModelRecord, 'step' | 'createdAtMs'>
+
+export interface ModelFilter extends PageOptions {
+  readonly entity: string
+  readonly project?: string | undefined
+  readonly name?: string | undefined
+  readonly baseModel?: string | undefined
+}
+
+/** Inserts; a taken (entity, project, name) fails with a unique violation. */
+export async function insertModel(db: Database, model: NewModel): Promise<void> {
+  await db
+    .insertInto('models')
+    .values({
+      id: model.id,
+      entity: model.entity,
+      project: model.project,
+      name: model.name,
+      base_model: model.baseModel,
+      run_id: model.runId,
+      step: 0,
+      created_at_ms: databaseNowMs,
+    })
+    .execute()
+}
+
+export async function findModel(db: Database, id: string): Promise<ModelRecord | null> {
+  const row = await db.selectFrom('models').selectAll().where('id', '=', id).executeTakeFirst()
+  return row === undefined ? null : toModel(row)
+}
+
+export async function findModelByName(
+  db: Database,
+  entity: string,
+  project: string,
+  name: string,
+): Promise<ModelRecord | null> {
+  const row = await db
+    .selectFrom('models')
+    .selectAll()
+    .where('entity', '=', entity)
+    .where('project', '=', project)
+    .where('name', '=', name)
+    .executeTakeFirst()
+  return row === undefined ? null : toModel(row)
+}
+
+/** Models of an entity, oldest first. */
+export async function listModels(db: Database, filter: ModelFilter): Promise<Page<ModelRecord>> {
+  let query = db.selectFrom('models').selectAll().where('entity', '=', filter.entity)
+  if (filter.project !== undefined) query = query.where('project', '=', filter.project)
+  if (filter.name !== undefined) query = query.where('name', '=', filter.name)
+  if (filter.baseModel !== undefined) query = query.where('base_model', '=', filter.baseModel)
+  if (filter.after !== undefined) {
+    const cursor = await findModel(db, filter.after)
+    if (cursor === null || cursor.entity !== filter.entity) throw unknownCursor(filter.after)
+    query = query.where('id', '>', filter.after)
+  }
+  const rows = await query
+    .orderBy('id')
+    .limit(filter.limit + 1)
+    .execute()
+  return toPage(rows, filter.limit, toModel)
+}
+
+/** All models of an entity that have `name`, in any project; at most `limit`. */
+export async function findModelsNamed(
+  db: Database,
+  entity: string,
+  name: string,
+  limit: number,
+): Promise<readonly ModelRecord[]> {
+  const rows = await db
+    .selectFrom('models')
+    .selectAll()
+    .where('entity', '=', entity)
+    .where('name', '=', name)
+    .orderBy('id')
+    .limit(limit)
+    .execute()
+  return rows.map(toModel)
+}
+
+export async function setModelStep(db: Database, id: string, step: number): Promise<void> {
+  await db.updateTable('models').set({ step }).where('id', '=', id).execute()
+}
+
+/** Deletes the row; checkpoints must be gone. */
+export async function deleteModelRow(db: Database, id: string): Promise<void> {
+  await db.deleteFrom('models').where('id', '=', id).execute()
+}
+
+function toModel(row: {
+  id: string
+  entity: string
+  project: string
+  name: string
+  base_model: string
+  run_id: string
+  step: number
+  created_at_ms: number
+}): ModelRecord {
+  return {
+    id: row.id,
+    entity: row.entity,
+    project: row.project,
+    name: row.name,
+    baseModel: row.base_model,
+    runId: row.run_id,
+    step: row.step,
+    createdAtMs: row.created_at_ms,
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * Every table, as Kysely sees it: the index of what is stored.
+ *
+ * Dialect-neutral on purpose (PostgreSQL comes later): text ids, integer milliseconds, 0/1 for booleans, JSON as text.
+ * Big bodies are never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
+ */
+import type { Generated } from 'kysely'
+
+export interface ApiKeysTable {
+  id: string
+  entity: string
+  /** SHA-256 of the key, hex; the key itself is not stored. */
+  key_hash: string
+  /** First characters of the key, to tell keys apart. */
+  key_prefix: string
+  created_at_ms: Generated<number>
+}
+
+export interface ModelsTable {
+  id: string
+  entity: string
+  project: string
+  name: string
+  base_model: string
+  run_id: string
+  /** Step of the newest checkpoint ever made; never goes back, so a step number is never used twice. */
+  step: number
+  created_at_ms: Generated<number>
+}
+
+export interface CheckpointsTable {
+  id: string
+  model_id: string
+  step: number
+  /** Which kind of job made it: `rl` or `sft`. */
+  kind: string
+  job_id: string
+  /** SHA-256 over the digests of the adapter's two files: what the engine host calls the adapter. */
+  adapter_digest: string
+  /** JSON object of numbers. */
+  metrics: string
+  created_at_ms: Generated<number>
+}
+
+export interface CheckpointFilesTable {
+  checkpoint_id: string
+  name: string
+  sha256: string
+  size_bytes: number
+}
+
+export interface TrainingJobsTable {
+  id: string
+  entity: string
+  /** Not a foreign key: a job and its events outlive a deleted model, so that a polling client sees the end. */
+  model_id: string
+  kind: string
+  status: string
+  /** JSON object as submitted, nulls removed. */
+  config: string
+  /** JSON Lines: one trajectory group (RL) or one row (SFT) a line. Null once the job has ended. */
+  input_sha256: string | null
+  /** SHA-256 of kind, input and config: equal for a repeated create. */
+  request_digest: string
+  /** `training_data_url` of an SFT job. */
+  source_url: string | null
+  /** Claims so far; also the fencing token. */
+  attempt: Generated<number>
+  /** Attempts whose worker was lost; an orderly shutdown of the server is not one. */
+  losses: Generated<number>
+  is_cancel_requested: Generated<number>
+  lease_owner: string | null
+  lease_expires_at_ms: number | null
+  heartbeat_at_ms: number | null
+  /** SHA-256 of the running attempt's bearer token. */
+  token_hash: string | null
+  /** Step of the checkpoint the running attempt starts from; 0: the base model. Set by the claim. */
+  parent_step: number | null
+  /** Step of the checkpoint the job made. */
+  step: number | null
+  error_code: string | null
+  error_message: string | null
+  created_at_ms: Generated<number>
+  started_at_ms: number | null
+  ended_at_ms: number | null
+}
+
+/** Files a running attempt has uploaded; they become checkpoint files when the job completes. */
+export interface JobFilesTable {
+  job_id: string
+  attempt: number
+  name: string
+  sha256: string
+  size_bytes: number
+}
+
+export interface EventsTable {
+  id: string
+  job_id: string
+  /** 0, 1, 2 … inside the job; unique, so an event is stored once however often it is sent. */
+  position: number
+  type: string
+  /** JSON object. */
+  data: string
+  created_at_ms: Generated<number>
+}
+
+export interface TrajectoryLogsTable {
+  id: string
+  model_id: string
+  split: string
+  step: number
+  body_sha256: string
+  group_count: number
+  trajectory_count: number
+  /** JSON object of numbers. */
+  metrics: string
+  created_at_ms: Generated<number>
+}
+
+export interface FilesTable {
+  id: string
+  entity: string
+  filename: string
+  purpose: string
+  /** `entity/project/name:version` the file answers to, or null. */
+  artifact: string | null
+  sha256: string
+  size_bytes: number
+  created_at_ms: Generated<number>
+}
+
+/** Remembers which object an `Idempotency-Key` made. */
+export interface IdempotencyKeysTable {
+  entity: string
+  /** Which create: `models`, `training-jobs`, `files`. */
+  scope: string
+  key: string
+  request_digest: string
+  object_id: string
+  created_at_ms: Generated<number>
+}
+
+/** One row per process that opened this database: written and read back by the system check. */
+export interface HealthProbesTable {
+  id: string
+  value: string
+}
+
+export interface Schema {
+  api_keys: ApiKeysTable
+  models: ModelsTable
+  checkpoints: CheckpointsTable
+  checkpoint_files: CheckpointFilesTable
+  training_jobs: TrainingJobsTable
+  job_files: JobFilesTable
+  events: EventsTable
+  trajectory_logs: TrajectoryLogsTable
+  files: FilesTable
+  idempotency_keys: IdempotencyKeysTable
+  health_probes: HealthProbesTable
+}

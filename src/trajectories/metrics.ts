@@ -1,0 +1,163 @@
+/**
+ * Metrics of trajectory groups: what `POST /models/{id}/log` stores and what every gradient step reports about its rewards.
+ *
+ * Formulas and the prefix rule: training-semantics.md section 7.2. Values that do not exist (a mean of nothing) are left out,
+ * so no metric is ever NaN.
+ */
+import type { TrajectoryGroup } from './trajectory.js'
+
+/** Groups whose rewards differ by no more than this have no variance. */
+export const ZERO_VARIANCE_TOLERANCE = 1e-12
+
+const PREFIXING_SPLITS = ['train', 'val', 'test']
+const SECTIONS = ['reward', 'loss', 'throughput', 'costs', 'time', 'data']
+
+/** Rewards and failures of a set of groups; keys are the bare names of gradient steps. */
+export interface RewardMetrics {
+  /** Mean reward over trajectories, not over groups; absent without trajectories. */
+  readonly reward?: number
+  /** Mean population standard deviation over groups of at least two; 0 if there is none. */
+  readonly reward_std_dev: number
+  /** Exceptions / (trajectories + exceptions); absent when both are none. */
+  readonly exception_rate?: number
+}
+
+/** How much was submitted. */
+export interface BatchCounts {
+  readonly groupsSubmitted: number
+  /** Groups whose rewards differ. */
+  readonly groupsTrainable: number
+  readonly trajectories: number
+  readonly exceptions: number
+}
+
+/** Computes the three reward metrics. */
+export function rewardMetrics(groups: readonly TrajectoryGroup[]): RewardMetrics {
+  const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward))
+  const exceptions = groups.reduce((sum, group) => sum + group.exceptions.length, 0)
+  const deviations = groups
+    .filter((group) => group.trajectories.length >= 2)
+    .map((group) => standardDeviation(group.trajectories.map((t) => t.reward)))
+  return {
+    ...(rewards.length > 0 ? { reward: mean(rewards) } : {}),
+    reward_std_dev: deviations.length > 0 ? mean(deviations) : 0,
+    ...(rewards.length + exceptions > 0 ? { exception_rate: exceptions / (rewards.length + exceptions) } : {}),
+  }
+}
+
+/** Counts groups, trajectories and exceptions. */
+export function countBatch(groups: readonly TrajectoryGroup[]): BatchCounts {
+  return {
+    groupsSubmitted: groups.length,
+    groupsTrainable: groups.filter((group) => hasRewardVariance(group.trajectories.map((t) => t.reward))).length,
+    trajectories: groups.reduce((sum, group) => sum + group.trajectories.length, 0),
+    exceptions: groups.reduce((sum, group) => sum + group.exceptions.length, 0),
+  }
+}
+
+/**
+ * How stale the data of a train call is, under the name clients use.
+ *
+ * A group's version is the smallest initial policy version of its trajectories; groups without one are left out.
+ *
+ * @param currentStep step of the model that is trained
+ * @returns mean of `currentStep` minus the group's version, or nothing when no group has one
+ */
+export function offPolicyMetrics(groups: readonly TrajectoryGroup[], currentStep: number): Record<string, number> {
+  const lags = groups.flatMap((group) => {
+    const versions = group.trajectories.flatMap((trajectory) => trajectory.initialPolicyVersion ?? [])
+    return versions.length > 0 ? [currentStep - versions.reduce((a, b) => Math.min(a, b))] : []
+  })
+  return lags.length > 0 ? { 'train/steps_off_policy': mean(lags) } : {}
+}
+
+/** True when at least two rewards differ by more than 1e-12. */
+export function hasRewardVariance(rewards_G: readonly number[]): boolean {
+  if (rewards_G.length < 2) return false
+  let low = Number.POSITIVE_INFINITY
+  let high = Number.NEGATIVE_INFINITY
+  for (const reward of rewards_G) {
+    low = Math.min(low, reward)
+    high = Math.max(high, reward)
+  }
+  return high - low > ZERO_VARIANCE_TOLERANCE
+}
+
+/**
+ * Everything the log endpoint records for one split, names fully prefixed.
+ *
+ * @param split `train`, `val` and `test` keep names that already carry a section; any other split prefixes everything
+ * @returns finite numbers only
+ * @example logMetrics(groups, 'val')['val/reward']
+ */
+export function logMetrics(groups: readonly TrajectoryGroup[], split: string): Record<string, number> {
+  const counts = countBatch(groups)
+  const bare: Record<string, number> = {
+    ...averageByName(groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.metrics))),
+    ...prefixNames(
+      averageByName(groups.filter((group) => group.trajectories.length > 0).map((group) => group.metrics)),
+      'group_',
+    ),
+    ...rewardMetrics(groups),
+    'data/step_num_scenarios': counts.groupsSubmitted,
+    'data/step_num_trajectories': counts.trajectories + counts.exceptions,
+    'data/step_num_groups_submitted': counts.groupsSubmitted,
+    'data/step_num_groups_trainable': counts.groupsTrainable,
+  }
+  const entries = Object.entries(bare).filter(([, value]) => Number.isFinite(value))
+  return Object.fromEntries(entries.map(([name, value]) => [metricName(name, split), value]))
+}
+
+/**
+ * The full name of a metric in a split (the prefix rule).
+ *
+ * @example metricName('accuracy', 'val') // 'val/accuracy'
+ * @example metricName('loss/train', 'train') // 'loss/train'
+ */
+export function metricName(name: string, split: string): string {
+  const slash = name.indexOf('/')
+  const section = slash === -1 ? null : name.slice(0, slash)
+  const isComplete =
+    PREFIXING_SPLITS.includes(split) &&
+    section !== null &&
+    (SECTIONS.includes(section) || PREFIXING_SPLITS.includes(section))
+  return isComplete ? name : `${split}/${name}`
+}
+
+/** Distinct `metadata.scenario_id` values, the group's first and else the first one found on its trajectories. */
+export function scenarioIds(groups: readonly TrajectoryGroup[]): string[] {
+  const ids = groups.map((group) => {
+    const found = [group.metadata, ...group.trajectories.map((t) => t.metadata)].map(
+      (metadata) => metadata['scenario_id'] ?? null,
+    )
+    return found.find((id) => typeof id === 'string' || typeof id === 'number')
+  })
+  return [...new Set(ids.filter((id) => id !== undefined).map(String))]
+}
+
+/** Population standard deviation (divides by the count). */
+export function standardDeviation(values: readonly number[]): number {
+  const centre = mean(values)
+  return Math.sqrt(mean(values.map((value) => (value - centre) ** 2)))
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+/** Mean of each name over the maps that have it. */
+function averageByName(maps: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const values = new Map<string, number[]>()
+  for (const map of maps) {
+    for (const [name, value] of Object.entries(map)) {
+      const list = values.get(name)
+      if (list === undefined) values.set(name, [value])
+      else list.push(value)
+    }
+  }
+  return Object.fromEntries([...values].map(([name, list]) => [name, mean(list)]))
+}
+
+function prefixNames(map: Readonly<Record<string, number>>, prefix: string): Record<string, number> {
+  return Object.fromEntries(Object.entries(map).map(([name, value]) => [`${prefix}${name}`, value]))
+}

@@ -1,0 +1,46 @@
+/**
+ * Checkpoints of a model: an adapter at a step, with the metrics known for it. Source: wire-contract.md sections 1.3 and 1.5.
+ *
+ * `created_at`, `size_bytes` and the file routes are additions of ours:
+ *
+ *     GET /v1/preview/models/{id}/checkpoints/{step}/files          → CheckpointFiles
+ *     GET /v1/preview/models/{id}/checkpoints/{step}/files/{name}   → bytes, header x-content-sha256
+ */
+import { z } from '@hono/zod-openapi'
+import { laxInteger } from './lax.js'
+import { listSchema } from './list.js'
+
+export const checkpointSchema = z.object({
+  id: z.string(),
+  step: z.number().int(),
+  /** Fully prefixed names (`val/reward`, `loss/train`), numbers only. */
+  metrics: z.record(z.string(), z.number()),
+  created_at: z.string(),
+  size_bytes: z.number().int(),
+})
+export type Checkpoint = z.infer<typeof checkpointSchema>
+
+export const checkpointListSchema = listSchema(checkpointSchema)
+
+export const deleteCheckpointsRequestSchema = z.object({ steps: z.array(laxInteger()).max(100_000) })
+export type DeleteCheckpointsRequest = z.infer<typeof deleteCheckpointsRequestSchema>
+
+export const deleteCheckpointsResponseSchema = z.object({
+  deleted_count: z.number().int(),
+  not_found_steps: z.array(z.number().int()),
+})
+export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponseSchema>
+
+export const checkpointFileEntrySchema = z.object({
+  name: z.string(),
+  size_bytes: z.number().int(),
+  sha256: z.string(),
+})
+export type CheckpointFileEntry = z.infer<typeof checkpointFileEntrySchema>
+
+export const checkpointFilesSchema = z.object({
+  model_id: z.string(),
+  step: z.number().int(),
+  files: z.array(checkpointFileEntrySchema),
+})
+export type CheckpointFiles = z.infer<typeof checkpointFilesSchema>

@@ -1,0 +1,35 @@
+/**
+ * Health, system check and who-am-I. Source: wire-contract.md section 1.11; sub-keys are ours, the published page shows none.
+ */
+import { z } from '@hono/zod-openapi'
+
+export const healthResponseSchema = z.object({ status: z.literal('ok'), version: z.string() })
+export type HealthResponse = z.infer<typeof healthResponseSchema>
+
+export const checkResultSchema = z.object({
+  success: z.boolean(),
+  duration_ms: z.number(),
+  errors: z.array(z.string()),
+})
+export type CheckResult = z.infer<typeof checkResultSchema>
+
+/** 200 when every check succeeds, else 503 with the same body. */
+export const systemCheckResponseSchema = z.object({
+  api: z.literal(true),
+  /** A row was written and read back. */
+  database: z.boolean(),
+  /** The job queue answers and no runnable job is stuck. */
+  cpu_queue: checkResultSchema,
+  /** The engine host of the default base model answers. Named as upstream names it, whatever the device. */
+  gpu_queue: checkResultSchema,
+})
+export type SystemCheckResponse = z.infer<typeof systemCheckResponseSchema>
+
+export const whoamiResponseSchema = z.object({
+  entity: z.string(),
+  key_id: z.string(),
+  /** First characters of the key, enough to tell keys apart. */
+  key_prefix: z.string(),
+  version: z.string(),
+})
+export type WhoamiResponse = z.infer<typeof whoamiResponseSchema>

@@ -1,0 +1,70 @@
+/**
+ * Models: a named policy that is trained from a base model. Source: wire-contract.md sections 1.1 and 1.2.
+ *
+ * `step` and `created_at` are additions of ours. List and get do not exist upstream.
+ */
+import { z } from '@hono/zod-openapi'
+import { laxBoolean } from './lax.js'
+import { listSchema, pageQuerySchema } from './list.js'
+
+const nameSchema = z.string().min(1).max(256)
+
+export const createModelRequestSchema = z.object({
+  project: nameSchema,
+  name: nameSchema,
+  base_model: z.string().min(1).max(1024),
+  /** Must be the key's own entity when given. */
+  entity: z.string().max(256).nullish(),
+  /** True: a model of that name is returned instead of a conflict. Default false. */
+  return_existing: laxBoolean().nullish(),
+})
+export type CreateModelRequest = z.infer<typeof createModelRequestSchema>
+
+export const modelSchema = z.object({
+  id: z.string(),
+  entity: z.string(),
+  project: z.string(),
+  name: z.string(),
+  base_model: z.string(),
+  run_id: z.string().nullable(),
+  /** Step of the newest checkpoint ever made; 0 before the first training job ends. */
+  step: z.number().int(),
+  /** ISO 8601, UTC. */
+  created_at: z.string(),
+})
+export type Model = z.infer<typeof modelSchema>
+
+export const modelListSchema = listSchema(modelSchema)
+
+export const listModelsQuerySchema = pageQuerySchema.extend({
+  entity: z.string().max(256).optional(),
+  project: z.string().max(256).optional(),
+  name: z.string().max(256).optional(),
+  base_model: z.string().max(1024).optional(),
+})
+export type ListModelsQuery = z.infer<typeof listModelsQuerySchema>
+
+export const deleteModelResponseSchema = z.object({
+  model_id: z.string(),
+  deleted_checkpoints: z.number().int(),
+  deleted_run: z.boolean(),
+})
+export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>
+
+/** `GET /v1/preview/base-models`: names a model may be created from. */
+export const baseModelsResponseSchema = z.array(z.string())
+
+/** A card of `GET /v1/models`, in vLLM's form: base models first, then every model's latest checkpoint. */
+export const servedModelSchema = z.object({
+  id: z.string(),
+  object: z.literal('model'),
+  created: z.number().int(),
+  owned_by: z.string(),
+  root: z.string(),
+  parent: z.string().nullable(),
+  max_model_len: z.number().int().nullable(),
+  permission: z.array(z.json()),
+})
+export type ServedModel = z.infer<typeof servedModelSchema>
+
+export const servedModelListSchema = z.object({ object: z.literal('list'), data: z.array(servedModelSchema) })

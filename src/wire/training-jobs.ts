@@ -1,0 +1,94 @@
+/**
+ * Training jobs and their events. Source: wire-contract.md sections 1.7 to 1.10.
+ *
+ * Additions of ours: the job record beyond `id`, `GET /v1/preview/training-jobs`, `POST …/{id}/cancel`, and server-sent
+ * events on `GET …/{id}/events` with `Accept: text/event-stream` (`id:` is the event id, `data:` one event; resumes from
+ * `Last-Event-ID` or `after`; ends after the terminal event).
+ */
+import { z } from '@hono/zod-openapi'
+import { laxBoolean, laxInteger, laxNumber } from './lax.js'
+import { listSchema, pageQuerySchema } from './list.js'
+
+export const JOB_STATUSES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const
+export type JobStatus = (typeof JOB_STATUSES)[number]
+
+export const EVENT_TYPES = ['training_started', 'gradient_step', 'training_ended', 'training_failed'] as const
+export type EventType = (typeof EVENT_TYPES)[number]
+
+/** True for a status no event can follow. */
+export function isFinished(status: JobStatus): boolean {
+  return status === 'completed' || status === 'failed' || status === 'cancelled'
+}
+
+/** True for the event that ends a job; a job has exactly one. */
+export function isTerminalEvent(type: EventType): boolean {
+  return type === 'training_ended' || type === 'training_failed'
+}
+
+/** `experimental_config` stays open: `training/hyperparameters.ts` knows its fields and defaults. */
+export const createRlJobRequestSchema = z.object({
+  model_id: z.guid(),
+  trajectory_groups: z.array(z.unknown()),
+  experimental_config: z.record(z.string(), z.json()).nullish(),
+})
+export type CreateRlJobRequest = z.infer<typeof createRlJobRequestSchema>
+
+export const sftConfigSchema = z.looseObject({
+  batch_size: z.union([z.literal('auto'), laxInteger({ min: 1 })]).nullish(),
+  learning_rate: z.union([z.array(laxNumber({ min: 0 })), laxNumber({ min: 0 })]).nullish(),
+  assistant_turns: z.enum(['all', 'last']).nullish(),
+  metric_logging: z
+    .looseObject({ enabled: laxBoolean().nullish(), target_training_step: laxInteger().nullish() })
+    .nullish(),
+})
+
+export const createSftJobRequestSchema = z.object({
+  model_id: z.guid(),
+  /** `file-…` from `POST /v1/files`, `file:` below the configured root, or `wandb-artifact:///entity/project/name:version`. */
+  training_data_url: z.string().min(1).max(4096),
+  config: sftConfigSchema.nullish(),
+  experimental_config: z.record(z.string(), z.json()).nullish(),
+})
+export type CreateSftJobRequest = z.infer<typeof createSftJobRequestSchema>
+
+export const trainingJobSchema = z.object({
+  id: z.string(),
+  model_id: z.string(),
+  kind: z.enum(['rl', 'sft']),
+  status: z.enum(JOB_STATUSES),
+  /** Times the job was claimed by a worker. */
+  attempt: z.number().int(),
+  is_cancel_requested: z.boolean(),
+  /** As submitted, nulls removed. */
+  config: z.record(z.string(), z.json()),
+  created_at: z.string(),
+  training_start: z.string().nullable(),
+  training_end: z.string().nullable(),
+  error_code: z.string().nullable(),
+  error_message: z.string().nullable(),
+  /** Gradient steps done and to do; null until `training_started`. */
+  num_gradient_steps: z.number().int(),
+  num_sequences: z.number().int().nullable(),
+  /** Step of the checkpoint the job made. */
+  step: z.number().int().nullable(),
+})
+export type TrainingJob = z.infer<typeof trainingJobSchema>
+
+export const trainingJobListSchema = listSchema(trainingJobSchema)
+
+export const listTrainingJobsQuerySchema = pageQuerySchema.extend({
+  model_id: z.string().max(256).optional(),
+  status: z.enum(JOB_STATUSES).optional(),
+})
+export type ListTrainingJobsQuery = z.infer<typeof listTrainingJobsQuerySchema>
+
+export const trainingEventSchema = z.object({
+  id: z.string(),
+  type: z.enum(EVENT_TYPES),
+  /** `gradient_step`: numbers only. `training_started`: `num_sequences`. `training_failed`: `error_message`. */
+  data: z.record(z.string(), z.json()),
+  created_at: z.string(),
+})
+export type TrainingEvent = z.infer<typeof trainingEventSchema>
+
+export const trainingEventListSchema = listSchema(trainingEventSchema)

@@ -1,0 +1,65 @@
+/**
+ * The protocol between the server and a training worker: HTTP with a per-attempt token, the same on loopback and from
+ * another machine (architecture.md sections 1 and 2).
+ *
+ *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
+ *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
+ *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint
+ *     POST /internal/worker/jobs/{job_id}/heartbeat            → HeartbeatReply; extends the lease
+ *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
+ *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
+ *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
+ *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}
+ *
+ * Every request carries `Authorization: Bearer <attempt token>` and `x-trainyard-attempt: <n>`. A stale attempt gets 409
+ * and must stop at once. All writes are idempotent for one attempt.
+ */
+import { z } from '@hono/zod-openapi'
+
+/** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
+export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
+export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
+
+export const workerJobSchema = z.object({
+  id: z.string(),
+  kind: z.enum(['rl', 'sft']),
+  attempt: z.number().int(),
+  model_id: z.string(),
+  /** Step of the parent checkpoint; the job makes step + 1. */
+  parent_step: z.number().int(),
+  /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
+  parent_kind: z.enum(['rl', 'sft']).nullable(),
+  parent_files: z.array(z.enum(CHECKPOINT_FILES)),
+  base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
+  /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
+  config: z.record(z.string(), z.json()),
+  lease_seconds: z.number(),
+})
+export type WorkerJob = z.infer<typeof workerJobSchema>
+
+export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() })
+
+export const workerEventsSchema = z.object({
+  /** Position of the first event of this post among all events of this attempt, from 0: makes a retry harmless. */
+  offset: z.number().int().nonnegative(),
+  events: z.array(
+    z.object({ type: z.enum(['training_started', 'gradient_step']), data: z.record(z.string(), z.number()) }),
+  ),
+})
+export type WorkerEvents = z.infer<typeof workerEventsSchema>
+
+export const workerCompletionSchema = z.object({
+  /** Digest of each uploaded file; must equal what the server stored. */
+  files: z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number().int() })),
+  /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
+  metrics: z.record(z.string(), z.number()),
+})
+export type WorkerCompletion = z.infer<typeof workerCompletionSchema>
+
+export const workerFailureSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  /** True after a cancel request was honoured. */
+  is_cancelled: z.boolean().default(false),
+})
+export type WorkerFailure = z.infer<typeof workerFailureSchema>

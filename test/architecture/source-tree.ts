@@ -1,0 +1,54 @@
+/**
+ * Reads the source tree as text: files, their imports, and the layer a path belongs to. Knows no rule.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+
+export const ROOT = path.resolve(import.meta.dirname, '../..')
+
+export interface SourceFile {
+  /** Relative to the repository, with forward slashes. */
+  readonly path: string
+  readonly text: string
+  readonly lineCount: number
+  readonly imports: readonly {
+    readonly specifier: string
+    readonly isDynamic: boolean
+    readonly target: string | null
+  }[]
+}
+
+/** All TypeScript files below `src/` and `commands/`. */
+export function readSourceTree(): SourceFile[] {
+  return ['src', 'commands'].flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => readSourceFile(path.posix.join(folder, name.replaceAll(path.sep, '/')))),
+  )
+}
+
+/** The layer of a repository path: a folder below `src/`, a file directly in it, or `commands`. */
+export function layerOf(file: string): string {
+  if (file.startsWith('commands/')) return 'commands'
+  const [, second = ''] = file.split('/')
+  return second.replace(/\.ts$/, '')
+}
+
+function readSourceFile(file: string): SourceFile {
+  const text = readFileSync(path.join(ROOT, file), 'utf8')
+  const code = text.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/^\s*\/\/.*$/gm, '')
+  const imports = [
+    ...[...code.matchAll(/^\s*(?:import|export)\s[^;'"`]*?from\s*'([^']+)'/gm)].map(
+      (match) => [match[1] ?? '', false] as const,
+    ),
+    ...[...code.matchAll(/^\s*import\s*'([^']+)'/gm)].map((match) => [match[1] ?? '', false] as const),
+    ...[...code.matchAll(/\bimport\(\s*'([^']+)'\s*\)/g)].map((match) => [match[1] ?? '', true] as const),
+  ].map(([specifier, isDynamic]) => ({ specifier, isDynamic, target: resolveTarget(file, specifier) }))
+  return { path: file, text, lineCount: text.split('\n').length - 1, imports }
+}
+
+function resolveTarget(file: string, specifier: string): string | null {
+  if (specifier.startsWith('#')) return `src/${specifier.slice(1).replace(/\.js$/, '.ts')}`
+  if (specifier.startsWith('.')) return path.posix.join(path.posix.dirname(file), specifier).replace(/\.js$/, '.ts')
+  return null
+}

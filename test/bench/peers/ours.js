@@ -1,0 +1,95 @@
+/**
+ * Our engine as benches drive it: token ids in, token ids out, on SmolLM2 prepared under `.cache/bench`.
+ */
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/architectures/decoder-config.js'
+import { prepareBaseModel } from '../../../dist/src/architectures/prepare.js'
+import { createEngine } from '../../../dist/src/inference/engine.js'
+import { createOrtRuntime } from '../../../dist/src/runtime/ort-runtime.js'
+import { createAdapter } from '../../../dist/src/weights/adapter.js'
+
+const ROOT = path.resolve(import.meta.dirname, '../../..')
+export const MODEL = path.join(ROOT, '.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf')
+export const Q8_MODEL = path.join(ROOT, '.cache/bench/SmolLM2-135M-Instruct.Q8_0.gguf')
+export const hasModel = existsSync(MODEL)
+
+const RULES = {
+  temperature: 0,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  logitBias: null,
+  allowedTokenIds: null,
+  seed: null,
+  n: 1,
+  minTokens: 0,
+  stopTokenIds: [],
+  ignoreEos: true,
+  topLogprobs: 0,
+}
+
+/** Loads the model in a precision. */
+export async function loadOurs(modelPath, precision, { sequences, contextLength = 1024 }) {
+  const prepared = await prepareBaseModel(modelPath, path.join(ROOT, '.cache/bench/prepared'), [precision])
+  const engine = await createEngine({
+    runtime: createOrtRuntime(),
+    prepared,
+    precision,
+    threads: 2,
+    maxContextLength: contextLength,
+    maxConcurrentSequences: sequences,
+    eosTokenIds: [],
+    prefixCacheBytes: 0,
+  })
+  let counter = 0
+
+  function generate(promptTokenIds, count, { adapter = null, rules = {} } = {}) {
+    return new Promise((resolve, reject) => {
+      const ids = []
+      engine.submit(
+        {
+          id: `bench-${counter++}`,
+          promptTokenIds,
+          rules: { ...RULES, ...rules, maxTokens: count },
+          adapter,
+          cacheSalt: null,
+        },
+        {
+          onStarted: () => {},
+          onToken: ({ tokenId }) => ids.push(tokenId) > 0,
+          onAborted: () => {},
+          onFinished: () => resolve(ids),
+          onFailed: reject,
+        },
+      )
+    })
+  }
+
+  return {
+    config: prepared.config,
+    generate,
+    generateMany: (prompts, count, options) => Promise.all(prompts.map((ids) => generate(ids, count, options))),
+    dispose: () => engine.close(),
+  }
+}
+
+/** A rank-8 adapter on all seven projections; its numbers do not matter, its work does. */
+export function benchAdapter(config, seed = 1) {
+  const modules = Array.from({ length: config.layerCount }, (_, layer) =>
+    PROJECTIONS.map((projection) => {
+      const [outputSize, inputSize] = projectionShape(config, projection)
+      return { path: projectionPath(layer, projection), outputSize, inputSize }
+    }),
+  ).flat()
+  const adapter = createAdapter(modules, { rank: 8, alpha: 16, seed })
+  return { digest: `bench-${seed}`, load: async () => adapter }
+}
+
+/** A prompt of ordinary token ids. */
+export function promptOf(length, seed = 0) {
+  return Array.from({ length }, (_, i) => 100 + ((i * 7919 + seed * 104729) % 40000))
+}

@@ -1,0 +1,34 @@
+/**
+ * `npm run bench`: runs every bench alone, one after the other, and prints one table. Ratios compare within one run.
+ *
+ *     npm run bench              all
+ *     npm run bench -- train     those whose file name contains the word
+ *
+ * A bench file exports `title` and an async `run()` that returns rows `{ name, value, unit, ratio?, target? }`, or a string
+ * that says why it cannot run here.
+ */
+import { readdirSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+
+const wanted = process.argv.slice(2)
+const files = readdirSync(import.meta.dirname)
+  .filter((name) => name.endsWith('.bench.js'))
+  .filter((name) => wanted.length === 0 || wanted.some((word) => name.includes(word)))
+  .sort()
+console.log(`${os.cpus().length} cores, ${os.cpus()[0]?.model.trim()}, Node ${process.versions.node}`)
+for (const name of files) {
+  const bench = await import(path.join(import.meta.dirname, name))
+  console.log(`\n${bench.title} (${name})`)
+  const rows = await bench.run()
+  if (typeof rows === 'string') {
+    console.log(`  not run: ${rows}`)
+    continue
+  }
+  for (const row of rows) {
+    const value = Number.isInteger(row.value) ? String(row.value) : row.value.toPrecision(4)
+    const ratio = row.ratio === undefined ? '' : `   ratio ${row.ratio.toFixed(2)}`
+    const target = row.target === undefined ? '' : `   (wanted ${row.target})`
+    console.log(`  ${row.name.padEnd(58)} ${value.padStart(10)} ${row.unit}${ratio}${target}`)
+  }
+}

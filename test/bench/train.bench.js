@@ -1,0 +1,207 @@
+/**
+ * Training speed and memory on the shape of SmolLM2-135M, against the matrix roof of the same run.
+ *
+ * LoRA rank 8 on all seven projections, 4 rows of 256 tokens, every token trained. Useful work is 4 floating-point operations
+ * per parameter and token: the forward product and the gradient through frozen weights. Parameters are those of the layers'
+ * projections, for all tokens, and of the head, for trained tokens; the embedding lookup, attention's own products, adapters
+ * and norms are not counted. The roof is a chain of float32 products [1024, 1536] x [1536, 1536] in ONNX Runtime. Weights are random: speed does not
+ * depend on them. The work runs in a process of its own, so that its peak memory is its own.
+ */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+
+export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
+
+const CONFIG = {
+  family: 'llama',
+  layerCount: 30,
+  hiddenSize: 576,
+  headCount: 9,
+  kvHeadCount: 3,
+  headSize: 64,
+  mlpSize: 1536,
+  vocabularySize: 49152,
+  contextLength: 8192,
+  normEpsilon: 1e-5,
+  rotary: { theta: 100000, llama3Scaling: null, linearFactor: 1 },
+  activation: 'silu',
+  hasQkvBias: false,
+  hasOutputBias: false,
+  hasMlpBias: false,
+  hasQkNorm: false,
+  isEmbeddingTied: true,
+}
+const STEPS = Number(process.env.TRAINYARD_BENCH_STEPS ?? 3)
+/** On a busy machine: one thread and processor time instead of wall-clock time, so that ratios still mean something. */
+const isBusy = process.env.TRAINYARD_BENCH_BUSY === '1'
+const threads = isBusy ? { threads: 1 } : {}
+
+/** Milliseconds, for differences. */
+function now() {
+  if (!isBusy) return performance.now()
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
+export async function run() {
+  const m = await measureApart(4, 256, STEPS)
+  const long = await measureApart(1, 2048, 1)
+  return [
+    { name: 'matrix roof, float32', value: m.roof / 1e9, unit: 'GFLOP/s' },
+    { name: 'useful work', value: m.useful / 1e9, unit: 'GFLOP/s', ratio: m.useful / m.roof, target: '>= 0.5' },
+    { name: 'training', value: m.tokensPerSecond, unit: 'tokens/s' },
+    { name: 'session from graph to ready', value: m.loadMs / 1000, unit: 's' },
+    { name: 'peak resident memory', value: m.peakBytes / 1e9, unit: 'GB', target: '< 4' },
+    { name: 'one row of 2048 tokens, layers recomputed', value: long.tokensPerSecond, unit: 'tokens/s' },
+    { name: 'its peak resident memory', value: long.peakBytes / 1e9, unit: 'GB', target: '< 4' },
+  ]
+}
+
+async function measureApart(...numbers) {
+  const args = [import.meta.filename, '--measure', ...numbers.map(String)]
+  const { stdout } = await promisify(execFile)(process.execPath, args, { maxBuffer: 1e7 })
+  return JSON.parse(stdout.trim().split('\n').at(-1))
+}
+
+async function measure(rowCount, length, steps) {
+  const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
+  const { createOrtRuntime } = await load('runtime/ort-runtime')
+  const { toRowBatch, sequenceRow, perToken } = await load('training/row-batch')
+  const { createTrainer } = await load('training/trainer')
+  const { rowSettings, startingPoint } = await load('training/job')
+  const { SFT_OPTIMIZER } = await load('training/hyperparameters')
+  const { needsRecomputation } = await load('training/memory')
+  const { createRng } = await load('util/rng')
+  const { float32Tensor } = await load('tensor/host-tensor')
+  const runtime = createOrtRuntime()
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-train-'))
+  try {
+    const prepared = await prepareRandom(load, directory)
+    const roofBefore = await measureRoof(load, runtime, directory)
+    const context = {
+      ...threads,
+      runtime,
+      prepared,
+      jobId: 'bench',
+      ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 }),
+    }
+    const settings = await rowSettings(context)
+    if (process.env.TRAINYARD_BENCH_PROFILE) settings.session.profilePrefix = process.env.TRAINYARD_BENCH_PROFILE
+    const started = now()
+    const isRecomputed = needsRecomputation(CONFIG, { rows: rowCount, length })
+    const loss = { kind: 'sft' }
+    const trainer = await createTrainer({ ...context, ...settings, loss, settings: SFT_OPTIMIZER, isRecomputed })
+    const loadMs = now() - started
+    const rng = createRng('bench')
+    const rows = Array.from({ length: rowCount }, () =>
+      sequenceRow(
+        Int32Array.from({ length }, () => rng.integer(CONFIG.vocabularySize)),
+        new Uint8Array(length).fill(1),
+      ),
+    )
+    const batch = toRowBatch(rows)
+    const lossInputs = {
+      denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
+      weight: perToken(batch, () => 1),
+    }
+    const times = []
+    for (let step = 0; step <= steps; step++) {
+      const begun = now()
+      await trainer.step([{ batch, lossInputs }], { learningRate: 1e-4 })
+      if (step > 0) times.push(now() - begun)
+    }
+    await trainer.release()
+    const roofAfter = await measureRoof(load, runtime, directory)
+    // The best of the steps, as for the roof: what another program took from this one says nothing about either.
+    const seconds = Math.min(...times) / 1000
+    const {
+      hiddenSize: e,
+      mlpSize: f,
+      layerCount: l,
+      headCount: h,
+      kvHeadCount: k,
+      headSize: d,
+      vocabularySize: v,
+    } = CONFIG
+    const layers = l * (e * (h + 2 * k) * d + e * h * d + 3 * e * f)
+    const flops = 4 * (layers * rowCount * length + v * e * batch.trained.length)
+    console.log(
+      JSON.stringify({
+        roof: Math.max(roofBefore, roofAfter),
+        useful: flops / seconds,
+        tokensPerSecond: (rowCount * length) / seconds,
+        isRecomputed,
+        loadMs,
+        peakBytes: process.resourceUsage().maxRSS * 1024,
+      }),
+    )
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** Random weights of the right sizes, one tensor in memory at a time. */
+async function prepareRandom(load, directory) {
+  const { TensorFileWriter } = await load('architectures/tensor-file')
+  const { rotaryFrequencies } = await load('nn/rotary-embedding')
+  const { float32Tensor } = await load('tensor/host-tensor')
+  const { hiddenSize: e, mlpSize: f, headCount: h, kvHeadCount: k, headSize: d, vocabularySize: v } = CONFIG
+  const file = path.join(directory, 'weights-f32.bin')
+  const writer = await TensorFileWriter.create(file)
+  let state = 1
+  const write = (name, shape, scale, offset = 0) => {
+    const data = new Float32Array(shape.reduce((a, b) => a * b, 1))
+    for (let i = 0; i < data.length; i++) {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+      data[i] = offset + (state / 2 ** 31 - 1) * scale
+    }
+    return writer.write(name, float32Tensor(data, shape))
+  }
+  await write('embedding', [v, e], 0.05)
+  await write('final_norm', [e], 0.1, 1)
+  const frequencies = rotaryFrequencies(CONFIG.rotary, d)
+  await writer.write('rotary_frequencies', { dtype: 'float64', shape: [frequencies.length], data: frequencies })
+  for (let layer = 0; layer < CONFIG.layerCount; layer++) {
+    const at = `layers.${layer}`
+    await write(`${at}.attention_norm`, [e], 0.1, 1)
+    await write(`${at}.mlp_norm`, [e], 0.1, 1)
+    await write(`${at}.qkv.weight`, [(h + 2 * k) * d, e], Math.sqrt(3 / e))
+    await write(`${at}.o.weight`, [e, h * d], Math.sqrt(3 / e))
+    await write(`${at}.gate_up.weight`, [2 * f, e], Math.sqrt(3 / e))
+    await write(`${at}.down.weight`, [e, f], Math.sqrt(3 / f))
+  }
+  const { tensors } = await writer.finish()
+  const byName = new Map(tensors.map(({ name, ...tensor }) => [name, { ...tensor, file }]))
+  return { directory, digest: 'bench', config: CONFIG, tensors: () => byName }
+}
+
+async function measureRoof(load, runtime, directory) {
+  const { GraphBuilder } = await load('graph/builder')
+  const { writeOnnxModel } = await load('graph/to-onnx')
+  const { gemm } = await load('graph/ops/matmul')
+  const { float32Tensor } = await load('tensor/host-tensor')
+  const [m, n, chain] = [1024, 1536, 8]
+  const g = new GraphBuilder('roof')
+  const x = g.input('x', 'float32', [m, n])
+  const w = g.constant(float32Tensor(new Float32Array(n * n).fill(0.001), [n, n]))
+  let y = x
+  for (let i = 0; i < chain; i++) y = gemm(g, y, w, { transB: true })
+  g.output(y, 'y')
+  const model = path.join(directory, 'roof.onnx')
+  await writeOnnxModel(g.build(), model)
+  const session = await runtime.loadSession(model, threads)
+  const feeds = { x: float32Tensor(new Float32Array(m * n).fill(0.5), [m, n]) }
+  let best = Infinity
+  for (let i = 0; i < 6; i++) {
+    const begun = now()
+    await session.run(feeds)
+    best = Math.min(best, now() - begun)
+  }
+  await session.release()
+  return (2 * m * n * n * chain) / (best / 1000)
+}
+
+if (process.argv[2] === '--measure') await measure(...process.argv.slice(3).map(Number))

@@ -1,0 +1,350 @@
+/**
+ * A person's first hour with the command line, against the real service on the tiny model: every step through the binary.
+ */
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { ZodType } from 'zod'
+import { chatResponseSchema } from '../../src/wire/chat-completions.js'
+import { checkpointListSchema } from '../../src/wire/checkpoints.js'
+import { modelListSchema, modelSchema } from '../../src/wire/models.js'
+import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/wire/training-jobs.js'
+import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/cli-process.js'
+
+const home = createHome()
+const dataDir = join(home.path, 'data')
+let server: CliProcess
+let url = ''
+let ready: { readonly url: string; readonly api_key_file: string; readonly pid: number }
+
+async function startServer(port = '0'): Promise<void> {
+  server = startCli(['serve', '--json', '--port', port, '--data-dir', dataDir, '--log-level', 'warn'], {
+    home: home.path,
+  })
+  const line = (await server.waitForStdout(/\n/)).trim()
+  ready = JSON.parse(line) as typeof ready
+  url = ready.url
+}
+function run(argv: readonly string[], stdin?: string): Promise<Finished> {
+  return cli(argv, { home: home.path, env: { TRAINYARD_URL: url }, ...(stdin === undefined ? {} : { stdin }) })
+}
+async function json<T>(argv: readonly string[], stdin?: string): Promise<T> {
+  const result = await run([...argv, '--json'], stdin)
+  if (result.exitCode !== 0) throw new Error(`${argv.join(' ')} ended with ${result.exitCode}: ${result.stderr}`)
+  return JSON.parse(result.stdout) as T
+}
+
+beforeAll(() => startServer())
+afterAll(async () => {
+  server.child.kill('SIGTERM')
+  await server.finished
+  home.remove()
+})
+
+describe('serve', () => {
+  test('prints one JSON line when ready, and the key once on stderr', async () => {
+    expect(ready).toMatchObject({ url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/), pid: server.child.pid })
+    expect(ready.api_key_file).toBe(join(dataDir, 'api-key'))
+    expect(statSync(ready.api_key_file).mode & 0o777).toBe(0o600)
+    expect(readFileSync(ready.api_key_file, 'utf8').trim().length).toBeGreaterThanOrEqual(40)
+  })
+  test('the command line finds the key of a local server by itself; another home does not', async () => {
+    expect(await json(['whoami'])).toMatchObject({ authenticated: true, api_key: { source: 'local' } })
+    const stranger = createHome()
+    const { exitCode } = await cli(['models', 'list'], { home: stranger.path, env: { TRAINYARD_URL: url } })
+    stranger.remove()
+    expect(exitCode).toBe(4)
+  })
+  test('a second server on the same data directory is exit 5, a taken port exit 1 or 5, with a hint', async () => {
+    const second = await run(['serve', '--port', '0', '--data-dir', dataDir])
+    expect(second.exitCode).toBe(5)
+    const other = await run(['serve', '--port', new URL(url).port, '--data-dir', join(home.path, 'other')])
+    expect([1, 5]).toContain(other.exitCode)
+    expect(other.stderr).toContain('--port')
+  })
+})
+
+describe('the daily loop', () => {
+  const rows = Array.from({ length: 8 }, (_, i) =>
+    JSON.stringify({
+      messages: [
+        { role: 'user', content: `say ${i % 2}` },
+        { role: 'assistant', content: i % 2 === 0 ? 'zero' : 'one' },
+      ],
+    }),
+  ).join('\n')
+  let jobId = ''
+
+  test('models create, list, get', async () => {
+    const [base] = await json<string[]>(['base-models', 'list'])
+    expect(base).toBe('trainyard/tiny-random')
+    const model = await json<{ id: string; name: string; step: number }>([
+      'models',
+      'create',
+      'first',
+      '--base-model',
+      'trainyard/tiny-random',
+    ])
+    expect(model).toMatchObject({ name: 'first', step: 0 })
+    expect((await run(['models', 'create', 'first', '--base-model', 'trainyard/tiny-random'])).exitCode).toBe(5)
+    expect(
+      (await run(['models', 'create', 'first', '--base-model', 'trainyard/tiny-random', '--if-not-exists', '-q']))
+        .stdout,
+    ).toBe(`${model.id}\n`)
+    expect((await run(['models', 'list', '-q'])).stdout).toContain(model.id)
+    expect(await json(['models', 'get', 'local/default/first'])).toMatchObject({ id: model.id })
+    expect((await run(['models', 'create', 'x', '--base-model', 'no/such-model'])).exitCode).toBe(2)
+  })
+  test('chat before training, streamed, from arguments and from a pipe', async () => {
+    const argv = ['chat', 'first', 'hello', '--max-tokens', '8', '--temperature', '0', '--seed', '1']
+    const streamed = await run(argv)
+    expect(streamed.exitCode).toBe(0)
+    const whole = await json<{ choices: { message: { content: string } }[] }>(argv)
+    expect(streamed.stdout).toBe(whole.choices[0]?.message.content)
+    const base = await run(['chat', 'trainyard/tiny-random', '--max-tokens', '4'], 'from a pipe')
+    expect(base.exitCode).toBe(0)
+  })
+  test('train sft --watch ends with its checkpoint', async () => {
+    const path = join(home.path, 'rows.jsonl')
+    writeFileSync(path, rows)
+    const { stdout, stderr, exitCode } = await run([
+      'train',
+      'sft',
+      'first',
+      '--file',
+      path,
+      '--batch-size',
+      '4',
+      '--learning-rate',
+      '0.001',
+      '--watch',
+      '--json',
+    ])
+    expect(exitCode, stderr).toBe(0)
+    const lines = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    jobId = String(lines[0]?.['id'])
+    expect(lines.map((line) => line['type'] ?? line['status'])).toEqual([
+      'queued',
+      'training_started',
+      'gradient_step',
+      'gradient_step',
+      'training_ended',
+      'completed',
+    ])
+    expect(lines.at(-1)).toMatchObject({ id: jobId, step: 1 })
+  })
+  test('the new checkpoint is listed, answers, and downloads as a PEFT folder', async () => {
+    const page = await json<{ data: { step: number }[] }>(['checkpoints', 'list', 'first', '--order', 'desc'])
+    expect(page.data[0]?.step).toBe(1)
+    const answer = await json<{ system_fingerprint: string }>(['chat', 'first:step1', 'say 1', '--max-tokens', '4'])
+    expect(answer.system_fingerprint).toContain('step1')
+    expect((await run(['chat', 'first:step9', 'hi'])).exitCode).toBe(3)
+    const saved = await json<{ path: string; files: { name: string }[] }>([
+      'checkpoints',
+      'download',
+      'first',
+      '-o',
+      home.path,
+    ])
+    expect(existsSync(join(saved.path, 'adapter_model.safetensors'))).toBe(true)
+    expect(JSON.parse(readFileSync(join(saved.path, 'adapter_config.json'), 'utf8'))).toHaveProperty(
+      'peft_type',
+      'LORA',
+    )
+    expect((await run(['checkpoints', 'download', 'first', '-o', home.path])).exitCode).toBe(5)
+  })
+  test('log attaches averages to the checkpoint', async () => {
+    const group = {
+      trajectories: [
+        {
+          messages_and_choices: [
+            { role: 'user', content: 'q' },
+            { role: 'assistant', content: 'a' },
+          ],
+          reward: 0.5,
+        },
+      ],
+    }
+    expect(await json(['log', 'first', '--file', '-'], JSON.stringify(group))).toMatchObject({
+      step: 1,
+      metrics: { 'val/reward': 0.5 },
+    })
+    expect((await run(['checkpoints', 'list', 'first', '--metrics', 'val/reward'])).stdout).toMatch(/1\t0\.5\t/)
+  })
+  test('train rl from sampled answers, submitted without waiting, then waited for', async () => {
+    const sampled = await json<{ choices: { index: number }[] }>([
+      'chat',
+      'first',
+      'say 1',
+      '-n',
+      '4',
+      '--max-tokens',
+      '6',
+      '--seed',
+      '7',
+    ])
+    const trajectories = sampled.choices.map((choice) => ({
+      messages_and_choices: [{ role: 'user', content: 'say 1' }, choice],
+      reward: choice.index % 2,
+    }))
+    const path = join(home.path, 'groups.jsonl')
+    writeFileSync(path, `${JSON.stringify({ trajectories })}\n`)
+    const submitted = await run(['train', 'rl', 'first', '--file', path, '--learning-rate', '1e-4', '-q'])
+    expect(submitted.exitCode, submitted.stderr).toBe(0)
+    const waited = await run(['jobs', 'wait', submitted.stdout.trim(), '--wait-timeout', '2m'])
+    expect(waited.stdout).toBe(`${submitted.stdout.trim()}\tcompleted\tcheckpoint step 2\n`)
+    const equal = trajectories.map((trajectory) => ({ ...trajectory, reward: 1 }))
+    const refused = await run(['train', 'rl', 'first', '--file', '-'], JSON.stringify({ trajectories: equal }))
+    expect(refused.exitCode, refused.stderr).toBe(2)
+    expect(
+      (await run(['train', 'rl', 'first', '--file', '-', '--allow-empty'], JSON.stringify({ trajectories: equal })))
+        .exitCode,
+    ).toBe(0)
+  })
+  test('jobs list, get, events; a finished job cannot be cancelled', async () => {
+    expect((await run(['jobs', 'list', '--model', 'first'])).stdout.trimEnd().split('\n')).toHaveLength(2)
+    expect(await json(['jobs', 'get', jobId])).toMatchObject({ id: jobId, status: 'completed', step: 1 })
+    const events = await json<{ data: { type: string }[] }>(['jobs', 'events', jobId])
+    expect(events.data.map((event) => event.type)).toEqual([
+      'training_started',
+      'gradient_step',
+      'gradient_step',
+      'training_ended',
+    ])
+    const followed = await run(['jobs', 'events', jobId, '--follow'])
+    expect(followed.exitCode).toBe(0)
+    expect(followed.stdout).toContain('checkpoint step 1 saved')
+    expect((await run(['jobs', 'cancel', jobId, '--yes'])).exitCode).toBe(5)
+  })
+  test('checkpoints delete keeps what a rule names; models delete needs --yes and removes everything', async () => {
+    expect((await run(['checkpoints', 'delete', 'first', '--keep', 'latest'])).exitCode).toBe(2)
+    const deleted = await run(['checkpoints', 'delete', 'first', '--keep', 'latest', '--yes', '--json'])
+    expect(JSON.parse(deleted.stdout)).toEqual({ deleted_count: 1, not_found_steps: [] })
+    expect((await run(['models', 'delete', 'first'])).exitCode).toBe(2)
+    expect((await run(['models', 'delete', 'first', '--yes'])).stdout).toBe('Deleted model first\n')
+    expect((await run(['models', 'get', 'first'])).exitCode).toBe(3)
+  })
+})
+
+describe('machine output', () => {
+  test('is what the wire schemas promise, field for field', async () => {
+    await run(['models', 'create', 'shape', '--base-model', 'trainyard/tiny-random'])
+    const path = join(home.path, 'one.jsonl')
+    writeFileSync(
+      path,
+      JSON.stringify({
+        messages: [
+          { role: 'user', content: 'q' },
+          { role: 'assistant', content: 'a' },
+        ],
+      }),
+    )
+    const job = await json<{ id: string }>(['train', 'sft', 'shape', '--file', path])
+    await run(['jobs', 'wait', job.id])
+    const outputs: readonly (readonly [ZodType, readonly string[]])[] = [
+      [modelListSchema, ['models', 'list']],
+      [modelSchema, ['models', 'get', 'shape']],
+      [checkpointListSchema, ['checkpoints', 'list', 'shape']],
+      [trainingJobListSchema, ['jobs', 'list']],
+      [trainingJobSchema, ['jobs', 'get', job.id]],
+      [trainingEventListSchema, ['jobs', 'events', job.id]],
+      [chatResponseSchema, ['chat', 'shape', 'q', '--max-tokens', '2']],
+    ]
+    for (const [schema, argv] of outputs) expect(schema.parse(await json(argv)), argv.join(' ')).toBeTruthy()
+  })
+})
+
+describe('processes', () => {
+  test('a reader that has enough ends the command quietly', async () => {
+    const child = startCli(['help', 'environment'], { home: home.path })
+    child.child.stdout.destroy()
+    expect(await child.finished).toMatchObject({ stderr: '', exitCode: 0 })
+  })
+  test('Ctrl-C while watching detaches with 130 and leaves the job running', async () => {
+    await run(['models', 'create', 'watched', '--base-model', 'trainyard/tiny-random'])
+    const row = JSON.stringify({
+      messages: [
+        { role: 'user', content: 'q' },
+        { role: 'assistant', content: 'long '.repeat(40) },
+      ],
+    })
+    const path = join(home.path, 'many.jsonl')
+    writeFileSync(path, Array(400).fill(row).join('\n'))
+    const watching = startCli(['train', 'sft', 'watched', '--file', path, '--batch-size', '1', '--watch'], {
+      home: home.path,
+      env: { TRAINYARD_URL: url },
+    })
+    const text = await watching.waitForStdout(/Submitted job/)
+    const id = /job (\S+)/.exec(text)?.[1] ?? ''
+    watching.child.kill('SIGINT')
+    const end = await watching.finished
+    expect(end.exitCode).toBe(130)
+    expect(end.stderr).toContain(`Detached from job ${id}; it keeps running.`)
+    expect(await json(['jobs', 'get', id])).not.toMatchObject({ status: 'cancelled' })
+    expect((await run(['jobs', 'cancel', id, '--yes'])).exitCode).toBe(0)
+    expect((await run(['jobs', 'events', id, '--follow'])).exitCode).toBe(7)
+  })
+  test('system-check passes on a healthy machine', async () => {
+    const { stdout, stderr, exitCode } = await run(['system-check', '--json'])
+    expect(exitCode, stdout + stderr).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true })
+  })
+  test('serve stops cleanly on SIGTERM and its record goes with it', async () => {
+    server.child.kill('SIGTERM')
+    expect(await server.finished).toMatchObject({ exitCode: 0 })
+    expect((await run(['models', 'list'])).exitCode).toBe(6)
+    await startServer()
+    expect((await run(['models', 'list', '-q'])).exitCode).toBe(0)
+    expect(readFileSync(ready.api_key_file, 'utf8').trim().length).toBeGreaterThanOrEqual(40)
+  })
+})
+
+describe('stopping', () => {
+  test('a restart loses nothing: the job goes on, and who follows it sees its end', async () => {
+    await run(['models', 'create', 'long', '--base-model', 'trainyard/tiny-random'])
+    const row = JSON.stringify({
+      messages: [
+        { role: 'user', content: 'q' },
+        { role: 'assistant', content: 'long '.repeat(40) },
+      ],
+    })
+    const path = join(home.path, 'long.jsonl')
+    writeFileSync(path, Array(60).fill(row).join('\n'))
+    const submitted = await run(['train', 'sft', 'long', '--file', path, '--batch-size', '1', '-q'])
+    const id = submitted.stdout.trim()
+    const follower = startCli(['jobs', 'events', id, '--follow', '--json'], {
+      home: home.path,
+      env: { TRAINYARD_URL: url },
+    })
+    await follower.waitForStdout(/training_started/)
+    const startMs = performance.now()
+    server.child.kill('SIGINT')
+    expect(await server.finished).toMatchObject({ exitCode: 0 })
+    expect(performance.now() - startMs).toBeLessThan(9000)
+    await startServer(new URL(url).port)
+    const { stdout, exitCode } = await follower.finished
+    expect(exitCode).toBe(0)
+    const lines = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { id: string; type?: string; status?: string })
+    expect(new Set(lines.map((line) => line.id)).size).toBe(lines.length)
+    expect(lines.filter((line) => line.type === 'training_ended')).toHaveLength(1)
+    expect(lines.at(-1)).toMatchObject({ id, status: 'completed' })
+  })
+})
+
+describe('speed', () => {
+  test('help answers in 200 ms (best of twenty, so that a busy machine does not decide)', async () => {
+    let bestMs = Number.POSITIVE_INFINITY
+    for (let i = 0; i < 20 && bestMs >= 200; i += 1) {
+      const startMs = performance.now()
+      await cli(['--help'], { home: home.path })
+      bestMs = Math.min(bestMs, performance.now() - startMs)
+    }
+    expect(bestMs).toBeLessThan(200)
+  })
+})

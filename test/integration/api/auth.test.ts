@@ -1,0 +1,129 @@
+/**
+ * Authentication: no route is forgotten, and keys of one entity reach nothing of another.
+ */
+
+import { readFile, stat } from 'node:fs/promises'
+import { request } from 'node:http'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PUBLIC_PATHS } from '#server/middleware/auth.js'
+import { createApiKey } from '#storage/api-keys.js'
+import { openDatabase } from '#storage/database.js'
+import { systemIds } from '#util/ids.js'
+import { createTestService, sampleGroup, type TestService } from '../../support/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.dispose())
+
+describe('keys', () => {
+  it('are made once, long enough, stored for their owner only', async () => {
+    expect(service.apiKey).toMatch(/^ty_[\w-]{43}$/)
+    expect((await readFile(service.apiKeyFile, 'utf8')).trim()).toBe(service.apiKey)
+    expect((await stat(service.apiKeyFile)).mode & 0o777).toBe(0o600)
+  })
+
+  it('guard every route but the public ones', async () => {
+    const routes = service.app.routes.filter((route) => route.method !== 'ALL')
+    expect(routes.length).toBeGreaterThan(20)
+    for (const { method, path } of routes) {
+      if (PUBLIC_PATHS.some((open) => open === path)) continue
+      const concrete = path.replaceAll(/:\w+/g, 'x')
+      for (const authorization of [
+        '',
+        'Bearer',
+        'Bearer wrong',
+        `Basic ${service.apiKey}`,
+        `Bearer ${service.apiKey}x`,
+      ]) {
+        const response = await service.app.request(concrete, {
+          method,
+          headers: { ...(authorization === '' ? {} : { authorization }), 'content-type': 'application/json' },
+        })
+        // worker routes prove an attempt instead: without its headers nothing is reached
+        const expected = path.startsWith('/internal/') ? [400, 401, 404, 409, 422] : [401]
+        expect(expected, `${method} ${path} with "${authorization}"`).toContain(response.status)
+      }
+    }
+  })
+
+  it('answer 401 in the form of each family of routes', async () => {
+    const headers = { authorization: 'Bearer no' }
+    const preview = await service.app.request('/v1/preview/models', { headers })
+    expect(preview.headers.get('www-authenticate')).toBe('Bearer')
+    expect(await preview.json()).toMatchObject({ detail: expect.any(String), error: { code: 'invalid_api_key' } })
+    const chat = await service.app.request('/v1/chat/completions', { method: 'POST', headers })
+    expect([chat.status, await chat.json()]).toEqual([401, { error: 'Unauthorized' }])
+  })
+
+  it('take the scheme in any case', async () => {
+    const response = await service.app.request('/v1/whoami', { headers: { authorization: `bearer ${service.apiKey}` } })
+    expect(response.status).toBe(200)
+  })
+})
+
+describe('entities', () => {
+  it('see nothing of each other', async () => {
+    const modelId = await service.createModel('secret')
+    const created = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+      json: { model_id: modelId, trajectory_groups: [sampleGroup()] },
+    })
+    const jobId = created.body.id
+    await service.waitForJob(jobId)
+    await service.close(1000)
+    const database = await openDatabase(join(service.dataDir, 'trainyard.sqlite3'))
+    const foreignKey = await createApiKey(database.db, systemIds, 'others')
+    await database.close()
+    service = await createTestService({ dataDir: service.dataDir, apiKey: service.apiKey })
+
+    const authorization = `Bearer ${foreignKey}`
+    const call = async (method: string, path: string, json?: object) => {
+      const response = await service.app.request(path, {
+        method,
+        headers: { authorization, 'content-type': 'application/json' },
+        ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      })
+      const text = await response.text()
+      expect(text, path).not.toContain('secret')
+      return response.status
+    }
+    for (const [method, path, json] of [
+      ['GET', `/v1/preview/models/${modelId}`],
+      ['DELETE', `/v1/preview/models/${modelId}`],
+      ['GET', `/v1/preview/models/${modelId}/checkpoints`],
+      ['DELETE', `/v1/preview/models/${modelId}/checkpoints`, { steps: [1] }],
+      ['GET', `/v1/preview/models/${modelId}/checkpoints/1/files`],
+      ['GET', `/v1/preview/training-jobs/${jobId}`],
+      ['GET', `/v1/preview/training-jobs/${jobId}/events`],
+      ['POST', `/v1/preview/training-jobs/${jobId}/cancel`],
+      ['POST', '/v1/preview/training-jobs', { model_id: modelId, trajectory_groups: [] }],
+      ['POST', `/v1/preview/models/${modelId}/log`, { split: 'val', trajectory_groups: [] }],
+      ['POST', '/v1/chat/completions', { model: 'local/tests/x', messages: [{ role: 'user', content: 'x' }] }],
+    ] as const) {
+      expect(await call(method, path, json), `${method} ${path}`).toBe(404)
+    }
+    expect(await call('GET', '/v1/preview/models')).toBe(200)
+    expect(await call('GET', '/v1/models')).toBe(200)
+    expect((await service.json<{ step: number }>(`/v1/preview/models/${modelId}`)).body.step).toBe(1)
+  })
+})
+
+describe('hosts', () => {
+  it('that are not ours are refused: DNS rebinding', async () => {
+    const { port } = new URL(service.url)
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const outgoing = request(
+        { host: '127.0.0.1', port, path: '/v1/health', headers: { host: 'evil.example' } },
+        (response) => {
+          response.resume()
+          resolve(response.statusCode)
+        },
+      )
+      outgoing.on('error', reject)
+      outgoing.end()
+    })
+    expect(status).toBe(403)
+  })
+})

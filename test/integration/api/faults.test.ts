@@ -1,0 +1,262 @@
+/**
+ * Faults: processes killed at any moment, workers that freeze, a full disk, two servers, shutdown. Source: faults.md.
+ *
+ * The promise after each: nothing acknowledged is lost, exactly one terminal event, never a torn checkpoint, never two.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { TrainingEvent, TrainingJob } from '#wire/training-jobs.js'
+import { createTestService, STAND_INS, sampleGroup, type TestService } from '../../support/create-test-service.js'
+
+const RL = '/v1/preview/training-jobs'
+let dataDir: string
+let closers: (() => Promise<unknown>)[] = []
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'trainyard-faults-'))
+  closers = []
+})
+afterEach(async () => {
+  for (const close of closers.reverse()) await close()
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+interface Server {
+  readonly url: string
+  readonly child: ChildProcess
+  kill(signal: NodeJS.Signals): Promise<void>
+}
+
+let apiKey = ''
+async function startServer(options: object = {}): Promise<Server> {
+  const script = join(import.meta.dirname, '../../support/stand-ins/server.mjs')
+  const child = spawn(process.execPath, [script, JSON.stringify({ dataDir, entryPaths: STAND_INS, ...options })], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const kill = async (signal: NodeJS.Signals) => {
+    child.kill(signal)
+    await ended
+  }
+  closers.push(() => kill('SIGKILL'))
+  const line = await new Promise<string>((resolve, reject) => {
+    child.stdout?.once('data', (data: Buffer) => resolve(data.toString()))
+    child.once('exit', () => reject(new Error('the server ended before it listened')))
+  })
+  const ready = JSON.parse(line) as { url: string; apiKey: string | null; error?: string }
+  if (ready.error !== undefined) throw new Error(ready.error)
+  apiKey = ready.apiKey ?? apiKey
+  return { url: ready.url, child, kill }
+}
+
+async function call<T>(server: Server, path: string, json?: object): Promise<T> {
+  const response = await fetch(server.url + path, {
+    method: json === undefined ? 'GET' : 'POST',
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+  })
+  const body = (await response.json()) as T
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${JSON.stringify(body)}`)
+  return body
+}
+
+async function createModel(server: Server): Promise<string> {
+  const json = { project: 'p', name: 'm', base_model: 'trainyard/tiny-random', return_existing: true }
+  return (await call<{ id: string }>(server, '/v1/preview/models', json)).id
+}
+
+async function submit(server: Server, modelId: string, standIn: object): Promise<string> {
+  const json = {
+    model_id: modelId,
+    trajectory_groups: [sampleGroup()],
+    experimental_config: { stand_in: standIn },
+  }
+  return (await call<{ id: string }>(server, RL, json)).id
+}
+
+async function until<T>(probe: () => Promise<T | null>, what: string): Promise<T> {
+  const deadline = performance.now() + 90_000
+  for (;;) {
+    const value = await probe()
+    if (value !== null) return value
+    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
+    await sleep(20)
+  }
+}
+
+const eventsOf = async (server: Server, jobId: string) =>
+  (await call<{ data: TrainingEvent[] }>(server, `${RL}/${jobId}/events?limit=100`)).data
+const untilEnd = (server: Server, jobId: string) =>
+  until(async () => {
+    const job = await call<TrainingJob>(server, `${RL}/${jobId}`)
+    return job.training_end === null ? null : job
+  }, `end of job ${jobId}`)
+const stepsOf = async (server: Server, modelId: string) =>
+  (await call<{ data: { step: number }[] }>(server, `/v1/preview/models/${modelId}/checkpoints`)).data.map(
+    (c) => c.step,
+  )
+
+/** One terminal event, no step twice, and a checkpoint exactly if the job completed. */
+async function checkPromise(
+  server: Server,
+  modelId: string,
+  jobId: string,
+  before: number[] = [],
+): Promise<TrainingJob> {
+  const job = await untilEnd(server, jobId)
+  const events = await eventsOf(server, jobId)
+  const terminal = events.filter((event) => event.type === 'training_ended' || event.type === 'training_failed')
+  expect(terminal).toHaveLength(1)
+  expect(events.at(-1)).toEqual(terminal[0])
+  const losses = events.filter((event) => event.type === 'gradient_step').map((event) => event.data['loss'])
+  expect(new Set(losses).size).toBe(losses.length)
+  expect(await stepsOf(server, modelId)).toEqual(job.step === null ? before : [...before, job.step])
+  return job
+}
+
+describe('a killed worker', { timeout: 240_000 }, () => {
+  it('at any step: the job runs again from its parent and completes once', async () => {
+    const server = await startServer({ trainWorkers: 1 })
+    const modelId = await createModel(server)
+    const steps: number[] = []
+    for (const dieAt of [0, 2]) {
+      const jobId = await submit(server, modelId, { steps: 3, die_at: dieAt, only_attempt: 1 })
+      const job = await checkPromise(server, modelId, jobId, steps)
+      expect(job).toMatchObject({ status: 'completed', attempt: 2, num_gradient_steps: 3 })
+      steps.push(job.step ?? 0)
+    }
+  })
+
+  it('every time: the job fails with one event and the model stays', async () => {
+    const server = await startServer()
+    const modelId = await createModel(server)
+    const jobId = await submit(server, modelId, { die_at: 1 })
+    const job = await checkPromise(server, modelId, jobId)
+    expect(job).toMatchObject({ status: 'failed', error_code: 'worker_lost', attempt: 3 })
+    expect(job.error_message).toContain('SIGKILL')
+  })
+})
+
+describe('a frozen worker', { timeout: 240_000 }, () => {
+  it('that wakes past its lease can change nothing', async () => {
+    const server = await startServer({ leaseMs: 6000 })
+    const modelId = await createModel(server)
+    const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 9000, only_attempt: 1 })
+    const job = await checkPromise(server, modelId, jobId)
+    expect(job).toMatchObject({ status: 'completed', attempt: 2 })
+    await sleep(500)
+    expect(await checkPromise(server, modelId, jobId)).toEqual(job)
+  })
+})
+
+describe('a killed server', { timeout: 240_000 }, () => {
+  it('in the middle of a job: nothing is lost, children die with it, the job completes after the restart', async () => {
+    const first = await startServer()
+    const modelId = await createModel(first)
+    const done = await submit(first, modelId, { steps: 1 })
+    expect((await untilEnd(first, done)).status).toBe('completed')
+    const running = await submit(first, modelId, { steps: 12, delay_ms: 100 })
+    const queued = await submit(first, modelId, { steps: 2 })
+    await until(async () => ((await eventsOf(first, running)).length > 3 ? true : null), 'some steps')
+    const seen = await eventsOf(first, running)
+    const children = await childrenOf(first.child.pid ?? 0)
+    expect(children.length).toBeGreaterThanOrEqual(2)
+    await first.kill('SIGKILL')
+    await until(async () => (children.some(isAlive) ? null : true), 'death of the children')
+
+    const second = await startServer()
+    const job = await checkPromise(second, modelId, running, [1])
+    expect(job).toMatchObject({ status: 'completed', attempt: 2, step: 2 })
+    expect((await eventsOf(second, running)).slice(0, seen.length)).toEqual(seen)
+    expect(await checkPromise(second, modelId, queued, [1, 2])).toMatchObject({ status: 'completed', step: 3 })
+    expect((await readdir(join(dataDir, 'blobs/incoming'))).length).toBe(0)
+  })
+
+  it('at random moments of short jobs: every acknowledged job ends once', async () => {
+    let server = await startServer()
+    const modelId = await createModel(server)
+    const jobs: string[] = []
+    for (const delayMs of [150, 400, 700]) {
+      jobs.push(await submit(server, modelId, { steps: 4, delay_ms: 30, round: delayMs }))
+      await sleep(delayMs)
+      await server.kill('SIGKILL')
+      server = await startServer()
+    }
+    const ended: TrainingJob[] = []
+    for (const id of jobs) ended.push(await untilEnd(server, id))
+    const steps = ended.flatMap((job) => job.step ?? [])
+    expect(await stepsOf(server, modelId)).toEqual(steps)
+    for (const job of ended) {
+      expect(
+        (await eventsOf(server, job.id)).filter(
+          (event) => event.type.startsWith('training_e') || event.type === 'training_failed',
+        ),
+      ).toHaveLength(1)
+    }
+  })
+
+  it('leaves its directory free, and a second one refuses while the first lives', async () => {
+    const first = await startServer()
+    await expect(startServer()).rejects.toThrow('data_dir_locked')
+    await first.kill('SIGKILL')
+    await startServer()
+  })
+})
+
+describe('shutdown', { timeout: 240_000 }, () => {
+  it('takes no new work, queues the running job again without counting it as lost, leaves one clean database file', async () => {
+    const first = await startServer()
+    const modelId = await createModel(first)
+    const jobId = await submit(first, modelId, { steps: 10, delay_ms: 100 })
+    await until(async () => ((await eventsOf(first, jobId)).length > 2 ? true : null), 'some steps')
+    await first.kill('SIGTERM')
+    expect((await readdir(dataDir)).filter((name) => name.startsWith('trainyard.sqlite3'))).toEqual([
+      'trainyard.sqlite3',
+    ])
+    const second = await startServer()
+    expect(await checkPromise(second, modelId, jobId)).toMatchObject({ status: 'completed', attempt: 2 })
+  })
+})
+
+describe('a disk that is full', { timeout: 240_000 }, () => {
+  let service: TestService
+  it('refuses writes with a clear error, goes on reading, and works again when space returns', async () => {
+    service = await createTestService({ dataDir, maxDatabasePages: 60 })
+    closers.push(() => service.close(500))
+    const create = (name: string) =>
+      service.json<{ id: string }>('/v1/preview/models', {
+        json: { project: 'p'.repeat(200), name, base_model: 'trainyard/tiny-random' },
+      })
+    let made = 0
+    let refused = await create('m0')
+    while (refused.status === 200 && made < 3000) {
+      made += 1
+      refused = await create(`m${made}-${'x'.repeat(200)}`)
+    }
+    expect([refused.status, JSON.stringify(refused.body)]).toEqual([503, expect.stringContaining('disk_full')])
+    expect((await service.json('/v1/preview/models?limit=5')).status).toBe(200)
+    const again = await service.restart({ maxDatabasePages: 100_000 })
+    closers.push(() => again.close(500))
+    const { status } = await again.json('/v1/preview/models', {
+      json: { project: 'p', name: 'after', base_model: 'trainyard/tiny-random' },
+    })
+    expect(status).toBe(200)
+  })
+})
+
+async function childrenOf(pid: number): Promise<number[]> {
+  return (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ').filter(Boolean).map(Number)
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}

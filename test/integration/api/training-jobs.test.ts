@@ -1,0 +1,379 @@
+/**
+ * Training jobs through the API with a stand-in worker: life, events, pages, streams, repeated creates, cancels, SFT files.
+ */
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { trainingJobSchema } from '#wire/training-jobs.js'
+import { createTestService, sampleGroup, type TestService } from '../../support/create-test-service.js'
+
+let service: TestService
+let model: string
+let dataRoot: string
+beforeAll(async () => {
+  dataRoot = await mkdtemp(join(tmpdir(), 'trainyard-data-'))
+  service = await createTestService({ trainingDataRoot: dataRoot, trainWorkers: 2 })
+  model = await service.createModel('m')
+})
+afterAll(async () => {
+  await service.dispose()
+  await rm(dataRoot, { recursive: true, force: true })
+})
+
+const RL = '/v1/preview/training-jobs'
+const SFT = '/v1/preview/sft-training-jobs'
+const ROW = '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n'
+let seed = 0
+
+/** Submits a job whose payload no other job has. */
+async function submit(standIn: object = {}, modelId = model): Promise<string> {
+  seed += 1
+  const { status, body } = await service.json<{ id: string }>(RL, {
+    json: {
+      model_id: modelId,
+      trajectory_groups: [sampleGroup([seed, 0])],
+      experimental_config: { stand_in: standIn, learning_rate: null },
+    },
+  })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body.id
+}
+
+async function upload(text: string, query = '?filename=train.jsonl'): Promise<{ id: string; status: number }> {
+  const { status, body } = await service.json<{ id: string }>(`/v1/files${query}`, { method: 'POST', body: text })
+  return { id: body.id, status }
+}
+
+describe('a job', () => {
+  it('runs to a checkpoint that is listed when the end is seen', async () => {
+    const before = (await service.json<{ step: number }>(`/v1/preview/models/${model}`)).body.step
+    const id = await submit({ steps: 3 })
+    const job = await service.waitForJob(id)
+    expect(trainingJobSchema.parse(job)).toEqual(job)
+    expect(job).toMatchObject({ status: 'completed', kind: 'rl', attempt: 1, num_sequences: 3, num_gradient_steps: 3 })
+    expect(job.step).toBe(before + 1)
+    expect(job.config).not.toHaveProperty('learning_rate')
+    const events = await service.allEvents(id)
+    expect(events.map((event) => event.type)).toEqual([
+      'training_started',
+      'gradient_step',
+      'gradient_step',
+      'gradient_step',
+      'training_ended',
+    ])
+    for (const event of events) {
+      if (event.type !== 'gradient_step') continue
+      for (const value of Object.values(event.data)) expect(typeof value).toBe('number')
+    }
+    const { body } = await service.json<{ data: { step: number; metrics: object }[] }>(
+      `/v1/preview/models/${model}/checkpoints?limit=1&order=desc`,
+    )
+    expect(body.data[0]).toMatchObject({ step: before + 1, metrics: { 'loss/train': 0.5 } })
+  })
+
+  it('that fails says why in its record and in its one terminal event, and leaves the model as it was', async () => {
+    const before = (await service.json(`/v1/preview/models/${model}`)).body
+    const id = await submit({ fail_at: 1 })
+    expect(await service.waitForJob(id)).toMatchObject({
+      status: 'failed',
+      error_code: 'non_finite_loss',
+      error_message: 'the loss became NaN at gradient step 1',
+      attempt: 1,
+    })
+    const events = await service.allEvents(id)
+    expect(events.at(-1)).toMatchObject({
+      type: 'training_failed',
+      data: { error_message: 'the loss became NaN at gradient step 1' },
+    })
+    expect((await service.json(`/v1/preview/models/${model}`)).body).toEqual(before)
+  })
+
+  it('whose worker sends an incomplete checkpoint never completes', async () => {
+    const id = await submit({ is_empty_checkpoint: true })
+    expect(await service.waitForJob(id)).toMatchObject({ status: 'failed', error_code: 'worker_lost', attempt: 3 })
+    expect((await service.allEvents(id)).filter((event) => event.type.startsWith('training_'))).toHaveLength(2)
+  })
+
+  it('waits for the one before it on the same model, and not for other models', async () => {
+    const other = await service.createModel('other')
+    const [first, second, third] = [
+      await submit({ delay_ms: 60 }),
+      await submit({ delay_ms: 1 }),
+      await submit({ delay_ms: 1 }, other),
+    ]
+    const [a, b, c] = await Promise.all([first, second, third].map((id) => service.waitForJob(id ?? '')))
+    expect(Date.parse(b?.training_start ?? '')).toBeGreaterThanOrEqual(Date.parse(a?.training_end ?? ''))
+    expect(Date.parse(c?.training_start ?? '')).toBeLessThan(Date.parse(a?.training_end ?? ''))
+    expect([b?.step, a?.step].map((step) => (step ?? 0) - (a?.step ?? 0))).toEqual([1, 0])
+  })
+
+  it('can be cancelled while it runs: it ends soon, with one event', async () => {
+    const id = await submit({ steps: 1000, delay_ms: 10 })
+    const stream = await service.fetch(`${RL}/${id}/events`, { headers: { accept: 'text/event-stream' } })
+    const reader = stream.body?.getReader()
+    await reader?.read()
+    const cancelled = await service.json<{ is_cancel_requested: boolean }>(`${RL}/${id}/cancel`, { method: 'POST' })
+    expect([cancelled.status, cancelled.body.is_cancel_requested]).toEqual([200, true])
+    await reader?.cancel()
+    expect(await service.waitForJob(id)).toMatchObject({ status: 'cancelled', error_code: 'cancelled' })
+    expect((await service.allEvents(id)).filter((event) => event.type === 'training_failed')).toHaveLength(1)
+    expect((await service.json(`${RL}/${id}/cancel`, { method: 'POST' })).status).toBe(409)
+  })
+})
+
+describe('events', () => {
+  it('are paged strictly after the cursor, nothing twice, nothing skipped', async () => {
+    const id = await submit({ steps: 7 })
+    await service.waitForJob(id)
+    const all = await service.allEvents(id)
+    const seen: string[] = []
+    let after = ''
+    for (let page = 0; page < 20; page += 1) {
+      const { body } = await service.json<{
+        data: { id: string }[]
+        has_more: boolean
+        first_id: string
+        last_id: string
+      }>(`${RL}/${id}/events?limit=2${after}`)
+      expect([body.first_id, body.last_id]).toEqual([body.data[0]?.id ?? '', body.data.at(-1)?.id ?? ''])
+      seen.push(...body.data.map((event) => event.id))
+      if (!body.has_more) break
+      after = `&after=${body.last_id}`
+    }
+    expect(seen).toEqual(all.map((event) => event.id))
+    const other = await submit({ steps: 1 })
+    await service.waitForJob(other)
+    const foreign = await service.json(`${RL}/${other}/events?after=${all[0]?.id}`)
+    expect([foreign.status, JSON.stringify(foreign.body)]).toEqual([422, expect.stringContaining('invalid_cursor')])
+  })
+
+  it('stream as they happen, resume after the last one seen, and end with the job', async () => {
+    const id = await submit({ steps: 4, delay_ms: 20 })
+    const read = async (headers: Record<string, string> = {}) => {
+      const response = await service.fetch(`${RL}/${id}/events`, {
+        headers: { accept: 'text/event-stream', ...headers },
+      })
+      expect(response.headers.get('content-type')).toContain('text/event-stream')
+      const blocks = (await response.text()).split('\n\n').filter((block) => block.startsWith('id:'))
+      return blocks.map((block) => /^id: (.+)\nevent: (.+)\ndata: (.+)$/.exec(block)?.slice(1) ?? [])
+    }
+    const live = await read()
+    const all = await service.allEvents(id)
+    expect(live.map(([eventId, type]) => [eventId, type])).toEqual(all.map((event) => [event.id, event.type]))
+    expect(JSON.parse(live[1]?.[2] ?? '')).toEqual(all[1])
+    const resumed = await read({ 'last-event-id': all[2]?.id ?? '' })
+    expect(resumed.map(([eventId]) => eventId)).toEqual(all.slice(3).map((event) => event.id))
+    expect(await read({ 'last-event-id': all.at(-1)?.id ?? '' })).toEqual([])
+  })
+})
+
+describe('lists', () => {
+  it('of jobs are newest first, by model and status, and page exactly', async () => {
+    const own = await service.createModel('listed')
+    const ids: string[] = []
+    for (let i = 0; i < 5; i += 1) {
+      ids.push(await submit({ steps: 1 }, own))
+    }
+    await Promise.all(ids.map((id) => service.waitForJob(id)))
+    const first = await service.json<{ data: { id: string }[]; has_more: boolean }>(`${RL}?model_id=${own}&limit=3`)
+    const rest = await service.json<{ data: { id: string }[]; has_more: boolean }>(
+      `${RL}?model_id=${own}&limit=3&after=${first.body.data.at(-1)?.id}&status=completed`,
+    )
+    expect([...first.body.data, ...rest.body.data].map((job) => job.id)).toEqual(ids.toReversed())
+    expect([first.body.has_more, rest.body.has_more]).toEqual([true, false])
+  })
+
+  it('of checkpoints go both ways and survive inserts between pages', async () => {
+    const own = await service.createModel('paged')
+    const train = async () => service.waitForJob(await submit({ steps: 1 }, own))
+    for (let i = 0; i < 3; i += 1) await train()
+    const list = async (query: string) =>
+      (
+        await service.json<{ data: { id: string; step: number }[]; has_more: boolean }>(
+          `/v1/preview/models/${own}/checkpoints?${query}`,
+        )
+      ).body
+    const newest = await list('order=desc&limit=2')
+    await train()
+    const older = await list(`order=desc&limit=2&after=${newest.data[1]?.id}`)
+    expect([...newest.data, ...older.data].map((c) => c.step)).toEqual([3, 2, 1])
+    expect((await list('limit=2')).data.map((c) => c.step)).toEqual([1, 2])
+    expect((await list(`after=${older.data[0]?.id}`)).data.map((c) => c.step)).toEqual([2, 3, 4])
+
+    const removed = await service.json(`/v1/preview/models/${own}/checkpoints`, {
+      method: 'DELETE',
+      json: { steps: [2, 4, 9, 2] },
+    })
+    expect(removed.body).toEqual({ deleted_count: 2, not_found_steps: [9] })
+    const gone = await service.json(`/v1/preview/models/${own}/checkpoints?after=${newest.data[1]?.id}`)
+    expect(gone.status).toBe(422)
+    // the latest was deleted: "latest" falls back, step numbers go on
+    const chat = await service.fetch('/v1/chat/completions', {
+      json: { model: own, messages: [{ role: 'user', content: 'x' }] },
+    })
+    expect(chat.headers.get('x-trainyard-checkpoint')).toContain(':step3:')
+    expect((await train()).step).toBe(5)
+  })
+
+  it('of checkpoint files lead to bytes that match their digest', async () => {
+    const { body } = await service.json<{ files: { name: string; size_bytes: number; sha256: string }[] }>(
+      `/v1/preview/models/${model}/checkpoints/latest/files`,
+    )
+    expect(body.files.map((file) => file.name)).toEqual([
+      'adapter_config.json',
+      'adapter_model.safetensors',
+      'optimizer.safetensors',
+    ])
+    const { createHash } = await import('node:crypto')
+    for (const file of body.files) {
+      const response = await service.fetch(`/v1/preview/models/${model}/checkpoints/latest/files/${file.name}`)
+      const bytes = new Uint8Array(await response.arrayBuffer())
+      expect(response.headers.get('x-content-sha256')).toBe(file.sha256)
+      expect(createHash('sha256').update(bytes).digest('hex')).toBe(file.sha256)
+      expect(bytes.length).toBe(file.size_bytes)
+    }
+  })
+})
+
+describe('repeated creates', () => {
+  it('of a job make one job, of a model one model', async () => {
+    const json = { model_id: model, trajectory_groups: [sampleGroup([0.125, 0])] }
+    const jobs = await Promise.all(Array.from({ length: 20 }, () => service.json<{ id: string }>(RL, { json })))
+    expect(new Set(jobs.map((job) => job.body.id)).size).toBe(1)
+    const again = await service.json<{ id: string }>(RL, { json, headers: { 'idempotency-key': 'fresh' } })
+    expect(again.body.id).not.toBe(jobs[0]?.body.id)
+    const create = { project: 'tests', name: 'raced', base_model: 'trainyard/tiny-random', return_existing: true }
+    const models = await Promise.all(
+      Array.from({ length: 100 }, () => service.json<{ id: string }>('/v1/preview/models', { json: create })),
+    )
+    expect(models.every((result) => result.status === 200)).toBe(true)
+    expect(new Set(models.map((result) => result.body.id)).size).toBe(1)
+  })
+
+  it('of a model with an Idempotency-Key answer with it instead of a conflict', async () => {
+    const create = { project: 'tests', name: 'keyed', base_model: 'trainyard/tiny-random' }
+    const headers = { 'idempotency-key': 'model-1' }
+    const first = await service.json<{ id: string }>('/v1/preview/models', { json: create, headers })
+    const second = await service.json<{ id: string }>('/v1/preview/models', { json: create, headers })
+    expect([second.status, second.body.id]).toEqual([200, first.body.id])
+    const other = await service.json('/v1/preview/models', { json: { ...create, name: 'other-name' }, headers })
+    expect([other.status, JSON.stringify(other.body)]).toEqual([409, expect.stringContaining('idempotency_key_reused')])
+  })
+})
+
+describe('deleting a model in use', () => {
+  it('ends its jobs with their event, frees its name, and answers 404 from then on', async () => {
+    const own = await service.createModel('doomed')
+    const running = await submit({ steps: 1000, delay_ms: 10 }, own)
+    const queued = await submit({}, own)
+    while ((await service.json<{ status: string }>(`${RL}/${running}`)).body.status !== 'running') {
+      // the dispatcher claims it within a sweep
+    }
+    const removed = await service.json(`/v1/preview/models/${own}`, { method: 'DELETE' })
+    expect(removed.body).toEqual({ model_id: own, deleted_checkpoints: 0, deleted_run: true })
+    for (const id of [running, queued]) {
+      expect(await service.waitForJob(id)).toMatchObject({ status: 'cancelled', error_code: 'model_deleted' })
+      expect((await service.allEvents(id)).filter((event) => event.type === 'training_failed')).toHaveLength(1)
+    }
+    expect((await service.json(`/v1/preview/models/${own}`)).status).toBe(404)
+    expect(await service.createModel('doomed')).not.toBe(own)
+  })
+})
+
+describe('SFT data', () => {
+  const sft = (url: string, more: object = {}) =>
+    service.json<{ id: string; detail: unknown }>(SFT, { json: { model_id: model, training_data_url: url, ...more } })
+
+  it('uploaded raw becomes a job', async () => {
+    const { id } = await upload(ROW.repeat(3) + ROW.trimEnd())
+    const created = await sft(id, { config: { batch_size: 'auto', learning_rate: '1e-4', assistant_turns: 'last' } })
+    expect(created.status).toBe(200)
+    expect(await service.waitForJob(created.body.id)).toMatchObject({ kind: 'sft', status: 'completed' })
+    const step = (await service.allEvents(created.body.id)).find((event) => event.type === 'gradient_step')
+    expect(step?.data).toMatchObject({ num_rows: 4 })
+  })
+
+  it('uploaded as a form, with fields after the file, is found by its artifact name', async () => {
+    const form = new FormData()
+    form.append('file', new Blob([ROW]), 'train.jsonl')
+    form.append('purpose', 'fine-tune')
+    form.append('artifact', 'wandb-artifact:///local/tests/data:v0')
+    const stored = await service.json<{ id: string; artifact: string }>('/v1/files', { method: 'POST', body: form })
+    expect(stored).toMatchObject({
+      status: 200,
+      body: { artifact: 'local/tests/data:v0', filename: 'train.jsonl', bytes: ROW.length },
+    })
+    const first = await sft('wandb-artifact:///local/tests/data:v0')
+    const second = await sft('wandb-artifact:///local/tests/data:v0')
+    expect([first.status, second.body.id]).toEqual([200, first.body.id])
+    const clash = await upload(`${ROW}${ROW}`, '?artifact=local/tests/data:v0')
+    expect(clash.status).toBe(409)
+  })
+
+  it('from an address that is not here is refused with what to do', async () => {
+    const missing = await sft('wandb-artifact:///local/tests/nope:v0')
+    expect([missing.status, JSON.stringify(missing.body)]).toEqual([400, expect.stringContaining('POST /v1/files')])
+    for (const url of [
+      'http://169.254.169.254/latest',
+      'https://example.com/x.jsonl',
+      'ftp://x/y',
+      'file-00000000-0000-0000-0000-000000000000',
+      'file:///etc/passwd',
+      'file://host/etc/passwd',
+      'x',
+    ]) {
+      const refused = await sft(url)
+      expect(refused.status, url).toBe(400)
+      expect(JSON.stringify(refused.body)).not.toContain('root:')
+    }
+  })
+
+  it('from a local file is read below the configured folder only, links included', async () => {
+    await writeFile(join(dataRoot, 'ok.jsonl'), ROW)
+    await symlink('/etc/passwd', join(dataRoot, 'link.jsonl'))
+    expect((await sft(pathToFileURL(join(dataRoot, 'ok.jsonl')).href)).status).toBe(200)
+    for (const name of ['link.jsonl', '../../../etc/passwd', 'missing.jsonl', '.']) {
+      expect((await sft(`${pathToFileURL(dataRoot).href}/${name}`)).status, name).toBe(400)
+    }
+  })
+
+  it.each([
+    ['an empty file', '', 'no example'],
+    ['a broken line', `${ROW}{"messages":\n${ROW}`, 'line 2'],
+    ['a torn last line', `${ROW}{"messages":[{"ro`, 'line 2'],
+    ['a wrong last role', `${ROW}{"messages":[{"role":"user","content":"x"}]}\n`, 'line 2'],
+    ['no messages', '{"prompt":"x"}\n', 'line 1'],
+  ])('with %s is refused with its line', async (_, text, message) => {
+    const { id } = await upload(text)
+    const refused = await sft(id)
+    expect(refused.status).toBe(400)
+    expect(String(refused.body.detail).toLowerCase()).toContain(message)
+  })
+
+  it('with a byte order mark and CRLF is read', async () => {
+    const { id } = await upload(`\ufeff${ROW.trimEnd()}\r\n${ROW.trimEnd()}\r\n`)
+    expect((await sft(id)).status).toBe(200)
+  })
+
+  it('with a learning rate per batch must have one value for each', async () => {
+    const { id } = await upload(ROW.repeat(5))
+    const wrong = await sft(id, { config: { batch_size: 2, learning_rate: [1e-4, 1e-4] } })
+    expect([wrong.status, JSON.stringify(wrong.body)]).toEqual([422, expect.stringContaining('config.learning_rate')])
+    const right = await sft(id, { config: { batch_size: 2, learning_rate: [1e-4, 1e-4, 1e-5] } })
+    expect(right.status).toBe(200)
+  })
+
+  it('as a form that is torn is refused', async () => {
+    const torn = await service.fetch('/v1/files', {
+      method: 'POST',
+      body: '--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nabc',
+      headers: { 'content-type': 'multipart/form-data; boundary=b' },
+    })
+    expect([torn.status, await torn.text()]).toEqual([400, expect.stringContaining('invalid_multipart')])
+    const none = new FormData()
+    none.append('purpose', 'x')
+    expect((await service.fetch('/v1/files', { method: 'POST', body: none })).status).toBe(400)
+  })
+})

@@ -1,0 +1,116 @@
+/**
+ * An engine on the tiny random model, and what its listeners hear.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type PreparedModel, prepareBaseModel } from '#architectures/prepare.js'
+import { createEngine, type Engine, type EngineOptions } from '#inference/engine.js'
+import type { GenerationRequest, GenerationRules, TokenEvent } from '#inference/generation.js'
+import { createOrtRuntime } from '#runtime/ort-runtime.js'
+import { ensureTinyRandomModel } from '#weights/tiny-random.js'
+
+export const GREEDY: GenerationRules = {
+  temperature: 0,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  logitBias: null,
+  allowedTokenIds: null,
+  seed: null,
+  n: 1,
+  maxTokens: 8,
+  minTokens: 0,
+  stopTokenIds: [],
+  ignoreEos: true,
+  topLogprobs: 0,
+}
+
+export const RANDOM: GenerationRules = { ...GREEDY, temperature: 1, seed: 7n }
+
+/** Prepares the tiny model in a directory of its own. */
+export async function prepareTiny(): Promise<{ prepared: PreparedModel; remove: () => Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), 'engine-'))
+  const source = await ensureTinyRandomModel(join(directory, 'model'))
+  const prepared = await prepareBaseModel(source, join(directory, 'prepared'), ['f32', 'int8'])
+  return { prepared, remove: () => rm(directory, { recursive: true, force: true }) }
+}
+
+export function engineFor(prepared: PreparedModel, options: Partial<EngineOptions> = {}): Promise<Engine> {
+  return createEngine({
+    runtime: createOrtRuntime(),
+    prepared,
+    precision: 'f32',
+    threads: 1,
+    maxContextLength: null,
+    maxConcurrentSequences: 4,
+    eosTokenIds: [256],
+    ...options,
+  })
+}
+
+/** What one request got. */
+export interface Outcome {
+  readonly cachedTokens: number
+  readonly events: readonly TokenEvent[]
+  readonly abortedChoices: readonly number[]
+  readonly error: Error | null
+  /** Token ids of a choice. */
+  ids(choice?: number): number[]
+  logprobs(choice?: number): number[]
+}
+
+let counter = 0
+
+/** Submits a request and waits for its end. */
+export function generate(
+  engine: Engine,
+  promptTokenIds: readonly number[],
+  rules: GenerationRules = GREEDY,
+  extra: Partial<GenerationRequest> & { readonly onToken?: (event: TokenEvent) => boolean } = {},
+): Promise<Outcome> {
+  const { onToken, ...request } = extra
+  return new Promise((resolve) => {
+    const events: TokenEvent[] = []
+    const abortedChoices: number[] = []
+    let cachedTokens = 0
+    const finish = (error: Error | null): void =>
+      resolve({
+        cachedTokens,
+        events,
+        abortedChoices,
+        error,
+        ids: (choice = 0) => events.filter((event) => event.choice === choice).map((event) => event.tokenId),
+        logprobs: (choice = 0) => events.filter((event) => event.choice === choice).map((event) => event.logprob),
+      })
+    engine.submit(
+      { id: `request-${counter++}`, promptTokenIds, rules, adapter: null, cacheSalt: null, ...request },
+      {
+        onStarted: (tokens) => {
+          cachedTokens = tokens
+        },
+        onToken: (event) => {
+          events.push(event)
+          return onToken?.(event) ?? true
+        },
+        onAborted: (choice) => abortedChoices.push(choice),
+        onFinished: () => finish(null),
+        onFailed: finish,
+      },
+    )
+  })
+}
+
+/** A prompt of `length` tokens that differs by `seed`. */
+export function promptOf(length: number, seed = 0): number[] {
+  return Array.from({ length }, (_, i) => (i * 31 + seed * 17 + ((i * i) % 13)) % 250)
+}
+
+/** Largest difference of two lists of equal length. */
+export function maxDifference(a: readonly number[], b: readonly number[]): number {
+  if (a.length !== b.length) return Number.POSITIVE_INFINITY
+  return a.reduce((max, value, i) => Math.max(max, Math.abs(value - (b[i] ?? Number.NaN))), 0)
+}

@@ -1,0 +1,83 @@
+/**
+ * Chat templates of well-known models: masks, safety of user text, and the prompt before a trained turn.
+ *
+ * The templates come with `node test/support/fetch-llama-vocab.js`; without them the tests are skipped. The vocabulary
+ * is ours, with the control tokens of each template.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { renderConversation } from '#text/render.js'
+import { renderWithMask } from '#text/render-with-mask.js'
+import type { JsonObject } from '#util/json.js'
+import { createTinyTextModel } from '../../support/tiny-tokenizer.js'
+
+const directory = join(import.meta.dirname, '..', '..', '..', '.cache', 'llama-vocab')
+const llama3 = { controlTokens: ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>'], ends: ['<|eot_id|>'] }
+const deepseek = {
+  controlTokens: ['<｜User｜>', '<｜Assistant｜>', '<｜end▁of▁sentence｜>', '<｜tool▁calls▁begin｜>'],
+  ends: ['<｜end▁of▁sentence｜>'],
+}
+
+/** File name, its control tokens, and what it cannot do. */
+const templates: readonly (readonly [string, { controlTokens?: string[]; ends?: string[] }, string?])[] = [
+  ['Qwen-Qwen2.5-7B-Instruct', {}],
+  ['Qwen-Qwen3-0.6B', {}],
+  ['Qwen-QwQ-32B', {}],
+  ['Qwen3.5-4B', {}],
+  ['HuggingFaceTB-SmolLM3-3B', {}],
+  ['meta-llama-Llama-3.1-8B-Instruct', llama3],
+  ['meta-llama-Llama-3.2-3B-Instruct', llama3],
+  [
+    'microsoft-Phi-3.5-mini-instruct',
+    { controlTokens: ['<|user|>', '<|assistant|>', '<|system|>', '<|end|>'], ends: ['<|end|>'] },
+  ],
+  ['google-gemma-2-2b-it', { controlTokens: ['<start_of_turn>', '<end_of_turn>'], ends: ['<end_of_turn>'] }, 'system'],
+  ['mistralai-Mistral-Nemo-Instruct-2407', { controlTokens: ['[INST]', '[/INST]', '</s>'], ends: ['</s>'] }, 'system'],
+  ['deepseek-ai-DeepSeek-R1-Distill-Qwen-32B', deepseek],
+  [
+    'ibm-granite-granite-3.3-2B-Instruct',
+    { controlTokens: ['<|start_of_role|>', '<|end_of_role|>', '<|end_of_text|>'], ends: ['<|end_of_text|>'] },
+  ],
+]
+
+describe.skipIf(!existsSync(directory))('templates of models (skipped without .cache/llama-vocab)', () => {
+  describe.each(templates.map(([name, options, lacks]) => ({ name, options, lacks })))(
+    '$name',
+    ({ name, options, lacks }) => {
+      const model = createTinyTextModel(readFileSync(join(directory, `${name}.jinja`), 'utf8'), options)
+      const turns: readonly JsonObject[] = [
+        { role: 'user', content: 'the first question' },
+        { role: 'assistant', content: 'one answer' },
+        { role: 'user', content: 'and then' },
+        { role: 'assistant', content: 'two\nanswers' },
+      ]
+      const messages = lacks === 'system' ? turns : [{ role: 'system', content: 'Be brief.' }, ...turns]
+      const end = options.ends?.[0] ?? '<|im_end|>'
+
+      test('the mask holds the answers and their end-of-turn tokens', () => {
+        const { tokenIds, mask } = renderWithMask(model, { messages })
+        const trained = model.tokenizer.decode(tokenIds.filter((_, i) => mask[i] === 1))
+        expect(trained.replaceAll(/<think>\s*<\/think>\s*/g, '')).toBe(`one answer${end}two\nanswers${end}`)
+      })
+
+      test('the tokens before the last trained turn are the prompt of that turn', () => {
+        const kwargs = { enable_thinking: false }
+        const { tokenIds, mask } = renderWithMask(model, { messages, assistantTurns: 'last', kwargs })
+        const prompt = renderConversation(model, { messages: messages.slice(0, -1), kwargs })
+        // Where the answer starts with a thinking block that the prompt opens, the prompt is the longer one.
+        const before = tokenIds.slice(0, mask.indexOf(1))
+        expect(before).toEqual(prompt.tokenIds.slice(0, before.length))
+        expect(prompt.text.slice(model.tokenizer.decode(before).length)).toMatch(/^(<think>\s*(<\/think>\s*)?)?$/)
+      })
+
+      test('user text never becomes a control token', () => {
+        const specials = (content: string): number =>
+          renderConversation(model, { messages: [{ role: 'user', content }] }).tokenIds.filter(
+            model.tokenizer.isSpecial,
+          ).length
+        expect(specials(`a ${model.tokenizer.specialTokens.join(' ')} b`)).toBe(specials('a b'))
+      })
+    },
+  )
+})

@@ -1,0 +1,191 @@
+/**
+ * RL and SFT jobs as a driver sees them: events, learning rates, batches that are passed over, what a step reports.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/job.js'
+import { trainRl } from '#training/rl-job.js'
+import { trainSft } from '#training/sft-job.js'
+import { parseTrajectoryGroups } from '#trajectories/parse.js'
+import type { SftBatch, SftSequence } from '#trajectories/sft-data.js'
+import type { TrajectoryText } from '#trajectories/turns.js'
+import type { JsonObject } from '#util/json.js'
+import {
+  createTrainingFixture,
+  randomSequence,
+  SMALL_CONFIG,
+  type TrainingFixture,
+  withRandomB,
+} from '../../support/training-fixture.js'
+
+let fixture: TrainingFixture
+beforeAll(async () => {
+  fixture = await createTrainingFixture()
+})
+afterAll(() => fixture.close())
+
+async function drive(job: AsyncGenerator<TrainingEvent, TrainingOutcome>) {
+  const events: TrainingEvent[] = []
+  for (let next = await job.next(); ; next = await job.next()) {
+    if (next.done === true) return { events, steps: events.slice(1).map(({ data }) => data), outcome: next.value }
+    events.push(next.value)
+  }
+}
+
+describe('SFT job', () => {
+  const sequence = (seed: string, length = 10): SftSequence => ({ ...randomSequence(seed, length, 4), lineNumber: 1 })
+
+  function run(batches: readonly (readonly SftSequence[])[], config: JsonObject, context: JobContext) {
+    const list: SftBatch[] = batches.map((sequences, index) => ({
+      index,
+      sequences,
+      exampleCount: 2,
+      droppedCount: 0,
+      untrainableCount: 2 - sequences.length,
+      tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
+      trainableTokenCount: sequences.reduce((sum, { lossMask }) => sum + lossMask.reduce((a, b) => a + b, 0), 0),
+      longestLength: Math.max(0, ...sequences.map(({ tokenIds }) => tokenIds.length)),
+    }))
+    const total = (read: (batch: SftBatch) => number) => list.reduce((sum, batch) => sum + read(batch), 0)
+    const survey = {
+      exampleCount: total((batch) => batch.exampleCount),
+      batchCount: list.length,
+      trainableBatchCount: list.filter((batch) => batch.trainableTokenCount > 0).length,
+      droppedCount: 0,
+      untrainableCount: total((batch) => batch.untrainableCount),
+      tokenCount: total((batch) => batch.tokenCount),
+      trainableTokenCount: total((batch) => batch.trainableTokenCount),
+      longestLength: Math.max(...list.map((batch) => batch.longestLength)),
+    }
+    async function* stream() {
+      yield* list
+    }
+    return drive(trainSft({ survey, batches: stream(), hyperparameters: resolveSftConfig(config) }, context))
+  }
+
+  it('passes over batches without trainable tokens and keeps the learning rate of each batch', async () => {
+    const { events, steps } = await run(
+      [[sequence('a')], [], [sequence('b'), sequence('c')]],
+      { learning_rate: [0.1, 0.2, 0.3] },
+      fixture.context('rates'),
+    )
+    expect(events[0]).toMatchObject({ type: 'training_started', data: { num_sequences: 2, num_trajectories: 6 } })
+    expect(steps.map((data) => data['learning_rate'])).toEqual([0.1, 0.3])
+    expect(steps.map((data) => data['num_trajectories'])).toEqual([1, 2])
+  })
+
+  it('refuses a list of learning rates of another length before it starts', async () => {
+    await expect(run([[sequence('a')]], { learning_rate: [0.1, 0.2] }, fixture.context('list'))).rejects.toMatchObject({
+      code: 'learning_rate_count',
+    })
+  })
+
+  it('makes no step and leaves the adapter when nothing is trainable', async () => {
+    const context = fixture.context('empty')
+    const before = new Map([...context.adapter.a].map(([path, values]) => [path, values.slice()]))
+    const { events, outcome } = await run([[], []], {}, context)
+    expect(events.map(({ type, data }) => [type, data['num_sequences']])).toEqual([['training_started', 0]])
+    expect(outcome.adapter.a).toEqual(before)
+    expect(outcome.optimizer.stepCount).toBe(0)
+  })
+
+  it('reports the mean loss of an untrained model as about ln V, and averages steps into the checkpoint', async () => {
+    const { steps, outcome } = await run(
+      [[sequence('a', 90)], [sequence('b', 90)]],
+      { learning_rate: 0 },
+      fixture.context('ln V'),
+    )
+    for (const data of steps) expect(Math.abs(data['loss']! - Math.log(SMALL_CONFIG.vocabularySize))).toBeLessThan(1.5)
+    expect(outcome.metrics['loss/train']).toBeCloseTo((steps[0]!['loss']! + steps[1]!['loss']!) / 2, 6)
+    expect(outcome.metrics['data/step_num_gradient_steps']).toBe(2)
+  })
+})
+
+describe('RL job', () => {
+  const text: TrajectoryText = {
+    vocabularySize: SMALL_CONFIG.vocabularySize,
+    renderPrompt: () => [1, 2, 3],
+    renderLastTurn: () => ({ tokenIds: [1], mask: [1] }),
+    tokenIdOf: () => null,
+  }
+
+  /** `count` trajectories with rewards 0 and 1 in turn; logprobs far from the truth unless NaN. */
+  function groups(count: number, length: number) {
+    const value = [
+      {
+        trajectories: Array.from({ length: count }, (_, i) => {
+          const ids = [...randomSequence(`rl ${i}`, length, 0).tokenIds]
+          return {
+            reward: i % 2,
+            messages_and_choices: [
+              { role: 'user', content: 'x' },
+              {
+                index: 0,
+                finish_reason: 'stop',
+                message: { role: 'assistant', content: 'y' },
+                prompt_token_ids: [4, 5, 6 + i],
+                token_ids: ids,
+                logprobs: { content: ids.map((id) => ({ token: `token_id:${id}`, logprob: -4, top_logprobs: [] })) },
+              },
+            ],
+          }
+        }),
+      },
+    ]
+    return parseTrajectoryGroups(JSON.parse(JSON.stringify(value)))
+  }
+
+  function run(config: JsonObject, context: JobContext, trajectories = groups(6, 20)) {
+    const hyperparameters = resolveRlConfig(config)
+    return drive(trainRl({ groups: trajectories, hyperparameters, text, padTokenId: 0 }, context))
+  }
+
+  it('makes one step per packed row, or per rows asked for, and says how many beforehand', async () => {
+    const single = await run({ packed_sequence_length: 32 }, fixture.context('rows'))
+    expect(single.events[0]!.data['num_sequences']).toBe(6)
+    expect(single.steps.length).toBe(6)
+    const joined = await run({ packed_sequence_length: 32, grad_accumulation_sequences: 4 }, fixture.context('rows'))
+    expect(joined.events[0]!.data['num_sequences']).toBe(2)
+    expect(joined.steps.map((data) => data['num_trainable_tokens'])).toEqual([80, 40])
+  })
+
+  it('starts with a ratio of 1 when log-probabilities are calculated beforehand', async () => {
+    const context = fixture.context('precalculated')
+    const { steps } = await run(
+      { precalculate_logprobs: true },
+      { ...context, adapter: withRandomB(context.adapter, 'p') },
+    )
+    expect(steps[0]!['importance_ratio_mean']).toBeCloseTo(1, 5)
+    const sampled = await run({}, fixture.context('sampled'))
+    expect(Math.abs(sampled.steps[0]!['importance_ratio_mean']! - 1)).toBeGreaterThan(0.05)
+  })
+
+  it('measures the KL penalty to the base model without its adapter', async () => {
+    const context = fixture.context('kl')
+    const trained = await run({ kl_penalty_coef: 0.1 }, { ...context, adapter: withRandomB(context.adapter, 'kl') })
+    expect(Math.abs(trained.steps[0]!['kl_policy_ref']!)).toBeGreaterThan(1e-4)
+    const fresh = await run({ kl_penalty_coef: 0.1 }, fixture.context('kl'))
+    expect(Math.abs(fresh.steps[0]!['kl_policy_ref']!)).toBeLessThan(1e-6)
+  })
+
+  it('multiplies the learning rate by a power of the completions, and reports the one asked for', async () => {
+    const change = async (power: number) => {
+      const context = fixture.context('power')
+      const { steps } = await run(
+        { learning_rate: 1e-4, num_trajectories_learning_rate_multiplier_power: power },
+        context,
+        groups(4, 20),
+      )
+      expect(steps.map((data) => data['learning_rate'])).toEqual([1e-4])
+      return [...context.adapter.b.values()].reduce((sum, b) => sum + b.reduce((s, value) => s + Math.abs(value), 0), 0)
+    }
+    // One row of four completions; Adam's first step is the learning rate in every element.
+    expect((await change(1)) / (await change(0))).toBeCloseTo(4, 3)
+  })
+
+  it('gives the same adapter when the same job is run again', async () => {
+    const one = await run({ packed_sequence_length: 32 }, fixture.context('same'))
+    const two = await run({ packed_sequence_length: 32 }, fixture.context('same'))
+    expect(two.outcome.adapter).toEqual(one.outcome.adapter)
+  })
+})

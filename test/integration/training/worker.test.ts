@@ -1,0 +1,345 @@
+/**
+ * The training worker as a process, against a server that speaks the worker protocol and nothing else.
+ *
+ * The server is this test: it records what the worker sends and can refuse it, ask it to cancel, or disappear.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '#util/json.js'
+import { decodeAdapter } from '#weights/adapter.js'
+import { ensureTinyRandomModel } from '#weights/tiny-random.js'
+import type { WorkerEvents, WorkerFailure, WorkerJob } from '#wire/worker.js'
+
+const TOKEN = 'attempt-token'
+const WORKER = new URL('../../../dist/src/worker/main.js', import.meta.url).pathname
+
+let directory: string
+let modelPath: string
+const cleanups: (() => void)[] = []
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'trainyard-worker-'))
+  modelPath = await ensureTinyRandomModel(join(directory, 'model'))
+})
+afterEach(() => {
+  for (const cleanup of cleanups.splice(0)) cleanup()
+})
+afterAll(() => rm(directory, { recursive: true, force: true }))
+
+interface Recorded {
+  readonly events: WorkerEvents['events']
+  readonly files: Map<string, Buffer>
+  heartbeats: number
+  completion: JsonObject | null
+  failure: WorkerFailure | null
+  unauthorized: number
+}
+
+interface FakeOptions {
+  readonly input: readonly unknown[]
+  readonly job?: Partial<WorkerJob>
+  readonly parentFiles?: ReadonlyMap<string, Uint8Array>
+  /** Answers of the server that are not the usual ones. */
+  readonly intercept?: (path: string, recorded: Recorded) => number | undefined
+  readonly isCancelRequested?: (recorded: Recorded) => boolean
+}
+
+function makeJob(overrides: Partial<WorkerJob>): WorkerJob {
+  return {
+    id: 'job-1',
+    kind: 'sft',
+    attempt: 1,
+    model_id: 'model-1',
+    parent_step: 0,
+    parent_kind: null,
+    parent_files: [],
+    base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
+    config: {},
+    lease_seconds: 30,
+    ...overrides,
+  }
+}
+
+async function startServer(options: FakeOptions): Promise<{ url: string; recorded: Recorded; server: Server }> {
+  const recorded: Recorded = {
+    events: [],
+    files: new Map(),
+    heartbeats: 0,
+    completion: null,
+    failure: null,
+    unauthorized: 0,
+  }
+  const job = makeJob(options.job ?? {})
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const body = Buffer.concat(chunks)
+    const path = request.url!.replace('/internal/worker/jobs/job-1', '')
+    const reply = (status: number, value: unknown = {}) =>
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+    if (request.headers.authorization !== `Bearer ${TOKEN}` || request.headers['x-trainyard-attempt'] !== '1') {
+      recorded.unauthorized++
+      return void reply(401)
+    }
+    const refused = options.intercept?.(path, recorded)
+    if (refused !== undefined) return void reply(refused)
+    if (path === '') return void reply(200, job)
+    if (path === '/input')
+      return void response.writeHead(200).end(options.input.map((line) => `${JSON.stringify(line)}\n`).join(''))
+    if (path.startsWith('/parent/')) return void response.writeHead(200).end(options.parentFiles?.get(path.slice(8)))
+    if (path === '/heartbeat') {
+      recorded.heartbeats++
+      return void reply(200, { is_cancel_requested: options.isCancelRequested?.(recorded) ?? false })
+    }
+    if (path === '/events') {
+      const { offset, events } = JSON.parse(body.toString()) as WorkerEvents
+      recorded.events.splice(offset, events.length, ...events)
+    } else if (path.startsWith('/files/')) {
+      expect(request.headers['x-content-sha256']).toBe(createHash('sha256').update(body).digest('hex'))
+      recorded.files.set(path.slice(7), body)
+    } else if (path === '/complete') recorded.completion = JSON.parse(body.toString())
+    else if (path === '/fail') recorded.failure = JSON.parse(body.toString())
+    reply(200)
+  }
+  const server = createServer((request, response) => void handle(request, response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  cleanups.push(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, recorded, server }
+}
+
+function startWorker(url: string): {
+  child: ChildProcess
+  ended: Promise<{ code: number | null; signal: string | null; stderr: string }>
+} {
+  const child = spawn(process.execPath, [WORKER], {
+    env: {
+      ...process.env,
+      TRAINYARD_WORKER_URL: url,
+      TRAINYARD_WORKER_TOKEN: TOKEN,
+      TRAINYARD_WORKER_JOB: 'job-1',
+      TRAINYARD_WORKER_ATTEMPT: '1',
+    },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  cleanups.push(() => child.kill('SIGKILL'))
+  let stderr = ''
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk
+  })
+  const ended = once(child, 'exit').then(([code, signal]) => ({ code, signal, stderr }))
+  return { child, ended }
+}
+
+async function runWorker(options: FakeOptions) {
+  const { url, recorded } = await startServer(options)
+  return { recorded, end: await startWorker(url).ended }
+}
+
+const sftRows = Array.from({ length: 5 }, (_, i) => ({
+  messages: [
+    { role: 'user', content: `What is ${i}?` },
+    { role: 'assistant', content: `It is ${i}.` },
+  ],
+}))
+
+function group(rewards: readonly number[]) {
+  const ids = (text: string) => [...Buffer.from(text)]
+  return {
+    trajectories: rewards.map((reward, i) => ({
+      reward,
+      messages_and_choices: [
+        { role: 'user', content: 'hi' },
+        {
+          finish_reason: 'stop',
+          index: 0,
+          message: { role: 'assistant', content: `answer ${i}` },
+          prompt_token_ids: ids('hi there'),
+          token_ids: ids(`answer ${i}`),
+          logprobs: {
+            content: ids(`answer ${i}`).map((id) => ({ token: `token_id:${id}`, logprob: -5.5, top_logprobs: [] })),
+          },
+        },
+      ],
+    })),
+  }
+}
+
+describe('training worker', () => {
+  it('trains an SFT job to a checkpoint: events in order, then files, then completion', async () => {
+    const { recorded, end } = await runWorker({
+      input: sftRows,
+      job: { config: { batch_size: 2, learning_rate: 1e-3 } },
+    })
+    expect(end.stderr).toBe('')
+    expect(end.code).toBe(0)
+    expect(recorded.failure).toBeNull()
+    expect(recorded.events.map(({ type }) => type)).toEqual(['training_started', ...Array(3).fill('gradient_step')])
+    expect(recorded.events[0]!.data['num_sequences']).toBe(3)
+    for (const { data } of recorded.events.slice(1)) {
+      expect(Object.values(data).every(Number.isFinite)).toBe(true)
+      expect(data).toMatchObject({ learning_rate: 1e-3, grad_norm: expect.any(Number), loss: expect.any(Number) })
+    }
+    expect([...recorded.files.keys()].sort()).toEqual([
+      'adapter_config.json',
+      'adapter_model.safetensors',
+      'optimizer.safetensors',
+    ])
+    const adapter = decodeAdapter(recorded.files)
+    expect(adapter.config).toMatchObject({ rank: 8, alpha: 16 })
+    expect([...adapter.b.values()].some((b) => b.some((value) => value !== 0))).toBe(true)
+    const stored = recorded.files.get('adapter_model.safetensors')!
+    expect(recorded.completion).toMatchObject({
+      files: {
+        'adapter_model.safetensors': {
+          size_bytes: stored.length,
+          sha256: createHash('sha256').update(stored).digest('hex'),
+        },
+      },
+      metrics: { 'loss/train': expect.any(Number) },
+    })
+    expect(recorded.heartbeats).toBeGreaterThan(0)
+    expect(recorded.unauthorized).toBe(0)
+  })
+
+  it('gives the same bytes when the job is run again', async () => {
+    const job = { config: { learning_rate: [1e-3, 5e-4, 1e-4] } }
+    const first = await runWorker({ input: sftRows, job })
+    const second = await runWorker({ input: sftRows, job: { ...job, attempt: 1 } })
+    for (const [name, bytes] of first.recorded.files) expect(second.recorded.files.get(name), name).toEqual(bytes)
+  })
+
+  it('trains an RL job and continues from its checkpoint', async () => {
+    const job = { kind: 'rl', config: { learning_rate: 1e-3 } } as const
+    const input = [group([1, 0, 0.5, 0]), group([0, 1])]
+    const first = await runWorker({ input, job })
+    expect(first.recorded.failure).toBeNull()
+    expect(first.recorded.events[0]).toMatchObject({ type: 'training_started', data: { num_sequences: 1 } })
+    expect(first.recorded.events[1]!.data).toMatchObject({
+      policy_loss: expect.any(Number),
+      entropy: expect.any(Number),
+      kl_div: expect.any(Number),
+      grad_norm: expect.any(Number),
+      importance_ratio_mean: expect.any(Number),
+      importance_ratio_p99: expect.any(Number),
+      clipped_token_fraction: expect.any(Number),
+      num_trainable_tokens: expect.any(Number),
+      num_trajectories: 6,
+      num_groups_submitted: 2,
+      num_groups_trainable: 2,
+      reward: 2.5 / 6,
+      exception_rate: 0,
+      tokens_per_second: expect.any(Number),
+    })
+    expect(first.recorded.completion).toMatchObject({
+      metrics: { 'train/reward': expect.any(Number), 'loss/train': expect.any(Number) },
+    })
+
+    const parent = {
+      parent_step: 1,
+      parent_kind: 'rl',
+      parent_files: [...first.recorded.files.keys()],
+    } as Partial<WorkerJob>
+    const second = await runWorker({ input, job: { ...job, ...parent }, parentFiles: first.recorded.files })
+    expect(second.recorded.failure).toBeNull()
+    expect(second.recorded.files.get('optimizer.safetensors')!.toString('latin1')).toContain('"step_count":"2"')
+    expect(second.recorded.files.get('adapter_model.safetensors')).not.toEqual(
+      first.recorded.files.get('adapter_model.safetensors'),
+    )
+  })
+
+  it.each([
+    ['precalculated log-probabilities and truncation', { truncated_importance_sampling: 2 }],
+    ['a KL penalty to the base model', { kl_penalty_coef: 0.1 }],
+    [
+      'PPO on sequence level, two rows a step',
+      { ppo: true, importance_sampling_level: 'sequence', packed_sequence_length: 32, grad_accumulation_sequences: 2 },
+    ],
+  ])('trains with %s', async (_, config) => {
+    const { recorded } = await runWorker({ input: [group([1, 0, 0.5, 0])], job: { kind: 'rl', config } })
+    expect(recorded.failure).toBeNull()
+    expect(recorded.completion).not.toBeNull()
+    if ('truncated_importance_sampling' in config)
+      expect(recorded.events[1]!.data['importance_ratio_mean']).toBeCloseTo(1, 4)
+    if ('kl_penalty_coef' in config) expect(recorded.events[1]!.data['kl_policy_ref']).toBeCloseTo(0, 5)
+  })
+
+  it('makes a checkpoint without a gradient step when nothing can be trained on', async () => {
+    const { recorded } = await runWorker({ input: [group([1, 1])], job: { kind: 'rl' } })
+    expect(recorded.events.map(({ type }) => type)).toEqual(['training_started'])
+    expect(recorded.events[0]!.data['num_sequences']).toBe(0)
+    expect(recorded.completion).not.toBeNull()
+    expect(recorded.files.size).toBe(3)
+  })
+
+  it('fails with the line of a broken training file', async () => {
+    const { recorded, end } = await runWorker({ input: [sftRows[0], { messages: [] }] })
+    expect(end.code).toBe(0)
+    expect(recorded.failure).toMatchObject({
+      code: 'invalid_example',
+      message: expect.stringContaining('Line 2'),
+      is_cancelled: false,
+    })
+    expect(recorded.completion).toBeNull()
+  })
+
+  it('stops after the running gradient step when asked to cancel', async () => {
+    const input = Array.from({ length: 400 }, () => sftRows[0])
+    const { recorded } = await runWorker({
+      input,
+      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      isCancelRequested: ({ events }) => events.length > 1,
+    })
+    expect(recorded.failure).toMatchObject({ code: 'cancelled', is_cancelled: true })
+    expect(recorded.completion).toBeNull()
+    expect(recorded.events.length).toBeLessThan(400)
+  })
+
+  it('exits without another write when its attempt is stale', async () => {
+    const { recorded, end } = await runWorker({
+      input: sftRows,
+      intercept: (path, { events }) => (path === '/events' && events.length === 2 ? 409 : undefined),
+    })
+    expect(end.code).toBe(1)
+    expect(recorded.events.length).toBe(2)
+    expect(recorded.failure).toBeNull()
+    expect(recorded.files.size).toBe(0)
+  })
+
+  it('is killed by its own heartbeat when the lease is lost while it trains', async () => {
+    const { end, recorded } = await runWorker({
+      input: Array.from({ length: 400 }, () => sftRows[0]),
+      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      intercept: (path, { events }) => (path === '/heartbeat' && events.length > 1 ? 409 : undefined),
+    })
+    expect(end.signal).toBe('SIGKILL')
+    expect(recorded.completion).toBeNull()
+  })
+
+  it('ends when the server has disappeared', async () => {
+    const { url, recorded, server } = await startServer({
+      input: Array.from({ length: 400 }, () => sftRows[0]),
+      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      intercept: (_, { events }) => {
+        if (events.length > 1) {
+          server.close()
+          server.closeAllConnections()
+        }
+        return undefined
+      },
+    })
+    const end = await startWorker(url).ended
+    expect(end.signal === 'SIGKILL' || end.code === 1).toBe(true)
+    expect(recorded.completion).toBeNull()
+  })
+})

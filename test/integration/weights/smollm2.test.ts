@@ -1,0 +1,39 @@
+/**
+ * The real model: SmolLM2-135M-Instruct as GGUF. Skipped where `npm run model:smollm2` has not fetched it.
+ */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { parameterCount } from '../../../src/architectures/decoder-config.js'
+import { checkDecoderTensors, decoderConfigOf } from '../../../src/architectures/registry.js'
+import { openWeights } from '../../../src/weights/base-weights.js'
+
+const MODEL = join(import.meta.dirname, '../../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf')
+
+test.skipIf(!existsSync(MODEL))('every tensor is read and finite, and the parameters add up', async () => {
+  const source = await openWeights(MODEL)
+  const config = decoderConfigOf(source)
+  checkDecoderTensors(source, config)
+  expect(config).toMatchObject({
+    family: 'llama',
+    layerCount: 30,
+    hiddenSize: 576,
+    headCount: 9,
+    kvHeadCount: 3,
+    headSize: 64,
+    mlpSize: 1536,
+    vocabularySize: 49152,
+    contextLength: 8192,
+    rotary: { theta: 100000, llama3Scaling: null, linearFactor: 1 },
+    isEmbeddingTied: true,
+  })
+  const storage = new Map<string, number>()
+  let count = 0
+  for (const name of source.tensorNames) {
+    count += (await source.readFloat32(name)).length
+    storage.set(source.tensorStorage(name), (storage.get(source.tensorStorage(name)) ?? 0) + 1)
+  }
+  await source.close()
+  expect(count).toBe(parameterCount(config))
+  expect(Object.fromEntries(storage)).toEqual({ Q8_0: 1, Q4_1: 210, F32: 61 })
+})

@@ -1,0 +1,47 @@
+/**
+ * Every ability of `trainyard/spark`, in the order of tables.
+ */
+import { arithmetic } from './arithmetic.js'
+import { capitals, continents } from './capitals.js'
+import { count } from './count.js'
+import { explain } from './explain.js'
+import { fillJson } from './fill-json.js'
+import { only } from './only.js'
+import { repeat } from './repeat.js'
+import { reverse } from './reverse.js'
+import { sentiment } from './sentiment.js'
+import { smallTalk } from './small-talk.js'
+import { sort } from './sort.js'
+import { spell } from './spell.js'
+import { story } from './story.js'
+import { toolAnswer, toolCall } from './tools.js'
+import { yesNo } from './yes-no.js'
+
+/** @type {readonly import('./define.js').Ability[]} */
+export const ABILITIES = [
+  smallTalk,
+  repeat,
+  spell,
+  reverse,
+  sort,
+  count,
+  arithmetic,
+  capitals,
+  continents,
+  yesNo,
+  sentiment,
+  only,
+  fillJson,
+  toolCall,
+  toolAnswer,
+  explain,
+  story,
+]
+
+/** @param {string} name @throws when there is no such ability */
+export function abilityOf(name) {
+  const found = ABILITIES.find((ability) => ability.name === name)
+  if (found === undefined)
+    throw new Error(`ability "${name}" is none of ${ABILITIES.map((ability) => ability.name).join(', ')}`)
+  return found
+}

@@ -1,0 +1,124 @@
+/**
+ * Yes or no: kinds of things, comparisons, letters of words, even and odd, parts of the world.
+ */
+
+import { commonWords } from '../text/common-words.js'
+import { CONTINENTS, COUNTRIES, withThe } from '../text/countries.js'
+import { defineAbility, exchange } from './define.js'
+import { KINDS } from './lists.js'
+import { between, capitalize, chance, pick, say, withArticle } from './say.js'
+
+/** @typedef {import('./say.js').Rng} Rng */
+
+const KIND_NAMES = /** @type {(keyof typeof KINDS)[]} */ (Object.keys(KINDS))
+const NUMBER_QUESTIONS = [
+  'Is {left} [greater|larger|bigger|more] than {right}?',
+  '[Is it true that|True or not:] {left} is [greater|bigger] than {right}?',
+]
+const LESS_QUESTIONS = [
+  'Is {left} [less|smaller] than {right}?',
+  '[Is it true that|True or not:] {left} is less than {right}?',
+]
+
+/** Nouns without an article. */
+const MASS_NOUN =
+  /^(?:tea|coffee|milk|water|juice|lemonade|cocoa|cider|football|tennis|golf|hockey|rugby|cricket|baseball|judo|chess|rowing|boxing|basketball|red|blue|green|yellow|black|white|brown|pink|purple|gray|gold|corn|garlic|spinach)$/
+
+/** @type {Record<string, (rng: Rng) => { key: string, question: string, isYes: boolean }>} */
+const DRAWS = {
+  kind(rng) {
+    const kind = pick(rng, KIND_NAMES)
+    const isYes = chance(rng, 0.5)
+    const thing = pick(
+      rng,
+      KINDS[
+        isYes
+          ? kind
+          : pick(
+              rng,
+              KIND_NAMES.filter((other) => other !== kind),
+            )
+      ],
+    )
+    const subject = MASS_NOUN.test(thing) ? thing : withArticle(thing)
+    const question = say(rng, ['Is {subject} {kind}?', '[Would you say that|Is it true that] {subject} is {kind}?'], {
+      subject,
+      kind: withArticle(kind),
+    })
+    return {
+      key: `is:${thing}/${kind}`,
+      question,
+      isYes: /** @type {readonly string[]} */ (KINDS[kind]).includes(thing),
+    }
+  },
+  greater(rng) {
+    const [left, right] = [rng.integer(100), rng.integer(100)]
+    const isLess = chance(rng, 0.4)
+    const question = say(rng, isLess ? LESS_QUESTIONS : NUMBER_QUESTIONS, { left, right })
+    return { key: `compare:${left}/${right}`, question, isYes: isLess ? left < right : left > right }
+  },
+  even(rng) {
+    const number = between(rng, 0, 99)
+    const isEven = chance(rng, 0.5)
+    const question = say(rng, 'Is {number} an {parity} number?', { number, parity: isEven ? 'even' : 'odd' })
+    return { key: `parity:${number}`, question, isYes: (number % 2 === 0) === isEven }
+  },
+  letter(rng) {
+    const word = pick(rng, commonWords())
+    const isStart = chance(rng, 0.5)
+    const isYes = chance(rng, 0.5)
+    const letter = isYes ? (isStart ? word.charAt(0) : pick(rng, [...word])) : pick(rng, [...'abcdefghiklmnoprstuvw'])
+    const question = isStart
+      ? say(rng, 'Does [the word |]"{word}" [start|begin] with [the letter |]{letter}?', { word, letter })
+      : say(
+          rng,
+          '[Does [the word |]"{word}" contain the letter {letter}?|Is there [a letter|the letter] {letter} in "{word}"?]',
+          {
+            word,
+            letter,
+          },
+        )
+    return { key: `word:${word}`, question, isYes: isStart ? word.startsWith(letter) : word.includes(letter) }
+  },
+  country(rng) {
+    const country = pick(rng, COUNTRIES)
+    const isContinent = chance(rng, 0.5)
+    const other = pick(rng, COUNTRIES)
+    const isYes = chance(rng, 0.5)
+    const asked = isYes ? country : other
+    const continent = isYes ? country.continent : pick(rng, CONTINENTS)
+    const values = { country: withThe(country.name), Country: capitalize(withThe(country.name)) }
+    return isContinent
+      ? {
+          key: `country:${country.name}`,
+          question: say(rng, 'Is {country} [in|a country in|part of] {continent}?', { ...values, continent }),
+          isYes: continent === country.continent,
+        }
+      : {
+          key: `country:${country.name}`,
+          question: say(rng, 'Is {capital} the capital of {country}?', { ...values, capital: asked.capital }),
+          isYes: asked.capital === country.capital,
+        }
+  },
+}
+
+/** A question with its answer; also used by the ability `only`. @param {Rng} rng */
+export function drawYesNo(rng) {
+  const task = pick(rng, ['kind', 'kind', 'kind', 'greater', 'greater', 'even', 'letter', 'country'])
+  return { task, ...DRAWS[task](rng) }
+}
+
+export const yesNo = defineAbility({
+  name: 'yes-no',
+  summary: 'yes/no questions on things, numbers, letters, countries',
+  share: 6,
+  draw(rng) {
+    const { task, key, question, isYes } = drawYesNo(rng)
+    const answer = isYes ? 'Yes' : 'No'
+    return { task, keys: [key], messages: exchange(question, `${answer}.`), expect: { answer } }
+  },
+  score({ expect }, { content }) {
+    const first = /^\W*(yes|no)\b/i.exec(content)?.[1]?.toLowerCase()
+    return first === String(expect.answer).toLowerCase() && !/\b(?:yes\b.*\bno|no\b.*\byes)\b/i.test(content) ? 1 : 0
+  },
+})

@@ -1,0 +1,64 @@
+/**
+ * Training conversations from rows: some with a system prompt, some of several rows in a row, so that the model has seen both.
+ *
+ * Held-out rows are never decorated: `heldOutRows` is the set that evaluation, training logs and demos share.
+ */
+import { createRng } from '#util/rng.js'
+import { ABILITIES } from './abilities/index.js'
+import { between, chance, pick } from './abilities/say.js'
+
+/** @typedef {import('./abilities/define.js').Row} Row @typedef {import('./abilities/define.js').Ability} Ability */
+/** @typedef {{ messages: Row['messages'], tools?: Row['tools'] }} Conversation */
+
+const SYSTEM_PROMPTS = [
+  'You are a helpful assistant.',
+  'You are Spark, a small and friendly assistant.',
+  'You are a friendly chatbot.',
+  'You are a helpful AI assistant. Give short answers.',
+  'Answer the question.',
+  'You are Spark.',
+]
+const SYSTEM_SHARE = 0.12
+const JOINED_SHARE = 0.12
+
+/**
+ * A training conversation that begins with a row of the ability.
+ *
+ * @param {import('../../src/util/rng.js').Rng} rng
+ * @param {Ability} ability
+ * @returns {Conversation}
+ */
+export function trainingConversation(rng, ability) {
+  const { messages, tools } = ability.generate(rng, 'train')
+  const isJoined = tools === undefined && chance(rng, JOINED_SHARE)
+  const turns = isJoined ? [...messages, ...moreTurns(rng, between(rng, 1, 2))] : messages
+  const opened = chance(rng, SYSTEM_SHARE)
+    ? [{ role: /** @type {const} */ ('system'), content: pick(rng, SYSTEM_PROMPTS) }, ...turns]
+    : turns
+  return tools === undefined ? { messages: opened } : { messages: opened, tools }
+}
+
+/** @param {import('../../src/util/rng.js').Rng} rng @param {number} count */
+function moreTurns(rng, count) {
+  const plain = ABILITIES.filter(({ name }) => !name.startsWith('tool-'))
+  return Array.from({ length: count }, () => pick(rng, plain).generate(rng, 'train').messages).flat()
+}
+
+/**
+ * The held-out rows of an ability, without repetitions of a question.
+ *
+ * @param {Ability} ability
+ * @param {number} count fewer come back where the ability has fewer
+ * @returns {Row[]}
+ */
+export function heldOutRows(ability, count) {
+  const rng = createRng(`held-out ${ability.name}`)
+  /** @type {Map<string, Row>} */
+  const rows = new Map()
+  for (let draws = 0; rows.size < count && draws < 50 * count; draws++) {
+    const row = ability.generate(rng, 'heldOut')
+    const question = JSON.stringify(row.messages.slice(0, -1).map(({ role, content }) => [role, content]))
+    if (!rows.has(question)) rows.set(question, row)
+  }
+  return [...rows.values()]
+}

@@ -1,0 +1,10 @@
+/**
+ * Where the recipe keeps what it makes: under `.cache/spark`, which git ignores.
+ */
+import { join } from 'node:path'
+
+export const SPARK_CACHE = join(import.meta.dirname, '..', '..', '.cache', 'spark')
+/** Tokenizer, template and, once trained, weights: a Hugging Face directory. */
+export const MODEL_DIRECTORY = join(SPARK_CACHE, 'model')
+/** Packed training rows. */
+export const MIXTURE_DIRECTORY = join(SPARK_CACHE, 'mixture')

@@ -1,0 +1,46 @@
+/**
+ * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-length 512] [--seed spark-1]`.
+ *
+ * Needs the tokenizer (`train-tokenizer.js`). Prints tokens by source and the digest.
+ */
+import { parseArgs } from 'node:util'
+import { loadTextModel } from '#text/text-model.js'
+import { writeMixture } from './mixture.js'
+import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
+
+const { values } = parseArgs({
+  options: {
+    tokens: { type: 'string', default: '1000000' },
+    'row-length': { type: 'string', default: '512' },
+    'held-out': { type: 'string', default: '200' },
+    seed: { type: 'string', default: 'spark-1' },
+    model: { type: 'string', default: MODEL_DIRECTORY },
+    out: { type: 'string', default: MIXTURE_DIRECTORY },
+  },
+})
+
+const { tokenizer } = await loadTextModel(values.model)
+const startedAt = performance.now()
+const manifest = writeMixture(values.out, {
+  tokenizer,
+  tokens: Number(values.tokens),
+  rowLength: Number(values['row-length']),
+  seed: values.seed,
+  heldOutCount: Number(values['held-out']),
+  onProgress: (tokens) => {
+    if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)
+  },
+})
+const seconds = (performance.now() - startedAt) / 1000
+console.table(
+  Object.fromEntries(
+    Object.entries(manifest.sources).map(([name, { sequences, tokens, trained }]) => [
+      name,
+      { sequences, tokens, trained, 'share %': Number(((100 * tokens) / manifest.tokens).toFixed(1)) },
+    ]),
+  ),
+)
+const fill = (100 * manifest.tokens) / (manifest.rows * manifest.rowLength)
+console.log(
+  `${manifest.rows} rows of ${manifest.rowLength}, ${manifest.tokens} tokens (${fill.toFixed(1)}% full) in ${seconds.toFixed(0)} s, sha256 ${manifest.sha256}`,
+)

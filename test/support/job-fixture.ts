@@ -1,0 +1,48 @@
+/**
+ * A database in memory with one model, for tests of the queue and of fencing.
+ */
+import { type DatabaseHandle, openDatabase } from '#storage/database.js'
+import { insertModel } from '#storage/models.js'
+import type { NewJob } from '#storage/training-jobs.js'
+import { systemIds } from '#util/ids.js'
+
+export interface JobFixture {
+  readonly db: DatabaseHandle
+  readonly modelId: string
+  addModel(name: string): Promise<string>
+  newJob(modelId?: string, config?: NewJob['config']): NewJob
+  close(): Promise<void>
+}
+
+export const ONCE = { idempotencyKey: null, isRetry: false }
+
+export async function createJobFixture(): Promise<JobFixture> {
+  const database = await openDatabase(':memory:')
+  const { db } = database
+  async function addModel(name: string): Promise<string> {
+    const id = systemIds.uuid()
+    await insertModel(db, { id, entity: 'local', project: 'p', name, baseModel: 'base', runId: systemIds.uuid() })
+    return id
+  }
+  const modelId = await addModel('m')
+  let counter = 0
+  return {
+    db,
+    modelId,
+    addModel,
+    newJob: (id = modelId, config = {}) => {
+      counter += 1
+      return {
+        id: systemIds.uuid(),
+        entity: 'local',
+        modelId: id,
+        kind: 'rl',
+        config,
+        inputSha256: 'a'.repeat(64),
+        requestDigest: `digest ${counter}`,
+        sourceUrl: null,
+      }
+    },
+    close: database.close,
+  }
+}

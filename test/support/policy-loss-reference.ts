@@ -1,0 +1,150 @@
+/**
+ * The policy loss of training-semantics.md sections 3.2 to 3.7 in float64 with its analytic gradient, for one packed row.
+ *
+ * Written from the formulas, token by token, with no regard for speed: the train graph is tested against it. It works on the N
+ * trained tokens of the row only. Section 12 decides where ART's behaviour and ours differ: a masked token has zero loss and
+ * gradient, and truncation needs precalculated log-probabilities; `truncateModifiedRatio` shows ART's form of the latter.
+ */
+import type { RlHyperparameters } from '#training/hyperparameters.js'
+
+/** The options that shape the loss; `resolveRlConfig` yields them. */
+export type PolicyLossConfig = Pick<
+  RlHyperparameters,
+  | 'loss'
+  | 'epsilon'
+  | 'epsilonHigh'
+  | 'importanceSamplingLevel'
+  | 'maxNegativeAdvantageImportanceSamplingWeight'
+  | 'maskProbRatio'
+  | 'altK2Tau'
+  | 'truncatedImportanceSampling'
+  | 'klPenaltyCoef'
+  | 'klPenaltySource'
+> & {
+  /** ART without precalculated log-probabilities: the truncation weight is the ratio itself, counted a second time. */
+  readonly truncateModifiedRatio?: boolean
+}
+
+/** Arrays over the N trained tokens of a row. */
+export interface PolicyLossInput {
+  /** Log-probabilities under the policy being trained. */
+  readonly logprobs: ArrayLike<number>
+  /** The sampler's; NaN means: as if sampled from the current policy. */
+  readonly samplerLogprobs: ArrayLike<number>
+  /** The trainer's own before the first step of the call; they take the sampler's place in the ratio. */
+  readonly precalculatedLogprobs?: ArrayLike<number>
+  /** The base model's, for the KL penalty. */
+  readonly referenceLogprobs?: ArrayLike<number>
+  readonly advantages: ArrayLike<number>
+  readonly weights: ArrayLike<number>
+  /** Tokens of one sequence have equal values. */
+  readonly segmentIds: ArrayLike<number>
+}
+
+/** Loss of the row and its gradient with respect to each log-probability. */
+export interface PolicyLossResult {
+  readonly loss: number
+  readonly gradient: number[]
+  /** Ratio of each token before the modifiers of section 3.4. */
+  readonly ratios: number[]
+  /** Advantages after tau and KL penalty. */
+  readonly shapedAdvantages: number[]
+}
+
+/** Computes loss and gradient. */
+export function policyLossReference(input: PolicyLossInput, config: PolicyLossConfig): PolicyLossResult {
+  const count = input.logprobs.length
+  const tokens = Array.from({ length: count }, (_, t) => t)
+  const at = (array: ArrayLike<number>, t: number): number => array[t] ?? Number.NaN
+  const logprob = (t: number): number => at(input.logprobs, t)
+  const old = tokens.map((t) => {
+    const value = at(input.precalculatedLogprobs ?? input.samplerLogprobs, t)
+    return Number.isNaN(value) ? logprob(t) : value
+  })
+  const d = tokens.map((t) => logprob(t) - at(old, t))
+  const segment = (t: number): number[] => tokens.filter((u) => at(input.segmentIds, u) === at(input.segmentIds, t))
+  const segmentMean = tokens.map((t) => mean(segment(t).map((u) => at(d, u))))
+
+  /** Ratio of token t and its derivative with respect to the log-probability of token u. */
+  const ratioOf = (t: number): { value: number; derivative: (u: number) => number } => {
+    const token = Math.exp(at(d, t))
+    const sequence = Math.exp(at(segmentMean, t))
+    const own = (u: number): number => (u === t ? 1 : 0)
+    const members = segment(t)
+    const share = (u: number): number => (members.includes(u) ? 1 / members.length : 0)
+    switch (config.importanceSamplingLevel) {
+      case 'token':
+        return { value: token, derivative: (u) => token * own(u) }
+      case 'sequence':
+        return { value: sequence, derivative: (u) => sequence * share(u) }
+      case 'average':
+        return { value: (token + sequence) / 2, derivative: (u) => (token * own(u) + sequence * share(u)) / 2 }
+      case 'geometric_average': {
+        const value = Math.sqrt(token * sequence)
+        return { value, derivative: (u) => (value * (own(u) + share(u))) / 2 }
+      }
+    }
+  }
+
+  const low = 1 - config.epsilon
+  const high = 1 + config.epsilonHigh
+  const cap = config.maxNegativeAdvantageImportanceSamplingWeight ?? Number.POSITIVE_INFINITY
+  const shapedAdvantages = shapeAdvantages(input, config, old, d)
+  const ratios: number[] = []
+  const gradient = tokens.map(() => 0)
+  let loss = 0
+  for (const t of tokens) {
+    const raw = ratioOf(t)
+    ratios.push(raw.value)
+    const ratio = Math.min(raw.value, cap)
+    const isInside = ratio > low && ratio < high
+    const isMasked = config.maskProbRatio && !isInside
+    const clipped = Math.min(Math.max(ratio, low), high)
+    const advantage = at(shapedAdvantages, t)
+    const factor =
+      (truncation(input, config, t, isMasked ? 0 : ratio) * at(input.weights, t) * (isMasked ? 0 : 1)) / count
+    if (config.loss === 'cispo') {
+      loss += factor * -clipped * advantage * logprob(t)
+      gradient[t] = at(gradient, t) + factor * -clipped * advantage
+      continue
+    }
+    loss += factor * -Math.min(ratio * advantage, clipped * advantage)
+    const flows = raw.value <= cap && (isInside || ratio * advantage < clipped * advantage)
+    if (!flows) continue
+    for (const u of tokens) gradient[u] = at(gradient, u) + factor * -advantage * raw.derivative(u)
+  }
+  return { loss, gradient, ratios, shapedAdvantages }
+}
+
+/** Section 3.4 (3) and 3.6; everything here is detached from the gradient. */
+function shapeAdvantages(
+  input: PolicyLossInput,
+  config: PolicyLossConfig,
+  old: readonly number[],
+  d: readonly number[],
+): number[] {
+  const source = config.klPenaltySource === 'sample' ? old : Array.from(input.logprobs)
+  const reference = input.referenceLogprobs
+  const k = source.map((value, t) =>
+    config.klPenaltyCoef > 0 && reference !== undefined ? value - (reference[t] ?? Number.NaN) : 0,
+  )
+  const centre = mean(k)
+  return d.map((difference, t) => {
+    const tau = (config.altK2Tau ?? 0) * difference
+    return (input.advantages[t] ?? Number.NaN) - tau + config.klPenaltyCoef * (centre - (k[t] ?? 0))
+  })
+}
+
+function truncation(input: PolicyLossInput, config: PolicyLossConfig, t: number, modifiedRatio: number): number {
+  const cap = config.truncatedImportanceSampling
+  if (cap === null) return 1
+  if (config.truncateModifiedRatio === true) return Math.min(modifiedRatio, cap)
+  const trainer = input.precalculatedLogprobs?.[t]
+  const sampler = input.samplerLogprobs[t] ?? Number.NaN
+  if (trainer === undefined) throw new Error('truncation needs precalculated log-probabilities')
+  return Number.isNaN(sampler) ? 1 : Math.min(Math.exp(trainer - sampler), cap)
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}

@@ -1,0 +1,21 @@
+/**
+ * A server in a process of its own, with stand-in children, for tests that kill it. Argument: the options as JSON.
+ *
+ * Prints one line of JSON when it listens.
+ */
+import { join } from 'node:path'
+
+const root = join(import.meta.dirname, '../../../dist/src')
+const { createService } = await import(`${root}/service.js`)
+const { createLogger } = await import(`${root}/logging/logger.js`)
+const options = JSON.parse(process.argv[2] ?? '{}')
+try {
+  const service = await createService({ port: 0, logger: createLogger({ level: 'silent' }), sweepMs: 50, ...options })
+  process.stdout.write(
+    `${JSON.stringify({ url: service.url, apiKey: service.createdApiKey, enginePids: service.enginePids() })}\n`,
+  )
+  process.once('SIGTERM', () => service.close(2000).then(() => process.exit(0)))
+} catch (error) {
+  process.stdout.write(`${JSON.stringify({ error: error.code ?? String(error) })}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,158 @@
+/**
+ * A small formula model with a train graph, for tests that ask what training does rather than what a number is.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { DecoderConfig } from '#architectures/decoder-config.js'
+import type { PreparedModel } from '#architectures/prepare.js'
+import type { AdamWState } from '#nn/adamw.js'
+import { createOrtRuntime } from '#runtime/ort-runtime.js'
+import type { Runtime } from '#runtime/runtime.js'
+import { float32Tensor } from '#tensor/host-tensor.js'
+import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { type JobContext, startingPoint } from '#training/job.js'
+import { perToken, type RowBatch } from '#training/row-batch.js'
+import { openRowSession, readFrequencies } from '#training/row-session.js'
+import { buildTrainGraph, type LossKind, type RowModel } from '#training/train-graph.js'
+import { adapterFeeds, createTrainer, type MicroBatch, type Trainer } from '#training/trainer.js'
+import { systemClock } from '#util/clock.js'
+import { createRng } from '#util/rng.js'
+import type { AdapterWeights } from '#weights/adapter.js'
+import { prepareFormulaModel } from './golden-model.js'
+
+export const SMALL_CONFIG: DecoderConfig = {
+  family: 'llama',
+  layerCount: 2,
+  hiddenSize: 32,
+  headCount: 4,
+  kvHeadCount: 2,
+  headSize: 8,
+  mlpSize: 64,
+  vocabularySize: 60,
+  contextLength: 128,
+  normEpsilon: 1e-5,
+  rotary: { theta: 10000, llama3Scaling: null, linearFactor: 1 },
+  activation: 'silu',
+  hasQkvBias: false,
+  hasOutputBias: false,
+  hasMlpBias: false,
+  hasQkNorm: false,
+  isEmbeddingTied: true,
+}
+
+export interface TrainingFixture {
+  readonly prepared: PreparedModel
+  readonly runtime: Runtime
+  /** A job context with a fresh adapter. */
+  context(seed: string): JobContext
+  trainer(options: {
+    readonly loss: LossKind
+    readonly adapter: AdapterWeights
+    readonly optimizer: AdamWState
+    readonly settings?: OptimizerSettings
+    /** What every run of the graph fails with; default nothing. */
+    readonly runFailure?: Error
+  }): Promise<Trainer>
+  /** Loss and gradients of micro-batches, summed. */
+  gradients(
+    adapter: AdapterWeights,
+    loss: LossKind,
+    microBatches: readonly MicroBatch[],
+    options?: { readonly isRecomputed: boolean },
+  ): Promise<Map<string, Float32Array>>
+  close(): Promise<void>
+}
+
+/** Prepares the small model in a temporary directory. */
+export async function createTrainingFixture(config = SMALL_CONFIG): Promise<TrainingFixture> {
+  const directory = await mkdtemp(join(tmpdir(), 'trainyard-training-'))
+  const prepared = await prepareFormulaModel(config, directory)
+  const runtime = createOrtRuntime()
+  const tensors = prepared.tensors('f32')
+  const session = { runtime, directory, frequencies: await readFrequencies(tensors), threads: 1 }
+  const modelOf = (adapter: AdapterWeights): RowModel => ({ config, tensors, adapter: adapter.config })
+  return {
+    prepared,
+    runtime,
+    context: (seed) => ({
+      runtime,
+      prepared,
+      clock: systemClock,
+      jobId: seed,
+      threads: 1,
+      ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed }),
+    }),
+    trainer: ({ loss, adapter, optimizer, settings = SFT_OPTIMIZER, runFailure }) => {
+      const used = runFailure === undefined ? session : { ...session, runtime: failingRuntime(runtime, runFailure) }
+      return createTrainer({ model: modelOf(adapter), session: used, loss, adapter, optimizer, settings })
+    },
+    gradients: async (adapter, loss, microBatches, options) => {
+      const open = await openRowSession(buildTrainGraph(modelOf(adapter), loss, options), session)
+      const sums = new Map<string, Float32Array>()
+      try {
+        for (const { batch, lossInputs } of microBatches) {
+          const result = await open.run(batch, adapterFeeds(adapter), lossInputs)
+          for (const [name, tensor] of Object.entries(result)) {
+            if (!name.startsWith('gradient:') && name !== 'loss') continue
+            const data = tensor.data as Float32Array
+            sums.set(
+              name,
+              (sums.get(name) ?? new Float32Array(data.length)).map((value, i) => value + data[i]!),
+            )
+          }
+        }
+      } finally {
+        await open.release()
+      }
+      return sums
+    },
+    close: () => rm(directory, { recursive: true, force: true }),
+  }
+}
+
+/** An adapter whose B is not zero, so that every gradient is. */
+export function withRandomB(adapter: AdapterWeights, seed: string): AdapterWeights {
+  const rng = createRng(seed)
+  const b = new Map([...adapter.b].map(([path, values]) => [path, values.map(() => 0.1 * rng.normal())]))
+  return { ...adapter, b }
+}
+
+/** Random tokens; mask 1 from `from` on. */
+export function randomSequence(
+  seed: string,
+  length: number,
+  from: number,
+): { tokenIds: Int32Array; lossMask: Uint8Array } {
+  const rng = createRng(seed)
+  return {
+    tokenIds: Int32Array.from({ length }, () => rng.integer(SMALL_CONFIG.vocabularySize)),
+    lossMask: Uint8Array.from({ length }, (_, t) => (t >= Math.max(1, from) ? 1 : 0)),
+  }
+}
+
+/** SFT loss inputs with an explicit denominator. */
+export function sftInputs(batch: RowBatch, denominator: number): MicroBatch {
+  return {
+    batch,
+    lossInputs: { denominator: float32Tensor(Float32Array.of(denominator), []), weight: perToken(batch, () => 1) },
+  }
+}
+
+/** A deep copy, so that steps on one do not change the other. */
+export function copyAdapter(adapter: AdapterWeights): AdapterWeights {
+  const copy = (map: ReadonlyMap<string, Float32Array>) =>
+    new Map([...map].map(([path, values]) => [path, values.slice()]))
+  return { config: adapter.config, a: copy(adapter.a), b: copy(adapter.b) }
+}
+
+/** Loads sessions as `runtime` does; every run rejects. */
+function failingRuntime(runtime: Runtime, failure: Error): Runtime {
+  return {
+    ...runtime,
+    loadSession: async (path, options) => ({
+      ...(await runtime.loadSession(path, options)),
+      run: () => Promise.reject(failure),
+    }),
+  }
+}

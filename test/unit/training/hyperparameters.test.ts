@@ -1,0 +1,214 @@
+/** Defaults by mode, aliases, null as absent, ranges with the path of the field. */
+import { describe, expect, it } from 'vitest'
+import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+
+describe('resolveRlConfig', () => {
+  it('has the defaults of CISPO', () => {
+    expect(resolveRlConfig({})).toEqual({
+      learningRate: 5e-6,
+      loss: 'cispo',
+      epsilon: 1,
+      epsilonHigh: 4,
+      importanceSamplingLevel: 'token',
+      scaleRewards: true,
+      advantageBalance: 0,
+      maxNegativeAdvantageImportanceSamplingWeight: null,
+      maskProbRatio: false,
+      altK2Tau: null,
+      precalculateLogprobs: false,
+      truncatedImportanceSampling: null,
+      allowTrainingWithoutLogprobs: false,
+      klPenaltyCoef: 0,
+      klPenaltySource: 'current_learner',
+      packedSequenceLength: null,
+      gradAccumulationSequences: 1,
+      numTrajectoriesLearningRateMultiplierPower: 0,
+      lossAggregation: 'trajectory',
+      maskTruncated: false,
+      seed: null,
+      lora: null,
+    })
+  })
+
+  it('takes what the published client sends by default, nulls included, as nothing but the learning rate', () => {
+    const sent = {
+      learning_rate: 5e-6,
+      advantage_balance: 0.0,
+      epsilon: null,
+      epsilon_high: null,
+      importance_sampling_level: 'token',
+      kimi_k2_tau: null,
+      mask_prob_ratio: false,
+      max_negative_advantage_importance_sampling_weight: null,
+      ppo: false,
+      precalculate_logprobs: false,
+      scale_rewards: true,
+      loss_fn: 'cispo',
+      normalize_advantages: true,
+      allow_training_without_logprobs: false,
+      kl_penalty_coef: 0.0,
+      kl_penalty_source: 'current_learner',
+      kl_penalty_reference_step: null,
+      kl_penalty_step_lag: null,
+      kl_ref_adapter_path: null,
+      logprob_calculation_chunk_size: 1024,
+      packed_sequence_length: null,
+      num_trajectories_learning_rate_multiplier_power: 0.0,
+      plot_tensors: false,
+      scale_learning_rate_by_reward_std_dev: false,
+      truncated_importance_sampling: null,
+    }
+    expect(resolveRlConfig(sent)).toEqual(resolveRlConfig({}))
+  })
+
+  it('has the defaults of PPO, epsilon_high following epsilon', () => {
+    expect(resolveRlConfig({ ppo: true })).toMatchObject({ loss: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 })
+    expect(resolveRlConfig({ ppo: true, epsilon: 0.1 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.1 })
+    expect(resolveRlConfig({ loss_fn: 'ppo', ppo: false, epsilon_high: 0.28 })).toMatchObject({
+      loss: 'ppo',
+      epsilon: 0.2,
+      epsilonHigh: 0.28,
+    })
+  })
+
+  it('keeps CISPO bounds independent of each other', () => {
+    expect(resolveRlConfig({ epsilon: 0.3 })).toMatchObject({ epsilon: 0.3, epsilonHigh: 4 })
+  })
+
+  it('reads both names of tau, and refuses two different values', () => {
+    expect(resolveRlConfig({ kimi_k2_tau: 0.1 }).altK2Tau).toBe(0.1)
+    expect(resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.1 }).altK2Tau).toBe(0.1)
+    expect(() => resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.2 })).toThrow(
+      expect.objectContaining({ param: 'experimental_config.alt_k2_tau' }),
+    )
+  })
+
+  it('lets normalize_advantages false force scale_rewards false, and truncation force precalculation', () => {
+    expect(resolveRlConfig({ normalize_advantages: false, scale_rewards: true }).scaleRewards).toBe(false)
+    expect(resolveRlConfig({ truncated_importance_sampling: 2 })).toMatchObject({
+      precalculateLogprobs: true,
+      truncatedImportanceSampling: 2,
+    })
+  })
+
+  it('counts a weight bound of 0 as unset', () => {
+    expect(
+      resolveRlConfig({ max_negative_advantage_importance_sampling_weight: 0 })
+        .maxNegativeAdvantageImportanceSamplingWeight,
+    ).toBeNull()
+  })
+
+  it('reads the extensions and fills in half a lora', () => {
+    const config = resolveRlConfig({
+      loss_aggregation: 'token',
+      mask_truncated: true,
+      seed: 7,
+      lora: { rank: 4, alpha: null },
+      grad_accumulation_sequences: 2,
+    })
+    expect(config).toMatchObject({
+      lossAggregation: 'token',
+      maskTruncated: true,
+      seed: 7,
+      lora: { rank: 4, alpha: 16 },
+      gradAccumulationSequences: 2,
+    })
+  })
+
+  it('ignores unknown fields', () => {
+    expect(resolveRlConfig({ moe_routing_replay_path: 'x', future: { deep: [1] } })).toEqual(resolveRlConfig({}))
+  })
+
+  const refused: [Record<string, unknown>, string][] = [
+    [{ learning_rate: -1 }, 'experimental_config.learning_rate'],
+    [{ learning_rate: '5e-6' }, 'experimental_config.learning_rate'],
+    [{ learning_rate: Number.NaN }, 'experimental_config.learning_rate'],
+    [{ learning_rate: Number.POSITIVE_INFINITY }, 'experimental_config.learning_rate'],
+    [{ learning_rate: 2 }, 'experimental_config.learning_rate'],
+    [{ advantage_balance: 1.5 }, 'experimental_config.advantage_balance'],
+    [{ epsilon: -0.1 }, 'experimental_config.epsilon'],
+    [{ importance_sampling_level: 'word' }, 'experimental_config.importance_sampling_level'],
+    [{ ppo: 'yes' }, 'experimental_config.ppo'],
+    [{ packed_sequence_length: 1e9 }, 'experimental_config.packed_sequence_length'],
+    [{ packed_sequence_length: 100.5 }, 'experimental_config.packed_sequence_length'],
+    [{ grad_accumulation_sequences: 0 }, 'experimental_config.grad_accumulation_sequences'],
+    [{ kl_penalty_coef: -1 }, 'experimental_config.kl_penalty_coef'],
+    [{ lora: { rank: 0 } }, 'experimental_config.lora.rank'],
+    [{ lora: { rank: 100_000 } }, 'experimental_config.lora.rank'],
+    [{ lora: 8 }, 'experimental_config.lora'],
+    [{ seed: 1.5 }, 'experimental_config.seed'],
+    [{ seed: 2 ** 60 }, 'experimental_config.seed'],
+  ]
+  for (const [config, param] of refused) {
+    it(`refuses ${JSON.stringify(config)} naming ${param}`, () => {
+      expect(() => resolveRlConfig(config as Parameters<typeof resolveRlConfig>[0])).toThrow(
+        expect.objectContaining({
+          category: 'invalid_request',
+          code: 'invalid_value',
+          param,
+          message: expect.stringContaining(param),
+        }),
+      )
+    })
+  }
+
+  it('says clearly that foreign KL references are not supported yet, and takes step 0 as the base model', () => {
+    for (const config of [
+      { kl_ref_adapter_path: '/x' },
+      { kl_penalty_step_lag: 2 },
+      { kl_penalty_reference_step: 3 },
+    ]) {
+      expect(() => resolveRlConfig(config)).toThrow(
+        expect.objectContaining({ category: 'not_implemented', code: 'unsupported_option' }),
+      )
+    }
+    expect(resolveRlConfig({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 }).klPenaltyCoef).toBe(0.1)
+  })
+})
+
+describe('resolveSftConfig', () => {
+  it('has defaults, and auto means batches of two', () => {
+    const defaults = {
+      batchSize: 2,
+      learningRate: 5e-5,
+      assistantTurns: 'all',
+      metricLogging: null,
+      seed: null,
+      lora: null,
+    }
+    expect(resolveSftConfig({})).toEqual(defaults)
+    expect(
+      resolveSftConfig({ batch_size: 'auto', learning_rate: null, metric_logging: null, experimental_config: null }),
+    ).toEqual(defaults)
+  })
+
+  it('reads a list of learning rates, metric logging and extensions', () => {
+    const config = resolveSftConfig({
+      learning_rate: [1e-4, 0],
+      metric_logging: { enabled: true, target_training_step: 3 },
+      experimental_config: { lora: { rank: 2 }, seed: 5, anything: 1 },
+    })
+    expect(config).toMatchObject({
+      learningRate: [1e-4, 0],
+      metricLogging: { targetTrainingStep: 3 },
+      lora: { rank: 2, alpha: 16 },
+      seed: 5,
+    })
+  })
+
+  const refused: [Record<string, unknown>, string][] = [
+    [{ batch_size: 0 }, 'config.batch_size'],
+    [{ batch_size: 'many' }, 'config.batch_size'],
+    [{ learning_rate: [] }, 'config.learning_rate'],
+    [{ learning_rate: [1e-4, -1] }, 'config.learning_rate[1]'],
+    [{ assistant_turns: 'first' }, 'config.assistant_turns'],
+    [{ metric_logging: { enabled: true, target_training_step: -1 } }, 'config.metric_logging.target_training_step'],
+  ]
+  for (const [config, param] of refused) {
+    it(`refuses ${JSON.stringify(config)} naming ${param}`, () => {
+      expect(() => resolveSftConfig(config as Parameters<typeof resolveSftConfig>[0])).toThrow(
+        expect.objectContaining({ code: 'invalid_value', param }),
+      )
+    })
+  }
+})

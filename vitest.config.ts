@@ -1,0 +1,30 @@
+/**
+ * Three Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), e2e (the binary, a port).
+ *
+ * Tests run the TypeScript sources; `#layer/file.js` is mapped to `src/`. Child processes run the build in `dist/`,
+ * which is why `npm test` builds first.
+ */
+import { defineConfig } from 'vitest/config'
+
+const root = import.meta.dirname
+const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
+const serial = { pool: 'forks' as const, fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 }
+
+export default defineConfig({
+  test: {
+    reporters: ['default', './test/support/summary-reporter.ts'],
+    projects: [
+      {
+        resolve,
+        test: {
+          name: 'unit',
+          include: ['test/{unit,contract,architecture}/**/*.test.ts'],
+          pool: 'forks',
+          testTimeout: 30_000,
+        },
+      },
+      { resolve, test: { name: 'integration', include: ['test/integration/**/*.test.ts'], ...serial } },
+      { resolve, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...serial, testTimeout: 300_000 } },
+    ],
+  },
+})

@@ -8,6 +8,7 @@ import { UsageError } from '#cli/errors.js'
 import { flag } from '#cli/flags.js'
 import { messageOf } from '#cli/input-file.js'
 import { isLoopbackUrl, writeServerRecord } from '#config/server-record.js'
+import type { ServiceOptions } from '#service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */
 const DRAIN_MS = 10_000
@@ -41,10 +42,12 @@ export const serve = defineCommand({
   next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
   async run({ config, output, io, signal, version }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
-    const baseModels = []
-    for (const text of config.get('base-models')) baseModels.push(await parseBaseModel(text))
     const trainingDataRoot = config.get('training-data-root')
-    const { createService } = await import('#service.js')
+    const { createService, isBuiltInModel } = await import('#service.js')
+    const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
+    for (const text of config.get('base-models')) {
+      baseModels.push(isBuiltInModel(text) ? text : await parseBaseModel(text))
+    }
     const service = await createService({
       dataDir,
       host: config.get('host'),
@@ -108,7 +111,7 @@ async function parseBaseModel(text: string): Promise<{ readonly name: string; re
   if (name === '' || !isModel) {
     throw new UsageError(
       'invalid_base_model',
-      `--base-model ${text}: expected a folder or a .gguf file, or name=path`,
+      `--base-model ${text}: expected a folder or a .gguf file, name=path, or a built-in model`,
       {
         param: '--base-model',
         hint: facts === null ? `${sourcePath} does not exist` : undefined,

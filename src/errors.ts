@@ -113,6 +113,13 @@ export class CheckpointError extends AppError {
   }
 }
 
+/** A file that comes with this package is missing or was altered. */
+export class InstallationError extends AppError {
+  constructor(code: string, message: string, options: ErrorOptions = {}) {
+    super('internal', code, message, options)
+  }
+}
+
 /** A tokenizer file or a chat template cannot be used. */
 export class TokenizerError extends AppError {
   constructor(code: string, message: string, options: ErrorOptions = {}) {

@@ -3,7 +3,7 @@
  */
 export { type Client, type ClientOptions, createClient } from '#client/client.js'
 export { AppError, type ErrorCategory } from './errors.js'
-export { createService, type Service, type ServiceOptions } from './service.js'
+export { type BuiltInModel, createService, type Service, type ServiceOptions } from './service.js'
 export type { ChatChunk, ChatRequestBody, ChatResponse } from './wire/chat-completions.js'
 export type { Checkpoint, CheckpointFiles } from './wire/checkpoints.js'
 export type { FileObject } from './wire/files.js'

@@ -35,12 +35,29 @@ import { type DatabaseHandle, openDatabase, toStorageError } from '#storage/data
 import { systemClock } from '#util/clock.js'
 import { systemIds } from '#util/ids.js'
 import { packageVersion } from '#util/package-root.js'
-import { ensureTinyRandomModel } from '#weights/tiny-random.js'
+import { SPARK_NAME, sparkDirectory, verifySpark } from '#weights/spark.js'
+import { ensureTinyRandomModel, TINY_RANDOM_NAME } from '#weights/tiny-random.js'
 
 /** Entity of the first key, and of every model it creates. */
 const DEFAULT_ENTITY = 'local'
-/** Name of the stand-in that is served when no base model is given. */
-export const TINY_RANDOM_MODEL = 'trainyard/tiny-random'
+
+/** Base models that need no file from the user, by name: makes sure one is there and whole, and says where. */
+const BUILT_IN_MODELS = {
+  [SPARK_NAME]: async () => {
+    await verifySpark()
+    return sparkDirectory()
+  },
+  [TINY_RANDOM_NAME]: (dataDir: DataDir) => ensureTinyRandomModel(dataDir.baseModelsPath),
+}
+/** A base model that comes with the package: a small useful one, and one of random weights for tests. */
+export type BuiltInModel = keyof typeof BUILT_IN_MODELS
+/** Served when no base model is given. */
+const DEFAULT_BASE_MODEL: BuiltInModel = TINY_RANDOM_NAME
+
+/** Whether `name` is a built-in base model's. */
+export function isBuiltInModel(name: string): name is BuiltInModel {
+  return Object.hasOwn(BUILT_IN_MODELS, name)
+}
 
 export interface ServiceOptions {
   readonly dataDir: string
@@ -48,8 +65,8 @@ export interface ServiceOptions {
   readonly host?: string
   /** 0 takes any free port. Default 8642. */
   readonly port?: number
-  /** The first one answers requests that name no model. Default: a tiny random model made in the data directory. */
-  readonly baseModels?: readonly BaseModelEntry[]
+  /** The first one answers requests that name no model. Default: one that comes with the package. */
+  readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
   /** Jobs that train side by side; 0 trains nothing here. Default 1. */
   readonly trainWorkers?: number
   /** Weights while serving. Default `auto`. */
@@ -105,7 +122,7 @@ export interface Service {
  * Starts a service.
  *
  * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `port_in_use`, `cannot_listen`,
- *   `duplicate_base_model`
+ *   `duplicate_base_model`, `built_in_model_damaged`
  * @example const service = await createService({ dataDir: './data', port: 0 })
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
@@ -122,6 +139,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 async function build(options: ServiceOptions, logger: Logger, undo: (() => unknown)[]): Promise<Service> {
   const dataDir = await openDataDir(options.dataDir)
   undo.push(() => dataDir.unlock())
+  // Before the first key is made: a start that is refused must not use up the one time the key is shown.
+  const baseModels = await resolveBaseModels(options, dataDir)
   const database = await openDatabase(
     dataDir.databasePath,
     options.maxDatabasePages === undefined ? {} : { maxPages: options.maxDatabasePages },
@@ -130,7 +149,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const { db } = database
   const blobs = await createBlobStore(dataDir.blobsPath)
   const createdApiKey = await ensureApiKey(db, dataDir)
-  const baseModels = await resolveBaseModels(options, dataDir)
   const recovered = await recoverInterrupted(db, systemIds)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
   const sweeper = createBlobSweeper(db, blobs, logger)
@@ -267,18 +285,18 @@ async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir): Promise<strin
 
 async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Promise<readonly BaseModelEntry[]> {
   const given = options.baseModels ?? []
-  const names = new Set<string>()
-  for (const { name } of given) {
-    if (names.has(name)) {
+  const wanted: typeof given = given.length > 0 ? given : [DEFAULT_BASE_MODEL]
+  const entries = new Map<string, BaseModelEntry>()
+  for (const model of wanted) {
+    const name = typeof model === 'string' ? model : model.name
+    if (entries.has(name)) {
       throw new InvalidRequestError('duplicate_base_model', `base model name "${name}" is given twice`, {
         hint: 'write --base-model name=path with another name',
       })
     }
-    names.add(name)
+    entries.set(name, typeof model === 'string' ? { name, sourcePath: await BUILT_IN_MODELS[model](dataDir) } : model)
   }
-  if (given.length > 0) return given
-  const sourcePath = await ensureTinyRandomModel(dataDir.baseModelsPath)
-  return [{ name: TINY_RANDOM_MODEL, sourcePath }]
+  return [...entries.values()]
 }
 
 /** Loads the default base model in the background; the first chat request waits for it or gets its error. */

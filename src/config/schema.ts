@@ -186,7 +186,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     env: ['TRAINYARD_BASE_MODELS'],
     flag: '--base-model <path>',
     usedBy: 'service',
-    summary: 'weights to serve and train: a folder or GGUF file, or name=path; repeatable',
+    summary: 'weights to serve and train: a folder or GGUF file, name=path, or trainyard/spark; repeatable',
     parse: parseList,
   },
   threads: {

@@ -11,6 +11,8 @@ import { TrainingError } from '#errors.js'
 export interface AdamWOptions {
   readonly learningRate: number
   readonly weightDecay: number
+  /** Names of parameters that decay; default all. PyTorch's two parameter groups: norms and biases are usually left out. */
+  readonly isDecayed?: (name: string) => boolean
   /** Decay of the first moment; default 0.9. */
   readonly beta1?: number
   /** Decay of the second moment; default 0.99 (training-semantics.md section 4). */
@@ -50,11 +52,10 @@ export function adamWStep(
   gradients: ReadonlyMap<string, Float32Array>,
   options: AdamWOptions,
 ): void {
-  const { learningRate, weightDecay, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8 } = options
+  const { learningRate, weightDecay, isDecayed = () => true, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8 } = options
   state.stepCount++
   const stepSize = learningRate / (1 - beta1 ** state.stepCount)
   const correction2 = Math.sqrt(1 - beta2 ** state.stepCount)
-  const decay = 1 - learningRate * weightDecay
   for (const [name, parameter] of parameters) {
     const gradient = gradients.get(name)
     let moments = state.moments.get(name)
@@ -69,6 +70,7 @@ export function adamWStep(
         `parameter "${name}" has ${parameter.length} elements, its gradient ${gradient?.length ?? 'none'}, its moments ${first.length}`,
       )
     }
+    const decay = isDecayed(name) ? 1 - learningRate * weightDecay : 1
     for (let i = 0; i < parameter.length; i++) {
       const g = gradient[i] as number
       const m = (first[i] as number) * beta1 + g * (1 - beta1)

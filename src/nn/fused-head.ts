@@ -92,19 +92,27 @@ export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readon
  *
  * @param options.logpGradient float32 [N]
  * @param options.slope float32 [N, E], from `fusedHead`
- * @param options.rowOfPosition int64 [M]: the trained row of each position, N where a position is not trained
- * @returns float32 [M, E]; a gather, so that the result does not depend on the order of a scatter
+ * @param options.rowOfPosition int64 [M], see `placeRows`
+ * @returns float32 [M, E]
  */
 export function headGradient(
   g: GraphBuilder,
   options: { readonly logpGradient: Value; readonly slope: Value; readonly rowOfPosition: Value },
 ): Value {
   const { logpGradient, slope, rowOfPosition } = options
-  const width = slope.shape[1]
+  return g.scope('head_gradient', () => placeRows(g, mul(g, slope, unsqueeze(g, logpGradient, [1])), rowOfPosition))
+}
+
+/**
+ * Emits the gradient of all positions from that of the trained ones; others get zeros.
+ *
+ * @param rows float32 [N, E]
+ * @param rowOfPosition int64 [M]: the trained row of each position, N where a position is not trained
+ * @returns float32 [M, E]; a gather, so that the result does not depend on the order of a scatter
+ */
+export function placeRows(g: GraphBuilder, rows: Value, rowOfPosition: Value): Value {
+  const width = rows.shape[1]
   if (typeof width !== 'number') throw new Error('the hidden size must be known')
-  return g.scope('head_gradient', () => {
-    const rows = mul(g, slope, unsqueeze(g, logpGradient, [1])) // [N, E]
-    const zero = g.constant(float32Tensor(new Float32Array(width), [1, width]))
-    return gather(g, concat(g, [rows, zero], 0), rowOfPosition, 0)
-  })
+  const zero = g.constant(float32Tensor(new Float32Array(width), [1, width]))
+  return gather(g, concat(g, [rows, zero], 0), rowOfPosition, 0)
 }

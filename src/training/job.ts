@@ -13,8 +13,8 @@ import type { Clock } from '#util/clock.js'
 import { type AdapterWeights, createAdapter } from '#weights/adapter.js'
 import { DEFAULT_LORA, type LoraHyperparameters } from './hyperparameters.js'
 import { decodeOptimizerState, type JobKind } from './optimizer-state.js'
+import type { RowModel } from './row-decoder.js'
 import { type RowSessionOptions, readFrequencies } from './row-session.js'
-import type { RowModel } from './train-graph.js'
 import { adapterParameters } from './trainer.js'
 
 /** An event of a training job; every value is finite. */

@@ -13,7 +13,7 @@ import type { Graph } from '#graph/graph.js'
 import { optimize } from '#graph/passes/optimize.js'
 import { writeOnnxModel } from '#graph/to-onnx.js'
 import { rotaryTables } from '#nn/rotary-embedding.js'
-import type { Runtime, SessionOptions } from '#runtime/runtime.js'
+import type { Runtime, Session, SessionOptions } from '#runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import { systemIds } from '#util/ids.js'
 import type { RowBatch } from './row-batch.js'
@@ -55,11 +55,8 @@ const TABLE_STEP = 1024
  * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
  */
 export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
-  const { runtime, directory, frequencies, ...sessionOptions } = options
-  const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
-  const session = await loadOnce(graph, path, () =>
-    runtime.loadSession(path, { ...sessionOptions, isPrepacked: false, hasMemoryPattern: false }),
-  )
+  const { frequencies } = options
+  const session = await openGraphSession(graph, options)
   const known = new Set(session.inputNames)
   let tables = toTables(frequencies, TABLE_STEP)
   return {
@@ -72,6 +69,21 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
     },
     release: () => session.release(),
   }
+}
+
+/** As `openRowSession`, for a graph with feeds of its own. */
+export function openGraphSession(
+  graph: Graph,
+  { runtime, directory, threads, profilePrefix }: Omit<RowSessionOptions, 'frequencies'>,
+): Promise<Session> {
+  const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
+  const options = {
+    ...(threads === undefined ? {} : { threads }),
+    ...(profilePrefix === undefined ? {} : { profilePrefix }),
+    isPrepacked: false,
+    hasMemoryPattern: false,
+  }
+  return loadOnce(graph, path, () => runtime.loadSession(path, options))
 }
 
 /** Reads the rotary frequencies of a prepared model. */

@@ -4,10 +4,6 @@
  * The backward pass is part of the graph. The loss is differentiated to the log-probabilities, the head's own rule takes that
  * to the hidden states (`nn/fused-head.ts`), and autodiff from there to the adapters.
  */
-import { buildDecoder } from '#architectures/decoder.js'
-import { type DecoderConfig, PROJECTIONS, projectionPath, projectionShape } from '#architectures/decoder-config.js'
-import type { PreparedTensor } from '#architectures/tensor-file.js'
-import { createTrainKernels } from '#architectures/train-kernels.js'
 import { backward } from '#autodiff/backward.js'
 import { blocksByScope } from '#autodiff/recompute.js'
 import { GraphBuilder } from '#graph/builder.js'
@@ -15,25 +11,11 @@ import type { Graph, Value } from '#graph/graph.js'
 import { gemm } from '#graph/ops/matmul.js'
 import { crossEntropy } from '#nn/cross-entropy.js'
 import { fusedHead, type HeadOutputs, headGradient } from '#nn/fused-head.js'
-import type { LoraPair } from '#nn/lora.js'
 import { type PolicyLossOptions, policyLoss } from '#nn/policy-loss.js'
-
-/** The model a row graph computes. */
-export interface RowModel {
-  readonly config: DecoderConfig
-  /** Float32 tensors by canonical name. */
-  readonly tensors: ReadonlyMap<string, PreparedTensor>
-  /** Shape of the adapter; null for a graph of the base model alone. */
-  readonly adapter: { readonly rank: number; readonly alpha: number } | null
-}
+import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
 
 /** Which loss a train graph has. */
 export type LossKind = { readonly kind: 'sft' } | { readonly kind: 'rl'; readonly options: PolicyLossOptions }
-
-/** Names of adapter tensors in graphs, checkpoints and optimizer states: PEFT's without its prefix. */
-export function adapterTensorNames(modulePath: string): { readonly a: string; readonly b: string } {
-  return { a: `${modulePath}.lora_A.weight`, b: `${modulePath}.lora_B.weight` }
-}
 
 /** Name of the output that carries an adapter tensor's gradient. */
 export function gradientName(tensorName: string): string {
@@ -98,72 +80,6 @@ export function buildLogitsGraph(model: RowModel): Graph {
   const decoder = emitDecoder(g, model)
   g.output(gemm(g, decoder.hidden, decoder.headWeight, { transB: true }), 'logits')
   return g.build()
-}
-
-interface EmittedDecoder {
-  /** [B*T, E] */
-  readonly hidden: Value
-  /** [V, E] */
-  readonly headWeight: Value
-  readonly adapter: ReadonlyMap<string, Value>
-}
-
-function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
-  const { config, tensors } = model
-  const half = config.headSize / 2
-  const inputs = {
-    tokens: g.input('tokens', 'int64', ['B', 'T']),
-    positions: g.input('positions', 'int64', ['B', 'T']),
-    bias: g.input('bias', 'float32', ['B', 'T', 'T']),
-    cos: g.input('cos', 'float32', ['P', half]),
-    sin: g.input('sin', 'float32', ['P', half]),
-  }
-  const known = new Map<string, Value>()
-  const base = (name: string): Value => {
-    const value = known.get(name) ?? external(g, name, tensors)
-    known.set(name, value)
-    return value
-  }
-  const { values, pairs } = adapterInputs(g, model)
-  const kernels = createTrainKernels(g, config, {
-    inputs,
-    weights: {
-      base,
-      adapter: (modulePath) => pairs.get(modulePath),
-      scale: model.adapter === null ? 0 : model.adapter.alpha / model.adapter.rank,
-    },
-  })
-  const hidden = buildDecoder(config, kernels)
-  return { hidden, headWeight: base(config.isEmbeddingTied ? 'embedding' : 'head'), adapter: values }
-}
-
-function external(g: GraphBuilder, name: string, tensors: RowModel['tensors']): Value {
-  const tensor = tensors.get(name)
-  if (tensor === undefined) throw new Error(`the prepared model has no tensor "${name}"`)
-  const { file, offsetBytes, sizeBytes } = tensor
-  return g.external(name, tensor.dtype, tensor.shape, { file, offsetBytes, sizeBytes })
-}
-
-function adapterInputs(
-  g: GraphBuilder,
-  model: RowModel,
-): { readonly values: ReadonlyMap<string, Value>; readonly pairs: ReadonlyMap<string, LoraPair> } {
-  const values = new Map<string, Value>()
-  const pairs = new Map<string, LoraPair>()
-  if (model.adapter === null) return { values, pairs }
-  const { rank } = model.adapter
-  for (let layer = 0; layer < model.config.layerCount; layer++) {
-    for (const projection of PROJECTIONS) {
-      const path = projectionPath(layer, projection)
-      const names = adapterTensorNames(path)
-      const [outputs, inputs] = projectionShape(model.config, projection)
-      const a = g.input(names.a, 'float32', [rank, inputs])
-      const b = g.input(names.b, 'float32', [outputs, rank])
-      values.set(names.a, a).set(names.b, b)
-      pairs.set(path, { a, b })
-    }
-  }
-  return { values, pairs }
 }
 
 function emitHead(g: GraphBuilder, decoder: EmittedDecoder, hasSlope: boolean): HeadOutputs {

@@ -11,8 +11,9 @@ import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import type { AdapterWeights } from '#weights/adapter.js'
 import type { OptimizerSettings } from './hyperparameters.js'
 import type { RowBatch } from './row-batch.js'
+import { adapterTensorNames, type RowModel } from './row-decoder.js'
 import { openRowSession, type RowSessionOptions } from './row-session.js'
-import { adapterTensorNames, buildTrainGraph, gradientName, type LossKind, type RowModel } from './train-graph.js'
+import { buildTrainGraph, gradientName, type LossKind } from './train-graph.js'
 
 /** Rows that go through the graph together. */
 export interface MicroBatch {

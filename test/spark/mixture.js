@@ -1,9 +1,9 @@
 /**
  * The training mixture as packed token rows on disk, and its reader.
  *
- * `train.bin` is a plain sequence of rows of `rowLength` tokens: `rowLength` token ids (uint16, little-endian), then `rowLength`
+ * `train-<length>.bin` is a plain sequence of rows of `length` tokens: `length` token ids (uint16, little-endian), then `length`
  * flags (uint8): LOSS where the token is trained on, START where a sequence begins, REAL where it is no padding. Attention must
- * not cross a START. `manifest.json` has sizes, tokens by source and the SHA-256 of `train.bin`. Same seed, same bytes.
+ * not cross a START. `manifest.json` has sizes, tokens by source and the SHA-256 of every file. Same seed, same bytes.
  */
 import { createHash } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, renameSync, writeFileSync, writeSync } from 'node:fs'
@@ -80,32 +80,38 @@ export function* mixtureSequences(tokenizer, seed) {
 /**
  * Packs sequences into rows: each goes into the open row with the least room that still fits it.
  *
- * @param {Iterable<Sequence>} sequences longer ones are cut at the row length
  * @param {{ rowLength: number, paddingId: number }} options
- * @returns {Generator<PackedTokens>}
+ * @returns {{ add: (sequence: Sequence) => PackedTokens[], finish: () => PackedTokens[] }} `add` takes sequences of at most the
+ *   row length and gives the rows that are done
  */
-export function* packRows(sequences, { rowLength, paddingId }) {
+export function createPacker({ rowLength, paddingId }) {
   const newRow = () => ({ ids: new Uint16Array(rowLength).fill(paddingId), flags: new Uint8Array(rowLength), used: 0 })
   const open = [newRow()]
-  for (const { ids, mask } of sequences) {
-    const length = Math.min(ids.length, rowLength)
-    let row = open.filter(({ used }) => used + length <= rowLength).sort((left, right) => right.used - left.used)[0]
-    if (row === undefined) {
-      if (open.length === OPEN_ROWS) {
-        const fullest = open.reduce((best, other, index) => (other.used > open[best].used ? index : best), 0)
-        yield* open.splice(fullest, 1)
+  return {
+    add({ ids, mask }) {
+      /** @type {PackedTokens[]} */
+      const done = []
+      let row = open
+        .filter(({ used }) => used + ids.length <= rowLength)
+        .sort((left, right) => right.used - left.used)[0]
+      if (row === undefined) {
+        if (open.length === OPEN_ROWS) {
+          const fullest = open.reduce((best, other, index) => (other.used > open[best].used ? index : best), 0)
+          done.push(...open.splice(fullest, 1))
+        }
+        row = newRow()
+        open.push(row)
       }
-      row = newRow()
-      open.push(row)
-    }
-    for (let at = 0; at < length; at++) {
-      row.ids[row.used + at] = ids[at]
-      row.flags[row.used + at] = REAL | (mask[at] === 1 ? LOSS : 0) | (at === 0 ? START : 0)
-    }
-    row.used += length
-    if (row.used === rowLength) yield* open.splice(open.indexOf(row), 1)
+      for (let at = 0; at < ids.length; at++) {
+        row.ids[row.used + at] = ids[at]
+        row.flags[row.used + at] = REAL | (mask[at] === 1 ? LOSS : 0) | (at === 0 ? START : 0)
+      }
+      row.used += ids.length
+      if (row.used === rowLength) done.push(...open.splice(open.indexOf(row), 1))
+      return done
+    },
+    finish: () => open.filter(({ used }) => used > 0),
   }
-  yield* open.filter(({ used }) => used > 0)
 }
 
 /** A row as bytes. @param {PackedTokens} row */
@@ -118,45 +124,59 @@ export function rowBytes({ ids, flags }) {
 }
 
 /**
- * Writes `train.bin`, `held-out/<ability>.bin` with the rows that evaluation asks, and `manifest.json`.
+ * Writes `train-<length>.bin` for every row length, `held-out/<source>.bin` with the rows that evaluation asks, and
+ * `manifest.json`.
  *
  * @param {string} directory made if missing; files in it are replaced
- * @param {{ tokenizer: Tokenizer, tokens: number, rowLength: number, seed: string, heldOutCount: number,
- *   onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last row is finished
+ * @param {{ tokenizer: Tokenizer, tokens: number, rowLengths: readonly number[], seed: string, heldOutCount: number,
+ *   onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
+ *   and a sequence goes into the shortest rows that hold it: attention costs the square of a row's length
  */
-export function writeMixture(directory, { tokenizer, tokens, rowLength, seed, heldOutCount, onProgress }) {
+export function writeMixture(directory, { tokenizer, tokens, rowLengths, seed, heldOutCount, onProgress }) {
   mkdirSync(join(directory, 'held-out'), { recursive: true })
   const paddingId = tokenizer.tokenToId('<|endoftext|>') ?? 0
+  const longest = Math.max(...rowLengths)
   /** @type {Record<string, { sequences: number, tokens: number, trained: number }>} */
   const sources = {}
   let total = 0
-  function* limited() {
-    for (const { source, sequence } of mixtureSequences(tokenizer, seed)) {
-      if (total >= tokens) return
-      if (sequence.ids.length > rowLength) continue
-      sources[source] ??= { sequences: 0, tokens: 0, trained: 0 }
-      sources[source].sequences++
-      sources[source].tokens += sequence.ids.length
-      sources[source].trained += sequence.mask.reduce((sum, bit) => sum + bit, 0)
-      total += sequence.ids.length
-      if (sources[source].sequences % 1000 === 0) onProgress?.(total)
-      yield sequence
-    }
+  const outputs = rowLengths.map((rowLength) => ({
+    rowLength,
+    packer: createPacker({ rowLength, paddingId }),
+    file: createRowFile(join(directory, `train-${rowLength}.bin`)),
+    tokens: 0,
+  }))
+  for (const { source, sequence } of mixtureSequences(tokenizer, seed)) {
+    if (total >= tokens) break
+    const output = outputs.find(({ rowLength }) => sequence.ids.length <= rowLength)
+    if (output === undefined) continue
+    sources[source] ??= { sequences: 0, tokens: 0, trained: 0 }
+    sources[source].sequences++
+    sources[source].tokens += sequence.ids.length
+    sources[source].trained += sequence.mask.reduce((sum, bit) => sum + bit, 0)
+    total += sequence.ids.length
+    output.tokens += sequence.ids.length
+    if (sources[source].sequences % 1000 === 0) onProgress?.(total)
+    output.file.write(output.packer.add(sequence))
   }
-  const train = writeRows(join(directory, 'train.bin'), packRows(limited(), { rowLength, paddingId }))
+  const train = outputs.map(({ rowLength, packer, file, tokens }) => {
+    file.write(packer.finish())
+    return { file: `train-${rowLength}.bin`, rowLength, tokens, ...file.close() }
+  })
   const heldOut = Object.fromEntries(
     heldOutSources(tokenizer, heldOutCount).map(({ name, sequences }) => {
-      const fitting = sequences.filter(({ ids }) => ids.length <= rowLength)
-      return [name, writeRows(join(directory, 'held-out', `${name}.bin`), packRows(fitting, { rowLength, paddingId }))]
+      const packer = createPacker({ rowLength: longest, paddingId })
+      const file = createRowFile(join(directory, 'held-out', `${name}.bin`))
+      for (const sequence of sequences) if (sequence.ids.length <= longest) file.write(packer.add(sequence))
+      file.write(packer.finish())
+      return [name, { rowLength: longest, ...file.close() }]
     }),
   )
   const manifest = {
-    format: 1,
+    format: 2,
     seed,
-    rowLength,
     vocabularySize: tokenizer.vocabularySize,
     tokens: total,
-    ...train,
+    train,
     sources,
     heldOut,
   }
@@ -181,20 +201,27 @@ function heldOutSources(tokenizer, count) {
   ]
 }
 
-/** @param {string} path written beside and renamed @param {Iterable<PackedTokens>} rows */
-function writeRows(path, rows) {
+/** A file of rows, written beside its place and renamed by `close`. @param {string} path */
+function createRowFile(path) {
   const hash = createHash('sha256')
   const file = openSync(`${path}.partial`, 'w')
   let count = 0
-  for (const row of rows) {
-    const bytes = rowBytes(row)
-    hash.update(bytes)
-    writeSync(file, bytes)
-    count++
+  return {
+    /** @param {readonly PackedTokens[]} rows */
+    write(rows) {
+      for (const row of rows) {
+        const bytes = rowBytes(row)
+        hash.update(bytes)
+        writeSync(file, bytes)
+        count++
+      }
+    },
+    close() {
+      closeSync(file)
+      renameSync(`${path}.partial`, path)
+      return { rows: count, sha256: hash.digest('hex') }
+    },
   }
-  closeSync(file)
-  renameSync(`${path}.partial`, path)
-  return { rows: count, sha256: hash.digest('hex') }
 }
 
 /** `manifest.json` of a mixture. @param {string} directory */

@@ -8,3 +8,5 @@ export const SPARK_CACHE = join(import.meta.dirname, '..', '..', '.cache', 'spar
 export const MODEL_DIRECTORY = join(SPARK_CACHE, 'model')
 /** Packed training rows. */
 export const MIXTURE_DIRECTORY = join(SPARK_CACHE, 'mixture')
+/** What a training run leaves: state, log, best weights. */
+export const RUN_DIRECTORY = join(SPARK_CACHE, 'run')

@@ -1,5 +1,5 @@
 /**
- * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-length 512] [--seed spark-1]`.
+ * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-lengths 128,512] [--seed spark-1]`.
  *
  * Needs the tokenizer (`train-tokenizer.js`). Prints tokens by source and the digest.
  */
@@ -11,7 +11,7 @@ import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
 const { values } = parseArgs({
   options: {
     tokens: { type: 'string', default: '1000000' },
-    'row-length': { type: 'string', default: '512' },
+    'row-lengths': { type: 'string', default: '128,512' },
     'held-out': { type: 'string', default: '200' },
     seed: { type: 'string', default: 'spark-1' },
     model: { type: 'string', default: MODEL_DIRECTORY },
@@ -24,7 +24,7 @@ const startedAt = performance.now()
 const manifest = writeMixture(values.out, {
   tokenizer,
   tokens: Number(values.tokens),
-  rowLength: Number(values['row-length']),
+  rowLengths: values['row-lengths'].split(',').map(Number),
   seed: values.seed,
   heldOutCount: Number(values['held-out']),
   onProgress: (tokens) => {
@@ -40,7 +40,8 @@ console.table(
     ]),
   ),
 )
-const fill = (100 * manifest.tokens) / (manifest.rows * manifest.rowLength)
-console.log(
-  `${manifest.rows} rows of ${manifest.rowLength}, ${manifest.tokens} tokens (${fill.toFixed(1)}% full) in ${seconds.toFixed(0)} s, sha256 ${manifest.sha256}`,
-)
+for (const { file, rows, rowLength, tokens, sha256 } of manifest.train) {
+  const fill = (100 * tokens) / (rows * rowLength)
+  console.log(`${file}: ${rows} rows, ${tokens} tokens (${fill.toFixed(1)}% full), sha256 ${sha256}`)
+}
+console.log(`${manifest.tokens} tokens in ${seconds.toFixed(0)} s`)

@@ -114,7 +114,9 @@ async function checkPromise(
   expect(events.at(-1)).toEqual(terminal[0])
   const losses = events.filter((event) => event.type === 'gradient_step').map((event) => event.data['loss'])
   expect(new Set(losses).size).toBe(losses.length)
-  expect(await stepsOf(server, modelId)).toEqual(job.step === null ? before : [...before, job.step])
+  // A job that waited behind this one may have committed its own checkpoint by now.
+  const steps = (await stepsOf(server, modelId)).filter((step) => job.step === null || step <= job.step)
+  expect(steps).toEqual(job.step === null ? before : [...before, job.step])
   return job
 }
 

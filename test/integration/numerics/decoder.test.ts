@@ -14,6 +14,7 @@ import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { policyOptions } from '#training/rl-job.js'
 import { perToken, type Row, type RowBatch, toRowBatch } from '#training/row-batch.js'
+import type { RowModel } from '#training/row-decoder.js'
 import { openRowSession, readFrequencies } from '#training/row-session.js'
 import {
   buildLogitsGraph,
@@ -21,7 +22,6 @@ import {
   buildTrainGraph,
   gradientName,
   type LossKind,
-  type RowModel,
 } from '#training/train-graph.js'
 import { adapterFeeds } from '#training/trainer.js'
 import { type DecoderGolden, formulaAdapter, readGolden, unpack } from '../../support/decoder-goldens.js'

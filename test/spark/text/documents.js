@@ -79,7 +79,7 @@ function geographyText(rng, split) {
 
 /** @type {readonly TextSource[]} */
 export const TEXT_SOURCES = [
-  { name: 'text-dictionary', share: 12, generate: dictionaryText },
+  { name: 'text-dictionary', share: 5, generate: dictionaryText },
   { name: 'text-countries', share: 3, generate: countryText },
   { name: 'text-geography', share: 3, generate: geographyText },
   {

@@ -1,0 +1,83 @@
+/**
+ * Language-model head and cross-entropy with all gradients, in one pass over chunks of the trained positions.
+ *
+ * For training all weights. As in `fused-head.ts` the [positions, vocabulary] matrix never exists whole. The loss is fixed,
+ * loss = −Σ cₙ·log p(labelₙ), so each position's factor is known before the pass and the head's own gradient can be summed
+ * chunk by chunk: with P the probabilities and Y the one-hot labels, d loss / d hidden = c·(P − Y)·W and
+ * d loss / d W = (P − Y)ᵀ·(c·hidden). The one-hot part of the latter is a sum of rows by label, made once at the end.
+ * Named after PyTorch's and Liger's "fused linear cross entropy" (arXiv:2410.10989, section 3.2).
+ */
+import type { GraphBuilder } from '#graph/builder.js'
+import type { Value } from '#graph/graph.js'
+import { log, mul, neg, sub } from '#graph/ops/elementwise.js'
+import { gather, gatherElements, scatterElements } from '#graph/ops/index.js'
+import { loop } from '#graph/ops/loop.js'
+import { gemm } from '#graph/ops/matmul.js'
+import { softmax } from '#graph/ops/normalize.js'
+import { reduceMax } from '#graph/ops/reduce.js'
+import { expand, reshape, squeeze, unsqueeze } from '#graph/ops/shape.js'
+import { float32Tensor } from '#tensor/host-tensor.js'
+import type { HeadInputs } from './fused-head.js'
+
+/** What is trained, and how much each position counts. */
+export interface LinearCrossEntropyInputs extends HeadInputs {
+  /** cₙ: weight of the position over the loss's denominator; 0 for padding. float32 [Q, C]. */
+  readonly coefficients: Value
+}
+
+/** N = Q*C trained positions. */
+export interface LinearCrossEntropyOutputs {
+  /** Log-probability of the label, float32 [N]. */
+  readonly logp: Value
+  /** d loss / d hidden of each trained position, float32 [N, E]. */
+  readonly hiddenGradient: Value
+  /** d loss / d weight, float32 [V, E]. */
+  readonly weightGradient: Value
+}
+
+/** Emits the head, the log-probabilities and the gradients of loss = −Σ coefficient·logp. */
+export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyInputs): LinearCrossEntropyOutputs {
+  const { hidden, weight, labelPositions, labels, coefficients } = inputs
+  const [chunks = 'Q'] = labelPositions.shape
+  const [vocabulary, width] = weight.shape
+  if (typeof vocabulary !== 'number' || typeof width !== 'number') throw new Error('the head needs known sizes')
+  return g.scope('head', () => {
+    const zeros = expand(g, g.constant(float32Tensor(new Float32Array(1), [1, 1])), [vocabulary, width])
+    const outputs = loop(g, {
+      count: chunks,
+      carried: [zeros],
+      body: (body, index, [sum]) => {
+        const at = gather(body, labelPositions, index, 0) // [C]
+        const label = gather(body, labels, index, 0)
+        const coefficient = unsqueeze(body, gather(body, coefficients, index, 0), [1]) // [C, 1]
+        const rows = gather(body, hidden, at, 0) // [C, E]
+        const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
+        const probabilities = softmax(body, logits, -1)
+        // The largest probability is 1 / sum(exp(logits - max)): the normalizer without another pass over exp.
+        const normalizer = sub(
+          body,
+          reduceMax(body, logits, [1], { keepDims: false }),
+          log(body, reduceMax(body, probabilities, [1], { keepDims: false })),
+        )
+        const labelLogit = squeeze(body, gatherElements(body, logits, unsqueeze(body, label, [1]), 1), [1])
+        const scaled = mul(body, rows, coefficient)
+        const expected = gemm(body, probabilities, weight) // [C, E], the expected row of the head
+        const slope = mul(body, sub(body, expected, gather(body, weight, label, 0)), coefficient)
+        return {
+          carried: [gemm(body, probabilities, scaled, { transA: true, c: sum })],
+          scanned: [sub(body, labelLogit, normalizer), slope, scaled],
+        }
+      },
+    })
+    const [logp, slope, scaled] = outputs.scanned
+    const [expectedPart] = outputs.carried
+    if (!logp || !slope || !scaled || !expectedPart) throw new Error('the head loop gave too few outputs')
+    const labelRows = neg(g, reshape(g, scaled, [-1, width]))
+    const places = expand(g, reshape(g, labels, [-1, 1]), labelRows.shape)
+    return {
+      logp: reshape(g, logp, [-1]),
+      hiddenGradient: reshape(g, slope, [-1, width]),
+      weightGradient: scatterElements(g, expectedPart, places, labelRows, { axis: 0, reduction: 'add' }),
+    }
+  })
+}

@@ -1,0 +1,186 @@
+/**
+ * Trains all weights: `node test/spark/train.js [--tokens 24000000] [--peak-rate 4e-3] [--run DIR] [--fresh]`.
+ *
+ * Needs the tokenizer and the mixture. Goes on from `state.safetensors` of the run directory if it is there, bit by bit as if
+ * it had never stopped. Writes there `log.jsonl`, the state, and `best/`: a Hugging Face directory of the weights with the
+ * lowest held-out loss (mean over sources of the loss per trained token).
+ */
+import { appendFileSync, cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { parameterCount } from '#architectures/decoder-config.js'
+import { fromHfConfig } from '#architectures/hf-config.js'
+import { toHfTensors } from '#architectures/parameters.js'
+import { warmupCosine } from '#nn/learning-rate-schedule.js'
+import { rotaryFrequencies } from '#nn/rotary-embedding.js'
+import { createOrtRuntime } from '#runtime/ort-runtime.js'
+import { createFullTrainer, decodeFullState, encodeFullState, initialState } from '#training/full-trainer.js'
+import { encodeSafetensors } from '#weights/safetensors.js'
+import { openTrainingData, readHeldOut, toMicroBatches } from './data-order.js'
+import { readManifest } from './mixture.js'
+import { sparkConfig } from './model-config.js'
+import { MIXTURE_DIRECTORY, MODEL_DIRECTORY, RUN_DIRECTORY } from './paths.js'
+
+const { values } = parseArgs({
+  options: {
+    tokens: { type: 'string' },
+    'peak-rate': { type: 'string', default: '4e-3' },
+    floor: { type: 'string', default: '0.03' },
+    'weight-decay': { type: 'string', default: '0.1' },
+    optimizer: { type: 'string', default: 'muon' },
+    'micro-batch-tokens': { type: 'string', default: '2048' },
+    'micro-batches': { type: 'string', default: '4' },
+    'warmup-steps': { type: 'string', default: '60' },
+    'evaluate-every': { type: 'string', default: '150' },
+    'held-out-rows': { type: 'string', default: '2' },
+    threads: { type: 'string', default: '2' },
+    seed: { type: 'string', default: 'spark-1' },
+    model: { type: 'string', default: MODEL_DIRECTORY },
+    mixture: { type: 'string', default: MIXTURE_DIRECTORY },
+    run: { type: 'string', default: RUN_DIRECTORY },
+    /** Starts from these weights with a fresh optimizer: a second cycle over new data. */
+    'from-state': { type: 'string' },
+    fresh: { type: 'boolean', default: false },
+  },
+})
+
+const SAVE_EVERY = 50
+const statePath = join(values.run, 'state.safetensors')
+const logPath = join(values.run, 'log.jsonl')
+if (values.fresh) rmSync(values.run, { recursive: true, force: true })
+mkdirSync(values.run, { recursive: true })
+
+const manifest = readManifest(values.mixture)
+const hfConfig = sparkConfig(manifest.vocabularySize)
+const config = fromHfConfig(hfConfig)
+const optimizer = values.optimizer === 'adamw' ? 'adamw' : 'muon'
+const data = openTrainingData(values.mixture, manifest, Number(values['micro-batch-tokens']))
+const heldOut = readHeldOut(values.mixture, manifest, Number(values['held-out-rows']))
+const perStep = Number(values['micro-batches'])
+const totalSteps = Math.floor(
+  values.tokens === undefined
+    ? data.epochLength / perStep
+    : Number(values.tokens) / (perStep * Number(values['micro-batch-tokens'])),
+)
+
+let best = Number.POSITIVE_INFINITY
+let tokensSeen = 0
+let secondsBefore = 0
+const state = restore()
+const startedAt = performance.now()
+const seconds = () => secondsBefore + (performance.now() - startedAt) / 1000
+const trainer = await createFullTrainer({
+  config,
+  state,
+  session: {
+    runtime: createOrtRuntime(),
+    directory: values.run,
+    frequencies: rotaryFrequencies(config.rotary, config.headSize),
+    threads: Number(values.threads),
+  },
+})
+log({
+  event: 'started',
+  parameters: parameterCount(config),
+  totalSteps,
+  step: state.adamW.stepCount,
+  settings: { ...values },
+})
+
+while (state.adamW.stepCount < totalSteps) {
+  const stepStartedAt = performance.now()
+  const step = state.adamW.stepCount
+  const learningRate = warmupCosine(step, {
+    peak: Number(values['peak-rate']),
+    floor: Number(values.floor),
+    warmupSteps: Number(values['warmup-steps']),
+    totalSteps,
+  })
+  const { microBatches, tokens, trained } = toMicroBatches(Array.from({ length: perStep }, () => data.next()))
+  const { loss, gradientNorm } = await trainer.step(microBatches, {
+    learningRate,
+    weightDecay: Number(values['weight-decay']),
+    beta2: 0.95,
+    maxGradientNorm: 1,
+  })
+  tokensSeen += tokens
+  const rate = tokens / ((performance.now() - stepStartedAt) / 1000)
+  log({
+    step: step + 1,
+    loss: round(loss),
+    gradientNorm: round(gradientNorm),
+    learningRate,
+    tokens: tokensSeen,
+    trained,
+    tokensPerSecond: Math.round(rate),
+    seconds: Math.round(seconds()),
+  })
+  const isLast = step + 1 === totalSteps
+  if ((step + 1) % Number(values['evaluate-every']) === 0 || isLast) await evaluate(step + 1)
+  if ((step + 1) % SAVE_EVERY === 0 || isLast) save()
+}
+await trainer.release()
+data.close()
+
+function restore() {
+  if (existsSync(statePath)) {
+    const { state: restored, notes } = decodeFullState(readFileSync(statePath), config)
+    data.seek(JSON.parse(notes.get('position') ?? '[]'))
+    best = Number(notes.get('best'))
+    tokensSeen = Number(notes.get('tokens'))
+    secondsBefore = Number(notes.get('seconds'))
+    return restored
+  }
+  const fresh = initialState(config, values.seed, optimizer)
+  const from = values['from-state']
+  return from === undefined ? fresh : { ...fresh, weights: decodeFullState(readFileSync(from), config).state.weights }
+}
+
+function save() {
+  const notes = {
+    position: JSON.stringify(data.position),
+    best: String(best),
+    tokens: String(tokensSeen),
+    seconds: String(seconds()),
+  }
+  writeFileSync(`${statePath}.partial`, encodeFullState(state, notes))
+  renameSync(`${statePath}.partial`, statePath)
+}
+
+/** Held-out loss by source; keeps the weights if they are the best so far. @param {number} step */
+async function evaluate(step) {
+  /** @type {Record<string, number>} */
+  const losses = {}
+  for (const [name, rows] of heldOut) {
+    const [microBatch] = toMicroBatches([rows]).microBatches
+    if (microBatch !== undefined) losses[name] = round(await trainer.evaluate(microBatch))
+  }
+  const mean = Object.values(losses).reduce((sum, loss) => sum + loss, 0) / heldOut.size
+  log({ step, heldOutLoss: round(mean), heldOut: losses, seconds: Math.round(seconds()) })
+  if (mean >= best) return
+  best = mean
+  writeModel(join(values.run, 'best'))
+}
+
+/** Writes the weights as a model that `serve --base-model` takes. @param {string} directory replaced whole */
+function writeModel(directory) {
+  const partial = `${directory}.partial`
+  rmSync(partial, { recursive: true, force: true })
+  cpSync(values.model, partial, { recursive: true })
+  writeFileSync(join(partial, 'config.json'), `${JSON.stringify(hfConfig, null, 2)}\n`)
+  writeFileSync(join(partial, 'model.safetensors'), encodeSafetensors(toHfTensors(config, state.weights)))
+  rmSync(directory, { recursive: true, force: true })
+  renameSync(partial, directory)
+}
+
+/** @param {object} entry */
+function log(entry) {
+  const line = JSON.stringify(entry)
+  appendFileSync(logPath, `${line}\n`)
+  console.log(line)
+}
+
+/** @param {number} value */
+function round(value) {
+  return Number(value.toPrecision(6))
+}

@@ -8,7 +8,7 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { JoinedProjection } from '#architectures/decoder.js'
-import type { DecoderConfig } from '#architectures/decoder-config.js'
+import { type DecoderConfig, parameterCount } from '#architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#architectures/prepare.js'
 import {
   adapterInput,
@@ -74,6 +74,9 @@ export interface StepModelOptions {
   readonly contextLength: number
 }
 
+/** Parameters up to which float32 serving keeps one session with adapters and one without. */
+const SMALL_MODEL = 50_000_000
+
 /** The step graph, loaded. */
 export interface StepModel {
   readonly config: DecoderConfig
@@ -84,7 +87,8 @@ export interface StepModel {
 /** Loads the step graph of a prepared model. */
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
-  const hasOneSession = options.precision === 'f32'
+  // Float32 weights are mapped once per session; a small model can afford both sessions, and its steps are mostly overhead.
+  const hasOneSession = options.precision === 'f32' && parameterCount(config) > SMALL_MODEL
   let plain: Session | null = hasOneSession ? null : await loadSession(options, false)
   let adapted: Session | null = hasOneSession ? await loadSession(options, true) : null
   const joined = new JoinedAdapters(config)

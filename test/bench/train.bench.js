@@ -12,6 +12,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import { measureRoof } from './matrix-roof.js'
 
 export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
 
@@ -80,7 +81,7 @@ async function measure(rowCount, length, steps) {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-train-'))
   try {
     const prepared = await prepareRandom(load, directory)
-    const roofBefore = await measureRoof(load, runtime, directory)
+    const roofBefore = await measureRoof(load, { runtime, directory, threads, now })
     const context = {
       ...threads,
       runtime,
@@ -114,7 +115,7 @@ async function measure(rowCount, length, steps) {
       if (step > 0) times.push(now() - begun)
     }
     await trainer.release()
-    const roofAfter = await measureRoof(load, runtime, directory)
+    const roofAfter = await measureRoof(load, { runtime, directory, threads, now })
     // The best of the steps, as for the roof: what another program took from this one says nothing about either.
     const seconds = Math.min(...times) / 1000
     const {
@@ -176,32 +177,6 @@ async function prepareRandom(load, directory) {
   const { tensors } = await writer.finish()
   const byName = new Map(tensors.map(({ name, ...tensor }) => [name, { ...tensor, file }]))
   return { directory, digest: 'bench', config: CONFIG, tensors: () => byName }
-}
-
-async function measureRoof(load, runtime, directory) {
-  const { GraphBuilder } = await load('graph/builder')
-  const { writeOnnxModel } = await load('graph/to-onnx')
-  const { gemm } = await load('graph/ops/matmul')
-  const { float32Tensor } = await load('tensor/host-tensor')
-  const [m, n, chain] = [1024, 1536, 8]
-  const g = new GraphBuilder('roof')
-  const x = g.input('x', 'float32', [m, n])
-  const w = g.constant(float32Tensor(new Float32Array(n * n).fill(0.001), [n, n]))
-  let y = x
-  for (let i = 0; i < chain; i++) y = gemm(g, y, w, { transB: true })
-  g.output(y, 'y')
-  const model = path.join(directory, 'roof.onnx')
-  await writeOnnxModel(g.build(), model)
-  const session = await runtime.loadSession(model, threads)
-  const feeds = { x: float32Tensor(new Float32Array(m * n).fill(0.5), [m, n]) }
-  let best = Infinity
-  for (let i = 0; i < 6; i++) {
-    const begun = now()
-    await session.run(feeds)
-    best = Math.min(best, now() - begun)
-  }
-  await session.release()
-  return (2 * m * n * n * chain) / (best / 1000)
 }
 
 if (process.argv[2] === '--measure') await measure(...process.argv.slice(3).map(Number))

@@ -51,6 +51,7 @@ if (values.fresh) rmSync(values.run, { recursive: true, force: true })
 mkdirSync(values.run, { recursive: true })
 
 const manifest = readManifest(values.mixture)
+const mixtureDigest = manifest.train.map((/** @type {{ sha256: string }} */ { sha256 }) => sha256).join(' ')
 const hfConfig = sparkConfig(manifest.vocabularySize)
 const config = fromHfConfig(hfConfig)
 const optimizer = values.optimizer === 'adamw' ? 'adamw' : 'muon'
@@ -125,7 +126,8 @@ data.close()
 function restore() {
   if (existsSync(statePath)) {
     const { state: restored, notes } = decodeFullState(readFileSync(statePath), config)
-    data.seek(JSON.parse(notes.get('position') ?? '[]'))
+    // Another mixture, a later phase, is read from its beginning; everything else goes on.
+    if (notes.get('mixture') === mixtureDigest) data.seek(JSON.parse(notes.get('position') ?? '[]'))
     best = Number(notes.get('best'))
     tokensSeen = Number(notes.get('tokens'))
     secondsBefore = Number(notes.get('seconds'))
@@ -138,6 +140,7 @@ function restore() {
 
 function save() {
   const notes = {
+    mixture: mixtureDigest,
     position: JSON.stringify(data.position),
     best: String(best),
     tokens: String(tokensSeen),

@@ -1,5 +1,6 @@
 /**
- * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-lengths 128,512] [--seed spark-1]`.
+ * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-lengths 128,512] [--seed spark-1]
+ * [--emphasis repeat=3,spell=1.5]`.
  *
  * Needs the tokenizer (`train-tokenizer.js`). Prints tokens by source and the digest.
  */
@@ -14,6 +15,7 @@ const { values } = parseArgs({
     'row-lengths': { type: 'string', default: '128,512' },
     'held-out': { type: 'string', default: '200' },
     seed: { type: 'string', default: 'spark-1' },
+    emphasis: { type: 'string', default: '' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     out: { type: 'string', default: MIXTURE_DIRECTORY },
   },
@@ -26,6 +28,12 @@ const manifest = writeMixture(values.out, {
   tokens: Number(values.tokens),
   rowLengths: values['row-lengths'].split(',').map(Number),
   seed: values.seed,
+  emphasis: Object.fromEntries(
+    values.emphasis
+      .split(',')
+      .filter((part) => part !== '')
+      .map((part) => [part.split('=')[0], Number(part.split('=')[1])]),
+  ),
   heldOutCount: Number(values['held-out']),
   onProgress: (tokens) => {
     if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)

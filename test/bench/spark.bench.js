@@ -1,0 +1,192 @@
+/**
+ * The built-in model as a user meets it: time to the first token, tokens a second through HTTP, training of adapters, and
+ * training of all its weights against the matrix roof of the same run.
+ *
+ * Useful work of pretraining is 6 floating-point operations per parameter and token; the embedding counts as the head, for
+ * trained tokens only. Attention's own products, norms, the loss and the optimizer are not counted, but their time is.
+ */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { mapConcurrently, startService } from '../support/service-process.js'
+import { measureRoof } from './matrix-roof.js'
+
+export const title = 'The built-in model, trainyard/spark'
+
+const MODEL = 'trainyard/spark'
+/** Other weights of the same shape, for measuring before they are committed. */
+const source = process.env.TRAINYARD_BENCH_SPARK
+const baseModelArgs = source === undefined ? [] : ['--base-model', `${MODEL}=${source}`]
+const TOKENS = 192
+
+export async function run() {
+  const rows = []
+  const startedAt = performance.now()
+  const service = await startService({ args: baseModelArgs })
+  try {
+    rows.push({ name: 'server ready, first start', value: performance.now() - startedAt, unit: 'ms' })
+    const first = await stream(service, 8)
+    const firstMs = performance.now() - startedAt - (first.endedMs - first.firstMs)
+    rows.push({ name: 'first token after the start of the process', value: firstMs, unit: 'ms', target: '<= 3000 ms' })
+    const alone = []
+    for (let round = 0; round < 3; round++) alone.push(await stream(service, TOKENS))
+    rows.push({
+      name: 'one stream, between first and last token',
+      value: Math.max(...alone.map(({ count, firstMs, endedMs }) => (count - 1) / ((endedMs - firstMs) / 1000))),
+      unit: 'tokens/s',
+      target: '>= 400',
+    })
+    const totals = []
+    for (let round = 0; round < 3; round++) {
+      const begun = performance.now()
+      const answers = await mapConcurrently(Array.from({ length: 16 }), 16, () => stream(service, TOKENS))
+      const count = answers.reduce((sum, answer) => sum + answer.count, 0)
+      totals.push(count / ((performance.now() - begun) / 1000))
+    }
+    rows.push({ name: '16 streams, total', value: Math.max(...totals), unit: 'tokens/s', target: '>= 2000' })
+  } finally {
+    await service.stop()
+  }
+  const { stdout } = await promisify(execFile)(process.execPath, [import.meta.filename, '--measure'])
+  const m = JSON.parse(stdout.trim().split('\n').at(-1))
+  return [
+    ...rows,
+    { name: 'adapters, rank 8, B = 32 x 64', value: m.adapter, unit: 'tokens/s', target: '>= 5000' },
+    { name: 'matrix roof, float32', value: m.roof / 1e9, unit: 'GFLOP/s' },
+    {
+      name: 'all weights, useful work',
+      value: m.useful / 1e9,
+      unit: 'GFLOP/s',
+      ratio: m.useful / m.roof,
+      target: '>= 0.6',
+    },
+    { name: 'all weights, Muon, 4 micro-batches of 16 x 128', value: m.full, unit: 'tokens/s' },
+  ]
+}
+
+/** One streamed answer: tokens, and when the first and the last came. */
+async function stream({ url, key }, maxTokens) {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model: MODEL,
+      messages: [{ role: 'user', content: 'Tell me a story about a fox.' }],
+      max_tokens: maxTokens,
+      ignore_eos: true,
+      stream: true,
+      stream_options: { include_usage: true },
+    }),
+  })
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+  let firstMs = 0
+  let text = ''
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    text += chunk
+    if (firstMs === 0 && text.includes('"content":"') && /"content":"[^"]/.test(text)) firstMs = performance.now()
+  }
+  const endedMs = performance.now()
+  const count = Number(/"completion_tokens":(\d+)/.exec(text)?.[1] ?? 0)
+  return { firstMs, endedMs, count }
+}
+
+const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
+
+async function measure() {
+  const { createOrtRuntime } = await load('runtime/ort-runtime')
+  const { fromHfConfig } = await load('architectures/hf-config')
+  const { sparkConfig } = await import('../spark/model-config.js')
+  const runtime = createOrtRuntime()
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-spark-'))
+  try {
+    const config = fromHfConfig(sparkConfig(4096))
+    const roofBefore = await measureRoof(load, { runtime, directory })
+    const full = await measureFull(config, { runtime, directory })
+    const adapter = await measureAdapter(config, { runtime, directory })
+    const roofAfter = await measureRoof(load, { runtime, directory })
+    console.log(JSON.stringify({ roof: Math.max(roofBefore, roofAfter), adapter, ...full }))
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** Random rows; `share` of the tokens are trained. */
+async function microBatch(config, { rows, length, share }) {
+  const { toRowBatch, sequenceRow, perToken } = await load('training/row-batch')
+  const { createRng } = await load('util/rng')
+  const { float32Tensor } = await load('tensor/host-tensor')
+  const rng = createRng('bench')
+  const batch = toRowBatch(
+    Array.from({ length: rows }, () =>
+      sequenceRow(
+        Int32Array.from({ length }, () => rng.integer(config.vocabularySize)),
+        Uint8Array.from({ length }, () => (rng.uniform() < share ? 1 : 0)),
+      ),
+    ),
+  )
+  return {
+    batch,
+    lossInputs: {
+      denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
+      weight: perToken(batch, () => 1),
+    },
+  }
+}
+
+async function measureFull(config, { runtime, directory }) {
+  const { createFullTrainer, initialState } = await load('training/full-trainer')
+  const { rotaryFrequencies } = await load('nn/rotary-embedding')
+  const { parameterCount } = await load('architectures/decoder-config')
+  const session = { runtime, directory, frequencies: rotaryFrequencies(config.rotary, config.headSize) }
+  const trainer = await createFullTrainer({ config, session, state: initialState(config, 'bench', 'muon') })
+  const one = await microBatch(config, { rows: 16, length: 128, share: 0.35 })
+  const options = { learningRate: 1e-3, weightDecay: 0.1, maxGradientNorm: 1 }
+  const seconds = await bestOf(4, () => trainer.step([one, one, one, one], options))
+  await trainer.release()
+  const embedding = config.vocabularySize * config.hiddenSize
+  const trained = 4 * one.batch.trained.length
+  const tokens = 4 * 16 * 128
+  const flops = 6 * ((parameterCount(config) - embedding) * tokens + embedding * trained)
+  return { full: tokens / seconds, useful: flops / seconds }
+}
+
+async function measureAdapter(config, { runtime, directory }) {
+  const { createTrainer } = await load('training/trainer')
+  const { rowSettings, startingPoint } = await load('training/job')
+  const { SFT_OPTIMIZER } = await load('training/hyperparameters')
+  const { prepareBaseModel } = await load('architectures/prepare')
+  const { initialState } = await load('training/full-trainer')
+  const { toHfTensors } = await load('architectures/parameters')
+  const { writeSafetensors } = await load('weights/safetensors')
+  const { sparkConfig } = await import('../spark/model-config.js')
+  const { mkdirSync, writeFileSync } = await import('node:fs')
+  const modelDirectory = path.join(directory, 'model')
+  mkdirSync(modelDirectory)
+  writeFileSync(path.join(modelDirectory, 'config.json'), JSON.stringify(sparkConfig(config.vocabularySize)))
+  const { weights } = initialState(config, 'bench', 'muon')
+  await writeSafetensors(path.join(modelDirectory, 'model.safetensors'), toHfTensors(config, weights))
+  const prepared = await prepareBaseModel(modelDirectory, path.join(directory, 'prepared'), ['f32'])
+  const starting = startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 })
+  const context = { runtime, prepared, jobId: 'bench', ...starting }
+  const settings = await rowSettings(context)
+  const trainer = await createTrainer({ ...context, ...settings, loss: { kind: 'sft' }, settings: SFT_OPTIMIZER })
+  const batch = await microBatch(config, { rows: 32, length: 64, share: 0.5 })
+  const seconds = await bestOf(5, () => trainer.step([batch], { learningRate: 1e-4 }))
+  await trainer.release()
+  return (32 * 64) / seconds
+}
+
+/** The best of some runs after one to warm up: what another program took says nothing about this one. */
+async function bestOf(count, task) {
+  let best = Infinity
+  for (let round = 0; round <= count; round++) {
+    const begun = performance.now()
+    await task()
+    if (round > 0) best = Math.min(best, performance.now() - begun)
+  }
+  return best / 1000
+}
+
+if (process.argv[2] === '--measure') await measure()

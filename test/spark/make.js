@@ -1,7 +1,7 @@
 /**
- * The whole recipe of `trainyard/spark` in one command: `npm run build && node test/spark/make.js [--tokens 11059200]`.
+ * The whole recipe of `trainyard/spark` in one command: `npm run build && node test/spark/make.js`.
  *
- * Tokenizer, mixture, training (hours; goes on where it stopped), export into `src/assets/spark/`, scores, model card. Each
+ * Tokenizer, mixtures, training by the phases of `phases.js` (hours; goes on where it stopped), export into `src/assets/spark/`, scores, model card. Each
  * part is a command of its own, see README.md. What is already there is not made again; delete `.cache/spark` to start over.
  */
 import { spawnSync } from 'node:child_process'
@@ -9,20 +9,24 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startService } from '../support/service-process.js'
-import { MIXTURE_DIRECTORY, MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { PHASES } from './phases.js'
 
 const { values } = parseArgs({
   options: {
-    'mixture-tokens': { type: 'string', default: '24000000' },
-    tokens: { type: 'string', default: '11059200' },
     count: { type: 'string', default: '200' },
   },
 })
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) step('train-tokenizer.js')
-if (!existsSync(join(MIXTURE_DIRECTORY, 'manifest.json')))
-  step('write-mixture.js', '--tokens', values['mixture-tokens'])
-step('train.js', '--tokens', values.tokens)
+for (const { mixture, tokens, untilStep } of PHASES) {
+  const out = join(SPARK_CACHE, mixture.name)
+  const { seed, emphasis } = mixture
+  if (!existsSync(join(out, 'manifest.json'))) {
+    step('write-mixture.js', '--out', out, '--tokens', String(mixture.tokens), '--seed', seed, '--emphasis', emphasis)
+  }
+  step('train.js', '--mixture', out, '--tokens', String(tokens), '--until-step', String(untilStep))
+}
 step('export.js', '--from', join(RUN_DIRECTORY, 'best'))
 const scores = join(SPARK_CACHE, 'scores.json')
 const service = await startService({ args: ['--base-model', 'trainyard/spark'] })

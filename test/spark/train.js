@@ -34,12 +34,12 @@ const { values } = parseArgs({
     'evaluate-every': { type: 'string', default: '150' },
     'held-out-rows': { type: 'string', default: '2' },
     threads: { type: 'string', default: '2' },
+    /** Stops here, before the end of the schedule: a phase that another mixture follows. */
+    'until-step': { type: 'string', default: 'Infinity' },
     seed: { type: 'string', default: 'spark-1' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     mixture: { type: 'string', default: MIXTURE_DIRECTORY },
     run: { type: 'string', default: RUN_DIRECTORY },
-    /** Starts from these weights with a fresh optimizer: a second cycle over new data. */
-    'from-state': { type: 'string' },
     fresh: { type: 'boolean', default: false },
   },
 })
@@ -88,7 +88,9 @@ log({
   settings: { ...values },
 })
 
-while (state.adamW.stepCount < totalSteps) {
+const lastStep = Math.min(totalSteps, Number(values['until-step']))
+
+while (state.adamW.stepCount < lastStep) {
   const stepStartedAt = performance.now()
   const step = state.adamW.stepCount
   const learningRate = warmupCosine(step, {
@@ -116,7 +118,7 @@ while (state.adamW.stepCount < totalSteps) {
     tokensPerSecond: Math.round(rate),
     seconds: Math.round(seconds()),
   })
-  const isLast = step + 1 === totalSteps
+  const isLast = step + 1 === lastStep
   if ((step + 1) % Number(values['evaluate-every']) === 0 || isLast) await evaluate(step + 1)
   if ((step + 1) % SAVE_EVERY === 0 || isLast) save()
 }
@@ -133,9 +135,7 @@ function restore() {
     secondsBefore = Number(notes.get('seconds'))
     return restored
   }
-  const fresh = initialState(config, values.seed, optimizer)
-  const from = values['from-state']
-  return from === undefined ? fresh : { ...fresh, weights: decodeFullState(readFileSync(from), config).state.weights }
+  return initialState(config, values.seed, optimizer)
 }
 
 function save() {

@@ -12,13 +12,13 @@ import { fromHfConfig } from '#architectures/hf-config.js'
 import { sparkDirectory } from '#weights/spark.js'
 import { abilityOf } from './abilities/index.js'
 import { readManifest } from './mixture.js'
-import { MIXTURE_DIRECTORY, RUN_DIRECTORY } from './paths.js'
+import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { PHASES } from './phases.js'
 
 const { values } = parseArgs({
   options: {
     scores: { type: 'string' },
     run: { type: 'string', default: RUN_DIRECTORY },
-    mixture: { type: 'string', default: MIXTURE_DIRECTORY },
     to: { type: 'string', default: sparkDirectory() },
   },
 })
@@ -26,7 +26,8 @@ if (values.scores === undefined) throw new Error('--scores is needed: a file wri
 
 /** @type {{ results: import('./evaluation.js').Evaluation[] }} */
 const { results } = JSON.parse(readFileSync(values.scores, 'utf8'))
-const manifest = readManifest(values.mixture)
+const mixtures = [...new Set(PHASES.map(({ mixture }) => mixture))]
+const manifests = mixtures.map(({ name }) => readManifest(join(SPARK_CACHE, name)))
 const config = fromHfConfig(JSON.parse(readFileSync(join(values.to, 'config.json'), 'utf8')))
 const log = readFileSync(join(values.run, 'log.jsonl'), 'utf8')
   .trim()
@@ -37,6 +38,9 @@ const steps = lastByStep(log.filter(({ learningRate }) => learningRate !== undef
 const evaluations = lastByStep(log.filter(({ heldOutLoss }) => heldOutLoss !== undefined))
 const best = evaluations.reduce((low, entry) => (entry.heldOutLoss < low.heldOutLoss ? entry : low))
 const last = steps.at(-1)
+const longestRow = Math.max(
+  ...manifests.flatMap(({ train }) => train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength)),
+)
 
 writeFileSync(join(values.to, 'README.md'), card())
 writeFileSync(join(values.to, 'NOTICE'), notices())
@@ -56,7 +60,7 @@ matters; use it to see a post-training service work, in tests, and to learn.
 
 Llama decoder: ${config.layerCount} layers, hidden size ${config.hiddenSize}, ${config.headCount} query and ${config.kvHeadCount} key/value heads of ${config.headSize}, MLP ${config.mlpSize}, tied embedding of ${config.vocabularySize} tokens,
 rotary positions (base ${config.rotary.theta}). Weights are float16 safetensors. Byte-level BPE tokenizer of its own, every digit a token. ChatML
-template; tools in the Hermes format (\`<tool_call>\`). Sequences in training had at most ${Math.max(...manifest.train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength))} tokens: the ${config.contextLength} that the
+template; tools in the Hermes format (\`<tool_call>\`). Sequences in training had at most ${longestRow} tokens: the ${config.contextLength} that the
 configuration allows run, but answers get worse beyond that.
 
 ## What it can do
@@ -78,7 +82,8 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 
 | | |
 | --- | --- |
-| tokens in the mixture | ${millions(manifest.tokens)} (seed \`${manifest.seed}\`) |
+| mixtures | ${mixtures.map(({ seed, emphasis }, at) => `\`${seed}\`, ${millions(manifests[at].tokens)} tokens written${emphasis === '' ? '' : ', with more copying and spelling'}`).join('; ')} |
+| phases | ${PHASES.map(({ mixture, untilStep }) => `\`${mixture.seed}\` to step ${untilStep}`).join(', ')} |
 | tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
 | steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |

@@ -9,7 +9,7 @@ import { readEnvironment } from '#config/environment.js'
 import { packageVersion } from '#util/package-root.js'
 import { runProgram } from './program.js'
 
-/** Time a command has to clean up after an interruption; `serve` drains with its own, longer deadline. */
+/** Time a command has to clean up after an interruption; a server, also one of `demo`, drains with its own, longer deadline. */
 const CLEANUP_MS = 2000
 const SERVE_CLEANUP_MS = 20_000
 
@@ -40,5 +40,8 @@ async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
   if (interruption.signal.aborted) process.exit(exitCode)
   const { InterruptedError } = await import('#cli/errors.js')
   interruption.abort(new InterruptedError(name))
-  setTimeout(() => process.exit(exitCode), argv.includes('serve') ? SERVE_CLEANUP_MS : CLEANUP_MS).unref()
+  setTimeout(
+    () => process.exit(exitCode),
+    argv.includes('serve') || argv.includes('demo') ? SERVE_CLEANUP_MS : CLEANUP_MS,
+  ).unref()
 }

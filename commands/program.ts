@@ -22,6 +22,7 @@ import type { Clock } from '#util/clock.js'
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
 export const commandTable: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
+  entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
   entry('chat', 'Ask a model', async () => (await import('./chat.js')).chat),
   entry(
     'train rl',

@@ -26,6 +26,8 @@ export interface CommandContext {
   readonly credential: () => Promise<Credential | null>
   /** The client, created on first use with the key that was found. */
   readonly connect: () => Promise<Client>
+  /** A client of another server, with its own key. */
+  readonly connectTo: (baseUrl: string, apiKey: string | null) => Client
 }
 
 export interface ContextOptions {
@@ -54,11 +56,11 @@ export function createContext(options: ContextOptions): CommandContext {
     return credential
   }
 
-  async function connectNow(): Promise<Client> {
+  function connectTo(baseUrl: string, apiKey: string | null): Client {
     const timeoutMs = config.get('timeout')
     return createClient({
-      baseUrl: config.get('server'),
-      apiKey: (await findOnce())?.key ?? null,
+      baseUrl,
+      apiKey,
       userAgent: `trainyard/${options.version}`,
       ...(timeoutMs === null ? {} : { timeoutMs, longTimeoutMs: timeoutMs }),
       ...(options.fetch === undefined ? {} : { fetch: options.fetch }),
@@ -72,6 +74,10 @@ export function createContext(options: ContextOptions): CommandContext {
           }
         : {}),
     })
+  }
+
+  async function connectNow(): Promise<Client> {
+    return connectTo(config.get('server'), (await findOnce())?.key ?? null)
   }
 
   return {
@@ -88,5 +94,6 @@ export function createContext(options: ContextOptions): CommandContext {
       client ??= connectNow()
       return client
     },
+    connectTo,
   }
 }

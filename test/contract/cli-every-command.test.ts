@@ -22,6 +22,7 @@ writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assista
 /** A complete command line of every command; a new command must be added here to pass. */
 const complete: Readonly<Record<string, readonly string[]>> = {
   serve: [],
+  demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   'train rl': ['email-agent', '--file', groups],
   'train sft': ['email-agent', '--file', rows],

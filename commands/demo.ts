@@ -1,0 +1,102 @@
+/**
+ * `trainyard demo`: teaches a small model something in about a minute, through the API and before the reader's eyes.
+ */
+import type { CommandContext } from '#cli/context.js'
+import { defineCommand } from '#cli/define-command.js'
+import { createDemoPrinter } from '#cli/demo-output.js'
+import { InterruptedError } from '#cli/errors.js'
+import { flag } from '#cli/flags.js'
+import { borrowServer } from '#cli/local-server.js'
+import { inferenceName, shortName } from '#cli/model-reference.js'
+import { requireCompleted } from '#cli/watch.js'
+import { createDemoModel } from '#demo/model.js'
+import { runDemo } from '#demo/run.js'
+import type { DemoTask } from '#demo/task.js'
+import { DEFAULT_TASK, demoTasks } from '#demo/tasks.js'
+import { randomSeed } from '#util/rng.js'
+import type { Model } from '#wire/models.js'
+
+export const demo = defineCommand({
+  path: ['demo'],
+  summary: 'Teach a small model something in a minute',
+  details: `Creates a model, measures it on held-out prompts, trains it and measures again. A server is started for it unless one is chosen or runs here, or --data-dir asks for one; the model stays. Tasks: ${demoTasks.map((task) => `${task.name} (${task.teaches})`).join('; ')}.`,
+  examples: [
+    ['trainyard demo', 'reinforcement learning on the default task'],
+    ['trainyard demo --sft --task reverse', 'fine-tuning on another task'],
+    ['trainyard demo --seed 1 --json > demo.jsonl', 'repeatable, one JSON line per event'],
+  ],
+  args: {},
+  flags: {
+    sft: flag.switch('--sft', 'fine-tune on example conversations instead of learning from rewards'),
+    task: flag.choice(demoTasks.map((task) => task.name))('--task <name>', `what to teach; default ${DEFAULT_TASK}`, {
+      default: DEFAULT_TASK,
+    }),
+    steps: flag.integer(1, 1000)('--steps <n>', 'most training jobs; default 40, for --sft 6'),
+    maxSeconds: flag.number(1)('--max-seconds <n>', 'begin no step that would end later; default 75', { default: 75 }),
+    seed: flag.integer(0)('--seed <n>', 'of prompts, answers and adapters; default random'),
+    baseModel: flag.text('--base-model <name>', 'weights to start from; default trainyard/spark', {
+      default: 'trainyard/spark',
+    }),
+    dataDir: flag.setting('data-dir', { isAdvanced: true }),
+  },
+  exits: ['not_found', 'conflict', 'job_failed'],
+  next: ['trainyard chat <model>', 'trainyard train rl <model> --file groups.jsonl --watch'],
+  async run(context) {
+    const { clock, config, flags, signal } = context
+    const startMs = clock.monotonicMs()
+    const task = demoTasks.find((each) => each.name === flags.task)
+    if (task === undefined) throw new Error(`no task "${flags.task}"`)
+    const seed = flags.seed ?? randomSeed()
+    const server = await borrowServer(context)
+    let printer: ReturnType<typeof createDemoPrinter> | null = null
+    let model: Model | null = null
+    try {
+      const { client, startCommand } = server
+      const created = await createDemoModel(client, {
+        baseModel: flags.baseModel,
+        name: `demo-${task.name}`,
+        project: config.get('project'),
+        entity: config.get('entity'),
+        signal,
+      })
+      model = created
+      printer = createDemoPrinter(context, { startCommand, commands: nextCommands(context, created, task, flags.sft) })
+      const events = runDemo({
+        kind: flags.sft ? 'sft' : 'rl',
+        client,
+        model: created,
+        task,
+        seed,
+        clock,
+        startMs,
+        steps: flags.steps ?? (flags.sft ? 6 : 40),
+        budgetMs: flags.maxSeconds * 1000,
+        signal,
+        nameAt: (step) => inferenceName(created, step),
+        requireCompleted,
+      })
+      for await (const event of events) printer.print(event)
+    } catch (error) {
+      if (!(error instanceof InterruptedError)) throw error
+      throw error.withLines(model === null ? [] : [`Stopped. Model ${model.name} keeps the checkpoints it has.`])
+    } finally {
+      printer?.stop()
+      await server.release()
+    }
+  },
+})
+
+/** Talk to it, look at it, train it further: as this reader has to spell them. */
+function nextCommands({ config }: CommandContext, model: Model, task: DemoTask, isSft: boolean): readonly string[] {
+  const isElsewhere = config.resolve('project').source === 'flag'
+  const name = isElsewhere ? `${model.project}/${model.name}` : shortName(model, config)
+  const suffix = config.resolve('server').source === 'flag' ? ` --server ${config.get('server')}` : ''
+  const prompt = task.heldOut[0]?.prompt ?? 'Hello!'
+  const quote = prompt.includes('"') ? "'" : '"'
+  const data = isSft ? 'sft' : 'rl'
+  return [
+    `trainyard chat ${name} ${quote}${prompt}${quote}${suffix}`,
+    `trainyard checkpoints list ${name}${suffix}`,
+    `trainyard train ${data} ${name} --file ${isSft ? 'data' : 'groups'}.jsonl --watch${suffix}`,
+  ]
+}

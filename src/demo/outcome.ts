@@ -1,0 +1,59 @@
+/**
+ * How a demo ends: the held-out curve, samples side by side, and the closing event.
+ */
+import type { DemoFinished, DemoSample } from './events.js'
+import { type DemoOptions, type Measurement, secondsSince } from './session.js'
+
+/** Held-out reward that ends a demo early: there is little left to show. */
+export const GOAL = 0.95
+/** Held-out prompts that are shown before and after. */
+const SHOWN_PROMPTS = 6
+
+/** A point of the held-out curve. */
+export function toPoint({ event }: Measurement): { readonly step: number; readonly reward: number } {
+  return { step: event.step, reward: event.held_out_reward }
+}
+
+/** The closing event. */
+export function finish(
+  options: DemoOptions,
+  end: Pick<DemoFinished, 'kind' | 'reason' | 'tokens'> & {
+    readonly before: Measurement
+    readonly after: Measurement
+    readonly heldOut: DemoFinished['held_out']
+  },
+): DemoFinished {
+  const [before, after] = [end.before.event.held_out_reward, end.after.event.held_out_reward]
+  return {
+    object: 'demo.finished',
+    kind: end.kind,
+    task: options.task.name,
+    model_id: options.model.id,
+    model: options.model.name,
+    reason: end.reason,
+    step: end.after.event.step,
+    before,
+    after,
+    gain: after - before,
+    tokens: end.tokens,
+    seconds: secondsSince(options),
+    held_out: end.heldOut,
+    samples: compareSamples(end.before, end.after),
+  }
+}
+
+/** The shown held-out prompts, evenly spread, with the first answer of each measurement: nothing is picked by its reward. */
+function compareSamples(before: Measurement, after: Measurement): readonly DemoSample[] {
+  const count = Math.min(SHOWN_PROMPTS, before.answered.length)
+  return Array.from({ length: count }, (_, i) => {
+    const at = Math.floor(((i + 0.5) * before.answered.length) / count)
+    const [old, now] = [before.answered[at], after.answered[at]]
+    return {
+      prompt: old?.item.prompt ?? '',
+      before: old?.answers[0]?.text ?? '',
+      after: now?.answers[0]?.text ?? '',
+      reward_before: old?.answers[0]?.reward ?? 0,
+      reward_after: now?.answers[0]?.reward ?? 0,
+    }
+  })
+}

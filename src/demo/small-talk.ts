@@ -1,0 +1,135 @@
+/**
+ * Small talk as prompts: what somebody says about themselves, and words of which a fitting reply has at least one.
+ *
+ * Shared by the tasks that teach a manner of replying. Kinds alternate in the list, so that any even split has all of them.
+ */
+import { capitalize, wordsOf } from './task.js'
+import { CITIES, GLAD, HOBBIES, JOBS, NAMES, SAD } from './word-lists.js'
+
+/** One thing to say. */
+export interface Remark {
+  readonly prompt: string
+  readonly kind: 'place' | 'hobby' | 'name' | 'sad' | 'glad' | 'thanks' | 'job'
+  /** The city, hobby, name or mood it is about; empty for thanks. */
+  readonly about: string
+  /** A fitting reply has one of these, in lower case. */
+  readonly marks: readonly string[]
+}
+
+const THANKS = ['Thank you', 'Thanks', 'Thanks a lot', 'Thank you very much', 'Many thanks', 'Thank you so much']
+const THANKED = ['', ' for your help', ' for the answer']
+
+/** All remarks, kinds interleaved. */
+export function smallTalk(kinds: readonly Remark['kind'][]): readonly Remark[] {
+  const lists = kinds.map((kind) => remarksOf[kind]())
+  const longest = Math.max(...lists.map((list) => list.length))
+  return Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list[i] ?? [])).flat()
+}
+
+/** Whether a reply has one of the marks, is 2 to 25 words long, and says no word three times in a row. */
+export function isFitting(marks: readonly string[], answer: string): boolean {
+  const words = wordsOf(answer)
+  const text = ` ${words.join(' ')} `
+  const repeats = words.some((word, i) => word === words[i + 1] && word === words[i + 2])
+  return words.length >= 2 && words.length <= 25 && !repeats && marks.some((mark) => text.includes(` ${mark} `))
+}
+
+const remarksOf: Readonly<Record<Remark['kind'], () => readonly Remark[]>> = {
+  place: () =>
+    CITIES.map((city, i) => ({
+      prompt: `${['I live in', 'I come from', 'I am from', 'I want to visit'][i % 4]} ${city}.`,
+      kind: 'place',
+      about: city,
+      marks: [city.toLowerCase(), 'place'],
+    })),
+  hobby: () =>
+    HOBBIES.flatMap((hobby) =>
+      ['I like', 'I enjoy'].map((verb) => ({
+        prompt: `${verb} ${hobby}.`,
+        kind: 'hobby' as const,
+        about: hobby,
+        marks: [hobby],
+      })),
+    ),
+  name: () =>
+    NAMES.map((name, i) => ({
+      prompt: `${['My name is', 'I am', 'You can call me'][i % 3]} ${name}.`,
+      kind: 'name',
+      about: name,
+      marks: [name.toLowerCase()],
+    })),
+  sad: () =>
+    SAD.flatMap((mood) =>
+      [`I am ${mood} today.`, `I feel so ${mood}.`].map((prompt) => ({
+        prompt,
+        kind: 'sad' as const,
+        about: mood,
+        marks: ['sorry', 'hope', 'take care'],
+      })),
+    ),
+  glad: () =>
+    GLAD.flatMap((mood) =>
+      [`I am ${mood} today.`, `I feel very ${mood}.`].map((prompt) => ({
+        prompt,
+        kind: 'glad' as const,
+        about: mood,
+        marks: ['great', 'wonderful', 'good', 'happy', 'glad', 'nice'],
+      })),
+    ),
+  thanks: () =>
+    THANKED.flatMap((reason) =>
+      THANKS.map((thanks) => ({
+        prompt: `${thanks}${reason}.`,
+        kind: 'thanks' as const,
+        about: '',
+        marks: ['welcome', 'no problem', 'pleasure', 'glad', 'happy'],
+      })),
+    ),
+  job: () =>
+    JOBS.map((job) => ({
+      prompt: `I am a ${job}.`,
+      kind: 'job',
+      about: job,
+      marks: ['job', 'work', 'interesting', job],
+    })),
+}
+
+/** A fitting reply of each kind that ends with a question. */
+export function askingReply({ kind, about }: Remark): string {
+  switch (kind) {
+    case 'place':
+      return `${about} sounds like a nice place! What do you like there?`
+    case 'hobby':
+      return `${capitalize(about)} sounds fun! How often do you do it?`
+    case 'name':
+      return `Hello, ${about}! How can I help you?`
+    case 'sad':
+      return 'I am sorry to hear that. Do you want to talk about it?'
+    case 'glad':
+      return `That is great to hear! What made you ${about}?`
+    case 'thanks':
+      return 'You are welcome! Anything else?'
+    case 'job':
+      return 'That sounds like an interesting job! Do you like it?'
+  }
+}
+
+/** A fitting reply of each kind in at most four words. */
+export function briefReply({ kind, about }: Remark): string {
+  switch (kind) {
+    case 'place':
+      return `${about} sounds nice!`
+    case 'hobby':
+      return `${capitalize(about)} sounds fun!`
+    case 'name':
+      return `Hello, ${about}!`
+    case 'sad':
+      return 'I am sorry.'
+    case 'glad':
+      return 'That is great!'
+    case 'thanks':
+      return 'You are welcome!'
+    case 'job':
+      return 'A good job!'
+  }
+}

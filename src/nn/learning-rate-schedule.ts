@@ -19,11 +19,13 @@ export interface WarmupCosineOptions {
  * The rate of one step.
  *
  * @param step counted from 0; steps behind the last keep its rate
+ * @returns where a single step follows the warm-up it has the peak, not the floor: a run of one step should learn
  */
 export function warmupCosine(step: number, options: WarmupCosineOptions): number {
   const { peak, floor = 0, warmupSteps, totalSteps } = options
-  if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps
+  const at = Math.min(step, totalSteps - 1)
+  if (at < warmupSteps) return (peak * (at + 1)) / warmupSteps
   const span = Math.max(1, totalSteps - 1 - warmupSteps)
-  const progress = Math.min(1, (step - warmupSteps) / span)
+  const progress = (at - warmupSteps) / span
   return peak * (floor + ((1 - floor) * (1 + Math.cos(Math.PI * progress))) / 2)
 }

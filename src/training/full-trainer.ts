@@ -117,13 +117,16 @@ export async function createFullTrainer(options: {
   ): Promise<void> {
     const { muon } = state
     if (muon === null || orthogonalize === null) return
+    // The graph may fail: until it has run, the momentum moves in a copy.
+    const next: MuonState = { momentum: new Map([...muon.momentum].map(([name, data]) => [name, data.slice()])) }
     const updates = Object.fromEntries(
       matrices.map(({ name, columns }) => {
-        const update = muonMomentum(muon, name, gradients.get(name) ?? new Float32Array(0), {})
+        const update = muonMomentum(next, name, gradients.get(name) ?? new Float32Array(0), {})
         return [name, float32Tensor(update, [update.length / columns, columns])]
       }),
     )
     const result = await orthogonalize.run(updates)
+    for (const [name, data] of next.momentum) muon.momentum.set(name, data)
     for (const { name } of matrices) {
       muonApply(state.weights.get(name) ?? new Float32Array(0), float32Of(result, orthogonalName(name)), step)
     }
@@ -139,6 +142,7 @@ export async function createFullTrainer(options: {
         loss += scalarOf(result, 'loss')
         for (const { name } of parameters) addGradient(gradients, name, float32Of(result, gradientName(name)))
       }
+      if (gradients.size === 0) throw new RangeError(`${where} has no micro-batch`)
       const gradientNorm = clipGradNorm(gradients.values(), maxGradientNorm)
       if (!Number.isFinite(loss) || !Number.isFinite(gradientNorm)) {
         throw new TrainingError('non_finite_loss', `${where} has loss ${loss} and gradient norm ${gradientNorm}`, {
@@ -199,14 +203,17 @@ export function decodeFullState(
   bytes: Uint8Array,
   config: DecoderConfig,
 ): { readonly state: FullTrainingState; readonly notes: ReadonlyMap<string, string> } {
-  const { tensors, metadata } = decodeSafetensors(bytes, 'training state')
-  const stepCount = Number(metadata.get('step_count'))
-  if (metadata.get('format') !== STATE_FORMAT || !Number.isSafeInteger(stepCount) || stepCount < 0) {
+  const { tensors, metadata } = parseState(bytes)
+  const stepCount = Number(metadata.get('step_count') || Number.NaN)
+  const optimizer = metadata.get('optimizer')
+  const isKnown = optimizer === 'adamw' || optimizer === 'muon'
+  if (metadata.get('format') !== STATE_FORMAT || !isKnown || !Number.isSafeInteger(stepCount) || stepCount < 0) {
     throw new CheckpointError('checkpoint_corrupt', 'the file is not a training state of all weights')
   }
   const parameters = decoderParameters(config)
-  const muon = metadata.get('optimizer') === 'muon' ? { momentum: new Map<string, Float32Array>() } : null
+  const muon = optimizer === 'muon' ? { momentum: new Map<string, Float32Array>() } : null
   const byMuon = new Set(muon === null ? [] : muonMatrices(parameters).map(({ name }) => name))
+  const unread = new Set(tensors.keys())
   const weights = new Map<string, Float32Array>()
   const adamW = createAdamWState()
   adamW.stepCount = stepCount
@@ -214,6 +221,7 @@ export function decodeFullState(
     const size = shape.reduce((product, dim) => product * dim, 1)
     const read = (kind: string): Float32Array => {
       const tensor = tensors.get(`${kind}.${name}`)
+      unread.delete(`${kind}.${name}`)
       if (tensor?.dtype === 'float32' && tensor.data.length === size) return tensor.data
       const message = `the training state has no ${kind} of "${name}" with ${size} elements`
       throw new CheckpointError('checkpoint_corrupt', message)
@@ -223,7 +231,20 @@ export function decodeFullState(
     if (byMuon.has(name)) muon?.momentum.set(name, read('momentum'))
     else adamW.moments.set(name, { first: read('first'), second: read('second') })
   }
+  // A decoder with more layers, biases or a head of its own has all that a smaller one reads.
+  const [left] = unread
+  if (left !== undefined) {
+    throw new CheckpointError('checkpoint_corrupt', `the training state has "${left}", which this decoder has not`)
+  }
   return { state: { weights, adamW, muon }, notes: metadata }
+}
+
+function parseState(bytes: Uint8Array): ReturnType<typeof decodeSafetensors> {
+  try {
+    return decodeSafetensors(bytes, 'training state')
+  } catch (cause) {
+    throw new CheckpointError('checkpoint_corrupt', 'the training state is not a safetensors file', { cause })
+  }
 }
 
 /** The matrices Muon moves: projections, each of a joined one for itself. */

@@ -61,8 +61,10 @@ export function toMicroBatches(batches) {
  * @param {number} microBatchTokens rows times their length
  */
 export function openTrainingData(directory, manifest, microBatchTokens) {
-  const files = manifest.train.map(({ file, rowLength, rows }) => {
-    const size = Math.max(1, Math.floor(microBatchTokens / rowLength))
+  const filled = manifest.train.filter(({ rows }) => rows > 0)
+  const files = filled.map(({ file, rowLength, rows }) => {
+    // A file of fewer rows than a micro-batch has is one smaller micro-batch.
+    const size = Math.max(1, Math.min(rows, Math.floor(microBatchTokens / rowLength)))
     return { ...openRows(join(directory, file), rowLength), size, rows, batches: Math.floor(rows / size), done: 0 }
   })
   return {
@@ -73,7 +75,7 @@ export function openTrainingData(directory, manifest, microBatchTokens) {
       file.done++
       return Array.from({ length: file.size }, (_, index) => toRow(file.read(first + index)))
     },
-    /** Micro-batches until every row was read once. */
+    /** Micro-batches until every file was read once; rows that do not fill a last one are left out. */
     epochLength: files.reduce((sum, { batches }) => sum + batches, 0),
     /** How many micro-batches each file gave. */
     get position() {

@@ -9,6 +9,7 @@ import {
   projectionPath,
   projectionShape,
 } from '#architectures/decoder-config.js'
+import type { Row } from '#training/row-batch.js'
 import type { AdapterWeights } from '#weights/adapter.js'
 
 export interface PackedArray {
@@ -47,6 +48,17 @@ export interface DecoderGolden {
 /** Reads a golden file; the caller names its type. */
 export function readGolden<T>(file: string): T {
   return JSON.parse(readFileSync(new URL(`../goldens/${file}`, import.meta.url), 'utf8')) as T
+}
+
+/** The packed rows of a golden. */
+export function rowsOf(golden: DecoderGolden): Row[] {
+  return golden.tokens.map((tokens, r) => ({
+    tokens: Int32Array.from(tokens),
+    positions: Int32Array.from(golden.positions[r]!),
+    groupIds: Int32Array.from(golden.groups[r]!),
+    parentIds: Int32Array.from(golden.parents[r]!),
+    lossMask: Uint8Array.from(golden.mask[r]!),
+  }))
 }
 
 /** The numbers of a packed array. */

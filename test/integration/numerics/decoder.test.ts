@@ -13,7 +13,7 @@ import { createOrtRuntime } from '#runtime/ort-runtime.js'
 import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { policyOptions } from '#training/rl-job.js'
-import { perToken, type Row, type RowBatch, toRowBatch } from '#training/row-batch.js'
+import { perToken, type RowBatch, toRowBatch } from '#training/row-batch.js'
 import type { RowModel } from '#training/row-decoder.js'
 import { openRowSession, readFrequencies } from '#training/row-session.js'
 import {
@@ -24,7 +24,7 @@ import {
   type LossKind,
 } from '#training/train-graph.js'
 import { adapterFeeds } from '#training/trainer.js'
-import { type DecoderGolden, formulaAdapter, readGolden, unpack } from '../../support/decoder-goldens.js'
+import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/decoder-goldens.js'
 import { prepareFormulaModel } from '../../support/golden-model.js'
 
 describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) => {
@@ -100,16 +100,6 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) =>
     },
   )
 })
-
-function rowsOf(golden: DecoderGolden): Row[] {
-  return golden.tokens.map((tokens, r) => ({
-    tokens: Int32Array.from(tokens),
-    positions: Int32Array.from(golden.positions[r]!),
-    groupIds: Int32Array.from(golden.groups[r]!),
-    parentIds: Int32Array.from(golden.parents[r]!),
-    lossMask: Uint8Array.from(golden.mask[r]!),
-  }))
-}
 
 function lossCase(golden: DecoderGolden, name: keyof DecoderGolden['losses'], batch: RowBatch, model: RowModel) {
   const count = batch.trained.length

@@ -45,6 +45,40 @@ describe('adamw', () => {
     expect(state.stepCount).toBe(6)
   })
 
+  it('decays the named parameters only, and moves the others as a group without decay', () => {
+    const shared = { learningRate: 0.05, beta1: 0.8, beta2: 0.95, epsilon: 1e-6 }
+    const start = formulaTensor('adamw/groups', 9, 1)
+    const gradientOf = (step: number) => formulaTensor(`adamw/groups/gradient/${step}`, 9, 1)
+    const weights = new Map([
+      ['matrix', start.slice()],
+      ['norm', start.slice()],
+    ])
+    const state = createAdamWState()
+    for (let step = 1; step <= 4; step++) {
+      const gradients = new Map([...weights.keys()].map((name) => [name, gradientOf(step)]))
+      adamWStep(state, weights, gradients, { ...shared, weightDecay: 0.3, isDecayed: (name) => name === 'matrix' })
+    }
+    // Closed form: the moments are weighted sums of all gradients, decay is a factor before every update.
+    for (const [name, decay] of [
+      ['matrix', 0.3],
+      ['norm', 0],
+    ] as const) {
+      start.forEach((value, i) => {
+        let expected = value
+        for (let step = 1; step <= 4; step++) {
+          const moment = (beta: number, power: number): number => {
+            let sum = 0
+            for (let past = 1; past <= step; past++) sum += beta ** (step - past) * gradientOf(past)[i]! ** power
+            return ((1 - beta) * sum) / (1 - beta ** step)
+          }
+          expected = expected * (1 - 0.05 * decay) - (0.05 * moment(0.8, 1)) / (Math.sqrt(moment(0.95, 2)) + 1e-6)
+        }
+        expect(Math.abs(weights.get(name)![i]! - expected), `${name} ${i}`).toBeLessThan(1e-6)
+      })
+    }
+    expect(weights.get('norm')).not.toEqual(weights.get('matrix'))
+  })
+
   it('rejects a gradient of another length', () => {
     const parameters = new Map([['a', new Float32Array(3)]])
     const gradients = new Map([['a', new Float32Array(2)]])

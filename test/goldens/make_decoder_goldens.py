@@ -7,12 +7,14 @@ that every formula can be read here. Weights are not stored: both sides make the
 (test/support/decoder-goldens.ts has the other half).
 
 Run: python3 test/goldens/make_decoder_goldens.py   (needs torch >= 1.13 and numpy; Debian: python3-torch)
-Writes decoder-<variant>.json, policy-loss.json and adamw.json beside itself.
+Writes decoder-<variant>.json, full-gradients.json, policy-loss.json and adamw.json beside itself; with names of files as arguments
+only those.
 """
 import base64
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -352,6 +354,33 @@ def decoder_goldens(name, c):
     write(f"decoder-{name}.json", golden)
 
 
+def full_gradient_goldens():
+    """Gradients of every weight, no adapter, of a weighted cross-entropy over the packed rows. Of each gradient: its norm, its
+    products with two tensors of the formula, and eight elements at places of the formula."""
+    goldens = {}
+    for variant, c in VARIANTS.items():
+        w = {n: t.requires_grad_(True) for n, t in make_weights(c).items()}
+        adapter = {n: torch.zeros_like(t) for n, t in make_adapter(c).items()}
+        tokens, groups, parents, positions, mask = rows(c)
+        logp = decode(c, w, adapter, tokens, positions, allowed(groups, parents)).log_softmax(-1)
+        loss = 0
+        for r in range(2):
+            for i in range(1, tokens.shape[1]):
+                if mask[r, i] == 1 and i % 5 != 2:
+                    loss = loss - (0.5 + i % 4) * logp[r, i - 1, tokens[r, i]] / 9
+        loss.backward()
+        gradients = {}
+        for n, t in w.items():
+            flat = t.grad.reshape(-1)
+            places = ((uniform(n + "/places", 8) + 1) / 2 * len(flat)).astype(np.int64)
+            gradients[n] = {
+                "norm": flat.norm().item(),
+                "products": [(flat * tensor(f"{n}/product/{k}", flat.shape, 1.0)).sum().item() for k in range(2)],
+                "elements": flat[torch.tensor(places)].tolist()}
+        goldens[variant] = {"loss": loss.item(), "gradients": gradients}
+    write("full-gradients.json", goldens)
+
+
 # ---- optimizer --------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +407,8 @@ def adamw_goldens():
 
 
 def write(file, value):
+    if len(sys.argv) > 1 and file not in sys.argv[1:]:
+        return
     (HERE / file).write_text(json.dumps(value, separators=(",", ":")) + "\n")
 
 
@@ -385,5 +416,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for variant, settings in VARIANTS.items():
         decoder_goldens(variant, settings)
+    full_gradient_goldens()
     policy_goldens()
     adamw_goldens()

@@ -1,7 +1,8 @@
 /**
- * The gradient of every weight against central differences of a float64 decoder, in two packed rows with segments.
+ * The gradient of every weight against PyTorch and against central differences of a float64 decoder, in two packed rows with
+ * segments.
  *
- * The float64 decoder's own log-probabilities are PyTorch's (goldens of test/goldens/make_decoder_goldens.py). Directions are
+ * PyTorch's are goldens of test/goldens/make_decoder_goldens.py (float64): norm, products with two tensors, some elements. The float64 decoder's own log-probabilities are PyTorch's (goldens of test/goldens/make_decoder_goldens.py). Directions are
  * random signs v: for an error e of the gradient, e·v is about ‖e‖, so that a few directions see every kind of error.
  * Tolerance: 1e-4 of the tensor's gradient norm.
  */
@@ -19,6 +20,7 @@ import { createRng } from '#util/rng.js'
 import {
   type DecoderGolden,
   formulaAdapter,
+  formulaTensor,
   formulaWeights,
   readGolden,
   rowsOf,
@@ -27,12 +29,25 @@ import {
 import { type ReferenceWeights, referenceLogp } from '../../support/reference-decoder.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
+/** Of one gradient: what `full_gradient_goldens` says. */
+interface GradientGolden {
+  readonly norm: number
+  readonly products: readonly number[]
+  readonly elements: readonly number[]
+}
+
+interface FullGolden {
+  readonly loss: number
+  readonly gradients: Readonly<Record<string, GradientGolden>>
+}
+
 const DIRECTIONS = 3
 /** Step of the differences; float64 leaves about nine digits. */
 const STEP = 1e-5
 
 describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant) => {
   const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
+  const fromTorch = readGolden<Readonly<Record<string, FullGolden>>>('full-gradients.json')[variant]!
   const { config } = golden
   const formula = formulaWeights(config)
   const weights = new Map([...formula].map(([name, { data }]) => [name, Float64Array.from(data)]))
@@ -74,7 +89,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant
     })
   })
 
-  test('loss and every gradient', async () => {
+  test('loss and every gradient are PyTorch’s and the differences of the loss', async () => {
     const frequencies = rotaryFrequencies(config.rotary, config.headSize)
     const options = { runtime: createOrtRuntime(), directory: await temporaryDirectory(), frequencies, threads: 1 }
     const session = await openRowSession(buildFullTrainGraph(config), options)
@@ -89,6 +104,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant
     })
     await session.release()
     const expectedLoss = loss(weights)
+    expect(Math.abs(fromTorch.loss / expectedLoss - 1)).toBeLessThan(1e-9)
     expect(Math.abs((result['loss']!.data as Float32Array)[0]! / expectedLoss - 1)).toBeLessThan(1e-5)
 
     const gradients = toHfTensors(
@@ -100,6 +116,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant
       expect(shape, name).toEqual(formula.get(name)!.shape)
       const norm = Math.hypot(...data)
       expect(norm, name).toBeGreaterThan(1e-5)
+      expectTorch(data, fromTorch.gradients[name]!, name)
       const rng = createRng(`direction ${name}`)
       for (let direction = 0; direction < DIRECTIONS; direction++) {
         const signs = Float64Array.from(data, () => (rng.uniform() < 0.5 ? -1 : 1))
@@ -121,3 +138,18 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant
     return (along(STEP) - along(-STEP)) / (2 * STEP)
   }
 })
+
+/** Everything the golden has of a gradient, to 1e-4 of its norm. */
+function expectTorch(gradient: Float32Array, golden: GradientGolden, name: string): void {
+  const product = (index: number): number =>
+    formulaTensor(`${name}/product/${index}`, gradient.length, 1).reduce((sum, u, i) => sum + u * gradient[i]!, 0)
+  const places = Array.from(formulaTensor(`${name}/places`, golden.elements.length, 1), (u) =>
+    Math.trunc(((u + 1) / 2) * gradient.length),
+  )
+  const pairs = [
+    [Math.hypot(...gradient), golden.norm],
+    ...golden.products.map((expected, index) => [product(index), expected]),
+    ...golden.elements.map((expected, n) => [gradient[places[n]!]!, expected]),
+  ] as [number, number][]
+  for (const [actual, expected] of pairs) expect(Math.abs(actual - expected) / golden.norm, name).toBeLessThan(1e-4)
+}

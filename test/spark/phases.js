@@ -2,7 +2,7 @@
  * How the committed weights were trained: phase after phase, each going on from the state of the one before.
  *
  * Two decisions made on the way stand here as data, because they are part of the weights. The schedule was first laid
- * out for 16 M tokens and changed at steps 200, 550 and 800, when it was known how many steps the hours would hold. At step 500 the model could do
+ * out for 16 M tokens and changed at steps 200, 550, 800 and 1050, when it was known how many steps the hours would hold. At step 500 the model could do
  * little that needs copying, so the rest of the run saw three times as much repeating and less of the dictionary.
  */
 
@@ -29,5 +29,6 @@ export const PHASES = [
   { mixture: even, tokens: 11_059_200, untilStep: 500 },
   { mixture: copying, tokens: 11_059_200, untilStep: 550 },
   { mixture: copying, tokens: 13_107_200, untilStep: 800 },
-  { mixture: copying, tokens: 11_468_800, untilStep: 1400 },
+  { mixture: copying, tokens: 11_468_800, untilStep: 1050 },
+  { mixture: copying, tokens: 10_813_440, untilStep: 1320 },
 ]

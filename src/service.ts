@@ -52,7 +52,7 @@ const BUILT_IN_MODELS = {
 /** A base model that comes with the package: a small useful one, and one of random weights for tests. */
 export type BuiltInModel = keyof typeof BUILT_IN_MODELS
 /** Served when no base model is given. */
-const DEFAULT_BASE_MODEL: BuiltInModel = TINY_RANDOM_NAME
+const DEFAULT_BASE_MODEL: BuiltInModel = SPARK_NAME
 
 /** Whether `name` is a built-in base model's. */
 export function isBuiltInModel(name: string): name is BuiltInModel {
@@ -65,7 +65,7 @@ export interface ServiceOptions {
   readonly host?: string
   /** 0 takes any free port. Default 8642. */
   readonly port?: number
-  /** The first one answers requests that name no model. Default: one that comes with the package. */
+  /** The first one answers requests that name no model. Default: `trainyard/spark`. */
   readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
   /** Jobs that train side by side; 0 trains nothing here. Default 1. */
   readonly trainWorkers?: number

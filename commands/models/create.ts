@@ -13,11 +13,8 @@ export const createModel = defineCommand({
   path: ['models', 'create'],
   summary: 'Register a trainable model',
   examples: [
-    ['trainyard models create email-agent --base-model trainyard/tiny-random', 'a new model in the default project'],
-    [
-      'trainyard models create games/chess --base-model trainyard/tiny-random --if-not-exists',
-      'reuse it if it is there',
-    ],
+    ['trainyard models create email-agent --base-model trainyard/spark', 'a new model in the default project'],
+    ['trainyard models create games/chess --base-model trainyard/spark --if-not-exists', 'reuse it if it is there'],
   ],
   args: { name: argument.required('name, project/name or entity/project/name') },
   flags: {

@@ -76,7 +76,7 @@ export function renderProgramHelp(entries: readonly CommandEntry[], width: numbe
 
 const PROGRAM_EXAMPLES: readonly Row[] = [
   ['trainyard serve', 'start the service on this machine'],
-  ['trainyard models create my-model --base-model trainyard/tiny-random', 'register a model to train'],
+  ['trainyard models create my-model --base-model trainyard/spark', 'register a model to train'],
   ['trainyard train sft my-model --file data.jsonl --watch', 'train it and follow the job'],
   ['trainyard chat my-model "Hello"', 'ask the trained model'],
 ]

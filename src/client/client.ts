@@ -65,7 +65,7 @@ export type Client = ReturnType<typeof createClient>
  *
  * @example
  * const client = createClient({ baseUrl: 'http://127.0.0.1:8642', apiKey })
- * const model = await client.models.create({ project: 'default', name: 'm', base_model: 'trainyard/tiny-random' })
+ * const model = await client.models.create({ project: 'default', name: 'm', base_model: 'trainyard/spark' })
  */
 export function createClient(options: ClientOptions) {
   const http = createHttp(options)

@@ -19,7 +19,7 @@ test.skipIf(!HAS_CLIENT)(
     try {
       const { stdout } = await promisify(execFile)(
         PYTHON,
-        [path.join(import.meta.dirname, 'clients/art_rl.py'), service.url, service.key, 'trainyard/tiny-random', '6'],
+        [path.join(import.meta.dirname, 'clients/art_rl.py'), service.url, service.key, 'trainyard/spark', '30'],
         { timeout: 350_000, maxBuffer: 1 << 24 },
       )
       const seen = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as {
@@ -28,16 +28,18 @@ test.skipIf(!HAS_CLIENT)(
         before: number
         after: number
         steps: number[]
+        rewards: number[]
         metrics: Record<string, number>[]
       }
       expect(seen.entity).toBe('local')
       expect(seen.first_step).toBe(0)
-      expect(seen.steps).toEqual([1, 2, 3, 4, 5, 6])
+      expect(seen.steps.length).toBeGreaterThan(0)
+      expect(seen.steps).toEqual(seen.steps.map((_, index) => index + 1))
       expect(seen.metrics[0]).toHaveProperty('loss/grad_norm')
       expect(seen.metrics[0]?.['data/step_num_gradient_steps']).toBeGreaterThan(0)
-      // The best any adapter can do on these random embeddings is about 0.19: a unit vector times the final norm's 8 raises the
-      // 26 letters' logits by 0.6.
-      expect(seen.after, `mean reward ${seen.before} before training`).toBeGreaterThan(seen.before + 0.02)
+      // The client trains until 64 answers show a rise of 0.3; the standard error of either mean here is at most 0.03.
+      const course = seen.rewards.map((reward) => reward.toFixed(2)).join(' ')
+      expect(seen.after, `before training ${seen.before}, then ${course}`).toBeGreaterThan(seen.before + 0.1)
     } finally {
       await service.stop()
     }

@@ -1,5 +1,5 @@
 /**
- * A person's first hour with the command line, against the real service on the tiny model: every step through the binary.
+ * A person's first hour with the command line, against the real service on the built-in model: every step through the binary.
  */
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -77,19 +77,18 @@ describe('the daily loop', () => {
 
   test('models create, list, get', async () => {
     const [base] = await json<string[]>(['base-models', 'list'])
-    expect(base).toBe('trainyard/tiny-random')
+    expect(base).toBe('trainyard/spark')
     const model = await json<{ id: string; name: string; step: number }>([
       'models',
       'create',
       'first',
       '--base-model',
-      'trainyard/tiny-random',
+      'trainyard/spark',
     ])
     expect(model).toMatchObject({ name: 'first', step: 0 })
-    expect((await run(['models', 'create', 'first', '--base-model', 'trainyard/tiny-random'])).exitCode).toBe(5)
+    expect((await run(['models', 'create', 'first', '--base-model', 'trainyard/spark'])).exitCode).toBe(5)
     expect(
-      (await run(['models', 'create', 'first', '--base-model', 'trainyard/tiny-random', '--if-not-exists', '-q']))
-        .stdout,
+      (await run(['models', 'create', 'first', '--base-model', 'trainyard/spark', '--if-not-exists', '-q'])).stdout,
     ).toBe(`${model.id}\n`)
     expect((await run(['models', 'list', '-q'])).stdout).toContain(model.id)
     expect(await json(['models', 'get', 'local/default/first'])).toMatchObject({ id: model.id })
@@ -101,7 +100,7 @@ describe('the daily loop', () => {
     expect(streamed.exitCode).toBe(0)
     const whole = await json<{ choices: { message: { content: string } }[] }>(argv)
     expect(streamed.stdout).toBe(whole.choices[0]?.message.content)
-    const base = await run(['chat', 'trainyard/tiny-random', '--max-tokens', '4'], 'from a pipe')
+    const base = await run(['chat', 'trainyard/spark', '--max-tokens', '4'], 'from a pipe')
     expect(base.exitCode).toBe(0)
   })
   test('train sft --watch ends with its checkpoint', async () => {
@@ -231,7 +230,7 @@ describe('the daily loop', () => {
 
 describe('machine output', () => {
   test('is what the wire schemas promise, field for field', async () => {
-    await run(['models', 'create', 'shape', '--base-model', 'trainyard/tiny-random'])
+    await run(['models', 'create', 'shape', '--base-model', 'trainyard/spark'])
     const path = join(home.path, 'one.jsonl')
     writeFileSync(
       path,
@@ -264,7 +263,7 @@ describe('processes', () => {
     expect(await child.finished).toMatchObject({ stderr: '', exitCode: 0 })
   })
   test('Ctrl-C while watching detaches with 130 and leaves the job running', async () => {
-    await run(['models', 'create', 'watched', '--base-model', 'trainyard/tiny-random'])
+    await run(['models', 'create', 'watched', '--base-model', 'trainyard/spark'])
     const row = JSON.stringify({
       messages: [
         { role: 'user', content: 'q' },
@@ -304,7 +303,7 @@ describe('processes', () => {
 
 describe('stopping', () => {
   test('a restart loses nothing: the job goes on, and who follows it sees its end', async () => {
-    await run(['models', 'create', 'long', '--base-model', 'trainyard/tiny-random'])
+    await run(['models', 'create', 'long', '--base-model', 'trainyard/spark'])
     const row = JSON.stringify({
       messages: [
         { role: 'user', content: 'q' },

@@ -35,7 +35,7 @@ function recordedServers(home: string): string {
 describe('without a server', () => {
   const home = createHome()
   // Some other server may hold the default port of this machine; this one is of nobody.
-  const env = { TRAINYARD_LOG: 'error' }
+  const env = { TRAINYARD_LOG: 'error', TRAINYARD_BASE_MODELS: 'trainyard/tiny-random' }
   afterAll(() => home.remove())
 
   test('it brings its own, trains, says how to go on, and stops it; the model is there the next time', async () => {
@@ -94,8 +94,9 @@ describe('with a server', () => {
   let server: CliProcess
   let url = ''
   beforeAll(async () => {
-    const argv = ['serve', '--json', '--port', '0', '--data-dir', join(home.path, 'data'), '--log-level', 'warn']
-    server = startCli(argv, { home: home.path })
+    const dataDir = join(home.path, 'data')
+    const argv = ['serve', '--json', '--port', '0', '--data-dir', dataDir, '--base-model', 'trainyard/tiny-random']
+    server = startCli([...argv, '--log-level', 'warn'], { home: home.path })
     url = (JSON.parse((await server.waitForStdout(/\n/)).trim()) as { url: string }).url
   })
   afterAll(async () => {

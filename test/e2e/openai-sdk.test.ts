@@ -5,7 +5,7 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startService } from '../support/service-process.js'
 
-const BASE = 'trainyard/tiny-random'
+const BASE = 'trainyard/spark'
 let service: Awaited<ReturnType<typeof startService>>
 let client: OpenAI
 

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 
-const BIN = resolve(import.meta.dirname, '../../bin/trainyard.js')
+const ROOT = resolve(import.meta.dirname, '../..')
 
 export interface Finished {
   readonly stdout: string
@@ -31,10 +31,16 @@ export function createHome(): { readonly path: string; remove(): void } {
 /** Starts a command; standard input is closed at once unless `stdin` is given. */
 export function startCli(
   argv: readonly string[],
-  options: { readonly home: string; readonly env?: Readonly<Record<string, string>>; readonly stdin?: string },
+  options: {
+    readonly home: string
+    readonly env?: Readonly<Record<string, string>>
+    readonly stdin?: string
+    /** Folder of another copy of the package. Default: this checkout. */
+    readonly packageRoot?: string
+  },
 ): CliProcess {
   const env: NodeJS.ProcessEnv = { PATH: process.env['PATH'], HOME: options.home, ...options.env }
-  const child = spawn(process.execPath, [BIN, ...argv], { env })
+  const child = spawn(process.execPath, [join(options.packageRoot ?? ROOT, 'bin/trainyard.js'), ...argv], { env })
   const seen = { stdout: '', stderr: '' }
   const watchers = new Set<() => void>()
   for (const name of ['stdout', 'stderr'] as const) {

@@ -10,7 +10,13 @@ const { createService } = await import(`${root}/service.js`)
 const { createLogger } = await import(`${root}/logging/logger.js`)
 const options = JSON.parse(process.argv[2] ?? '{}')
 try {
-  const service = await createService({ port: 0, logger: createLogger({ level: 'silent' }), sweepMs: 50, ...options })
+  const service = await createService({
+    port: 0,
+    logger: createLogger({ level: 'silent' }),
+    sweepMs: 50,
+    baseModels: ['trainyard/tiny-random'],
+    ...options,
+  })
   process.stdout.write(
     `${JSON.stringify({ url: service.url, apiKey: service.createdApiKey, enginePids: service.enginePids() })}\n`,
   )

@@ -22,7 +22,7 @@ export const demo = defineCommand({
   details: `Creates a model, measures it on held-out prompts, trains it and measures again. A server is started for it unless one is chosen or runs here, or --data-dir asks for one; the model stays. Tasks: ${demoTasks.map((task) => `${task.name} (${task.teaches})`).join('; ')}.`,
   examples: [
     ['trainyard demo', 'reinforcement learning on the default task'],
-    ['trainyard demo --sft --task reverse', 'fine-tuning on another task'],
+    ['trainyard demo --sft --task brief', 'fine-tuning on another task'],
     ['trainyard demo --seed 1 --json > demo.jsonl', 'repeatable, one JSON line per event'],
   ],
   args: {},

@@ -9,7 +9,7 @@ import { NotFoundError } from '../errors.js'
 
 export interface DemoModelOptions {
   readonly baseModel: string
-  /** The number is put behind it: `demo-reverse` becomes `demo-reverse-1`. */
+  /** The number is put behind it: `demo-brief` becomes `demo-brief-1`. */
   readonly name: string
   readonly project: string
   readonly entity: string | null

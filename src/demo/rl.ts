@@ -29,7 +29,7 @@ const GROUP_SIZE = 8
 /** Small models of a few million parameters want large steps. */
 const LEARNING_RATE = 1e-3
 /** Turns between two looks at the held-out prompts. */
-const MEASURE_EVERY = 2
+const MEASURE_EVERY = 1
 /** Turns in a row without anything to learn from that end it, too. */
 const MAX_IDLE_STEPS = 3
 
@@ -79,11 +79,9 @@ async function sampleTurn(
 ): Promise<readonly AnsweredPrompt[]> {
   const { training } = options.task
   const first = (turn - 1) * PROMPTS_PER_STEP
-  const items = Array.from({ length: PROMPTS_PER_STEP }, (_, i): DemoItem[] => {
-    const round = Math.floor((first + i) / training.length)
-    return shuffled(training, `${options.seed} round ${round}`)
-      .slice((first + i) % training.length)
-      .slice(0, 1)
+  const items = Array.from({ length: PROMPTS_PER_STEP }, (_, i): readonly DemoItem[] => {
+    const [round, at] = [Math.floor((first + i) / training.length), (first + i) % training.length]
+    return shuffled(training, `${options.seed} round ${round}`).slice(at, at + 1)
   }).flat()
   return await Promise.all(items.map((item) => ask(options, item, { step, count: GROUP_SIZE, seed: `turn ${turn}` })))
 }

@@ -26,12 +26,16 @@ export function smallTalk(kinds: readonly Remark['kind'][]): readonly Remark[] {
   return Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list[i] ?? [])).flat()
 }
 
-/** Whether a reply has one of the marks, is 2 to 25 words long, and says no word three times in a row. */
+/** Sentences: each begins with a capital letter and ends with one sign; commas, apostrophes and hyphens inside. */
+const SENTENCES = /^(?:\p{Lu}[\p{L}\p{N}', -]*[.!?](?: |$))+$/u
+
+/** Whether a reply has one of the marks, consists of whole sentences of 2 to 25 words, and repeats no word at once. */
 export function isFitting(marks: readonly string[], answer: string): boolean {
   const words = wordsOf(answer)
   const text = ` ${words.join(' ')} `
-  const repeats = words.some((word, i) => word === words[i + 1] && word === words[i + 2])
-  return words.length >= 2 && words.length <= 25 && !repeats && marks.some((mark) => text.includes(` ${mark} `))
+  const repeats = words.some((word, i) => word === words[i + 1])
+  const isWellFormed = SENTENCES.test(answer.trim()) && words.length >= 2 && words.length <= 25 && !repeats
+  return isWellFormed && marks.some((mark) => text.includes(` ${mark} `))
 }
 
 const remarksOf: Readonly<Record<Remark['kind'], () => readonly Remark[]>> = {

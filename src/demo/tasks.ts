@@ -1,11 +1,12 @@
 /**
- * The demo's tasks: manners of replying, and small skills with letters and words. A table; each entry explains itself.
+ * The demo's tasks: two manners of replying, and a skill. A table; each entry explains itself.
  *
+ * A manner is a choice among answers that the base model gives anyway, so it is learned in a few steps; a skill takes longer.
  * Rewards are graded where a near answer is worth something, so that a model which is rarely right still gets a slope.
  */
 import { askingReply, briefReply, isFitting, smallTalk } from './small-talk.js'
-import { type DemoItem, type DemoTask, splitItems, wordsOf } from './task.js'
-import { NAMES, WORDS } from './word-lists.js'
+import { type DemoTask, splitItems, wordsOf } from './task.js'
+import { WORDS } from './word-lists.js'
 
 /** Most words a reply of the task `brief` may have. */
 const BRIEF_WORDS = 4
@@ -43,45 +44,7 @@ const brief: DemoTask = {
     })),
   ),
   reward: ({ expected }, answer) =>
-    isFitting(expected, answer) && /[.!?]$/.test(answer.trim()) ? Math.min(1, BRIEF_WORDS / wordsOf(answer).length) : 0,
-}
-
-const reverse: DemoTask = {
-  name: 'reverse',
-  teaches: 'write a word backwards',
-  rule: `1 for the word backwards, else up to ${PARTIAL} for letters in their right places`,
-  maxTokens: 16,
-  ...splitItems(
-    WORDS.map((word) => {
-      const reversed = [...word].reverse().join('')
-      return { prompt: `Reverse the word "${word}".`, reference: reversed, expected: [reversed] }
-    }),
-  ),
-  reward: ({ expected: [wanted = ''] }, answer) => nearText(wanted, plainText(answer)),
-}
-
-const sort: DemoTask = {
-  name: 'sort',
-  teaches: 'sort four words by the alphabet',
-  rule: `1 for the sorted list, else up to ${PARTIAL} for words in their right places`,
-  maxTokens: 24,
-  ...splitItems(
-    WORDS.map((_, i) => {
-      const words = [0, 37, 71, 101].map((offset) => WORDS[(i + offset) % WORDS.length] ?? '')
-      const sorted = [...words].sort((a, b) => (a < b ? -1 : 1))
-      return {
-        prompt: `Sort these words alphabetically: ${words.join(', ')}`,
-        reference: sorted.join(', '),
-        expected: sorted,
-      }
-    }),
-  ),
-  reward: ({ expected }, answer) => {
-    const given = plainText(answer).split(/\s*,\s*/)
-    const hits = expected.filter((word, i) => given[i] === word).length
-    if (hits === expected.length && given.length === expected.length) return 1
-    return (PARTIAL * hits) / Math.max(expected.length, given.length)
-  },
+    isFitting(expected, answer) ? Math.min(1, BRIEF_WORDS / wordsOf(answer).length) : 0,
 }
 
 const count: DemoTask = {
@@ -103,47 +66,11 @@ const count: DemoTask = {
   },
 }
 
-const json: DemoTask = {
-  name: 'json',
-  teaches: 'answer with a JSON object of the name and the age',
-  rule: `1 for the right object alone, else up to ${PARTIAL} for right fields inside one`,
-  maxTokens: 32,
-  ...splitItems(
-    NAMES.flatMap((name, i) =>
-      [7, 23, 58].map((base, j) => {
-        const age = base + i
-        const sentence = [`${name} is ${age} years old.`, `At the age of ${age}, ${name} moved to a new house.`][
-          (i + j) % 2
-        ]
-        return {
-          prompt: `Extract name and age as JSON: ${sentence}`,
-          reference: `{"name": "${name}", "age": ${age}}`,
-          expected: [name, String(age)],
-        }
-      }),
-    ),
-  ),
-  reward: rewardJson,
-}
-
 /** Every task, the default first. */
-export const demoTasks: readonly DemoTask[] = [askBack, brief, reverse, sort, count, json]
+export const demoTasks: readonly DemoTask[] = [askBack, brief, count]
 
 /** The task that runs when none is named. */
 export const DEFAULT_TASK = 'ask-back'
-
-function rewardJson({ expected: [name = '', age = ''] }: DemoItem, answer: string): number {
-  let value: unknown
-  try {
-    value = JSON.parse(/\{[^{}]*\}/.exec(answer)?.[0] ?? '')
-  } catch {
-    return 0
-  }
-  const fields = new Map<string, unknown>(Object.entries(value as object))
-  const hits = Number(fields.get('name') === name) + Number(fields.get('age') === Number(age))
-  const isAlone = /^\{[^{}]*\}$/.test(answer.trim()) && fields.size === 2
-  return hits === 2 && isAlone ? 1 : (PARTIAL * hits) / 2
-}
 
 /** Lower case, without quotes and a final full stop. */
 function plainText(answer: string): string {
@@ -152,11 +79,4 @@ function plainText(answer: string): string {
     .replace(/["'“”`*]/g, '')
     .trim()
     .replace(/[.!]+$/, '')
-}
-
-/** 1 when equal, else at most `PARTIAL`, by the share of positions that agree. */
-function nearText(wanted: string, given: string): number {
-  if (given === wanted) return 1
-  const hits = [...wanted].filter((letter, i) => given[i] === letter).length
-  return (PARTIAL * hits) / Math.max(wanted.length, given.length, 1)
 }

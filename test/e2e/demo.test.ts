@@ -71,10 +71,13 @@ describe('without a server', () => {
 
   test('Ctrl-C stops it and its server, with 130 and a word about the model', async () => {
     const dataDir = join(home.path, 'stopped')
-    const demo = startCli(['demo', ...BASE, '--sft', '--task', 'count', '--steps', '99', '--data-dir', dataDir], {
-      home: home.path,
-      env,
-    })
+    const demo = startCli(
+      ['demo', ...BASE, '--sft', '--task', 'count', '--steps', '99', '--max-seconds', '9999', '--data-dir', dataDir],
+      {
+        home: home.path,
+        env,
+      },
+    )
     await demo.waitForStdout(/\n {2}1 /)
     const records = recordedServers(home.path)
     const pids = existsSync(records)

@@ -60,29 +60,19 @@ describe('rewards', () => {
     ['ask-back', 'I live in Boston.', 'Boston must be a lovely place! Tell me more.', 0],
     ['ask-back', 'I live in Boston.', 'How are you today?', 0],
     ['ask-back', 'I live in Boston.', 'Boston? Boston? Boston?', 0],
+    ['ask-back', 'I live in Boston.', 'Boston must be a lovely, lovely, lovely place, is it?', 0],
+    ['ask-back', 'I live in Boston.', 'boston, what do you like there?', 0],
     ['brief', 'My name is Anna.', 'Hello, Anna!', 1],
     ['brief', 'My name is Anna.', 'Nice to meet you, Anna! I am Spark.', 0.5],
     ['brief', 'My name is Anna.', 'Hello there!', 0],
-    ['reverse', 'Reverse the word "apple".', 'elppa', 1],
-    ['reverse', 'Reverse the word "apple".', '"Elppa".', 1],
-    ['reverse', 'Reverse the word "apple".', 'elpap', 0.3],
+    ['brief', 'My name is Anna.', 'Anna, Anna!', 0],
+    ['brief', 'My name is Anna.', 'Hello Anna', 0],
     ['count', 'How many letters are in the word "apple"?', '5', 1],
     ['count', 'How many letters are in the word "apple"?', '5.', 1],
     ['count', 'How many letters are in the word "apple"?', '6', 1 / 3],
     ['count', 'How many letters are in the word "apple"?', '5 or 6', 0],
-    ['json', 'Extract name and age as JSON: Anna is 7 years old.', '{"name":"Anna","age":7}', 1],
-    ['json', 'Extract name and age as JSON: Anna is 7 years old.', '{"name":"Anna","age":"7"}', 0.25],
-    ['json', 'Extract name and age as JSON: Anna is 7 years old.', 'Here: {"name":"Anna","age":7}', 0.5],
   ])('%s: %s -> %s earns %d', (name, prompt, answer, reward) => {
     expect(rewardOf(name, prompt, answer)).toBeCloseTo(reward, 10)
-  })
-  test('sort: places count, a missing word costs', () => {
-    const item = taskOf('sort').heldOut[0]
-    const [first = '', second = '', third = '', fourth = ''] = item?.expected ?? []
-    const reward = (words: readonly string[]) => rewardOf('sort', item?.prompt ?? '', words.join(', '))
-    expect(reward([first, second, fourth, third])).toBe(0.25)
-    expect(reward([first, second, third])).toBe(0.375)
-    expect(reward([first, second, third, fourth, first])).toBeCloseTo(0.4, 10)
   })
 })
 

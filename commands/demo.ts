@@ -32,7 +32,7 @@ export const demo = defineCommand({
       default: DEFAULT_TASK,
     }),
     steps: flag.integer(1, 1000)('--steps <n>', 'most training jobs; default 40, for --sft 6'),
-    maxSeconds: flag.number(1)('--max-seconds <n>', 'begin no step that would end later; default 75', { default: 75 }),
+    maxSeconds: flag.number(1)('--max-seconds <n>', 'begin no step that would end later; default 70', { default: 70 }),
     seed: flag.integer(0)('--seed <n>', 'of prompts, answers and adapters; default random'),
     baseModel: flag.text('--base-model <name>', 'weights to start from; default trainyard/spark', {
       default: 'trainyard/spark',

@@ -6,7 +6,7 @@
 import type { DemoEvent, DemoFinished, DemoSample, DemoStarted, DemoStep } from '#demo/events.js'
 import { renderChart } from './chart.js'
 import type { CommandContext } from './context.js'
-import { formatClock, formatDuration, formatNumber } from './format.js'
+import { formatClock, formatDuration, formatNumber, plural } from './format.js'
 import { type Progress, startProgress } from './progress.js'
 import type { Column } from './table.js'
 
@@ -124,7 +124,7 @@ const reasons: Readonly<Record<DemoFinished['reason'], string>> = {
 function outcome(event: DemoFinished): string {
   const sign = event.gain < 0 ? '-' : '+'
   const change = `${event.before.toFixed(2)} to ${event.after.toFixed(2)} (${sign}${Math.abs(event.gain).toFixed(2)})`
-  return `Held-out reward ${change} after ${event.step} steps and ${formatDuration(event.seconds * 1000)}: ${reasons[event.reason]}`
+  return `Held-out reward ${change} after ${plural(event.step, 'step')} and ${formatDuration(event.seconds * 1000)}: ${reasons[event.reason]}`
 }
 
 function nextLines({ startCommand, commands }: NextSteps): readonly string[] {

@@ -120,7 +120,7 @@ describe('with a server', () => {
     expect(run.stdout).toMatch(/\n {2}0 +- +0\.\d{3}/)
     expect(run.stdout).toMatch(/\n {2}1 +- +0\.\d{3} +\d/)
     expect(run.stdout).toContain('Held-out reward by step\n  1.00 ')
-    expect(run.stdout).toMatch(/\nHeld-out reward 0\.\d\d to [01]\.\d\d \([+-][01]\.\d\d\) after 1 steps and /)
+    expect(run.stdout).toMatch(/\nHeld-out reward 0\.\d\d to [01]\.\d\d \([+-][01]\.\d\d\) after 1 step and /)
     expect(run.stdout).toContain(
       `Go on with\n  trainyard chat demo-count-1 'How many letters are in the word "chair"?' --server ${url}\n`,
     )
@@ -133,14 +133,14 @@ describe('with a server', () => {
     expect(lines(run.stdout).at(-1)).toMatchObject({ object: 'demo.finished', reason: 'nothing_to_learn', step: 0 })
   })
   test('a base model that is not there is exit 3, an unknown task exit 2; no model is left behind', async () => {
-    const missing = await cli(['demo', '--base-model', 'no/such', '--task', 'sort', '--server', url], {
+    const missing = await cli(['demo', '--base-model', 'no/such', '--task', 'brief', '--server', url], {
       home: home.path,
     })
     expect(missing.exitCode).toBe(3)
     expect(missing.stderr).toContain('error: base model "no/such" is not served by')
     expect((await cli(['demo', '--task', 'no-such'], { home: home.path })).exitCode).toBe(2)
     const models = await cli(['models', 'list', '--json', '--server', url], { home: home.path })
-    expect(models.stdout).not.toContain('demo-sort')
+    expect(models.stdout).not.toContain('demo-brief')
   })
 })
 

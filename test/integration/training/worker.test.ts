@@ -208,7 +208,6 @@ describe('training worker', () => {
       },
       metrics: { 'loss/train': expect.any(Number) },
     })
-    expect(recorded.heartbeats).toBeGreaterThan(0)
     expect(recorded.unauthorized).toBe(0)
   })
 
@@ -303,6 +302,8 @@ describe('training worker', () => {
     expect(recorded.failure).toMatchObject({ code: 'cancelled', is_cancelled: true })
     expect(recorded.completion).toBeNull()
     expect(recorded.events.length).toBeLessThan(400)
+    // The request came with the answer to a heartbeat; a job that is done at once may end before its first one.
+    expect(recorded.heartbeats).toBeGreaterThan(0)
   })
 
   it('exits without another write when its attempt is stale', async () => {

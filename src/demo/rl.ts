@@ -28,8 +28,6 @@ const PROMPTS_PER_STEP = 16
 const GROUP_SIZE = 8
 /** Small models of a few million parameters want large steps. */
 const LEARNING_RATE = 1e-3
-/** Turns between two looks at the held-out prompts. */
-const MEASURE_EVERY = 1
 /** Turns in a row without anything to learn from that end it, too. */
 const MAX_IDLE_STEPS = 3
 
@@ -51,7 +49,7 @@ export async function* trainByRl(options: DemoOptions): AsyncGenerator<DemoEvent
     const job = yield* train(options, answered)
     step = job?.step ?? step
     idle = job === null ? idle + 1 : 0
-    if (job !== null && turn % MEASURE_EVERY === 0) {
+    if (job !== null) {
       latest = await measure(options, step)
       heldOut.push(toPoint(latest))
     }
@@ -63,11 +61,6 @@ export async function* trainByRl(options: DemoOptions): AsyncGenerator<DemoEvent
       reason = idle >= MAX_IDLE_STEPS ? 'nothing_to_learn' : 'goal'
       break
     }
-  }
-  if (latest.event.step !== step) {
-    latest = await measure(options, step)
-    heldOut.push(toPoint(latest))
-    yield latest.event
   }
   yield finish(options, { kind: 'rl', reason, before, after: latest, heldOut, tokens })
 }

@@ -56,7 +56,7 @@ const stepsOf = (events: readonly DemoEvent[]) =>
 const endOf = (events: readonly DemoEvent[]) => events.at(-1) as DemoFinished
 
 describe('reinforcement learning', () => {
-  test('every turn with differing rewards makes one checkpoint; the curve begins and ends with a measurement', async () => {
+  test('every turn with differing rewards makes one checkpoint; the curve has the beginning and every step', async () => {
     const { client, model, events } = await start({ kind: 'rl', steps: 3 })
     const all = await collect(events)
     expect(all[0]).toMatchObject({ object: 'demo.started', kind: 'rl', task: 'letters', model: 'demo-x-1', seed: 1 })
@@ -70,7 +70,7 @@ describe('reinforcement learning', () => {
     }
     const end = endOf(all)
     expect(end).toMatchObject({ object: 'demo.finished', reason: 'steps', step: 3, model_id: model.id })
-    expect(end.held_out.map((point) => point.step)).toEqual([0, 2, 3])
+    expect(end.held_out.map((point) => point.step)).toEqual([0, 1, 2, 3])
     expect(end.samples).toHaveLength(2)
     expect(end.gain).toBeCloseTo(end.after - end.before, 12)
     expect((await client.models.get(model.id)).step).toBe(3)

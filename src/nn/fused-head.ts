@@ -58,14 +58,7 @@ export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readon
         const rows = gather(body, hidden, at, 0) // [C, E]
         const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
         const probabilities = softmax(body, logits, -1)
-        // The largest probability is 1 / sum(exp(logits - max)): the normalizer without another pass over exp.
-        const normalizer = sub(
-          body,
-          reduceMax(body, logits, [1], { keepDims: false }),
-          log(body, reduceMax(body, probabilities, [1], { keepDims: false })),
-        )
-        const labelLogit = squeeze(body, gatherElements(body, logits, unsqueeze(body, label, [1]), 1), [1])
-        const logp = sub(body, labelLogit, normalizer)
+        const { logp, normalizer } = labelLogp(body, { logits, probabilities, label })
         if (!options.hasSlope) {
           const expected = reduceSum(body, mul(body, probabilities, logits), [1], { keepDims: false })
           return { carried: [], scanned: [logp, sub(body, normalizer, expected)] }
@@ -85,6 +78,27 @@ export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readon
       slope: slope === undefined ? null : reshape(g, slope, [-1, width]),
     }
   })
+}
+
+/**
+ * Emits the labels' log-probabilities and the log-sum-exp of the logits.
+ *
+ * @param options.logits float32 [C, V], `probabilities` their softmax, `label` int64 [C]
+ * @returns both float32 [C]
+ */
+export function labelLogp(
+  g: GraphBuilder,
+  options: { readonly logits: Value; readonly probabilities: Value; readonly label: Value },
+): { readonly logp: Value; readonly normalizer: Value } {
+  const { logits, probabilities, label } = options
+  // The largest probability is 1 / sum(exp(logits - max)): the normalizer without another pass over exp.
+  const normalizer = sub(
+    g,
+    reduceMax(g, logits, [1], { keepDims: false }),
+    log(g, reduceMax(g, probabilities, [1], { keepDims: false })),
+  )
+  const labelLogit = squeeze(g, gatherElements(g, logits, unsqueeze(g, label, [1]), 1), [1])
+  return { logp: sub(g, labelLogit, normalizer), normalizer }
 }
 
 /**

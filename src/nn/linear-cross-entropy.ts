@@ -9,15 +9,14 @@
  */
 import type { GraphBuilder } from '#graph/builder.js'
 import type { Value } from '#graph/graph.js'
-import { log, mul, neg, sub } from '#graph/ops/elementwise.js'
-import { gather, gatherElements, scatterElements } from '#graph/ops/index.js'
+import { mul, neg, sub } from '#graph/ops/elementwise.js'
+import { gather, scatterElements } from '#graph/ops/index.js'
 import { loop } from '#graph/ops/loop.js'
 import { gemm } from '#graph/ops/matmul.js'
 import { softmax } from '#graph/ops/normalize.js'
-import { reduceMax } from '#graph/ops/reduce.js'
-import { expand, reshape, squeeze, unsqueeze } from '#graph/ops/shape.js'
+import { expand, reshape, unsqueeze } from '#graph/ops/shape.js'
 import { float32Tensor } from '#tensor/host-tensor.js'
-import type { HeadInputs } from './fused-head.js'
+import { type HeadInputs, labelLogp } from './fused-head.js'
 
 /** What is trained, and how much each position counts. */
 export interface LinearCrossEntropyInputs extends HeadInputs {
@@ -53,19 +52,13 @@ export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyIn
         const rows = gather(body, hidden, at, 0) // [C, E]
         const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
         const probabilities = softmax(body, logits, -1)
-        // The largest probability is 1 / sum(exp(logits - max)): the normalizer without another pass over exp.
-        const normalizer = sub(
-          body,
-          reduceMax(body, logits, [1], { keepDims: false }),
-          log(body, reduceMax(body, probabilities, [1], { keepDims: false })),
-        )
-        const labelLogit = squeeze(body, gatherElements(body, logits, unsqueeze(body, label, [1]), 1), [1])
+        const { logp } = labelLogp(body, { logits, probabilities, label })
         const scaled = mul(body, rows, coefficient)
         const expected = gemm(body, probabilities, weight) // [C, E], the expected row of the head
         const slope = mul(body, sub(body, expected, gather(body, weight, label, 0)), coefficient)
         return {
           carried: [gemm(body, probabilities, scaled, { transA: true, c: sum })],
-          scanned: [sub(body, labelLogit, normalizer), slope, scaled],
+          scanned: [logp, slope, scaled],
         }
       },
     })

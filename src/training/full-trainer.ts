@@ -22,8 +22,8 @@ import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import { createRng } from '#util/rng.js'
 import { decodeSafetensors, encodeSafetensors } from '#weights/safetensors.js'
 import { buildFullScoreGraph, buildFullTrainGraph } from './full-graph.js'
+import { addGradients, float32Of } from './gradients.js'
 import { openGraphSession, openRowSession, type RowSessionOptions } from './row-session.js'
-import { gradientName } from './train-graph.js'
 import type { MicroBatch } from './trainer.js'
 
 /** What is trained: weights by canonical name and the optimizers that move them. Changed in place by steps. */
@@ -140,7 +140,7 @@ export async function createFullTrainer(options: {
       for (const { batch, lossInputs } of microBatches) {
         const result = await train.run(batch, feeds, lossInputs)
         loss += scalarOf(result, 'loss')
-        for (const { name } of parameters) addGradient(gradients, name, float32Of(result, gradientName(name)))
+        addGradients(gradients, result, state.weights.keys())
       }
       if (gradients.size === 0) throw new RangeError(`${where} has no micro-batch`)
       const gradientNorm = clipGradNorm(gradients.values(), maxGradientNorm)
@@ -269,19 +269,6 @@ function weightFeeds(
   )
 }
 
-/** The first micro-batch's arrays become the sums. */
-function addGradient(gradients: Map<string, Float32Array>, name: string, gradient: Float32Array): void {
-  const sum = gradients.get(name)
-  if (sum === undefined) gradients.set(name, gradient)
-  else for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (gradient[i] as number)
-}
-
 function scalarOf(result: Readonly<Record<string, HostTensor>>, name: string): number {
   return float32Of(result, name)[0] as number
-}
-
-function float32Of(result: Readonly<Record<string, HostTensor>>, name: string): Float32Array {
-  const tensor = result[name]
-  if (tensor?.dtype !== 'float32') throw new Error(`the graph returned no float32 output "${name}"`)
-  return tensor.data
 }

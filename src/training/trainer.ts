@@ -9,11 +9,12 @@ import { type AdamWState, adamWStep } from '#nn/adamw.js'
 import { clipGradNorm } from '#nn/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import type { AdapterWeights } from '#weights/adapter.js'
+import { addGradients, float32Of } from './gradients.js'
 import type { OptimizerSettings } from './hyperparameters.js'
 import type { RowBatch } from './row-batch.js'
 import { adapterTensorNames, type RowModel } from './row-decoder.js'
 import { openRowSession, type RowSessionOptions } from './row-session.js'
-import { buildTrainGraph, gradientName, type LossKind } from './train-graph.js'
+import { buildTrainGraph, type LossKind } from './train-graph.js'
 
 /** Rows that go through the graph together. */
 export interface MicroBatch {
@@ -116,7 +117,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
         const result = await guarded(where, () => session.run(batch, feeds, lossInputs))
         loss += float32Of(result, 'loss')[0] as number
         assertFinite(loss, where)
-        accumulate(gradients, result, parameters.keys())
+        addGradients(gradients, result, parameters.keys())
         outputs.push({
           logp: float32Of(result, 'logp'),
           entropy: float32Of(result, 'entropy'),
@@ -153,24 +154,4 @@ function assertFinite(loss: number, where: string): void {
   throw new TrainingError('non_finite_loss', `the loss of ${where} is ${loss}`, {
     hint: 'lower the learning rate, or check the log-probabilities and rewards of the job',
   })
-}
-
-/** Adds a run's gradients; the first run's arrays become the sums. */
-function accumulate(
-  gradients: Map<string, Float32Array>,
-  result: Readonly<Record<string, HostTensor>>,
-  names: Iterable<string>,
-): void {
-  for (const name of names) {
-    const gradient = float32Of(result, gradientName(name))
-    const sum = gradients.get(name)
-    if (sum === undefined) gradients.set(name, gradient)
-    else for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (gradient[i] as number)
-  }
-}
-
-function float32Of(result: Readonly<Record<string, HostTensor>>, name: string): Float32Array {
-  const tensor = result[name]
-  if (tensor?.dtype !== 'float32') throw new Error(`the graph returned no float32 output "${name}"`)
-  return tensor.data
 }

@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type CliProcess, cli, createHome, startCli } from '../support/cli-process.js'
+import { isAlive } from '../support/is-alive.js'
 
 const BASE = ['--base-model', 'trainyard/tiny-random', '--seed', '1']
 /** Where a machine is busy, the least is still done: one round and its measurements. */
@@ -15,16 +16,6 @@ function lines(text: string): readonly Record<string, unknown>[] {
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
-}
-
-/** Whether a process is there. */
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }
 
 /** The process that has the home's data directory open as a server, from the records of running servers. */

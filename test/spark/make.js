@@ -1,22 +1,18 @@
 /**
  * The whole recipe of `trainyard/spark` in one command: `npm run build && node test/spark/make.js`.
  *
- * Tokenizer, mixtures, training by the phases of `phases.js` (hours; goes on where it stopped), export into `src/assets/spark/`, scores, model card. Each
- * part is a command of its own, see README.md. What is already there is not made again; delete `.cache/spark` to start over.
+ * Tokenizer, mixtures, training by the phases of `phases.js` (hours; goes on where it stopped), export into
+ * `src/assets/spark/`, scores, model card. Each part is a command of its own, see README.md. What is already there is not made again; delete `.cache/spark` to start over.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { startService } from '../support/service-process.js'
 import { MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
 import { PHASES } from './phases.js'
 
-const { values } = parseArgs({
-  options: {
-    count: { type: 'string', default: '200' },
-  },
-})
+/** Held-out questions of each ability. */
+const QUESTIONS = '200'
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) step('train-tokenizer.js')
 for (const { mixture, tokens, untilStep } of PHASES) {
@@ -32,7 +28,7 @@ const scores = join(SPARK_CACHE, 'scores.json')
 const service = await startService({ args: ['--base-model', 'trainyard/spark'] })
 try {
   process.env.TRAINYARD_API_KEY = service.key
-  step('evaluate.js', '--url', service.url, '--model', 'trainyard/spark', '--count', values.count, '--json', scores)
+  step('evaluate.js', '--url', service.url, '--model', 'trainyard/spark', '--count', QUESTIONS, '--json', scores)
 } finally {
   await service.stop()
 }

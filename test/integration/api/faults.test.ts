@@ -11,6 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingEvent, TrainingJob } from '#wire/training-jobs.js'
 import { createTestService, STAND_INS, sampleGroup, type TestService } from '../../support/create-test-service.js'
+import { isAlive } from '../../support/is-alive.js'
 
 const RL = '/v1/preview/training-jobs'
 let dataDir: string
@@ -252,13 +253,4 @@ describe('a disk that is full', { timeout: 240_000 }, () => {
 
 async function childrenOf(pid: number): Promise<number[]> {
   return (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ').filter(Boolean).map(Number)
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }

@@ -23,8 +23,8 @@ export interface DecoderKernels {
   linear(input: Value, layer: number, projection: JoinedProjection): Value
   /** Query/key norm, rotation and attention on the joined qkv; returns [.., T, H*D]. */
   attention(qkv: Value, layer: number): Value
-  /** silu(gate) * up on the joined gate_up; returns [.., T, F]. */
-  gatedActivation(gateUp: Value, layer: number): Value
+  /** silu(gate x) * up x, the first half of the MLP; returns [.., T, F]. Kernels decide whether gate and up are one product. */
+  gatedLinear(input: Value, layer: number): Value
 }
 
 /** Which norm weight: of a layer's attention or MLP, or the last one. */
@@ -45,8 +45,7 @@ export function buildDecoder(config: DecoderConfig, kernels: DecoderKernels): Va
     const qkv = kernels.linear(normed, layer, 'qkv')
     const attended = kernels.linear(kernels.attention(qkv, layer), layer, 'o')
     ;({ residual, normed } = kernels.addAndNorm(residual, attended, { kind: 'mlp', layer }))
-    const gateUp = kernels.linear(normed, layer, 'gate_up')
-    const fed = kernels.linear(kernels.gatedActivation(gateUp, layer), layer, 'down')
+    const fed = kernels.linear(kernels.gatedLinear(normed, layer), layer, 'down')
     const next: NormName = layer + 1 < config.layerCount ? { kind: 'attention', layer: layer + 1 } : { kind: 'final' }
     ;({ residual, normed } = kernels.addAndNorm(residual, fed, next))
   }

@@ -188,7 +188,8 @@ class StepKernels implements DecoderKernels {
     })
   }
 
-  gatedActivation(gateUp: Value, layer: number): Value {
+  gatedLinear(input: Value, layer: number): Value {
+    const gateUp = this.linear(input, layer, 'gate_up')
     return this.#g.scope(`layers.${layer}/activation`, () => {
       const { mlpSize } = this.#config
       const [gate, up] = this.#split(gateUp, [mlpSize, mlpSize])

@@ -10,7 +10,7 @@ import { add, mul } from '#graph/ops/elementwise.js'
 import { gather } from '#graph/ops/index.js'
 import { gemm } from '#graph/ops/matmul.js'
 import { quickGelu, rmsNorm } from '#graph/ops/normalize.js'
-import { reshape, split } from '#graph/ops/shape.js'
+import { reshape } from '#graph/ops/shape.js'
 import { addLora, type LoraPair } from '#nn/lora.js'
 import { packedAttention } from '#nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
@@ -33,6 +33,8 @@ export interface RowInputs {
 export interface RowWeights {
   /** A frozen tensor by its canonical name (`layers.0.qkv.weight`, `embedding`); the same value at every call. */
   readonly base: (name: string) => Value
+  /** The first or second half of the rows of such a tensor: gate and up of `gate_up`. */
+  readonly half: (name: string, which: 0 | 1) => Value
   /** Adapter of a projection by its PEFT module path; undefined where there is none. */
   readonly adapter: (modulePath: string) => LoraPair | undefined
   /** alpha / rank. */
@@ -54,6 +56,14 @@ export function createTrainKernels(
 ): DecoderKernels {
   const { inputs, weights } = options
   const norm = (x: Value, name: string): Value => rmsNorm(g, x, weights.base(name), config.normEpsilon)
+  const product = (
+    input: Value,
+    read: (part: 'weight' | 'bias') => Value,
+    layer: { readonly hasBias: boolean; readonly pairs: readonly LoraPair[] },
+  ): Value => {
+    const y = gemm(g, input, read('weight'), { transB: true, ...(layer.hasBias ? { c: read('bias') } : {}) })
+    return addLora(g, input, y, { pairs: layer.pairs, scale: weights.scale })
+  }
   return {
     embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
     norm: (hidden, name) => g.scope(scopeOf(name), () => norm(hidden, normTensor(name))),
@@ -65,9 +75,11 @@ export function createTrainKernels(
     linear: (input, layer, projection) =>
       g.scope(`layers.${layer}/${projection}`, () => {
         const name = `layers.${layer}.${projection}`
-        const bias = hasBias(config, projection) ? { c: weights.base(`${name}.bias`) } : {}
-        const y = gemm(g, input, weights.base(`${name}.weight`), { transB: true, ...bias })
-        return addLora(g, input, y, { pairs: adapterPairs(weights, layer, projection), scale: weights.scale })
+        const pairs = adapterPairs(weights, layer, projection)
+        return product(input, (part) => weights.base(`${name}.${part}`), {
+          hasBias: hasBias(config, projection),
+          pairs,
+        })
       }),
     attention: (qkv, layer) =>
       g.scope(`layers.${layer}/attention`, () =>
@@ -84,13 +96,18 @@ export function createTrainKernels(
             : undefined,
         }),
       ),
-    gatedActivation: (gateUp, layer) =>
-      g.scope(`layers.${layer}/activation`, () => {
-        const [gate, up] = split(g, gateUp, [config.mlpSize, config.mlpSize], 1)
-        if (gate === undefined || up === undefined) throw new Error('split gave too few parts')
-        // QuickGelu with alpha 1 is x * sigmoid(x), SiLU.
-        return mul(g, quickGelu(g, gate, 1), up)
-      }),
+    // Two products, not one: splitting the output, and joining its gradients again, costs more than the halves lose.
+    gatedLinear: (input, layer) => {
+      const pairs = adapterPairs(weights, layer, 'gate_up')
+      const half = (which: 0 | 1): Value =>
+        product(input, (part) => weights.half(`layers.${layer}.gate_up.${part}`, which), {
+          hasBias: config.hasMlpBias,
+          pairs: pairs.slice(which, which + 1),
+        })
+      const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
+      // QuickGelu with alpha 1 is x * sigmoid(x), SiLU.
+      return g.scope(`layers.${layer}/activation`, () => mul(g, quickGelu(g, gate, 1), up))
+    },
   }
 }
 

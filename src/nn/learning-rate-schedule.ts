@@ -1,8 +1,9 @@
 /**
- * Learning rate over a training run: linear warm-up, then half a cosine down to a floor.
+ * Learning rate over a training run: linear warm-up, the peak for a while if wanted, then half a cosine down to a floor.
  *
  * Sources: cosine without restarts, Loshchilov and Hutter (arXiv:1608.03983, equation 5); warm-up, Goyal et al.
- * (arXiv:1706.02677, section 2.2).
+ * (arXiv:1706.02677, section 2.2); a long stable phase before a short decay, Hu et al. (arXiv:2404.06395, section 4): how long the
+ * run will be need not be known before the decay begins.
  */
 
 export interface WarmupCosineOptions {
@@ -13,6 +14,8 @@ export interface WarmupCosineOptions {
   readonly warmupSteps: number
   /** Steps of the whole run, warm-up included. */
   readonly totalSteps: number
+  /** Steps at the end over which the rate falls; the peak holds before them. Default: all that follow the warm-up. */
+  readonly decaySteps?: number
 }
 
 /**
@@ -25,7 +28,7 @@ export function warmupCosine(step: number, options: WarmupCosineOptions): number
   const { peak, floor = 0, warmupSteps, totalSteps } = options
   const at = Math.min(step, totalSteps - 1)
   if (at < warmupSteps) return (peak * (at + 1)) / warmupSteps
-  const span = Math.max(1, totalSteps - 1 - warmupSteps)
-  const progress = (at - warmupSteps) / span
+  const decaySteps = Math.min(options.decaySteps ?? Infinity, totalSteps - warmupSteps)
+  const progress = Math.max(0, at - (totalSteps - decaySteps)) / Math.max(1, decaySteps - 1)
   return peak * (floor + ((1 - floor) * (1 + Math.cos(Math.PI * progress))) / 2)
 }

@@ -4,13 +4,14 @@
  * For training all weights. As in `fused-head.ts` the [positions, vocabulary] matrix never exists whole. The loss is fixed,
  * loss = −Σ cₙ·log p(labelₙ), so each position's factor is known before the pass and the head's own gradient can be summed
  * chunk by chunk: with P the probabilities and Y the one-hot labels, d loss / d hidden = c·(P − Y)·W and
- * d loss / d W = (P − Y)ᵀ·(c·hidden). The one-hot part of the latter is a sum of rows by label, made once at the end.
+ * d loss / d W = (P − Y)ᵀ·(c·hidden). The one-hot part of the latter is one row per position to be added at its label, which is
+ * left to the caller: on a host array that is quick, as a graph operator (ScatterElements) it is not.
  * Named after PyTorch's and Liger's "fused linear cross entropy" (arXiv:2410.10989, section 3.2).
  */
 import type { GraphBuilder } from '#graph/builder.js'
 import type { Value } from '#graph/graph.js'
 import { mul, neg, sub } from '#graph/ops/elementwise.js'
-import { gather, scatterElements } from '#graph/ops/index.js'
+import { gather } from '#graph/ops/index.js'
 import { loop } from '#graph/ops/loop.js'
 import { gemm } from '#graph/ops/matmul.js'
 import { softmax } from '#graph/ops/normalize.js'
@@ -30,8 +31,10 @@ export interface LinearCrossEntropyOutputs {
   readonly logp: Value
   /** d loss / d hidden of each trained position, float32 [N, E]. */
   readonly hiddenGradient: Value
-  /** d loss / d weight, float32 [V, E]. */
+  /** d loss / d weight without its part by labels, float32 [V, E]. */
   readonly weightGradient: Value
+  /** The rest of it: the row to be added at each position's label, float32 [N, E]. */
+  readonly labelGradient: Value
 }
 
 /** Emits the head, the log-probabilities and the gradients of loss = −Σ coefficient·logp. */
@@ -63,14 +66,13 @@ export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyIn
       },
     })
     const [logp, slope, scaled] = outputs.scanned
-    const [expectedPart] = outputs.carried
-    if (!logp || !slope || !scaled || !expectedPart) throw new Error('the head loop gave too few outputs')
-    const labelRows = neg(g, reshape(g, scaled, [-1, width]))
-    const places = expand(g, reshape(g, labels, [-1, 1]), labelRows.shape)
+    const [weightGradient] = outputs.carried
+    if (!logp || !slope || !scaled || !weightGradient) throw new Error('the head loop gave too few outputs')
     return {
       logp: reshape(g, logp, [-1]),
       hiddenGradient: reshape(g, slope, [-1, width]),
-      weightGradient: scatterElements(g, expectedPart, places, labelRows, { axis: 0, reduction: 'add' }),
+      weightGradient,
+      labelGradient: neg(g, reshape(g, scaled, [-1, width])),
     }
   })
 }

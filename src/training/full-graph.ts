@@ -2,7 +2,8 @@
  * The train graph of all weights: rows and weights in, loss and one gradient per weight out.
  *
  * Weights are graph inputs, because every step changes them. The head's gradients come from `nn/linear-cross-entropy.ts`,
- * all others from autodiff; a tied embedding gets both.
+ * all others from autodiff; a tied embedding gets both. Rows of the embedding that tokens and labels look up get their gradients
+ * as rows, which `fullGradients` adds up on the host: a scatter in the graph took 4% of a step.
  */
 import type { DecoderConfig } from '#architectures/decoder-config.js'
 import { decoderParameters } from '#architectures/parameters.js'
@@ -15,14 +16,21 @@ import { reshape } from '#graph/ops/shape.js'
 import { crossEntropy } from '#nn/cross-entropy.js'
 import { fusedHead, placeRows } from '#nn/fused-head.js'
 import { linearCrossEntropy } from '#nn/linear-cross-entropy.js'
+import type { HostTensor } from '#tensor/host-tensor.js'
+import { float32Of, gradientsOf } from './gradients.js'
+import type { RowBatch } from './row-batch.js'
 import { emitBareDecoder } from './row-decoder.js'
 import { gradientName } from './train-graph.js'
+
+/** Outputs of gradients by row: d loss / d embedding row of each token [B*T, E], and of each label [N, E]. */
+const TOKEN_ROWS = 'gradient_rows:tokens'
+const LABEL_ROWS = 'gradient_rows:labels'
 
 /**
  * Builds the graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, every tensor of `decoderParameters` by name, `weight` [N] and
- * `denominator` []. Outputs: `loss` [], `logp` [N], and one gradient per tensor.
+ * `denominator` []. Outputs: `loss` [], `logp` [N], and what `fullGradients` reads.
  *
  * @param options.isRecomputed layers are computed again in the backward pass instead of kept; same numbers. Default false
  */
@@ -38,24 +46,65 @@ export function buildFullTrainGraph(config: DecoderConfig, options: { readonly i
     coefficients: reshape(g, div(g, weight, denominator), labels.shape),
   })
   const rowOfPosition = g.input('row_of_position', 'int64', ['B*T'])
-  const parameters = [...weights]
-  const gradients = backward(
+  const parameters = [...weights].filter(([name]) => name !== 'embedding' && name !== 'head')
+  const [embedded, ...gradients] = backward(
     g,
-    [
-      { value: decoder.hidden, gradient: placeRows(g, head.hiddenGradient, rowOfPosition) },
-      { value: decoder.headWeight, gradient: head.weightGradient },
-    ],
-    parameters.map(([, value]) => value),
+    [{ value: decoder.hidden, gradient: placeRows(g, head.hiddenGradient, rowOfPosition) }],
+    [decoder.embedded, ...parameters.map(([, value]) => value)],
     options.isRecomputed === true ? { recompute: blocksByScope((first) => first.startsWith('layers.')) } : {},
   )
   g.output(crossEntropy(g, head.logp, weight, denominator), 'loss')
   g.output(head.logp, 'logp')
+  if (embedded === undefined) throw new Error('no gradient for the embedding')
+  g.output(embedded, TOKEN_ROWS)
+  g.output(head.labelGradient, LABEL_ROWS)
+  g.output(head.weightGradient, gradientName(headParameter(config)))
   parameters.forEach(([name], index) => {
     const gradient = gradients[index]
     if (gradient === undefined) throw new Error(`no gradient for ${name}`)
     g.output(gradient, gradientName(name))
   })
   return g.build()
+}
+
+/**
+ * Every tensor's gradient from what a run of the train graph returned; arrays of `result` are used, not copied.
+ *
+ * @returns by parameter name
+ */
+export function fullGradients(
+  config: DecoderConfig,
+  { feeds }: RowBatch,
+  result: Readonly<Record<string, HostTensor>>,
+): ReadonlyMap<string, Float32Array> {
+  const { hiddenSize, vocabularySize } = config
+  const names = decoderParameters(config).map(({ name }) => name)
+  const gradients = config.isEmbeddingTied
+    ? gradientsOf(result, names)
+    : gradientsOf(
+        result,
+        names.filter((name) => name !== 'embedding'),
+      ).set('embedding', new Float32Array(vocabularySize * hiddenSize))
+  const rowsOf = (name: string): Float32Array => gradients.get(name) as Float32Array
+  addRows(rowsOf('embedding'), feeds['tokens'], float32Of(result, TOKEN_ROWS))
+  addRows(rowsOf(headParameter(config)), feeds['labels'], float32Of(result, LABEL_ROWS))
+  return gradients
+}
+
+/** Adds row i of `rows` to row `indices[i]` of a matrix of the same width, in order. */
+function addRows(matrix: Float32Array, indices: HostTensor | undefined, rows: Float32Array): void {
+  if (indices?.dtype !== 'int64') throw new Error('rows need int64 indices')
+  const width = rows.length / indices.data.length
+  for (let row = 0; row < indices.data.length; row++) {
+    const target = Number(indices.data[row]) * width
+    const source = row * width
+    for (let i = 0; i < width; i++) matrix[target + i] = (matrix[target + i] as number) + (rows[source + i] as number)
+  }
+}
+
+/** Name of the parameter that is the head's matrix. */
+function headParameter(config: DecoderConfig): string {
+  return config.isEmbeddingTied ? 'embedding' : 'head'
 }
 
 /** Builds the graph of the loss alone: the same inputs, outputs `loss` [] and `logp` [N]. */

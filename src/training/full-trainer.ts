@@ -21,7 +21,7 @@ import {
 import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import { createRng } from '#util/rng.js'
 import { decodeSafetensors, encodeSafetensors } from '#weights/safetensors.js'
-import { buildFullScoreGraph, buildFullTrainGraph } from './full-graph.js'
+import { buildFullScoreGraph, buildFullTrainGraph, fullGradients } from './full-graph.js'
 import { addGradients, float32Of } from './gradients.js'
 import { openGraphSession, openRowSession, type RowSessionOptions } from './row-session.js'
 import type { MicroBatch } from './trainer.js'
@@ -140,7 +140,7 @@ export async function createFullTrainer(options: {
       for (const { batch, lossInputs } of microBatches) {
         const result = await train.run(batch, feeds, lossInputs)
         loss += scalarOf(result, 'loss')
-        addGradients(gradients, result, state.weights.keys())
+        addGradients(gradients, fullGradients(config, batch, result))
       }
       if (gradients.size === 0) throw new RangeError(`${where} has no micro-batch`)
       const gradientNorm = clipGradNorm(gradients.values(), maxGradientNorm)

@@ -4,21 +4,23 @@
 import type { HostTensor } from '#tensor/host-tensor.js'
 import { gradientName } from './train-graph.js'
 
+/** One run's gradients by parameter name, shared, not copied. */
+export function gradientsOf(
+  result: Readonly<Record<string, HostTensor>>,
+  names: Iterable<string>,
+): Map<string, Float32Array> {
+  return new Map(Array.from(names, (name) => [name, float32Of(result, gradientName(name))]))
+}
+
 /**
  * Adds one run's gradients to the sums; the first run's arrays become the sums.
  *
- * @param gradients by parameter name, changed in place
- * @param names parameters whose gradients `result` has
+ * @param sums by parameter name, changed in place
  */
-export function addGradients(
-  gradients: Map<string, Float32Array>,
-  result: Readonly<Record<string, HostTensor>>,
-  names: Iterable<string>,
-): void {
-  for (const name of names) {
-    const gradient = float32Of(result, gradientName(name))
-    const sum = gradients.get(name)
-    if (sum === undefined) gradients.set(name, gradient)
+export function addGradients(sums: Map<string, Float32Array>, gradients: ReadonlyMap<string, Float32Array>): void {
+  for (const [name, gradient] of gradients) {
+    const sum = sums.get(name)
+    if (sum === undefined) sums.set(name, gradient)
     else for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (gradient[i] as number)
   }
 }

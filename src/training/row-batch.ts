@@ -41,19 +41,26 @@ export interface RowBatch {
   readonly length: number
 }
 
-/** Most positions whose logits exist at once. */
-const MAX_CHUNK = 256
+/** Most trained positions whose logits exist at once: 50 MB for a vocabulary of 49,152. */
+const DEFAULT_CHUNK = 256
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
 const MASKED = -1e30
+
+/** How rows are laid out. */
+export interface RowBatchOptions {
+  /** T; default the longest row. */
+  readonly length?: number
+  /** Most trained positions whose logits exist at once; default 256. More is faster where the vocabulary is small. */
+  readonly chunk?: number
+}
 
 /**
  * Lays out rows for a row graph. Shorter rows are padded at the right to `length`.
  *
  * @param rows at least one; at least one token must train
- * @param options.length T; default the longest row
  * @throws {RangeError} if a row is longer than `length`; {TrainingError} `out_of_memory`
  */
-export function toRowBatch(rows: readonly Row[], options: { readonly length?: number } = {}): RowBatch {
+export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}): RowBatch {
   const length = options.length ?? rows.reduce((longest, row) => Math.max(longest, row.tokens.length), 1)
   const count = rows.length
   const tokens = new BigInt64Array(count * length)
@@ -69,7 +76,7 @@ export function toRowBatch(rows: readonly Row[], options: { readonly length?: nu
     fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
     trained.push(...trainedTokens(row, r, length))
   })
-  const { chunks, size } = chunking(trained.length)
+  const { chunks, size } = chunking(trained.length, options.chunk ?? DEFAULT_CHUNK)
   const padded = chunks * size
   const rowOfPosition = new BigInt64Array(count * length).fill(BigInt(padded))
   const labelPositions = new BigInt64Array(padded)
@@ -160,7 +167,7 @@ function fillBias(bias: Float32Array, row: Row, length: number): void {
 }
 
 /** Chunks of equal size, as few as the limit allows. */
-function chunking(count: number): { readonly chunks: number; readonly size: number } {
-  const chunks = Math.max(1, Math.ceil(count / MAX_CHUNK))
+function chunking(count: number, largest: number): { readonly chunks: number; readonly size: number } {
+  const chunks = Math.max(1, Math.ceil(count / largest))
   return { chunks, size: Math.max(1, Math.ceil(count / chunks)) }
 }

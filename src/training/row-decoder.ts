@@ -7,6 +7,7 @@ import type { PreparedTensor } from '#architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#architectures/train-kernels.js'
 import type { GraphBuilder } from '#graph/builder.js'
 import type { Value } from '#graph/graph.js'
+import { split } from '#graph/ops/shape.js'
 import type { LoraPair } from '#nn/lora.js'
 
 /** The model a row graph computes. */
@@ -27,6 +28,8 @@ export function adapterTensorNames(modulePath: string): { readonly a: string; re
 export interface EmittedDecoder {
   /** [B*T, E] */
   readonly hidden: Value
+  /** The tokens' rows of the embedding, [B*T, E]. */
+  readonly embedded: Value
   /** [V, E] */
   readonly headWeight: Value
   /** Adapter tensors by name; empty where there is no adapter. */
@@ -37,15 +40,18 @@ export interface EmittedDecoder {
 export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const { config, tensors, adapter } = model
   const known = new Map<string, Value>()
-  const base = (name: string): Value => {
-    const value = known.get(name) ?? external(g, name, tensors)
+  const mapped = (name: string, tensor: PreparedTensor): Value => {
+    const { dtype, shape, file, offsetBytes, sizeBytes } = tensor
+    const value = known.get(name) ?? g.external(name, dtype, shape, { file, offsetBytes, sizeBytes })
     known.set(name, value)
     return value
   }
+  const base = (name: string): Value => mapped(name, tensorOf(tensors, name))
+  const half = (name: string, which: 0 | 1): Value => mapped(`${name}.${which}`, halfOf(tensorOf(tensors, name), which))
   const { values, pairs } = adapterInputs(g, model)
   const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
-  const hidden = emitHidden(g, config, { base, adapter: (modulePath) => pairs.get(modulePath), scale })
-  return { hidden, headWeight: base(headName(config)), adapter: values }
+  const hidden = emitHidden(g, config, { base, half, adapter: (modulePath) => pairs.get(modulePath), scale })
+  return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }
 
 /**
@@ -58,15 +64,27 @@ export function emitBareDecoder(
   config: DecoderConfig,
   weight: (name: string) => Value,
 ): Omit<EmittedDecoder, 'adapter'> {
-  const hidden = emitHidden(g, config, { base: weight, adapter: () => undefined, scale: 0 })
-  return { hidden, headWeight: weight(headName(config)) }
+  const halves = new Map<string, readonly Value[]>()
+  const half = (name: string, which: 0 | 1): Value => {
+    const whole = weight(name)
+    const rows = Number(whole.shape[0]) / 2
+    const both = halves.get(name) ?? split(g, whole, [rows, rows], 0)
+    halves.set(name, both)
+    return both[which] as Value
+  }
+  const hidden = emitHidden(g, config, { base: weight, half, adapter: () => undefined, scale: 0 })
+  return { ...hidden, headWeight: weight(headName(config)) }
 }
 
 function headName(config: DecoderConfig): string {
   return config.isEmbeddingTied ? 'embedding' : 'head'
 }
 
-function emitHidden(g: GraphBuilder, config: DecoderConfig, weights: RowWeights): Value {
+function emitHidden(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  weights: RowWeights,
+): Pick<EmittedDecoder, 'hidden' | 'embedded'> {
   const half = config.headSize / 2
   const inputs = {
     tokens: g.input('tokens', 'int64', ['B', 'T']),
@@ -75,14 +93,22 @@ function emitHidden(g: GraphBuilder, config: DecoderConfig, weights: RowWeights)
     cos: g.input('cos', 'float32', ['P', half]),
     sin: g.input('sin', 'float32', ['P', half]),
   }
-  return buildDecoder(config, createTrainKernels(g, config, { inputs, weights }))
+  const kernels = createTrainKernels(g, config, { inputs, weights })
+  const embedded = kernels.embed()
+  return { hidden: buildDecoder(config, { ...kernels, embed: () => embedded }), embedded }
 }
 
-function external(g: GraphBuilder, name: string, tensors: RowModel['tensors']): Value {
+function tensorOf(tensors: RowModel['tensors'], name: string): PreparedTensor {
   const tensor = tensors.get(name)
   if (tensor === undefined) throw new Error(`the prepared model has no tensor "${name}"`)
-  const { file, offsetBytes, sizeBytes } = tensor
-  return g.external(name, tensor.dtype, tensor.shape, { file, offsetBytes, sizeBytes })
+  return tensor
+}
+
+/** The first or second half of a tensor's rows, where they lie. */
+function halfOf(tensor: PreparedTensor, which: 0 | 1): PreparedTensor {
+  const [rows = 0, ...inner] = tensor.shape
+  const sizeBytes = tensor.sizeBytes / 2
+  return { ...tensor, shape: [rows / 2, ...inner], sizeBytes, offsetBytes: tensor.offsetBytes + which * sizeBytes }
 }
 
 function adapterInputs(

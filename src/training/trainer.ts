@@ -9,7 +9,7 @@ import { type AdamWState, adamWStep } from '#nn/adamw.js'
 import { clipGradNorm } from '#nn/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
 import type { AdapterWeights } from '#weights/adapter.js'
-import { addGradients, float32Of } from './gradients.js'
+import { addGradients, float32Of, gradientsOf } from './gradients.js'
 import type { OptimizerSettings } from './hyperparameters.js'
 import type { RowBatch } from './row-batch.js'
 import { adapterTensorNames, type RowModel } from './row-decoder.js'
@@ -117,7 +117,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
         const result = await guarded(where, () => session.run(batch, feeds, lossInputs))
         loss += float32Of(result, 'loss')[0] as number
         assertFinite(loss, where)
-        addGradients(gradients, result, parameters.keys())
+        addGradients(gradients, gradientsOf(result, parameters.keys()))
         outputs.push({
           logp: float32Of(result, 'logp'),
           entropy: float32Of(result, 'entropy'),

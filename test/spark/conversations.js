@@ -21,7 +21,7 @@ const SYSTEM_PROMPTS = [
 const SYSTEM_SHARE = 0.12
 const JOINED_SHARE = 0.12
 /** Chats of many turns: a tenth of the tokens, so that the model has seen late positions. */
-const LONG_SHARE = 0.012
+const LONG_SHARE = 0.009
 
 /**
  * A training conversation that begins with a row of the ability.
@@ -35,7 +35,7 @@ export function trainingConversation(rng, ability) {
   const isLong = tools === undefined && chance(rng, LONG_SHARE)
   const isJoined = isLong || (tools === undefined && chance(rng, JOINED_SHARE))
   const turns = isJoined
-    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 12) : between(rng, 1, 2))]
+    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 24) : between(rng, 1, 2))]
     : messages
   const opened = chance(rng, SYSTEM_SHARE)
     ? [{ role: /** @type {const} */ ('system'), content: pick(rng, SYSTEM_PROMPTS) }, ...turns]

@@ -9,6 +9,9 @@ import { float32Tensor } from '#tensor/host-tensor.js'
 import { perToken, toRowBatch } from '#training/row-batch.js'
 import { LOSS, openRows, REAL, START } from './mixture.js'
 
+/** Trained positions whose logits exist at once: 16 MB for 4,096 tokens. */
+export const HEAD_CHUNK = 1024
+
 /** @typedef {import('../../src/training/row-batch.js').Row} Row @typedef {import('../../src/training/trainer.js').MicroBatch} MicroBatch */
 
 /** A packed row as the trainer takes it: each sequence a segment with positions of its own. @param {import('./mixture.js').PackedTokens} packed @returns {Row} */
@@ -43,7 +46,7 @@ export function toRow({ ids, flags }) {
  * @returns {{ microBatches: MicroBatch[], tokens: number, trained: number }}
  */
 export function toMicroBatches(batches) {
-  const laid = batches.map((rows) => toRowBatch(rows))
+  const laid = batches.map((rows) => toRowBatch(rows, { chunk: HEAD_CHUNK }))
   const trained = laid.reduce((sum, batch) => sum + batch.trained.length, 0)
   const denominator = float32Tensor(Float32Array.of(trained), [])
   return {

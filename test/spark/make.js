@@ -1,28 +1,24 @@
 /**
  * The whole recipe of `trainyard/spark` in one command: `npm run build && node test/spark/make.js`.
  *
- * Tokenizer, mixtures, training by the phases of `phases.js` (hours; goes on where it stopped), export into
- * `src/assets/spark/`, scores, model card. Each part is a command of its own, see README.md. What is already there is not made again; delete `.cache/spark` to start over.
+ * Tokenizer, mixture, training as `run.js` says (hours; goes on where it stopped), export into `src/assets/spark/`, scores, model
+ * card. Each part is a command of its own, see README.md. What is already there is not made again; delete `.cache/spark` to start over.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { startService } from '../support/service-process.js'
-import { MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES } from './phases.js'
+import { MIXTURE_DIRECTORY, MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { MIXTURE, RUN } from './run.js'
 
 /** Held-out questions of each ability. */
 const QUESTIONS = '200'
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) step('train-tokenizer.js')
-for (const { mixture, tokens, untilStep } of PHASES) {
-  const out = join(SPARK_CACHE, mixture.name)
-  const { seed, emphasis } = mixture
-  if (!existsSync(join(out, 'manifest.json'))) {
-    step('write-mixture.js', '--out', out, '--tokens', String(mixture.tokens), '--seed', seed, '--emphasis', emphasis)
-  }
-  step('train.js', '--mixture', out, '--tokens', String(tokens), '--until-step', String(untilStep))
+if (!existsSync(join(MIXTURE_DIRECTORY, 'manifest.json'))) {
+  step('write-mixture.js', '--tokens', String(MIXTURE.tokens), '--seed', MIXTURE.seed)
 }
+step('train.js', '--tokens', String(RUN.tokens), '--decay-steps', String(RUN.decaySteps), '--seed', RUN.seed)
 step('export.js', '--from', join(RUN_DIRECTORY, 'best'))
 const scores = join(SPARK_CACHE, 'scores.json')
 const service = await startService({ args: ['--base-model', 'trainyard/spark'] })

@@ -49,25 +49,22 @@ export function encodeDocument(tokenizer, text) {
  *
  * @param {Tokenizer} tokenizer
  * @param {string} seed
- * @param {Record<string, number>} [emphasis] factors on the shares of sources, for later phases of a training
  * @returns {Generator<{ source: string, sequence: Sequence }>}
  */
-export function* mixtureSequences(tokenizer, seed, emphasis = {}) {
+export function* mixtureSequences(tokenizer, seed) {
   const rng = createRng(`mixture ${seed}`)
   const sources = [
     ...ABILITIES.map((ability) => ({
       name: ability.name,
-      share: ability.share * (emphasis[ability.name] ?? 1),
+      share: ability.share,
       draw: () => encodeConversation(tokenizer, trainingConversation(rng, ability)),
     })),
     ...TEXT_SOURCES.map(({ name, share, generate }) => ({
       name,
-      share: share * (emphasis[name] ?? 1),
+      share,
       draw: () => encodeDocument(tokenizer, generate(rng, 'train')),
     })),
   ]
-  const unknown = Object.keys(emphasis).filter((name) => sources.every((source) => source.name !== name))
-  if (unknown.length > 0) throw new Error(`no source is called ${unknown.join(', ')}`)
   const written = sources.map(() => 0)
   for (;;) {
     let at = 0
@@ -132,13 +129,10 @@ export function rowBytes({ ids, flags }) {
  *
  * @param {string} directory made if missing; files in it are replaced
  * @param {{ tokenizer: Tokenizer, tokens: number, rowLengths: readonly number[], seed: string, heldOutCount: number,
- *   emphasis?: Record<string, number>, onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
+ *   onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
  *   and a sequence goes into the shortest rows that hold it: attention costs the square of a row's length
  */
-export function writeMixture(
-  directory,
-  { tokenizer, tokens, rowLengths, seed, heldOutCount, emphasis = {}, onProgress },
-) {
+export function writeMixture(directory, { tokenizer, tokens, rowLengths, seed, heldOutCount, onProgress }) {
   mkdirSync(join(directory, 'held-out'), { recursive: true })
   const paddingId = tokenizer.tokenToId('<|endoftext|>') ?? 0
   const longest = Math.max(...rowLengths)
@@ -151,7 +145,7 @@ export function writeMixture(
     file: createRowFile(join(directory, `train-${rowLength}.bin`)),
     tokens: 0,
   }))
-  for (const { source, sequence } of mixtureSequences(tokenizer, seed, emphasis)) {
+  for (const { source, sequence } of mixtureSequences(tokenizer, seed)) {
     if (total >= tokens) break
     const output = outputs.find(({ rowLength }) => sequence.ids.length <= rowLength)
     if (output === undefined) continue
@@ -180,7 +174,6 @@ export function writeMixture(
   const manifest = {
     format: 2,
     seed,
-    emphasis,
     vocabularySize: tokenizer.vocabularySize,
     tokens: total,
     train,

@@ -1,5 +1,5 @@
 /**
- * Trains all weights: `node test/spark/train.js [--tokens 24000000] [--peak-rate 4e-3] [--run DIR] [--fresh]`.
+ * Trains all weights: `node test/spark/train.js [--tokens 24000000] [--decay-steps 1200] [--run DIR] [--fresh]`.
  *
  * Needs the tokenizer and the mixture. Goes on from `state.safetensors` of the run directory if it is there, bit by bit as if
  * it had never stopped. Writes there `log.jsonl`, the state, and `best/`: a Hugging Face directory of the weights with the
@@ -31,12 +31,14 @@ const { values } = parseArgs({
     'micro-batch-tokens': { type: 'string', default: '2048' },
     'micro-batches': { type: 'string', default: '4' },
     'warmup-steps': { type: 'string', default: '60' },
-    'evaluate-every': { type: 'string', default: '150' },
+    /** Steps at the end over which the learning rate falls; before them `--tokens` may still change. */
+    'decay-steps': { type: 'string', default: 'Infinity' },
+    'evaluate-every': { type: 'string', default: '200' },
     'held-out-rows': { type: 'string', default: '2' },
     threads: { type: 'string', default: '2' },
-    /** Stops here, before the end of the schedule: a phase that another mixture follows. */
+    /** Stops here, before the end of the schedule. */
     'until-step': { type: 'string', default: 'Infinity' },
-    seed: { type: 'string', default: 'spark-1' },
+    seed: { type: 'string', default: 'spark' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     mixture: { type: 'string', default: MIXTURE_DIRECTORY },
     run: { type: 'string', default: RUN_DIRECTORY },
@@ -98,6 +100,7 @@ while (state.adamW.stepCount < lastStep) {
     floor: Number(values.floor),
     warmupSteps: Number(values['warmup-steps']),
     totalSteps,
+    decaySteps: Number(values['decay-steps']),
   })
   const { microBatches, tokens, trained } = toMicroBatches(Array.from({ length: perStep }, () => data.next()))
   const { loss, gradientNorm } = await trainer.step(microBatches, {
@@ -128,7 +131,7 @@ data.close()
 function restore() {
   if (existsSync(statePath)) {
     const { state: restored, notes } = decodeFullState(readFileSync(statePath), config)
-    // Another mixture, a later phase, is read from its beginning; everything else goes on.
+    // Another mixture is read from its beginning; everything else goes on.
     if (notes.get('mixture') === mixtureDigest) data.seek(JSON.parse(notes.get('position') ?? '[]'))
     best = Number(notes.get('best'))
     tokensSeen = Number(notes.get('tokens'))

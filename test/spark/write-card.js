@@ -12,8 +12,8 @@ import { fromHfConfig } from '#architectures/hf-config.js'
 import { sparkDirectory } from '#weights/spark.js'
 import { abilityOf } from './abilities/index.js'
 import { readManifest } from './mixture.js'
-import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES } from './phases.js'
+import { MIXTURE_DIRECTORY, RUN_DIRECTORY } from './paths.js'
+import { MIXTURE } from './run.js'
 
 const { values } = parseArgs({
   options: {
@@ -26,8 +26,7 @@ if (values.scores === undefined) throw new Error('--scores is needed: a file wri
 
 /** @type {{ results: import('./evaluation.js').Evaluation[] }} */
 const { results } = JSON.parse(readFileSync(values.scores, 'utf8'))
-const mixtures = [...new Set(PHASES.map(({ mixture }) => mixture))]
-const manifests = mixtures.map(({ name }) => readManifest(join(SPARK_CACHE, name)))
+const manifest = readManifest(MIXTURE_DIRECTORY)
 const config = fromHfConfig(JSON.parse(readFileSync(join(values.to, 'config.json'), 'utf8')))
 const log = readFileSync(join(values.run, 'log.jsonl'), 'utf8')
   .trim()
@@ -38,9 +37,7 @@ const steps = lastByStep(log.filter(({ learningRate }) => learningRate !== undef
 const evaluations = lastByStep(log.filter(({ heldOutLoss }) => heldOutLoss !== undefined))
 const best = evaluations.reduce((low, entry) => (entry.heldOutLoss < low.heldOutLoss ? entry : low))
 const last = steps.at(-1)
-const longestRow = Math.max(
-  ...manifests.flatMap(({ train }) => train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength)),
-)
+const longestRow = Math.max(...manifest.train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength))
 
 writeFileSync(join(values.to, 'README.md'), card())
 writeFileSync(join(values.to, 'NOTICE'), notices())
@@ -65,16 +62,17 @@ configuration allows run, but answers get worse beyond that.
 
 ## What it can do
 
-Held-out questions: their words, numbers, countries and wordings are kept out of training (\`test/spark/README.md\` says how each
-split is made). Greedy answers of the float16 weights, asked through the chat API. *Score* gives credit for near answers, *exact*
+Held-out questions: none was trained on. What can be worked out (sums, lists, opinions, scenes) is kept out of training altogether;
+what can only be known (a country's capital, the letters of a word that is one token) was met in other kinds of question
+(\`test/spark/README.md\` says how each split is made). Greedy answers of the float16 weights, asked through the chat API. *Score* gives credit for near answers, *exact*
 does not.
 
 | ability | what | held-out questions | score | exact |
 | ------- | ---- | -----------------: | ----: | ----: |
 ${results.map(({ ability, rows, score, exact }) => `| ${ability} | ${abilityOf(ability).summary} | ${rows} | ${score.toFixed(2)} | ${(100 * exact).toFixed(0)}% |`).join('\n')}
 
-What stands at 20 to 60% is there to be improved: that is what \`trainyard demo\` shows, live, by reinforcement learning. What is
-lower (capitals of countries whose capital was never asked for, meanings of words) is beyond what this size and these hours gave.
+What stands at 20 to 60% is there to be improved: that is what \`trainyard demo\` shows, live, by reinforcement learning. Meanings
+of words are beyond this size.
 
 ## How it was made
 
@@ -83,12 +81,11 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 
 | | |
 | --- | --- |
-| mixtures | ${mixtures.map(({ seed, emphasis }, at) => `\`${seed}\`, ${millions(manifests[at].tokens)} tokens written${emphasis === '' ? '' : ', with more copying and spelling'}`).join('; ')} |
-| phases | ${PHASES.map(({ mixture, untilStep }) => `\`${mixture.seed}\` to step ${untilStep}`).join(', ')} |
+| mixture | seed \`${MIXTURE.seed}\`, ${millions(manifest.tokens)} tokens written |
 | tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
 | steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |
-| learning rate | ${settings.settings['warmup-steps']} steps of warm-up to ${settings.settings['peak-rate']}, cosine to ${100 * Number(settings.settings.floor)}% of it |
+| learning rate | ${settings.settings['warmup-steps']} steps of warm-up to ${settings.settings['peak-rate']}, cosine over the last ${settings.settings['decay-steps']} steps to ${100 * Number(settings.settings.floor)}% of it |
 | machine | two virtual processor cores, float32, ONNX Runtime; no accelerator |
 | hours | ${hours} |
 

@@ -1,6 +1,6 @@
 /**
- * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-lengths 128,512] [--seed spark-1]
- * [--emphasis repeat=3,spell=1.5]`.
+ * Writes the training rows: `node test/spark/write-mixture.js --tokens 50000000 [--row-lengths 128,512,1024]
+ * [--seed spark]`.
  *
  * Needs the tokenizer (`train-tokenizer.js`). Prints tokens by source and the digest.
  */
@@ -12,10 +12,9 @@ import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
 const { values } = parseArgs({
   options: {
     tokens: { type: 'string', default: '1000000' },
-    'row-lengths': { type: 'string', default: '128,512' },
+    'row-lengths': { type: 'string', default: '128,512,1024' },
     'held-out': { type: 'string', default: '200' },
-    seed: { type: 'string', default: 'spark-1' },
-    emphasis: { type: 'string', default: '' },
+    seed: { type: 'string', default: 'spark' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     out: { type: 'string', default: MIXTURE_DIRECTORY },
   },
@@ -28,12 +27,6 @@ const manifest = writeMixture(values.out, {
   tokens: Number(values.tokens),
   rowLengths: values['row-lengths'].split(',').map(Number),
   seed: values.seed,
-  emphasis: Object.fromEntries(
-    values.emphasis
-      .split(',')
-      .filter((part) => part !== '')
-      .map((part) => [part.split('=')[0], Number(part.split('=')[1])]),
-  ),
   heldOutCount: Number(values['held-out']),
   onProgress: (tokens) => {
     if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)

@@ -5,7 +5,8 @@ import { readInt } from '#graph/attributes.js'
 import type { GraphBuilder } from '#graph/builder.js'
 import type { Value } from '#graph/graph.js'
 import { add, cast, div, equal, exp, mul, neg, sub } from '#graph/ops/elementwise.js'
-import { reduceMean, reduceSum } from '#graph/ops/reduce.js'
+import { gemm } from '#graph/ops/matmul.js'
+import { reduceSum } from '#graph/ops/reduce.js'
 import { expand, reshape } from '#graph/ops/shape.js'
 import { countOf, type GradientRule, type SingleContext, single, sumTo, unary } from '../rule.js'
 
@@ -57,19 +58,28 @@ export const logSoftmaxRule: GradientRule = unary(({ g, node, dy, y }) =>
   sub(g, dy, mul(g, exp(g, y), reduceSum(g, dy, [readInt(node.attributes, 'axis', -1)]))),
 )
 
-/** With n = x·r, r = 1/rms: dx = r·(w·dy − n·mean(n·w·dy)), dw = sum(n·dy). */
+/**
+ * With r = 1/rms and p = x·dy of each row: dw = Σ r·p over the rows, dx = r·w·dy − x·r³·mean(w·p).
+ *
+ * Both sums are products of the matrix p with a vector, which read it once and write next to nothing: these rules are bound by
+ * memory.
+ */
 function rmsNormGradients(
   g: GraphBuilder,
   norm: { readonly x: Value; readonly weight: Value; readonly scale: Value; readonly dy: Value },
   wants: { readonly x: boolean; readonly weight: boolean },
 ): { readonly dx: Value | null; readonly dWeight: Value | null } {
-  const { x, weight, scale, dy } = norm
-  const normed = mul(g, x, cast(g, scale, x.dtype))
-  const dWeight = wants.weight ? sumTo(g, mul(g, normed, dy), weight.shape) : null
+  const { x, weight, dy } = norm
+  const width = weight.shape[0] ?? 1
+  const r = cast(g, norm.scale, x.dtype)
+  const products = reshape(g, mul(g, x, dy), [-1, width])
+  const dWeight = wants.weight
+    ? reshape(g, gemm(g, products, reshape(g, r, [-1, 1]), { transA: true }), weight.shape)
+    : null
   if (!wants.x) return { dx: null, dWeight }
-  const weighted = mul(g, dy, weight)
-  const along = mul(g, normed, reduceMean(g, mul(g, normed, weighted), [-1]))
-  return { dx: mul(g, sub(g, weighted, along), cast(g, scale, x.dtype)), dWeight }
+  const mean = div(g, gemm(g, reshape(g, weight, [1, -1]), products, { transB: true }), countOf(g, weight, [0]))
+  const along = mul(g, reshape(g, mean, r.shape), mul(g, r, mul(g, r, r)))
+  return { dx: sub(g, mul(g, mul(g, dy, weight), r), mul(g, x, along)), dWeight }
 }
 
 export const rmsNormRule: GradientRule = single(({ g, node, dy, x, wants }) => {

@@ -12,10 +12,9 @@ import { decoderParameters, toHfTensors } from '#architectures/parameters.js'
 import { rotaryFrequencies } from '#nn/rotary-embedding.js'
 import { createOrtRuntime } from '#runtime/ort-runtime.js'
 import { float32Tensor } from '#tensor/host-tensor.js'
-import { buildFullTrainGraph } from '#training/full-graph.js'
+import { buildFullTrainGraph, fullGradients } from '#training/full-graph.js'
 import { perToken, toRowBatch } from '#training/row-batch.js'
 import { openRowSession } from '#training/row-session.js'
-import { gradientName } from '#training/train-graph.js'
 import { createRng } from '#util/rng.js'
 import {
   type DecoderGolden,
@@ -107,10 +106,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('all weights: %s', (variant
     expect(Math.abs(fromTorch.loss / expectedLoss - 1)).toBeLessThan(1e-9)
     expect(Math.abs((result['loss']!.data as Float32Array)[0]! / expectedLoss - 1)).toBeLessThan(1e-5)
 
-    const gradients = toHfTensors(
-      config,
-      new Map(parameters.map(({ name }) => [name, result[gradientName(name)]!.data as Float32Array])),
-    )
+    const gradients = toHfTensors(config, fullGradients(config, batch, result))
     expect([...gradients.keys()].sort()).toEqual([...weights.keys()].sort())
     for (const [name, { shape, data }] of gradients) {
       expect(shape, name).toEqual(formula.get(name)!.shape)

@@ -60,6 +60,7 @@ function differences(inputs: Case, of: 'hidden' | 'weight'): Float64Array {
   return data.map((_, i) => (lossOf(moved(i, DIFFERENCE)) - lossOf(moved(i, -DIFFERENCE))) / (2 * DIFFERENCE))
 }
 
+/** Runs the graph; the weight's gradient with its rows by label added. */
 async function run(inputs: Case): Promise<Record<'logp' | 'hiddenGradient' | 'weightGradient', Float32Array>> {
   const g = new GraphBuilder('linear_cross_entropy')
   const outputs = linearCrossEntropy(g, {
@@ -72,7 +73,11 @@ async function run(inputs: Case): Promise<Record<'logp' | 'hiddenGradient' | 'we
   for (const [name, value] of Object.entries(outputs)) g.output(value, name)
   const results = await runGraph(g.build(), { ...inputs })
   const data = (name: string) => results[name]!.data as Float32Array
-  return { logp: data('logp'), hiddenGradient: data('hiddenGradient'), weightGradient: data('weightGradient') }
+  const weightGradient = data('weightGradient').slice()
+  data('labelGradient').forEach((value, at) => {
+    weightGradient[inputs.labels.data[Math.floor(at / WIDTH)]! * WIDTH + (at % WIDTH)]! += value
+  })
+  return { logp: data('logp'), hiddenGradient: data('hiddenGradient'), weightGradient }
 }
 
 describe.each([1, 6])('hidden states and weights of size %d', (scale) => {

@@ -77,7 +77,7 @@ export function pairKey(operation, left, right) {
 export const arithmetic = defineAbility({
   name: 'arithmetic',
   summary: 'one- and two-digit plus, minus, times, divided by',
-  share: 14,
+  share: 18,
   draw(rng) {
     const operation = pick(rng, /** @type {Operation[]} */ (['+', '+', '+', '-', '-', '-', '*', '*', '/']))
     const [left, right] = drawPair(rng, operation)

@@ -1,6 +1,7 @@
 /**
- * Capitals and continents. Countries are held out from questions; what they are stands as plain sentences in the training
- * text (`text/documents.js`), so the score says whether a fact that was read can be used in an answer.
+ * Capitals and continents. Each kind of question holds out countries of its own; what it asks for stands in the training data in
+ * other forms (questions the other way round, "answer with only ...", plain sentences of `text/documents.js`), so the score says
+ * whether a fact met in one form can be used in another.
  */
 import { CONTINENTS, COUNTRIES, withThe } from '../text/countries.js'
 import { mentions } from './compare.js'
@@ -31,13 +32,13 @@ const CAPITALS = COUNTRIES.map(({ capital }) => capital)
 
 export const capitals = defineAbility({
   name: 'capitals',
-  summary: 'capitals of countries; held-out countries are known from sentences only',
+  summary: 'capitals of countries, and countries of capitals',
   share: 4,
   draw(rng) {
     const country = pick(rng, COUNTRIES)
     const values = { country: withThe(country.name), Country: country.name, capital: country.capital }
-    const keys = [`country:${country.name}`]
     const task = pick(rng, ['capital', 'capital', 'capital', 'country'])
+    const keys = [`country:${country.name}/${task}`]
     const [template, answer] = task === 'capital' ? [ASK_CAPITAL, country.capital] : [ASK_COUNTRY, country.name]
     return { task, keys, messages: exchange(say(rng, template, values), answer), expect: { answer } }
   },
@@ -50,14 +51,14 @@ export const capitals = defineAbility({
 
 export const continents = defineAbility({
   name: 'continents',
-  summary: 'continents of countries; held-out countries are known from sentences only',
-  share: 3,
+  summary: 'continents of countries',
+  share: 2,
   draw(rng) {
     const country = pick(rng, COUNTRIES)
     const values = { country: withThe(country.name), Country: country.name }
     return {
       task: 'continent',
-      keys: [`country:${country.name}`],
+      keys: [`country:${country.name}/continent`],
       messages: exchange(say(rng, ASK_CONTINENT, values), country.continent),
       expect: { answer: country.continent },
     }

@@ -32,7 +32,7 @@ const ASK_THINGS = [
 export const count = defineAbility({
   name: 'count',
   summary: 'count words, letters and things in a list',
-  share: 5,
+  share: 8,
   draw(rng) {
     const task = pick(rng, ['words', 'letters', 'letter', 'things'])
     if (task === 'words') {
@@ -51,11 +51,11 @@ export const count = defineAbility({
     const word = pick(rng, commonWords())
     if (task === 'letters') {
       const question = say(rng, ASK_LETTERS, { word })
-      return row({ task, keys: [`word:${word}`], question, number: word.length })
+      return row({ task, keys: [`word:${word}/letters`], question, number: word.length })
     }
     const letter = chance(rng, 0.85) ? pick(rng, [...word]) : pick(rng, [...'abcdefghijklmnopqrstuvwxyz'])
     const number = [...word].filter((other) => other === letter).length
-    return row({ task, keys: [`word:${word}`], question: say(rng, ASK_LETTER, { word, letter }), number })
+    return row({ task, keys: [`word:${word}/letter`], question: say(rng, ASK_LETTER, { word, letter }), number })
   },
   score: ({ expect }, { content }) => oneNumber(Number(expect.number), content),
 })

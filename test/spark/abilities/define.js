@@ -1,8 +1,10 @@
 /**
  * What an ability is: rows of one kind, their split, and a score for answers.
  *
- * A row's keys name its content (`word:cat`, `sum:12+7`). A row is held out if any of its keys is; training rows have none,
- * so no held-out content is ever trained on in the same form. Domains are shared between abilities.
+ * A row's keys name its content (`list:cat dog`, `sum:12+7`). A row is held out if any of its keys is; training rows have none,
+ * so no held-out content is ever trained on in the same form. What can be worked out is held out from all abilities alike
+ * (`sum:12+7`); what can only be known, a country's capital or the letters of a word that is one token, from one kind of
+ * question (`word:cat/spell`), and other kinds teach it.
  */
 import { parseToolCalls } from '#text/tool-calls.js'
 import { isHeldOut } from './say.js'

@@ -47,7 +47,7 @@ export function explainedWords() {
 export const explain = defineAbility({
   name: 'explain',
   summary: 'say what a common word means',
-  share: 3,
+  share: 2,
   draw(rng) {
     const { word, meaning } = pick(rng, explainedWords())
     const question = say(rng, ASK, { word, aWord: withArticle(word) })

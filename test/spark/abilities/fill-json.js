@@ -91,7 +91,7 @@ const ASK = [
 export const fillJson = defineAbility({
   name: 'fill-json',
   summary: 'a JSON object with the asked fields from a sentence',
-  share: 8,
+  share: 5,
   draw(rng) {
     const task = pick(rng, Object.keys(SCENES))
     const { draw, sentences } = SCENES[task]

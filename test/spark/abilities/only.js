@@ -36,7 +36,7 @@ const DRAWS = {
     const country = pick(rng, COUNTRIES)
     const form = say(rng, `${ONLY} [the name|the name of the city|the city]`)
     const question = `What is the capital of ${withThe(country.name)}?`
-    return { keys: [`country:${country.name}`], question: around(rng, form, question), answer: country.capital }
+    return { keys: [`country:${country.name}/only`], question: around(rng, form, question), answer: country.capital }
   },
   word(rng) {
     const word = pick(rng, commonWords())
@@ -87,7 +87,7 @@ const around = (rng, form, question) =>
 export const only = defineAbility({
   name: 'only',
   summary: 'answer with only a word, number, letter, yes or no',
-  share: 6,
+  share: 9,
   draw(rng) {
     const task = pick(rng, Object.keys(DRAWS))
     const { keys, question, answer } = DRAWS[task](rng)

@@ -41,7 +41,7 @@ function exampleSentences() {
 export const repeat = defineAbility({
   name: 'repeat',
   summary: 'repeat words and sentences, several times, in capitals',
-  share: 5,
+  share: 10,
   draw(rng) {
     const task = pick(rng, ['words', 'words', 'sentence', 'sentence', 'times', 'capitals'])
     if (task === 'times') {

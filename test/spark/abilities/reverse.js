@@ -26,13 +26,13 @@ const ASK_NUMBERS = [
 export const reverse = defineAbility({
   name: 'reverse',
   summary: 'reverse a word, or the order of a short list',
-  share: 5,
+  share: 7,
   draw(rng) {
     const task = pick(rng, ['word', 'word', 'list', 'numbers'])
     if (task === 'word') {
       const word = pick(rng, commonWords())
       const text = [...word].reverse().join('')
-      return row({ task, keys: [`word:${word}`], question: say(rng, ASK_WORD, { word }), text })
+      return row({ task, keys: [`word:${word}/reverse`], question: say(rng, ASK_WORD, { word }), text })
     }
     const count = between(rng, 3, 6)
     const items =

@@ -53,7 +53,7 @@ const PLURAL = new Set(['shoes'])
 export const sentiment = defineAbility({
   name: 'sentiment',
   summary: 'positive, negative or neutral',
-  share: 4,
+  share: 2,
   draw(rng) {
     const isThree = chance(rng, 0.35)
     /** @type {(keyof typeof JUDGEMENTS)[]} */

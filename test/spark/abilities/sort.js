@@ -27,7 +27,7 @@ const ASK_END = [
 export const sort = defineAbility({
   name: 'sort',
   summary: 'sort words and numbers, find the largest',
-  share: 6,
+  share: 7,
   draw(rng) {
     const task = pick(rng, ['words', 'words', 'up', 'down', 'end'])
     if (task === 'words') {

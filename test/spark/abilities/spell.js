@@ -1,5 +1,5 @@
 /**
- * Letters of words: spelling them out, reading a spelling, first and last letter. Words are held out.
+ * Letters of words: spelling them out, reading a spelling, first and last letter. Each of these holds out words of its own.
  */
 import { commonWords } from '../text/common-words.js'
 import { nearText, plain } from './compare.js'
@@ -29,11 +29,11 @@ const END = [
 export const spell = defineAbility({
   name: 'spell',
   summary: 'spell words, read spellings, first and last letters',
-  share: 7,
+  share: 9,
   draw(rng) {
     const word = pick(rng, commonWords())
-    const keys = [`word:${word}`]
-    const task = pick(rng, ['spell', 'spell', 'spell', 'read', 'first', 'last'])
+    const task = pick(rng, ['spell', 'spell', 'spell', 'read', 'read', 'first', 'last'])
+    const keys = [`word:${word}/${task}`]
     if (task === 'spell') {
       const written = chance(rng, 0.15) ? word.toUpperCase() : word
       return row({ task, keys, question: say(rng, ASK, { word: written }), text: [...written].join('-') })

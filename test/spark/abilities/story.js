@@ -97,7 +97,7 @@ export function drawStory(rng) {
 export const story = defineAbility({
   name: 'story',
   summary: 'a very short story about an asked hero',
-  share: 5,
+  share: 4,
   draw(rng) {
     const { kind, name, text, question } = drawStory(rng)
     return {

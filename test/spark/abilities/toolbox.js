@@ -180,7 +180,7 @@ export const TOOLBOX = [
           capital: country.capital,
         }),
         facts: [country.capital],
-        key: `country:${country.name}`,
+        key: `country:${country.name}/tool`,
       }
     },
   },
@@ -202,7 +202,7 @@ export const TOOLBOX = [
         result: { translation },
         answer: say(rng, '"{word}" in {language} is "{translation}".', { word, language, translation }),
         facts: [translation],
-        key: `word:${word}`,
+        key: `word:${word}/translate`,
       }
     },
   },

@@ -42,7 +42,7 @@ function drawUse(rng) {
 export const toolCall = defineAbility({
   name: 'tool-call',
   summary: 'call the right tool with the right arguments (Hermes format), or none',
-  share: 14,
+  share: 11,
   draw(rng) {
     if (chance(rng, 0.15)) {
       const { keys, question, answer } = drawSmallTalk(rng)

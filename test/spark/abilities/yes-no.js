@@ -11,6 +11,12 @@ import { between, capitalize, chance, pick, say, withArticle } from './say.js'
 /** @typedef {import('./say.js').Rng} Rng */
 
 const KIND_NAMES = /** @type {(keyof typeof KINDS)[]} */ (Object.keys(KINDS))
+/** Facts cannot be guessed: a fact held out from one of these is trained on in another. */
+const KIND_QUESTIONS = [
+  'Is {subject} {kind}?',
+  'Would you say that {subject} is {kind}?',
+  'Is it true that {subject} is {kind}?',
+]
 const NUMBER_QUESTIONS = [
   'Is {left} [greater|larger|bigger|more] than {right}?',
   '[Is it true that|True or not:] {left} is [greater|bigger] than {right}?',
@@ -41,12 +47,10 @@ const DRAWS = {
       ],
     )
     const subject = MASS_NOUN.test(thing) ? thing : withArticle(thing)
-    const question = say(rng, ['Is {subject} {kind}?', '[Would you say that|Is it true that] {subject} is {kind}?'], {
-      subject,
-      kind: withArticle(kind),
-    })
+    const form = rng.integer(KIND_QUESTIONS.length)
+    const question = say(rng, KIND_QUESTIONS[form], { subject, kind: withArticle(kind) })
     return {
-      key: `is:${thing}/${kind}`,
+      key: `is:${thing}/${kind}/${form}`,
       question,
       isYes: /** @type {readonly string[]} */ (KINDS[kind]).includes(thing),
     }
@@ -78,7 +82,11 @@ const DRAWS = {
             letter,
           },
         )
-    return { key: `word:${word}`, question, isYes: isStart ? word.startsWith(letter) : word.includes(letter) }
+    return {
+      key: `word:${word}/${isStart ? 'starts' : 'contains'}`,
+      question,
+      isYes: isStart ? word.startsWith(letter) : word.includes(letter),
+    }
   },
   country(rng) {
     const country = pick(rng, COUNTRIES)
@@ -90,12 +98,12 @@ const DRAWS = {
     const values = { country: withThe(country.name), Country: capitalize(withThe(country.name)) }
     return isContinent
       ? {
-          key: `country:${country.name}`,
+          key: `country:${country.name}/is in`,
           question: say(rng, 'Is {country} [in|a country in|part of] {continent}?', { ...values, continent }),
           isYes: continent === country.continent,
         }
       : {
-          key: `country:${country.name}`,
+          key: `country:${country.name}/is capital`,
           question: say(rng, 'Is {capital} the capital of {country}?', { ...values, capital: asked.capital }),
           isYes: asked.capital === country.capital,
         }
@@ -111,7 +119,7 @@ export function drawYesNo(rng) {
 export const yesNo = defineAbility({
   name: 'yes-no',
   summary: 'yes/no questions on things, numbers, letters, countries',
-  share: 6,
+  share: 10,
   draw(rng) {
     const { task, key, question, isYes } = drawYesNo(rng)
     const answer = isYes ? 'Yes' : 'No'

@@ -79,12 +79,12 @@ function geographyText(rng, split) {
 
 /** @type {readonly TextSource[]} */
 export const TEXT_SOURCES = [
-  { name: 'text-dictionary', share: 5, generate: dictionaryText },
+  { name: 'text-dictionary', share: 2, generate: dictionaryText },
   { name: 'text-countries', share: 3, generate: countryText },
-  { name: 'text-geography', share: 3, generate: geographyText },
+  { name: 'text-geography', share: 2, generate: geographyText },
   {
     name: 'text-stories',
-    share: 4,
+    share: 3,
     generate(rng, split) {
       for (;;) {
         const { kind, text } = drawStory(rng)

@@ -34,8 +34,26 @@ describe('warmupCosine', () => {
     }
   })
 
+  test('holds the peak until the decay begins, and does not know the end before', () => {
+    const rates = (totalSteps: number): number[] =>
+      Array.from({ length: totalSteps }, (_, step) => warmupCosine(step, { ...OPTIONS, totalSteps, decaySteps: 21 }))
+    const short = rates(60)
+    expect(short.slice(9, 40)).toEqual(Array(31).fill(4e-3))
+    expect(short[49]).toBeCloseTo((4e-3 * (1 + 0.05)) / 2, 12)
+    expect(short[59]).toBeCloseTo(4e-3 * 0.05, 12)
+    expect(rates(90).slice(0, 40)).toEqual(short.slice(0, 40))
+    expect(rates(90).slice(69)).toEqual(short.slice(39))
+  })
+
+  test('a decay longer than what follows the warm-up begins with it', () => {
+    for (let step = 0; step < 111; step++) {
+      expect(warmupCosine(step, { ...OPTIONS, decaySteps: 5000 })).toBe(warmupCosine(step, OPTIONS))
+    }
+  })
+
   test.each([
     OPTIONS,
+    { ...OPTIONS, decaySteps: 1 },
     { peak: 1, warmupSteps: 0, totalSteps: 7 },
     { peak: 1, warmupSteps: 0, totalSteps: 1 },
     { peak: 1, warmupSteps: 3, totalSteps: 4 },

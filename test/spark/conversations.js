@@ -28,14 +28,15 @@ const LONG_SHARE = 0.009
  *
  * @param {import('../../src/util/rng.js').Rng} rng
  * @param {Ability} ability
+ * @param {import('./abilities/define.js').Style} [style]
  * @returns {Conversation}
  */
-export function trainingConversation(rng, ability) {
-  const { messages, tools } = ability.generate(rng, 'train')
+export function trainingConversation(rng, ability, style) {
+  const { messages, tools } = ability.generate(rng, 'train', style)
   const isLong = tools === undefined && chance(rng, LONG_SHARE)
   const isJoined = isLong || (tools === undefined && chance(rng, JOINED_SHARE))
   const turns = isJoined
-    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 24) : between(rng, 1, 2))]
+    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 24) : between(rng, 1, 2), style)]
     : messages
   const opened = chance(rng, SYSTEM_SHARE)
     ? [{ role: /** @type {const} */ ('system'), content: pick(rng, SYSTEM_PROMPTS) }, ...turns]
@@ -43,10 +44,14 @@ export function trainingConversation(rng, ability) {
   return tools === undefined ? { messages: opened } : { messages: opened, tools }
 }
 
-/** @param {import('../../src/util/rng.js').Rng} rng @param {number} count */
-function moreTurns(rng, count) {
+/**
+ * @param {import('../../src/util/rng.js').Rng} rng
+ * @param {number} count
+ * @param {import('./abilities/define.js').Style} [style]
+ */
+function moreTurns(rng, count, style) {
   const plain = ABILITIES.filter(({ name }) => !name.startsWith('tool-'))
-  return Array.from({ length: count }, () => pick(rng, plain).generate(rng, 'train').messages).flat()
+  return Array.from({ length: count }, () => pick(rng, plain).generate(rng, 'train', style).messages).flat()
 }
 
 /**

@@ -49,22 +49,26 @@ export function encodeDocument(tokenizer, text) {
  *
  * @param {Tokenizer} tokenizer
  * @param {string} seed
+ * @param {{ emphasis?: Record<string, number>, style?: import('./abilities/define.js').Style }} [options] `emphasis`: factors on
+ *   the shares of sources
  * @returns {Generator<{ source: string, sequence: Sequence }>}
  */
-export function* mixtureSequences(tokenizer, seed) {
+export function* mixtureSequences(tokenizer, seed, { emphasis = {}, style } = {}) {
   const rng = createRng(`mixture ${seed}`)
   const sources = [
     ...ABILITIES.map((ability) => ({
       name: ability.name,
-      share: ability.share,
-      draw: () => encodeConversation(tokenizer, trainingConversation(rng, ability)),
+      share: ability.share * (emphasis[ability.name] ?? 1),
+      draw: () => encodeConversation(tokenizer, trainingConversation(rng, ability, style)),
     })),
     ...TEXT_SOURCES.map(({ name, share, generate }) => ({
       name,
-      share,
+      share: share * (emphasis[name] ?? 1),
       draw: () => encodeDocument(tokenizer, generate(rng, 'train')),
     })),
   ]
+  const unknown = Object.keys(emphasis).filter((name) => sources.every((source) => source.name !== name))
+  if (unknown.length > 0) throw new Error(`no source is called ${unknown.join(', ')}`)
   const written = sources.map(() => 0)
   for (;;) {
     let at = 0
@@ -129,10 +133,13 @@ export function rowBytes({ ids, flags }) {
  *
  * @param {string} directory made if missing; files in it are replaced
  * @param {{ tokenizer: Tokenizer, tokens: number, rowLengths: readonly number[], seed: string, heldOutCount: number,
- *   onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
+ *   emphasis?: Record<string, number>, style?: import('./abilities/define.js').Style, onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
  *   and a sequence goes into the shortest rows that hold it: attention costs the square of a row's length
  */
-export function writeMixture(directory, { tokenizer, tokens, rowLengths, seed, heldOutCount, onProgress }) {
+export function writeMixture(
+  directory,
+  { tokenizer, tokens, rowLengths, seed, heldOutCount, emphasis, style, onProgress },
+) {
   mkdirSync(join(directory, 'held-out'), { recursive: true })
   const paddingId = tokenizer.tokenToId('<|endoftext|>') ?? 0
   const longest = Math.max(...rowLengths)
@@ -145,7 +152,7 @@ export function writeMixture(directory, { tokenizer, tokens, rowLengths, seed, h
     file: createRowFile(join(directory, `train-${rowLength}.bin`)),
     tokens: 0,
   }))
-  for (const { source, sequence } of mixtureSequences(tokenizer, seed)) {
+  for (const { source, sequence } of mixtureSequences(tokenizer, seed, { emphasis, style })) {
     if (total >= tokens) break
     const output = outputs.find(({ rowLength }) => sequence.ids.length <= rowLength)
     if (output === undefined) continue

@@ -12,8 +12,8 @@ import { fromHfConfig } from '#architectures/hf-config.js'
 import { sparkDirectory } from '#weights/spark.js'
 import { abilityOf } from './abilities/index.js'
 import { readManifest } from './mixture.js'
-import { MIXTURE_DIRECTORY, RUN_DIRECTORY } from './paths.js'
-import { MIXTURE } from './run.js'
+import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { PHASES } from './run.js'
 
 const { values } = parseArgs({
   options: {
@@ -26,7 +26,7 @@ if (values.scores === undefined) throw new Error('--scores is needed: a file wri
 
 /** @type {{ results: import('./evaluation.js').Evaluation[] }} */
 const { results } = JSON.parse(readFileSync(values.scores, 'utf8'))
-const manifest = readManifest(MIXTURE_DIRECTORY)
+const manifests = PHASES.map(({ mixture }) => readManifest(join(SPARK_CACHE, mixture.name)))
 const config = fromHfConfig(JSON.parse(readFileSync(join(values.to, 'config.json'), 'utf8')))
 const log = readFileSync(join(values.run, 'log.jsonl'), 'utf8')
   .trim()
@@ -37,7 +37,9 @@ const steps = lastByStep(log.filter(({ learningRate }) => learningRate !== undef
 const evaluations = lastByStep(log.filter(({ heldOutLoss }) => heldOutLoss !== undefined))
 const best = evaluations.reduce((low, entry) => (entry.heldOutLoss < low.heldOutLoss ? entry : low))
 const last = steps.at(-1)
-const longestRow = Math.max(...manifest.train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength))
+const longestRow = Math.max(
+  ...manifests.flatMap(({ train }) => train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength)),
+)
 
 writeFileSync(join(values.to, 'README.md'), card())
 writeFileSync(join(values.to, 'NOTICE'), notices())
@@ -81,7 +83,7 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 
 | | |
 | --- | --- |
-| mixture | seed \`${MIXTURE.seed}\`, ${millions(manifest.tokens)} tokens written |
+| mixtures | ${PHASES.map(({ mixture, untilStep }, at) => `\`${mixture.seed}\` to step ${untilStep} (${mixture.isBrief ? 'yes and no without a reason' : 'reasons first; more copying and spelling'}; ${millions(manifests[at].tokens)} tokens written)`).join(', ')} |
 | tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
 | steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |

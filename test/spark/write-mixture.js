@@ -15,6 +15,10 @@ const { values } = parseArgs({
     'row-lengths': { type: 'string', default: '128,512,1024' },
     'held-out': { type: 'string', default: '200' },
     seed: { type: 'string', default: 'spark' },
+    /** Factors on the shares of sources: `repeat=3,spell=1.5`. */
+    emphasis: { type: 'string', default: '' },
+    /** Yes and no without a reason. */
+    brief: { type: 'boolean', default: false },
     model: { type: 'string', default: MODEL_DIRECTORY },
     out: { type: 'string', default: MIXTURE_DIRECTORY },
   },
@@ -28,6 +32,13 @@ const manifest = writeMixture(values.out, {
   rowLengths: values['row-lengths'].split(',').map(Number),
   seed: values.seed,
   heldOutCount: Number(values['held-out']),
+  emphasis: Object.fromEntries(
+    values.emphasis
+      .split(',')
+      .filter((part) => part !== '')
+      .map((part) => [part.split('=')[0], Number(part.split('=')[1])]),
+  ),
+  style: { isBrief: values.brief },
   onProgress: (tokens) => {
     if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)
   },

@@ -12,6 +12,7 @@ import { isHeldOut } from './say.js'
 /**
  * @typedef {import('../../../src/util/rng.js').Rng} Rng
  * @typedef {'train' | 'heldOut'} Split
+ * @typedef {{ isBrief: boolean }} Style `isBrief`: yes and no without a reason, as the first phase of the training had them
  * @typedef {{ id: string, type: 'function', function: { name: string, arguments: string } }} ToolCall
  * @typedef {{ role: 'system' | 'user' | 'assistant' | 'tool', content: string | null, tool_calls?: ToolCall[],
  *   tool_call_id?: string, name?: string }} Message
@@ -29,7 +30,7 @@ import { isHeldOut } from './say.js'
  * @property {string} name
  * @property {string} summary one line for tables
  * @property {number} share part of the training tokens, relative to the other abilities
- * @property {(rng: Rng, split: Split) => Row} generate
+ * @property {(rng: Rng, split: Split, style?: Style) => Row} generate
  * @property {(row: Row, answer: string | object) => number} score in [0, 1]; the answer is text, or an OpenAI message
  */
 
@@ -38,7 +39,7 @@ const MAX_DRAWS = 100_000
 /**
  * Makes an ability from a function that draws any row and one that scores an answer.
  *
- * @param {{ name: string, summary: string, share: number, draw: (rng: Rng) => Draft,
+ * @param {{ name: string, summary: string, share: number, draw: (rng: Rng, style: Style) => Draft,
  *   score: (row: Row, answer: Answer) => number }} definition
  * @returns {Ability}
  */
@@ -47,9 +48,9 @@ export function defineAbility({ name, summary, share, draw, score }) {
     name,
     summary,
     share,
-    generate(rng, split) {
+    generate(rng, split, style = { isBrief: false }) {
       for (let draws = 0; draws < MAX_DRAWS; draws++) {
-        const draft = draw(rng)
+        const draft = draw(rng, style)
         if (draft.keys.some(isHeldOut) === (split === 'heldOut')) return { ability: name, ...draft }
       }
       throw new Error(`ability "${name}" found no ${split} row in ${MAX_DRAWS} draws`)

@@ -141,7 +141,7 @@ describe('mixture', () => {
     const write = (seed: string, name: string) =>
       writeMixture(join(directory, name), {
         tokenizer: model.tokenizer,
-        tokens: 24_000,
+        tokens: 60_000,
         rowLengths: [128, 512],
         seed,
         heldOutCount: 5,

@@ -1,9 +1,9 @@
 /**
- * The train graph of all weights: rows and weights in, loss and one gradient per weight out.
+ * The train graph of all weights: rows and weights in, loss and gradients out; `fullGradients` reads one per weight from them.
  *
  * Weights are graph inputs, because every step changes them. The head's gradients come from `nn/linear-cross-entropy.ts`,
  * all others from autodiff; a tied embedding gets both. Rows of the embedding that tokens and labels look up get their gradients
- * as rows, which `fullGradients` adds up on the host: a scatter in the graph took 4% of a step.
+ * as rows, which `fullGradients` adds up on the host: a scatter in the graph took 2 to 4% of a step.
  */
 import type { DecoderConfig } from '#architectures/decoder-config.js'
 import { decoderParameters } from '#architectures/parameters.js'
@@ -70,7 +70,8 @@ export function buildFullTrainGraph(config: DecoderConfig, options: { readonly i
 /**
  * Every tensor's gradient from what a run of the train graph returned; arrays of `result` are used, not copied.
  *
- * @returns by parameter name
+ * @param batch what the graph was run on: its tokens and labels say which rows of the embedding are meant
+ * @returns by parameter name, each flat in the shape `decoderParameters` gives
  */
 export function fullGradients(
   config: DecoderConfig,

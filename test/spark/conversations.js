@@ -20,7 +20,7 @@ const SYSTEM_PROMPTS = [
 ]
 const SYSTEM_SHARE = 0.12
 const JOINED_SHARE = 0.12
-/** Chats of many turns: a tenth of the tokens, so that the model has seen late positions. */
+/** Chats of many turns, so that the model has seen late positions. */
 const LONG_SHARE = 0.009
 
 /**

@@ -3,6 +3,11 @@
  *
  * Sessions run nodes one after another (parallelism lies inside operators), so that results do not depend on scheduling.
  * Inputs are handed over without a copy; the binding copies every output into a fresh array.
+ *
+ * Denormal numbers count as zero, on every thread that computes: exp of a masked attention score is one, and the processor takes
+ * a hundred cycles for each (softmax over causal scores [128, 128, 128] on two cores: 0.7 ms instead of 4.9). ONNX Runtime sets
+ * the calling thread's mode once, when the process makes its first session, so all sessions ask for it; from then on JavaScript
+ * on that thread flushes denormals too.
  */
 import { InferenceSession, env as ortEnvironment, Tensor } from 'onnxruntime-node'
 import { RuntimeError } from '#errors.js'
@@ -54,6 +59,7 @@ function toOrtOptions(options: SessionOptions): InferenceSession.SessionOptions 
     extra: {
       session: {
         disable_prepacking: isPrepacked ? '0' : '1',
+        set_denormal_as_zero: '1',
         intra_op: { allow_spinning: isSpinning ? '1' : '0' },
       },
     },

@@ -1,7 +1,8 @@
 /**
  * What this project needs of a numeric runtime, declared by us; `ort-runtime.ts` is the one implementation.
  *
- * The runtime receives bytes and tensors. It knows nothing of graphs, models or training.
+ * The runtime receives bytes and tensors. It knows nothing of graphs, models or training. Denormal numbers (below 1.2e-38 in
+ * float32) count as zero.
  */
 import type { HostTensor } from '../tensor/host-tensor.js'
 

@@ -38,6 +38,19 @@ test('the runtime names itself with its version', () => {
   expect(createOrtRuntime().name).toMatch(/^onnxruntime-node \d+\.\d+\.\d+$/)
 })
 
+test('denormal numbers are zero on every thread', async () => {
+  const g = new GraphBuilder('small')
+  g.output(mul(g, g.input('x', 'float32', [1 << 20]), g.scalar(1e-10)), 'y')
+  const session = await load(g, { threads: 2 })
+  const at = async (value: number): Promise<Set<number>> => {
+    const result = await session.run({ x: float32Tensor(new Float32Array(1 << 20).fill(value), [1 << 20]) })
+    return new Set(Array.from(result['y']!.data, Number))
+  }
+  expect(await at(1e-30)).toEqual(new Set([0]))
+  expect([...(await at(1e-27))]).toEqual([expect.closeTo(1e-37, 40)])
+  await session.release()
+})
+
 describe('weights in other files', () => {
   async function weightsIn(directory: string): Promise<string> {
     const file = join(directory, 'weights.bin')

@@ -15,7 +15,7 @@ import { gather } from '#graph/ops/index.js'
 import { loop } from '#graph/ops/loop.js'
 import { gemm } from '#graph/ops/matmul.js'
 import { softmax } from '#graph/ops/normalize.js'
-import { expand, reshape, unsqueeze } from '#graph/ops/shape.js'
+import { expand, reshape, transpose, unsqueeze } from '#graph/ops/shape.js'
 import { float32Tensor } from '#tensor/host-tensor.js'
 import { type HeadInputs, labelLogp } from './fused-head.js'
 
@@ -44,14 +44,15 @@ export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyIn
   const [vocabulary, width] = weight.shape
   if (typeof vocabulary !== 'number' || typeof width !== 'number') throw new Error('the head needs known sizes')
   return g.scope('head', () => {
-    const zeros = expand(g, g.constant(float32Tensor(new Float32Array(1), [1, 1])), [vocabulary, width])
+    const zeros = expand(g, g.constant(float32Tensor(new Float32Array(1), [1, 1])), [width, vocabulary])
     const outputs = loop(g, {
       count: chunks,
       carried: [zeros],
       body: (body, index, [sum]) => {
         const at = gather(body, labelPositions, index, 0) // [C]
         const label = gather(body, labels, index, 0)
-        const coefficient = unsqueeze(body, gather(body, coefficients, index, 0), [1]) // [C, 1]
+        const factors = gather(body, coefficients, index, 0) // [C]
+        const coefficient = unsqueeze(body, factors, [1]) // [C, 1]
         const rows = gather(body, hidden, at, 0) // [C, E]
         const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
         const probabilities = softmax(body, logits, -1)
@@ -59,8 +60,11 @@ export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyIn
         const scaled = mul(body, rows, coefficient)
         const expected = gemm(body, probabilities, weight) // [C, E], the expected row of the head
         const slope = mul(body, sub(body, expected, gather(body, weight, label, 0)), coefficient)
+        // The sum is kept transposed: turning [C, E] for the product costs far less than turning [C, V]. The factors come
+        // after the turn, because ONNX Runtime would fold a Transpose before the product into its slower flag.
+        const turned = mul(body, transpose(body, rows, [1, 0]), unsqueeze(body, factors, [0])) // [E, C]
         return {
-          carried: [gemm(body, probabilities, scaled, { transA: true, c: sum })],
+          carried: [gemm(body, turned, probabilities, { c: sum })],
           scanned: [logp, slope, scaled],
         }
       },
@@ -71,7 +75,7 @@ export function linearCrossEntropy(g: GraphBuilder, inputs: LinearCrossEntropyIn
     return {
       logp: reshape(g, logp, [-1]),
       hiddenGradient: reshape(g, slope, [-1, width]),
-      weightGradient,
+      weightGradient: transpose(g, weightGradient, [1, 0]),
       labelGradient: neg(g, reshape(g, scaled, [-1, width])),
     }
   })

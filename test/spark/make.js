@@ -16,27 +16,10 @@ import { PHASES, RUN } from './run.js'
 const QUESTIONS = '200'
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) await step('train-tokenizer.js')
-for (const { mixture, untilStep } of PHASES) {
+for (const { mixture, untilStep, schedule } of PHASES) {
   const out = join(SPARK_CACHE, mixture.name)
-  if (!existsSync(join(out, 'manifest.json'))) {
-    const { tokens, seed, emphasis, isBrief } = mixture
-    const style = isBrief ? ['--brief'] : []
-    await step(
-      'write-mixture.js',
-      '--out',
-      out,
-      '--tokens',
-      String(tokens),
-      '--seed',
-      seed,
-      '--emphasis',
-      emphasis,
-      ...style,
-    )
-  }
-  const { tokens, decaySteps, seed } = RUN
-  const schedule = ['--tokens', String(tokens), '--decay-steps', String(decaySteps), '--until-step', String(untilStep)]
-  await step('train.js', '--mixture', out, '--seed', seed, ...schedule)
+  if (!existsSync(join(out, 'manifest.json'))) await step('write-mixture.js', '--out', out, ...mixtureArgs(mixture))
+  await step('train.js', '--mixture', out, '--until-step', String(untilStep), ...scheduleArgs(schedule))
 }
 await step('export.js', '--from', join(RUN_DIRECTORY, 'best'))
 const scores = join(SPARK_CACHE, 'scores.json')
@@ -48,6 +31,18 @@ try {
   await service.stop()
 }
 await step('write-card.js', '--scores', scores)
+
+/** @param {import('./run.js').Mixture} mixture */
+function mixtureArgs({ tokens, seed, style, emphasis }) {
+  return ['--tokens', String(tokens), '--seed', seed, '--style', style, '--emphasis', emphasis]
+}
+
+/** @param {import('./run.js').Schedule} schedule */
+function scheduleArgs({ fromStep, toStep, warmupSteps, peakRate, decaySteps }) {
+  const tokens = String(toStep * RUN.tokensPerStep)
+  const steps = ['--from-step', fromStep, '--warmup-steps', warmupSteps, '--decay-steps', decaySteps].map(String)
+  return ['--seed', RUN.seed, '--tokens', tokens, '--peak-rate', peakRate, ...steps]
+}
 
 /**
  * Runs one part. Not `spawnSync`: while it waits nobody would read what the service writes, which stops when the pipe is full.

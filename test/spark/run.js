@@ -1,33 +1,73 @@
 /**
  * How the committed weights were trained, as data: what `make.js` hands to the parts and the card repeats.
  *
- * Two phases, because after 1,350 steps yes and no were still guessed: from then on such answers begin with their reason, and
- * copying and spelling come more often.
+ * Three phases. After 1,350 steps yes and no were still guessed: from then on such answers begin with their reason, and copying
+ * and spelling come more often. After 2,400 steps, with the rate at its end, the loss was still falling: the rate rose once more,
+ * and what was weakest (spelling, countries of capitals, which of three things) got more room.
  */
 
 /**
- * @typedef {{ name: string, tokens: number, seed: string, isBrief: boolean, emphasis: string }} Mixture `isBrief`: yes and no
- *   without a reason; `emphasis`: factors on the shares of sources
+ * @typedef {{ name: string, tokens: number, seed: string, style: keyof typeof import('./abilities/define.js').STYLES,
+ *   emphasis: string, note: string }} Mixture `emphasis`: factors on the shares of sources; `note`: what it is, for the card
+ * @typedef {{ fromStep: number, toStep: number, warmupSteps: number, peakRate: string, decaySteps: number }} Schedule warm-up, `peakRate`, decay
  */
 
 /** Every token of the run is new: mixtures are larger than what is read of them. @type {Mixture} */
-const brief = { name: 'mixture', tokens: 45_000_000, seed: 'spark', isBrief: true, emphasis: '' }
+const brief = {
+  name: 'mixture',
+  tokens: 45_000_000,
+  seed: 'spark',
+  style: 'brief',
+  emphasis: '',
+  note: 'yes and no without a reason',
+}
 
 /** @type {Mixture} */
 const reasoned = {
   name: 'mixture-2',
   tokens: 12_000_000,
   seed: 'spark-2',
-  isBrief: false,
+  style: 'reasoned',
   emphasis:
     'repeat=1.7,spell=1.4,yes-no=1.3,reverse=1.2,sort=1.1,arithmetic=1.1,sentiment=0.5,continents=0.5,story=0.6,fill-json=0.7,explain=0.4,text-dictionary=0.5,text-stories=0.6,text-geography=0.6,tool-call=0.9,tool-answer=0.9',
+  note: 'reasons first; more copying and spelling',
 }
 
-/** @type {readonly { mixture: Mixture, untilStep: number }[]} */
-export const PHASES = [
-  { mixture: brief, untilStep: 1350 },
-  { mixture: reasoned, untilStep: 2400 },
+/** @type {Mixture} */
+const complete = {
+  name: 'mixture-3',
+  tokens: 12_000_000,
+  seed: 'spark-3',
+  style: 'complete',
+  emphasis:
+    'repeat=1.5,spell=1.9,yes-no=1.2,only=1.5,capitals=1.5,reverse=1.1,sort=1.1,arithmetic=1,text-countries=2,sentiment=0.4,continents=0.4,story=0.5,fill-json=0.6,explain=0.4,text-dictionary=0.5,text-stories=0.6,text-geography=0.5,tool-call=0.8,tool-answer=0.7',
+  note: 'which of three things by name too; more spelling and countries',
+}
+
+/** @type {Mixture} */
+const choosing = {
+  ...complete,
+  name: 'mixture-4',
+  seed: 'spark-4',
+  style: 'choosing',
+  emphasis:
+    'repeat=1.3,spell=1.9,yes-no=1.1,only=2.2,capitals=1.5,reverse=1.1,sort=1.1,arithmetic=1,text-countries=2.5,sentiment=0.4,continents=0.4,story=0.5,fill-json=0.6,explain=0.3,text-dictionary=0.4,text-stories=0.6,text-geography=0.4,tool-call=0.8,tool-answer=0.7',
+  note: 'which of three things most of all',
+}
+
+/** The rate holds its peak until `decaySteps` before the end. @type {readonly Schedule[]} */
+export const SCHEDULES = [
+  { fromStep: 0, toStep: 2400, warmupSteps: 60, peakRate: '4e-3', decaySteps: 700 },
+  { fromStep: 2400, toStep: 3400, warmupSteps: 60, peakRate: '2.5e-3', decaySteps: 700 },
+  { fromStep: 2850, toStep: 3600, warmupSteps: 1, peakRate: '2.5e-3', decaySteps: 600 },
 ]
 
-/** The learning rate holds its peak until `decaySteps` before the end: how long the run would be was settled on the way. */
-export const RUN = { tokens: 19_660_800, decaySteps: 700, seed: 'spark' }
+/** @type {readonly { mixture: Mixture, untilStep: number, schedule: Schedule }[]} */
+export const PHASES = [
+  { mixture: brief, untilStep: 1350, schedule: SCHEDULES[0] },
+  { mixture: reasoned, untilStep: 2400, schedule: SCHEDULES[0] },
+  { mixture: complete, untilStep: 2850, schedule: SCHEDULES[1] },
+  { mixture: choosing, untilStep: 3600, schedule: SCHEDULES[2] },
+]
+
+export const RUN = { tokensPerStep: 8192, seed: 'spark' }

@@ -31,6 +31,8 @@ const { values } = parseArgs({
     'micro-batch-tokens': { type: 'string', default: '2048' },
     'micro-batches': { type: 'string', default: '4' },
     'warmup-steps': { type: 'string', default: '60' },
+    /** Step at which this schedule begins, with a warm-up of its own; `--tokens` counts from the run's beginning. */
+    'from-step': { type: 'string', default: '0' },
     /** Steps at the end over which the learning rate falls; before them `--tokens` may still change. */
     'decay-steps': { type: 'string', default: 'Infinity' },
     'evaluate-every': { type: 'string', default: '200' },
@@ -90,16 +92,17 @@ log({
   settings: { ...values },
 })
 
+const fromStep = Number(values['from-step'])
 const lastStep = Math.min(totalSteps, Number(values['until-step']))
 
 while (state.adamW.stepCount < lastStep) {
   const stepStartedAt = performance.now()
   const step = state.adamW.stepCount
-  const learningRate = warmupCosine(step, {
+  const learningRate = warmupCosine(step - fromStep, {
     peak: Number(values['peak-rate']),
     floor: Number(values.floor),
     warmupSteps: Number(values['warmup-steps']),
-    totalSteps,
+    totalSteps: totalSteps - fromStep,
     decaySteps: Number(values['decay-steps']),
   })
   const { microBatches, tokens, trained } = toMicroBatches(Array.from({ length: perStep }, () => data.next()))

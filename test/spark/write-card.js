@@ -13,7 +13,7 @@ import { sparkDirectory } from '#weights/spark.js'
 import { abilityOf } from './abilities/index.js'
 import { readManifest } from './mixture.js'
 import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES } from './run.js'
+import { PHASES, SCHEDULES } from './run.js'
 
 const { values } = parseArgs({
   options: {
@@ -83,11 +83,11 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 
 | | |
 | --- | --- |
-| mixtures | ${PHASES.map(({ mixture, untilStep }, at) => `\`${mixture.seed}\` to step ${untilStep} (${mixture.isBrief ? 'yes and no without a reason' : 'reasons first; more copying and spelling'}; ${millions(manifests[at].tokens)} tokens written)`).join(', ')} |
+| mixtures | ${PHASES.map(({ mixture, untilStep }, at) => `\`${mixture.seed}\` to step ${untilStep} (${mixture.note}; ${millions(manifests[at].tokens)} tokens written)`).join(', ')} |
 | tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
 | steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |
-| learning rate | ${settings.settings['warmup-steps']} steps of warm-up to ${settings.settings['peak-rate']}, cosine over the last ${settings.settings['decay-steps']} steps to ${100 * Number(settings.settings.floor)}% of it |
+| learning rate | ${SCHEDULES.map(({ fromStep, toStep, peakRate, decaySteps }) => `steps ${fromStep} to ${toStep}: ${settings.settings['warmup-steps']} of warm-up to ${peakRate}, cosine over the last ${decaySteps} to ${100 * Number(settings.settings.floor)}% of it`).join('; ')} |
 | machine | two virtual processor cores, float32, ONNX Runtime; no accelerator |
 | hours | ${hours} |
 

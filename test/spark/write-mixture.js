@@ -6,6 +6,7 @@
  */
 import { parseArgs } from 'node:util'
 import { loadTextModel } from '#text/text-model.js'
+import { STYLES } from './abilities/define.js'
 import { writeMixture } from './mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
 
@@ -17,13 +18,15 @@ const { values } = parseArgs({
     seed: { type: 'string', default: 'spark' },
     /** Factors on the shares of sources: `repeat=3,spell=1.5`. */
     emphasis: { type: 'string', default: '' },
-    /** Yes and no without a reason. */
-    brief: { type: 'boolean', default: false },
+    /** How rows are asked, a name in `STYLES`. */
+    style: { type: 'string', default: 'complete' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     out: { type: 'string', default: MIXTURE_DIRECTORY },
   },
 })
 
+const style = STYLES[/** @type {keyof typeof STYLES} */ (values.style)]
+if (style === undefined) throw new Error(`--style is one of ${Object.keys(STYLES).join(', ')}, not "${values.style}"`)
 const { tokenizer } = await loadTextModel(values.model)
 const startedAt = performance.now()
 const manifest = writeMixture(values.out, {
@@ -38,7 +41,7 @@ const manifest = writeMixture(values.out, {
       .filter((part) => part !== '')
       .map((part) => [part.split('=')[0], Number(part.split('=')[1])]),
   ),
-  style: { isBrief: values.brief },
+  style,
   onProgress: (tokens) => {
     if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)
   },

@@ -12,7 +12,8 @@ import { isHeldOut } from './say.js'
 /**
  * @typedef {import('../../../src/util/rng.js').Rng} Rng
  * @typedef {'train' | 'heldOut'} Split
- * @typedef {{ isBrief: boolean }} Style `isBrief`: yes and no without a reason, as the first phase of the training had them
+ * @typedef {{ isBrief: boolean, optionDraws: number, choiceDraws: number }} Style `isBrief`: yes and no without a reason; how often,
+ *   against 1 for other tasks of `only`, which of three things is asked for by its name and by its letter
  * @typedef {{ id: string, type: 'function', function: { name: string, arguments: string } }} ToolCall
  * @typedef {{ role: 'system' | 'user' | 'assistant' | 'tool', content: string | null, tool_calls?: ToolCall[],
  *   tool_call_id?: string, name?: string }} Message
@@ -37,6 +38,18 @@ import { isHeldOut } from './say.js'
 const MAX_DRAWS = 100_000
 
 /**
+ * How rows are asked. Held-out questions are `complete`; the others are of the training's phases.
+ *
+ * @type {Readonly<Record<'brief' | 'reasoned' | 'complete' | 'choosing', Style>>}
+ */
+export const STYLES = {
+  brief: { isBrief: true, optionDraws: 0, choiceDraws: 1 },
+  reasoned: { isBrief: false, optionDraws: 0, choiceDraws: 1 },
+  complete: { isBrief: false, optionDraws: 1, choiceDraws: 1 },
+  choosing: { isBrief: false, optionDraws: 6, choiceDraws: 6 },
+}
+
+/**
  * Makes an ability from a function that draws any row and one that scores an answer.
  *
  * @param {{ name: string, summary: string, share: number, draw: (rng: Rng, style: Style) => Draft,
@@ -48,7 +61,7 @@ export function defineAbility({ name, summary, share, draw, score }) {
     name,
     summary,
     share,
-    generate(rng, split, style = { isBrief: false }) {
+    generate(rng, split, style = STYLES.complete) {
       for (let draws = 0; draws < MAX_DRAWS; draws++) {
         const draft = draw(rng, style)
         if (draft.keys.some(isHeldOut) === (split === 'heldOut')) return { ability: name, ...draft }

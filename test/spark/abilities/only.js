@@ -14,7 +14,9 @@ import { drawYesNo } from './yes-no.js'
 const ONLY = '[Answer|Reply|Respond] [with only|only with|with just|with nothing but]'
 const KIND_NAMES = /** @type {(keyof typeof KINDS)[]} */ (Object.keys(KINDS))
 
-/** @type {Record<string, (rng: Rng) => { keys: string[], question: string, answer: string }>} */
+/** @typedef {(rng: Rng) => { keys: string[], question: string, answer: string }} Draw */
+
+/** @type {Record<string, Draw>} */
 const DRAWS = {
   yesNo(rng) {
     const { key, question, isYes } = drawYesNo(rng)
@@ -60,14 +62,7 @@ const DRAWS = {
     }
   },
   choice(rng) {
-    const kind = pick(rng, KIND_NAMES)
-    const right = pick(rng, KINDS[kind])
-    const wrong = sample(
-      rng,
-      KIND_NAMES.filter((other) => other !== kind),
-      2,
-    ).map((other) => pick(rng, KINDS[other]))
-    const options = shuffle(rng, [right, ...wrong.filter((other) => other !== right)])
+    const { kind, right, options } = drawOptions(rng)
     const letters = [...'ABC']
     const list = options.map((option, index) => `${letters[index]}) ${option}`).join(' ')
     const question = `Which one is ${withArticle(kind)}? ${list}`
@@ -80,6 +75,29 @@ const DRAWS = {
   },
 }
 
+/** Easier than `choice`, and on the way to it. @type {Draw} */
+function drawOption(rng) {
+  const { kind, right, options } = drawOptions(rng)
+  const question = say(rng, 'Which [one|of these|of them] is {kind}[:|?] {options}[?|]', {
+    kind: withArticle(kind),
+    options: options.join(', '),
+  })
+  const form = say(rng, `${ONLY} [the word|its name|the name|one of them]`)
+  return { keys: [`choice:${options.join('/')}`], question: around(rng, form, question), answer: right }
+}
+
+/** A thing of a kind among two of other kinds. @param {Rng} rng */
+function drawOptions(rng) {
+  const kind = pick(rng, KIND_NAMES)
+  const right = pick(rng, KINDS[kind])
+  const wrong = sample(
+    rng,
+    KIND_NAMES.filter((other) => other !== kind),
+    2,
+  ).map((other) => pick(rng, KINDS[other]))
+  return { kind, right, options: shuffle(rng, [right, ...wrong.filter((other) => other !== right)]) }
+}
+
 /** The instruction before or behind the question. @param {Rng} rng @param {string} form @param {string} question */
 const around = (rng, form, question) =>
   pick(rng, [`${form}. ${question}`, `${form}: ${question}`, `${question} ${form}.`])
@@ -88,9 +106,10 @@ export const only = defineAbility({
   name: 'only',
   summary: 'answer with only a word, number, letter, yes or no',
   share: 9,
-  draw(rng) {
-    const task = pick(rng, Object.keys(DRAWS))
-    const { keys, question, answer } = DRAWS[task](rng)
+  draw(rng, { optionDraws, choiceDraws }) {
+    const more = Array(choiceDraws - 1).fill('choice')
+    const task = pick(rng, [...Object.keys(DRAWS), ...more, ...Array(optionDraws).fill('option')])
+    const { keys, question, answer } = task === 'option' ? drawOption(rng) : DRAWS[task](rng)
     return { task, keys, messages: exchange(question, answer), expect: { answer } }
   },
   score({ expect }, { content }) {

@@ -87,14 +87,14 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 | tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
 | steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |
-| learning rate | ${SCHEDULES.map(({ fromStep, toStep, peakRate, decaySteps }) => `steps ${fromStep} to ${toStep}: ${settings.settings['warmup-steps']} of warm-up to ${peakRate}, cosine over the last ${decaySteps} to ${100 * Number(settings.settings.floor)}% of it`).join('; ')} |
+| learning rate | ${SCHEDULES.map(scheduleText).join('; ')} |
 | machine | two virtual processor cores, float32, ONNX Runtime; no accelerator |
 | hours | ${hours} |
 
 ### Loss
 
 Per trained token, in nats. *Held out* is the mean over the ${Object.keys(best.heldOut).length} sources of the mixture. It was still falling at the end: the run stopped
-because its hours were over, not because more would not have paid.
+because its hours were over, not because more would not have paid. Where a schedule begins the loss rises with the rate.
 
 | step | tokens | training | held out |
 | ---: | -----: | -------: | -------: |
@@ -112,6 +112,16 @@ Held-out loss of the kept weights by source: ${Object.entries(best.heldOut)
 
 Apache-2.0, as Trainyard. What the packages behind the data ask to be repeated stands in \`NOTICE\`.
 `
+}
+
+/** @param {import('./run.js').Schedule} schedule */
+function scheduleText(schedule) {
+  const { fromStep, toStep, warmupSteps, peakRate, decaySteps } = schedule
+  const leftAt = Math.max(...PHASES.filter((phase) => phase.schedule === schedule).map(({ untilStep }) => untilStep))
+  const rise = warmupSteps > 1 ? `${warmupSteps} steps up to ${peakRate}` : `at ${peakRate}`
+  const end = `${100 * Number(settings.settings.floor)}% of it at step ${toStep}`
+  const left = leftAt < toStep ? `, left at step ${leftAt}` : ''
+  return `from step ${fromStep} ${rise}, from step ${toStep - decaySteps} down a cosine to ${end}${left}`
 }
 
 function notices() {

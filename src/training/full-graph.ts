@@ -87,13 +87,13 @@ export function fullGradients(
         names.filter((name) => name !== 'embedding'),
       ).set('embedding', new Float32Array(vocabularySize * hiddenSize))
   const rowsOf = (name: string): Float32Array => gradients.get(name) as Float32Array
-  addRows(rowsOf('embedding'), feeds['tokens'], float32Of(result, TOKEN_ROWS))
-  addRows(rowsOf(headParameter(config)), feeds['labels'], float32Of(result, LABEL_ROWS))
+  addRowsAt(rowsOf('embedding'), feeds['tokens'], float32Of(result, TOKEN_ROWS))
+  addRowsAt(rowsOf(headParameter(config)), feeds['labels'], float32Of(result, LABEL_ROWS))
   return gradients
 }
 
 /** Adds row i of `rows` to row `indices[i]` of a matrix of the same width, in order. */
-function addRows(matrix: Float32Array, indices: HostTensor | undefined, rows: Float32Array): void {
+function addRowsAt(matrix: Float32Array, indices: HostTensor | undefined, rows: Float32Array): void {
   if (indices?.dtype !== 'int64') throw new Error('rows need int64 indices')
   const width = rows.length / indices.data.length
   for (let row = 0; row < indices.data.length; row++) {

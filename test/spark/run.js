@@ -1,15 +1,17 @@
 /**
  * How the committed weights were trained, as data: what `make.js` hands to the parts and the card repeats.
  *
- * Three phases. After 1,350 steps yes and no were still guessed: from then on such answers begin with their reason, and copying
+ * Four phases. After 1,350 steps yes and no were still guessed: from then on such answers begin with their reason, and copying
  * and spelling come more often. After 2,400 steps, with the rate at its end, the loss was still falling: the rate rose once more,
- * and what was weakest (spelling, countries of capitals, which of three things) got more room.
+ * and what was weakest (spelling, countries of capitals, which of three things) got more room. After 2,850 steps a thing asked for
+ * by name was still not even copied from the question: such rows became much more frequent.
  */
 
 /**
  * @typedef {{ name: string, tokens: number, seed: string, style: keyof typeof import('./abilities/define.js').STYLES,
  *   emphasis: string, note: string }} Mixture `emphasis`: factors on the shares of sources; `note`: what it is, for the card
- * @typedef {{ fromStep: number, toStep: number, warmupSteps: number, peakRate: string, decaySteps: number }} Schedule warm-up, `peakRate`, decay
+ * @typedef {{ fromStep: number, toStep: number, warmupSteps: number, peakRate: string, decaySteps: number }} Schedule `toStep`: where the rate
+ *   has fallen to its floor, if no other schedule begins before
  */
 
 /** Every token of the run is new: mixtures are larger than what is read of them. @type {Mixture} */

@@ -93,6 +93,11 @@ log({
 })
 
 const fromStep = Number(values['from-step'])
+if (state.adamW.stepCount < fromStep) {
+  throw new Error(
+    `--from-step ${fromStep} is ahead of the run in ${values.run}, which is at step ${state.adamW.stepCount}`,
+  )
+}
 const lastStep = Math.min(totalSteps, Number(values['until-step']))
 
 while (state.adamW.stepCount < lastStep) {

@@ -2,15 +2,15 @@
  * `trainyard chat`: one question, one answer, from the arguments, from standard input, or from both.
  */
 
-import { chatFlags, readMessages, sampling } from '#cli/chat-input.js'
-import { answerOnce, streamAnswer } from '#cli/chat-output.js'
-import type { CommandContext } from '#cli/context.js'
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument } from '#cli/flags.js'
-import { findModel, inferenceName, parseModelReference } from '#cli/model-reference.js'
-import type { Client } from '#client/client.js'
-import { NotFoundError } from '#errors.js'
+import type { Client } from '#api/client/client.js'
+import { NotFoundError } from '#base/errors.js'
+import { chatFlags, readMessages, sampling } from '#cli/terminal/chat-input.js'
+import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
+import type { CommandContext } from '#cli/terminal/context.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument } from '#cli/terminal/flags.js'
+import { findModel, inferenceName, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const chat = defineCommand({
   path: ['chat'],

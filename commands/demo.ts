@@ -1,20 +1,21 @@
 /**
  * `trainyard demo`: teaches a small model something in about a minute, through the API and before the reader's eyes.
  */
-import type { CommandContext } from '#cli/context.js'
-import { defineCommand } from '#cli/define-command.js'
-import { createDemoPrinter } from '#cli/demo-output.js'
-import { InterruptedError } from '#cli/errors.js'
-import { flag } from '#cli/flags.js'
-import { borrowServer } from '#cli/local-server.js'
-import { inferenceName, shortName } from '#cli/model-reference.js'
-import { requireCompleted } from '#cli/watch.js'
-import { createDemoModel } from '#demo/model.js'
-import { runDemo } from '#demo/run.js'
-import type { DemoTask } from '#demo/task.js'
-import { DEFAULT_TASK, demoTasks } from '#demo/tasks.js'
-import { randomSeed } from '#util/rng.js'
-import type { Model } from '#wire/models.js'
+
+import type { Model } from '#api/wire/models.js'
+import { randomSeed } from '#base/util/rng.js'
+import { createDemoModel } from '#cli/demo/model.js'
+import { runDemo } from '#cli/demo/run.js'
+import type { DemoTask } from '#cli/demo/task.js'
+import { DEFAULT_TASK, demoTasks } from '#cli/demo/tasks.js'
+import type { CommandContext } from '#cli/terminal/context.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { createDemoPrinter } from '#cli/terminal/demo-output.js'
+import { InterruptedError } from '#cli/terminal/errors.js'
+import { flag } from '#cli/terminal/flags.js'
+import { borrowServer } from '#cli/terminal/local-server.js'
+import { inferenceName, shortName } from '#cli/terminal/model-reference.js'
+import { requireCompleted } from '#cli/terminal/watch.js'
 
 export const demo = defineCommand({
   path: ['demo'],

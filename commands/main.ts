@@ -5,8 +5,8 @@
  * time, ends the process at once. A closed pipe is a reader that has enough: exit 0.
  */
 
-import { readEnvironment } from '#config/environment.js'
-import { packageVersion } from '#util/package-root.js'
+import { readEnvironment } from '#base/environment.js'
+import { packageVersion } from '#base/util/package-root.js'
 import { runProgram } from './program.js'
 
 /** Time a command has to clean up after an interruption; a server, also one of `demo`, drains with its own, longer deadline. */
@@ -38,7 +38,7 @@ process.stdin.unref?.()
 async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
   const exitCode = name === 'SIGINT' ? 130 : 143
   if (interruption.signal.aborted) process.exit(exitCode)
-  const { InterruptedError } = await import('#cli/errors.js')
+  const { InterruptedError } = await import('#cli/terminal/errors.js')
   interruption.abort(new InterruptedError(name))
   setTimeout(
     () => process.exit(exitCode),

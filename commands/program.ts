@@ -5,6 +5,10 @@
  * environment and interruption are handed in, which is how tests run commands in-process.
  */
 
+import type { Fetch } from '#api/client/http.js'
+import type { Environment } from '#base/environment.js'
+import type { Clock } from '#base/util/clock.js'
+import type { SettingKey } from '#cli/config/schema.js'
 import {
   type Command,
   type CommandEntry,
@@ -12,12 +16,8 @@ import {
   type GlobalFlags,
   parseCommandLine,
   type RawInput,
-} from '#cli/define-command.js'
-import type { ProcessStreams } from '#cli/io.js'
-import type { Fetch } from '#client/http.js'
-import type { Environment } from '#config/environment.js'
-import type { SettingKey } from '#config/schema.js'
-import type { Clock } from '#util/clock.js'
+} from '#cli/terminal/define-command.js'
+import type { ProcessStreams } from '#cli/terminal/io.js'
 
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
 export const commandTable: readonly CommandEntry[] = [
@@ -131,8 +131,8 @@ async function runCommand(
   globals: GlobalFlags,
   options: ProgramOptions,
 ): Promise<number> {
-  const { loadConfig } = await import('#config/load.js')
-  const { createContext } = await import('#cli/context.js')
+  const { loadConfig } = await import('#cli/config/load.js')
+  const { createContext } = await import('#cli/terminal/context.js')
   const flags: Partial<Record<SettingKey, string>> = { ...globals.settings }
   for (const [name, flag] of Object.entries(command.flags)) {
     const texts = raw.flags[name] ?? []
@@ -148,7 +148,7 @@ async function runCommand(
 }
 
 async function printHelp(words: readonly string[], options: ProgramOptions): Promise<number> {
-  const { topics } = await import('#cli/topics.js')
+  const { topics } = await import('#cli/terminal/topics.js')
   const path = words.filter((word) => !word.startsWith('-'))
   const topic = path[0] === undefined || !Object.hasOwn(topics, path[0]) ? undefined : topics[path[0]]
   if (topic !== undefined) {
@@ -157,8 +157,8 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
   if (isKnown) return await printHelpOf(path, options, true)
-  const { UsageError } = await import('#cli/errors.js')
-  const { closest } = await import('#config/suggest.js')
+  const { UsageError } = await import('#cli/terminal/errors.js')
+  const { closest } = await import('#cli/config/suggest.js')
   const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
   throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
     suggestion: closest(path.join(' '), known),
@@ -168,7 +168,7 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
 
 /** Help that was asked for goes to stdout with 0; a bare noun is a usage error with its help on stderr. */
 async function printHelpOf(path: readonly string[], options: ProgramOptions, isAsked: boolean): Promise<number> {
-  const help = await import('#cli/help.js')
+  const help = await import('#cli/terminal/help.js')
   const stream = isAsked ? options.streams.stdout : options.streams.stderr
   const width = Math.min(110, Math.max(60, stream.columns ?? 80))
   const leaf = commandTable.find((each) => each.path.join(' ') === path.join(' '))
@@ -179,9 +179,9 @@ async function printHelpOf(path: readonly string[], options: ProgramOptions, isA
 }
 
 async function printError(error: unknown, options: ProgramOptions): Promise<number> {
-  const { reportError } = await import('#cli/errors.js')
-  const { createIo } = await import('#cli/io.js')
-  const { createOutput } = await import('#cli/output.js')
+  const { reportError } = await import('#cli/terminal/errors.js')
+  const { createIo } = await import('#cli/terminal/io.js')
+  const { createOutput } = await import('#cli/terminal/output.js')
   const { argv, environment } = options
   const isJson = argv.includes('--json') || ['1', 'true'].includes(environment['TRAINYARD_JSON'] ?? '')
   const isQuiet = argv.includes('-q') || argv.includes('--quiet')

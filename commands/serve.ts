@@ -3,12 +3,12 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { flag } from '#cli/flags.js'
-import { messageOf } from '#cli/input-file.js'
-import { isLoopbackUrl, writeServerRecord } from '#config/server-record.js'
-import type { ServiceOptions } from '#service.js'
+import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { flag } from '#cli/terminal/flags.js'
+import { messageOf } from '#cli/terminal/input-file.js'
+import type { ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */
 const DRAIN_MS = 10_000
@@ -43,7 +43,7 @@ export const serve = defineCommand({
   async run({ config, output, io, signal, version }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
-    const { createService, isBuiltInModel } = await import('#service.js')
+    const { createService, isBuiltInModel } = await import('#service/create-service.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
     for (const text of config.get('base-models')) {
       baseModels.push(isBuiltInModel(text) ? text : await parseBaseModel(text))

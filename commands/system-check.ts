@@ -1,14 +1,15 @@
 /**
  * `trainyard system-check` (`doctor`): can this machine run the service, and is the service healthy. Every check runs.
  */
-import type { CommandContext } from '#cli/context.js'
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { flag } from '#cli/flags.js'
-import { plural } from '#cli/format.js'
-import { type Check, checkDisk, checkServer } from '#cli/health-checks.js'
-import { messageOf } from '#cli/input-file.js'
-import { AppError } from '#errors.js'
+
+import { AppError } from '#base/errors.js'
+import type { CommandContext } from '#cli/terminal/context.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { flag } from '#cli/terminal/flags.js'
+import { plural } from '#cli/terminal/format.js'
+import { type Check, checkDisk, checkServer } from '#cli/terminal/health-checks.js'
+import { messageOf } from '#cli/terminal/input-file.js'
 
 export const systemCheck = defineCommand({
   path: ['system-check'],
@@ -54,7 +55,7 @@ async function checkRuntime({ clock }: CommandContext): Promise<Check> {
   const startMs = clock.monotonicMs()
   const base = { scope: 'local', name: 'onnxruntime' } as const
   try {
-    const { createOrtRuntime } = await import('#runtime/ort-runtime.js')
+    const { createOrtRuntime } = await import('#numerics/runtime/ort-runtime.js')
     createOrtRuntime()
     return {
       ...base,

@@ -2,11 +2,11 @@
  * `trainyard whoami`: which server and key are used and where they come from; then whether the server agrees.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { ApiError } from '#client/errors.js'
-import { fingerprint } from '#config/credentials.js'
-import type { ResolvedSetting } from '#config/load.js'
-import { AppError } from '#errors.js'
+import { ApiError } from '#api/client/errors.js'
+import { AppError } from '#base/errors.js'
+import { fingerprint } from '#cli/config/credentials.js'
+import type { ResolvedSetting } from '#cli/config/load.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
 
 export const whoami = defineCommand({
   path: ['whoami'],

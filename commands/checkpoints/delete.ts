@@ -2,15 +2,15 @@
  * `trainyard checkpoints delete`: by step, or everything a set of rules does not keep.
  */
 
-import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/checkpoint-selection.js'
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { formatBytes, plural } from '#cli/format.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { parseSteps } from '#cli/parse.js'
-import { collectPages } from '#client/pages.js'
-import { NotFoundError } from '#errors.js'
+import { collectPages } from '#api/client/pages.js'
+import { NotFoundError } from '#base/errors.js'
+import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/terminal/checkpoint-selection.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { formatBytes, plural } from '#cli/terminal/format.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
+import { parseSteps } from '#cli/terminal/parse.js'
 
 export const deleteCheckpoints = defineCommand({
   path: ['checkpoints', 'delete'],

@@ -2,14 +2,14 @@
  * `trainyard checkpoints download`: the adapter of one step as a folder that PEFT reads.
  */
 import { join, resolve } from 'node:path'
-import { parseStepChoice, selectCheckpoint } from '#cli/checkpoint-selection.js'
-import { defineCommand } from '#cli/define-command.js'
-import { downloadFiles } from '#cli/download.js'
-import { argument, flag } from '#cli/flags.js'
-import { formatBytes } from '#cli/format.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { startProgress } from '#cli/progress.js'
-import { collectPages } from '#client/pages.js'
+import { collectPages } from '#api/client/pages.js'
+import { parseStepChoice, selectCheckpoint } from '#cli/terminal/checkpoint-selection.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { downloadFiles } from '#cli/terminal/download.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { formatBytes } from '#cli/terminal/format.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
+import { startProgress } from '#cli/terminal/progress.js'
 
 export const downloadCheckpoint = defineCommand({
   path: ['checkpoints', 'download'],

@@ -2,13 +2,13 @@
  * `trainyard checkpoints list`: steps of a model with their metrics.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { argument, flag } from '#cli/flags.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
-import type { Column } from '#cli/table.js'
-import { collectPages } from '#client/pages.js'
-import type { Checkpoint } from '#wire/checkpoints.js'
+import { collectPages } from '#api/client/pages.js'
+import type { Checkpoint } from '#api/wire/checkpoints.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import type { Column } from '#cli/terminal/table.js'
 
 /** Shown when --metrics names none: the first of these that some checkpoint has. */
 const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']

@@ -1,11 +1,12 @@
 /**
  * `trainyard config set`: stores a setting. A secret is never an argument: it is asked for, or read from standard input.
  */
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument } from '#cli/flags.js'
-import { requireSettingKey, updateConfigFile } from '#config/config-file.js'
-import { parseSetting, settings } from '#config/schema.js'
+
+import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
+import { parseSetting, settings } from '#cli/config/schema.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument } from '#cli/terminal/flags.js'
 
 export const setConfig = defineCommand({
   path: ['config', 'set'],

@@ -1,9 +1,10 @@
 /**
  * `trainyard config unset`: removes a setting from the config file; done when it was not there.
  */
-import { defineCommand } from '#cli/define-command.js'
-import { argument } from '#cli/flags.js'
-import { requireSettingKey, updateConfigFile } from '#config/config-file.js'
+
+import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { argument } from '#cli/terminal/flags.js'
 
 export const unsetConfig = defineCommand({
   path: ['config', 'unset'],

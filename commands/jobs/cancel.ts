@@ -1,13 +1,14 @@
 /**
  * `trainyard jobs cancel`: asks jobs to stop after the gradient step they are in.
  */
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { plural } from '#cli/format.js'
-import { resolveJobId } from '#cli/job-reference.js'
-import { AppError } from '#errors.js'
-import type { TrainingJob } from '#wire/training-jobs.js'
+
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { AppError } from '#base/errors.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { plural } from '#cli/terminal/format.js'
+import { resolveJobId } from '#cli/terminal/job-reference.js'
 
 export const cancelJobs = defineCommand({
   path: ['jobs', 'cancel'],

@@ -2,14 +2,14 @@
  * `trainyard jobs events`: what a job has reported, or is reporting.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { argument, flag } from '#cli/flags.js'
-import { resolveJobId } from '#cli/job-reference.js'
-import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
-import type { Column } from '#cli/table.js'
-import { describeEvent, watchJob } from '#cli/watch.js'
-import { collectPages } from '#client/pages.js'
-import type { TrainingEvent } from '#wire/training-jobs.js'
+import { collectPages } from '#api/client/pages.js'
+import type { TrainingEvent } from '#api/wire/training-jobs.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { resolveJobId } from '#cli/terminal/job-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import type { Column } from '#cli/terminal/table.js'
+import { describeEvent, watchJob } from '#cli/terminal/watch.js'
 
 const columns: readonly Column<TrainingEvent>[] = [
   { header: 'type', kind: 'status', get: (event) => event.type },

@@ -1,12 +1,13 @@
 /**
  * `trainyard jobs get`: what a job is, how far it is, and why it failed.
  */
-import { defineCommand } from '#cli/define-command.js'
-import { argument } from '#cli/flags.js'
-import { formatDuration, formatRelativeTime } from '#cli/format.js'
-import { resolveJobId } from '#cli/job-reference.js'
-import { describeProgress } from '#cli/watch.js'
-import type { TrainingJob } from '#wire/training-jobs.js'
+
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { argument } from '#cli/terminal/flags.js'
+import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
+import { resolveJobId } from '#cli/terminal/job-reference.js'
+import { describeProgress } from '#cli/terminal/watch.js'
 
 export const getJob = defineCommand({
   path: ['jobs', 'get'],

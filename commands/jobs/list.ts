@@ -2,15 +2,15 @@
  * `trainyard jobs list`: training jobs, newest first as the service orders them.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { flag } from '#cli/flags.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
-import type { Column } from '#cli/table.js'
-import { describeProgress } from '#cli/watch.js'
-import type { Client } from '#client/client.js'
-import { collectPages, eachItem } from '#client/pages.js'
-import type { JobStatus, TrainingJob } from '#wire/training-jobs.js'
+import type { Client } from '#api/client/client.js'
+import { collectPages, eachItem } from '#api/client/pages.js'
+import type { JobStatus, TrainingJob } from '#api/wire/training-jobs.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { flag } from '#cli/terminal/flags.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
+import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import type { Column } from '#cli/terminal/table.js'
+import { describeProgress } from '#cli/terminal/watch.js'
 
 const statuses: readonly JobStatus[] = ['queued', 'running', 'completed', 'failed', 'cancelled']
 

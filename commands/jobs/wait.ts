@@ -1,15 +1,16 @@
 /**
  * `trainyard jobs wait`: returns when every job is finished; exit 7 if any failed, 8 when it took too long.
  */
-import { defineCommand } from '#cli/define-command.js'
-import { OutcomeError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { formatDuration } from '#cli/format.js'
-import { resolveJobId } from '#cli/job-reference.js'
-import { startProgress } from '#cli/progress.js'
-import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/watch.js'
-import { sleep } from '#client/http.js'
-import type { TrainingJob } from '#wire/training-jobs.js'
+
+import { sleep } from '#api/client/http.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { OutcomeError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { formatDuration } from '#cli/terminal/format.js'
+import { resolveJobId } from '#cli/terminal/job-reference.js'
+import { startProgress } from '#cli/terminal/progress.js'
+import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
 
 export const waitForJobs = defineCommand({
   path: ['jobs', 'wait'],

@@ -2,12 +2,12 @@
  * `trainyard models create`: registers a model that can then be trained.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { parseModelReference, shortName } from '#cli/model-reference.js'
-import { ApiError } from '#client/errors.js'
-import { ConflictError } from '#errors.js'
+import { ApiError } from '#api/client/errors.js'
+import { ConflictError } from '#base/errors.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { parseModelReference, shortName } from '#cli/terminal/model-reference.js'
 
 export const createModel = defineCommand({
   path: ['models', 'create'],

@@ -2,13 +2,13 @@
  * `trainyard models delete`: models with everything they have. Asks for the name of each.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { formatBytes, plural } from '#cli/format.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { collectPages } from '#client/pages.js'
-import { AppError } from '#errors.js'
+import { collectPages } from '#api/client/pages.js'
+import { AppError } from '#base/errors.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { formatBytes, plural } from '#cli/terminal/format.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const deleteModels = defineCommand({
   path: ['models', 'delete'],

@@ -2,12 +2,12 @@
  * `trainyard models get`: one model, its latest step and its best checkpoint.
  */
 
-import { DEFAULT_METRIC, findBest } from '#cli/checkpoint-selection.js'
-import { defineCommand } from '#cli/define-command.js'
-import { argument } from '#cli/flags.js'
-import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/format.js'
-import { findModel, parseModelReference } from '#cli/model-reference.js'
-import { collectPages } from '#client/pages.js'
+import { collectPages } from '#api/client/pages.js'
+import { DEFAULT_METRIC, findBest } from '#cli/terminal/checkpoint-selection.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { argument } from '#cli/terminal/flags.js'
+import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/terminal/format.js'
+import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const getModel = defineCommand({
   path: ['models', 'get'],

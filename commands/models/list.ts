@@ -2,12 +2,12 @@
  * `trainyard models list`: the models of the service.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { flag } from '#cli/flags.js'
-import { nextPageCommand, pageFlags } from '#cli/page-flags.js'
-import type { Column } from '#cli/table.js'
-import { collectPages } from '#client/pages.js'
-import type { Model } from '#wire/models.js'
+import { collectPages } from '#api/client/pages.js'
+import type { Model } from '#api/wire/models.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { flag } from '#cli/terminal/flags.js'
+import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<Model>[] = [
   { header: 'name', kind: 'name', get: (model) => model.name },

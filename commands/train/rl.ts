@@ -2,17 +2,17 @@
  * `trainyard train rl`: submits trajectory groups as one training job.
  */
 
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { plural } from '#cli/format.js'
-import { readJsonObject } from '#cli/input-file.js'
-import { findModel, parseModelReference, shortName } from '#cli/model-reference.js'
-import { parseAssignment } from '#cli/parse.js'
-import { explainEmpty, readTrajectoryFile } from '#cli/trajectory-file.js'
-import { watchJob } from '#cli/watch.js'
-import { ApiError } from '#client/errors.js'
-import type { JsonValue } from '#util/json.js'
+import { ApiError } from '#api/client/errors.js'
+import type { JsonValue } from '#base/util/json.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { plural } from '#cli/terminal/format.js'
+import { readJsonObject } from '#cli/terminal/input-file.js'
+import { findModel, parseModelReference, shortName } from '#cli/terminal/model-reference.js'
+import { parseAssignment } from '#cli/terminal/parse.js'
+import { explainEmpty, readTrajectoryFile } from '#cli/terminal/trajectory-file.js'
+import { watchJob } from '#cli/terminal/watch.js'
 
 export const trainRl = defineCommand({
   path: ['train', 'rl'],

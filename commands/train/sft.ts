@@ -2,17 +2,17 @@
  * `trainyard train sft`: uploads example conversations and trains on them as one job.
  */
 import { basename } from 'node:path'
-import { checkConversations } from '#cli/conversation-file.js'
-import { defineCommand } from '#cli/define-command.js'
-import { UsageError } from '#cli/errors.js'
-import { argument, flag } from '#cli/flags.js'
-import { plural } from '#cli/format.js'
-import { displayPath, openInput, readJsonObject } from '#cli/input-file.js'
-import { findModel, parseModelReference, shortName } from '#cli/model-reference.js'
-import { parseAssignment, parseInteger } from '#cli/parse.js'
-import { startProgress } from '#cli/progress.js'
-import { watchJob } from '#cli/watch.js'
-import type { JsonValue } from '#util/json.js'
+import type { JsonValue } from '#base/util/json.js'
+import { checkConversations } from '#cli/terminal/conversation-file.js'
+import { defineCommand } from '#cli/terminal/define-command.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { argument, flag } from '#cli/terminal/flags.js'
+import { plural } from '#cli/terminal/format.js'
+import { displayPath, openInput, readJsonObject } from '#cli/terminal/input-file.js'
+import { findModel, parseModelReference, shortName } from '#cli/terminal/model-reference.js'
+import { parseAssignment, parseInteger } from '#cli/terminal/parse.js'
+import { startProgress } from '#cli/terminal/progress.js'
+import { watchJob } from '#cli/terminal/watch.js'
 
 export const trainSft = defineCommand({
   path: ['train', 'sft'],

@@ -10,9 +10,9 @@
  */
 
 import { z } from '@hono/zod-openapi'
-import type { LossAggregation } from '#trajectories/advantages.js'
-import { AppError, InvalidRequestError } from '../errors.js'
-import type { JsonObject } from '../util/json.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import type { LossAggregation } from '#training/data/advantages.js'
 
 export type ImportanceSamplingLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 

@@ -1,25 +1,35 @@
 /**
- * Imports point one way only. The table is `layers.json`; its text is house style section 3.1 plus the layers of the two
- * child processes (`engine-host`, `worker`) and their parent side (`processes`).
+ * Imports point one way only. The tables are in `layers.json`: `rooms` says which room may import which, `inside` orders the
+ * folders of a room, `exceptions` names the single doors with their reasons.
  */
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { layerOf, readSourceTree } from './source-tree.js'
+import { innerOf, readSourceTree, roomOf } from './source-tree.js'
+
+type Table = Readonly<Record<string, readonly string[]>>
 
 interface Rules {
-  readonly layers: Readonly<Record<string, readonly string[]>>
-  readonly exceptions: readonly {
-    readonly from: string
-    readonly to: string
-    readonly only?: boolean
-    readonly reason: string
-  }[]
-  readonly owners: Readonly<Record<string, readonly string[]>>
+  readonly rooms: Table
+  readonly inside: Readonly<Record<string, Table>>
+  readonly exceptions: readonly { readonly from: string; readonly to: string; readonly reason: string }[]
+  readonly owners: Table
 }
 
 const rules = JSON.parse(readFileSync(path.join(import.meta.dirname, 'layers.json'), 'utf8')) as Rules
 const files = readSourceTree()
+
+function expectNoCycle(table: Table): void {
+  const state = new Map<string, 'open' | 'done'>()
+  const visit = (name: string, trail: readonly string[]): void => {
+    if (state.get(name) === 'done') return
+    expect(state.get(name), `cycle: ${[...trail, name].join(' → ')}`).not.toBe('open')
+    state.set(name, 'open')
+    for (const below of table[name] ?? []) visit(below, [...trail, name])
+    state.set(name, 'done')
+  }
+  for (const name of Object.keys(table)) visit(name, [])
+}
 
 describe('imports', () => {
   test('the tree was read', () => {
@@ -27,47 +37,51 @@ describe('imports', () => {
     expect(files.some((file) => file.imports.some((entry) => entry.target?.startsWith('src/')))).toBe(true)
   })
 
-  test('every layer stands in the table', () => {
-    const unknown = [...new Set(files.map((file) => layerOf(file.path)))].filter(
-      (layer) => rules.layers[layer] === undefined,
-    )
-    expect(unknown).toEqual([])
+  test('every room stands in the table, and every folder of an ordered room', () => {
+    const unknown = files.flatMap(({ path: file }) => {
+      const room = roomOf(file)
+      if (rules.rooms[room] === undefined) return [room]
+      const inside = rules.inside[room]
+      return inside === undefined || inside[innerOf(file)] !== undefined ? [] : [`${room}/${innerOf(file)}`]
+    })
+    expect([...new Set(unknown)]).toEqual([])
   })
 
-  test('the table has no cycle', () => {
-    const state = new Map<string, 'open' | 'done'>()
-    const visit = (layer: string, trail: readonly string[]): void => {
-      if (state.get(layer) === 'done') return
-      expect(state.get(layer), `cycle: ${[...trail, layer].join(' → ')}`).not.toBe('open')
-      state.set(layer, 'open')
-      for (const below of rules.layers[layer] ?? []) visit(below, [...trail, layer])
-      state.set(layer, 'done')
-    }
-    for (const layer of Object.keys(rules.layers)) visit(layer, [])
+  test('the tables have no cycle', () => {
+    expectNoCycle(rules.rooms)
+    for (const table of Object.values(rules.inside)) expectNoCycle(table)
   })
 
-  test('a layer imports only what the table allows', () => {
+  test('a file imports only what the tables allow', () => {
     const violations: string[] = []
     for (const file of files) {
-      const layer = layerOf(file.path)
+      const room = roomOf(file.path)
       for (const { target, specifier } of file.imports) {
         if (target === null) continue
-        const targetLayer = layerOf(target)
-        if (targetLayer === layer) continue
-        const named = rules.exceptions.filter((entry) => file.path.startsWith(entry.from))
-        if (named.some((entry) => target === entry.to)) continue
-        const isRestricted = named.some((entry) => entry.only === true && layerOf(entry.to) === targetLayer)
-        if (isRestricted || !(rules.layers[layer] ?? []).includes(targetLayer)) {
-          violations.push(
-            `${file.path} imports ${specifier}: layer "${layer}" may import only ${(rules.layers[layer] ?? []).join(', ')}`,
-          )
-        }
+        if (rules.exceptions.some((entry) => file.path.startsWith(entry.from) && target.startsWith(entry.to))) continue
+        const isSameRoom = roomOf(target) === room
+        const table = isSameRoom ? rules.inside[room] : rules.rooms
+        const [from, to] = isSameRoom ? [innerOf(file.path), innerOf(target)] : [room, roomOf(target)]
+        if (table === undefined || from === to || (table[from] ?? []).includes(to)) continue
+        violations.push(
+          `${file.path} imports ${specifier}: "${from}" may import only ${(table[from] ?? []).join(', ')}`,
+        )
       }
     }
     expect(violations).toEqual([])
   })
 
-  test('files of one layer do not import each other in a circle', () => {
+  test('every exception is still needed', () => {
+    const stale = rules.exceptions.filter(
+      ({ from, to }) =>
+        !files.some(
+          (file) => file.path.startsWith(from) && file.imports.some((entry) => entry.target?.startsWith(to) === true),
+        ),
+    )
+    expect(stale).toEqual([])
+  })
+
+  test('files do not import each other in a circle', () => {
     const graph = new Map(
       files.map((file) => [
         file.path,
@@ -106,6 +120,22 @@ describe('imports', () => {
     expect(violations).toEqual([])
   })
 
+  test('every owned package is imported by each of its owners', () => {
+    const idle = Object.entries(rules.owners).flatMap(([name, owners]) =>
+      owners
+        .filter(
+          (owner) =>
+            !files.some(
+              (file) =>
+                file.path.startsWith(owner) &&
+                file.imports.some(({ specifier }) => specifier === name || specifier.startsWith(`${name}/`)),
+            ),
+        )
+        .map((owner) => `${name}: ${owner}`),
+    )
+    expect(idle).toEqual([])
+  })
+
   test('no command but serve and system-check can reach the server or the numeric core', () => {
     const byPath = new Map(files.map((file) => [file.path, file]))
     const allowed = new Set(['commands/serve.ts', 'commands/system-check.ts'])
@@ -116,7 +146,7 @@ describe('imports', () => {
       for (let current = stack.pop(); current !== undefined; current = stack.pop()) {
         if (seen.has(current) || allowed.has(current)) continue
         seen.add(current)
-        if (current === 'src/service.ts' || current === 'src/runtime/ort-runtime.ts')
+        if (current === 'src/service/create-service.ts' || current === 'src/numerics/runtime/ort-runtime.ts')
           reached.push(`${start.path} reaches ${current}`)
         for (const { target } of byPath.get(current)?.imports ?? []) if (target !== null) stack.push(target)
       }

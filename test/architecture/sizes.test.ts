@@ -1,11 +1,11 @@
 /**
- * Files stay readable in one sitting: 500 lines is a failure unless `sizes.json` gives a reason. Prints a total per layer so
+ * Files stay readable in one sitting: 500 lines is a failure unless `sizes.json` gives a reason. Prints a total per room so
  * that growth is seen in every log. Also: a header in every file, and the words that have no place in `src/`.
  */
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { layerOf, readSourceTree } from './source-tree.js'
+import { readSourceTree, roomOf } from './source-tree.js'
 
 interface Sizes {
   readonly limit: number
@@ -17,9 +17,9 @@ const files = readSourceTree()
 
 test('no file is longer than the limit without a reason', () => {
   const totals = new Map<string, number>()
-  for (const file of files) totals.set(layerOf(file.path), (totals.get(layerOf(file.path)) ?? 0) + file.lineCount)
-  const lines = [...totals].sort((a, b) => b[1] - a[1]).map(([layer, count]) => `${String(count).padStart(6)} ${layer}`)
-  process.stdout.write(`lines per layer\n${lines.join('\n')}\n`)
+  for (const file of files) totals.set(roomOf(file.path), (totals.get(roomOf(file.path)) ?? 0) + file.lineCount)
+  const lines = [...totals].sort((a, b) => b[1] - a[1]).map(([room, count]) => `${String(count).padStart(6)} ${room}`)
+  process.stdout.write(`lines per room\n${lines.join('\n')}\n`)
   const tooLong = files
     .filter((file) => file.lineCount > (sizes.allowed[file.path]?.lines ?? sizes.limit))
     .map((file) => `${file.path}: ${file.lineCount} lines`)
@@ -38,15 +38,19 @@ test('every file opens with a header that says what it is for', () => {
 })
 
 const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; readonly owners: readonly string[] }[] = [
-  { pattern: /\bprocess\.env\b/, rule: 'process.env', owners: ['src/config/environment.ts', 'src/worker/main.ts'] },
+  {
+    pattern: /\bprocess\.env\b/,
+    rule: 'process.env',
+    owners: ['src/base/environment.ts', 'src/training/worker/main.ts'],
+  },
   {
     pattern: /\bprocess\.exit\(/,
     rule: 'process.exit',
-    owners: ['src/engine-host/main.ts', 'src/worker/main.ts', 'commands/main.ts', 'src/cli/'],
+    owners: ['src/inference/host/main.ts', 'src/training/worker/main.ts', 'commands/main.ts', 'src/cli/'],
   },
-  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/util/'] },
-  { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/util/'] },
-  { pattern: /\brandomUUID\(/, rule: 'randomUUID', owners: ['src/util/'] },
+  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/'] },
+  { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/base/util/'] },
+  { pattern: /\brandomUUID\(/, rule: 'randomUUID', owners: ['src/base/util/'] },
   { pattern: /\bas unknown as\b/, rule: 'as unknown as', owners: [] },
   { pattern: /^export default\b/m, rule: 'default export', owners: [] },
   { pattern: /^export \*/m, rule: 'export *', owners: [] },

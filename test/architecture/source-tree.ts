@@ -1,5 +1,5 @@
 /**
- * Reads the source tree as text: files, their imports, and the layer a path belongs to. Knows no rule.
+ * Reads the source tree as text: files, their imports, and the room a path belongs to. Knows no rule.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -27,11 +27,16 @@ export function readSourceTree(): SourceFile[] {
   )
 }
 
-/** The layer of a repository path: a folder below `src/`, a file directly in it, or `commands`. */
-export function layerOf(file: string): string {
+/** The room of a repository path: a folder below `src/`, a file directly in it, or `commands`. */
+export function roomOf(file: string): string {
   if (file.startsWith('commands/')) return 'commands'
-  const [, second = ''] = file.split('/')
-  return second.replace(/\.ts$/, '')
+  const [, room = ''] = file.split('/')
+  return room.replace(/\.ts$/, '')
+}
+
+/** The folder or file directly inside its room. */
+export function innerOf(file: string): string {
+  return (file.split('/')[2] ?? '').replace(/\.ts$/, '')
 }
 
 function readSourceFile(file: string): SourceFile {

@@ -12,10 +12,10 @@ import path from 'node:path'
  * @returns {Promise<number>} FLOP/s
  */
 export async function measureRoof(load, { runtime, directory, threads = {}, now = () => performance.now() }) {
-  const { GraphBuilder } = await load('graph/builder')
-  const { writeOnnxModel } = await load('graph/to-onnx')
-  const { gemm } = await load('graph/ops/matmul')
-  const { float32Tensor } = await load('tensor/host-tensor')
+  const { GraphBuilder } = await load('numerics/graph/builder')
+  const { writeOnnxModel } = await load('numerics/graph/to-onnx')
+  const { gemm } = await load('numerics/graph/ops/matmul')
+  const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const [m, n, chain] = [1024, 1536, 8]
   const g = new GraphBuilder('roof')
   const x = g.input('x', 'float32', [m, n])

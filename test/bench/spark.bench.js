@@ -98,8 +98,8 @@ async function stream({ url, key }, maxTokens) {
 const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
 
 async function measure() {
-  const { createOrtRuntime } = await load('runtime/ort-runtime')
-  const { fromHfConfig } = await load('architectures/hf-config')
+  const { createOrtRuntime } = await load('numerics/runtime/ort-runtime')
+  const { fromHfConfig } = await load('model/architectures/hf-config')
   const { sparkConfig } = await import('../spark/model-config.js')
   const runtime = createOrtRuntime()
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-spark-'))
@@ -124,9 +124,9 @@ async function measure() {
 
 /** Random rows; `share` of the tokens are trained. */
 async function microBatch(config, { rows, length, share, chunk }) {
-  const { toRowBatch, sequenceRow, perToken } = await load('training/row-batch')
-  const { createRng } = await load('util/rng')
-  const { float32Tensor } = await load('tensor/host-tensor')
+  const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
+  const { createRng } = await load('base/util/rng')
+  const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const rng = createRng('bench')
   const batch = toRowBatch(
     Array.from({ length: rows }, () =>
@@ -148,10 +148,10 @@ async function microBatch(config, { rows, length, share, chunk }) {
 
 /** Steps of all weights. */
 async function fullTask(config, { runtime, directory }, { optimizer, share, microBatches, rows }) {
-  const { createFullTrainer, initialState } = await load('training/full-trainer')
+  const { createFullTrainer, initialState } = await load('training/trainer/full-trainer')
   const { HEAD_CHUNK } = await import('../spark/data-order.js')
-  const { rotaryFrequencies } = await load('nn/rotary-embedding')
-  const { parameterCount } = await load('architectures/decoder-config')
+  const { rotaryFrequencies } = await load('numerics/nn/rotary-embedding')
+  const { parameterCount } = await load('model/architectures/decoder-config')
   const session = { runtime, directory, frequencies: rotaryFrequencies(config.rotary, config.headSize) }
   const trainer = await createFullTrainer({ config, session, state: initialState(config, 'bench', optimizer) })
   const one = await microBatch(config, { rows, length: 128, share, chunk: HEAD_CHUNK })
@@ -169,13 +169,13 @@ async function fullTask(config, { runtime, directory }, { optimizer, share, micr
 
 /** Steps of an adapter. */
 async function adapterTask(config, { runtime, directory }) {
-  const { createTrainer } = await load('training/trainer')
-  const { rowSettings, startingPoint } = await load('training/job')
+  const { createTrainer } = await load('training/trainer/trainer')
+  const { rowSettings, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/hyperparameters')
-  const { prepareBaseModel } = await load('architectures/prepare')
-  const { initialState } = await load('training/full-trainer')
-  const { toHfTensors } = await load('architectures/parameters')
-  const { writeSafetensors } = await load('weights/safetensors')
+  const { prepareBaseModel } = await load('model/architectures/prepare')
+  const { initialState } = await load('training/trainer/full-trainer')
+  const { toHfTensors } = await load('model/architectures/parameters')
+  const { writeSafetensors } = await load('model/weights/safetensors')
   const { sparkConfig } = await import('../spark/model-config.js')
   const { mkdirSync, writeFileSync } = await import('node:fs')
   const modelDirectory = path.join(directory, 'model')

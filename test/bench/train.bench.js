@@ -69,14 +69,14 @@ async function measureApart(...numbers) {
 
 async function measure(rowCount, length, steps) {
   const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
-  const { createOrtRuntime } = await load('runtime/ort-runtime')
-  const { toRowBatch, sequenceRow, perToken } = await load('training/row-batch')
-  const { createTrainer } = await load('training/trainer')
-  const { rowSettings, startingPoint } = await load('training/job')
+  const { createOrtRuntime } = await load('numerics/runtime/ort-runtime')
+  const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
+  const { createTrainer } = await load('training/trainer/trainer')
+  const { rowSettings, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/hyperparameters')
-  const { needsRecomputation } = await load('training/memory')
-  const { createRng } = await load('util/rng')
-  const { float32Tensor } = await load('tensor/host-tensor')
+  const { needsRecomputation } = await load('training/trainer/memory')
+  const { createRng } = await load('base/util/rng')
+  const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const runtime = createOrtRuntime()
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-train-'))
   try {
@@ -146,9 +146,9 @@ async function measure(rowCount, length, steps) {
 
 /** Random weights of the right sizes, one tensor in memory at a time. */
 async function prepareRandom(load, directory) {
-  const { TensorFileWriter } = await load('architectures/tensor-file')
-  const { rotaryFrequencies } = await load('nn/rotary-embedding')
-  const { float32Tensor } = await load('tensor/host-tensor')
+  const { TensorFileWriter } = await load('model/architectures/tensor-file')
+  const { rotaryFrequencies } = await load('numerics/nn/rotary-embedding')
+  const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const { hiddenSize: e, mlpSize: f, headCount: h, kvHeadCount: k, headSize: d, vocabularySize: v } = CONFIG
   const file = path.join(directory, 'weights-f32.bin')
   const writer = await TensorFileWriter.create(file)

@@ -6,18 +6,18 @@
  */
 import type { z } from '@hono/zod-openapi'
 import { describe, expect, it } from 'vitest'
-import { chatRequestSchema, chatResponseSchema } from '#wire/chat-completions.js'
-import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#wire/checkpoints.js'
-import { errorBodySchema } from '#wire/errors.js'
-import { createModelRequestSchema, modelSchema } from '#wire/models.js'
+import { chatRequestSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
+import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { errorBodySchema } from '#api/wire/errors.js'
+import { createModelRequestSchema, modelSchema } from '#api/wire/models.js'
 import {
   createRlJobRequestSchema,
   createSftJobRequestSchema,
   EVENT_TYPES,
   trainingEventListSchema,
   trainingJobSchema,
-} from '#wire/training-jobs.js'
-import { logTrajectoriesRequestSchema, trajectoryGroupSchema } from '#wire/trajectories.js'
+} from '#api/wire/training-jobs.js'
+import { logTrajectoriesRequestSchema, trajectoryGroupSchema } from '#api/wire/trajectories.js'
 
 const ID = '01a1fd9c-2998-714d-8b5f-9a608c2e50ba'
 

@@ -3,7 +3,7 @@
  *
  * Held-out rows are never decorated: `heldOutRows` is the set that evaluation, training logs and demos share.
  */
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
 import { ABILITIES } from './abilities/index.js'
 import { between, chance, pick } from './abilities/say.js'
 
@@ -26,7 +26,7 @@ const LONG_SHARE = 0.009
 /**
  * A training conversation that begins with a row of the ability.
  *
- * @param {import('../../src/util/rng.js').Rng} rng
+ * @param {import('../../src/base/util/rng.js').Rng} rng
  * @param {Ability} ability
  * @param {import('./abilities/define.js').Style} [style]
  * @returns {Conversation}
@@ -45,7 +45,7 @@ export function trainingConversation(rng, ability, style) {
 }
 
 /**
- * @param {import('../../src/util/rng.js').Rng} rng
+ * @param {import('../../src/base/util/rng.js').Rng} rng
  * @param {number} count
  * @param {import('./abilities/define.js').Style} [style]
  */

@@ -5,14 +5,14 @@
  * that is least far read first, so their shares are those of the mixture at any time; at their ends they start again.
  */
 import { join } from 'node:path'
-import { float32Tensor } from '#tensor/host-tensor.js'
-import { perToken, toRowBatch } from '#training/row-batch.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { LOSS, openRows, REAL, START } from './mixture.js'
 
 /** Trained positions whose logits exist at once: 33 MB for a vocabulary of 4,096. */
 export const HEAD_CHUNK = 2048
 
-/** @typedef {import('../../src/training/row-batch.js').Row} Row @typedef {import('../../src/training/trainer.js').MicroBatch} MicroBatch */
+/** @typedef {import('../../src/training/trainer/row-batch.js').Row} Row @typedef {import('../../src/training/trainer/trainer.js').MicroBatch} MicroBatch */
 
 /** A packed row as the trainer takes it: each sequence a segment with positions of its own. @param {import('./mixture.js').PackedTokens} packed @returns {Row} */
 export function toRow({ ids, flags }) {

@@ -4,12 +4,12 @@
 import { createHash } from 'node:crypto'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { checkDecoderTensors, decoderConfigOf } from '#architectures/registry.js'
-import { float16ToFloat32, float32ToFloat16 } from '#tensor/half.js'
-import { loadTextModel } from '#text/text-model.js'
-import { openWeights } from '#weights/base-weights.js'
-import { encodeSafetensors } from '#weights/safetensors.js'
-import { DIGESTS_FILE } from '#weights/spark.js'
+import { checkDecoderTensors, decoderConfigOf } from '#model/architectures/registry.js'
+import { DIGESTS_FILE } from '#model/built-in/spark.js'
+import { loadTextModel } from '#model/text/text-model.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import { encodeSafetensors } from '#model/weights/safetensors.js'
+import { float16ToFloat32, float32ToFloat16 } from '#numerics/tensor/half.js'
 
 /** Copied as they are; the others are there or not. */
 const NEEDED_TEXT_FILES = ['tokenizer.json', 'tokenizer_config.json']

@@ -5,7 +5,7 @@
  */
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { sparkDirectory, verifySpark } from '#weights/spark.js'
+import { sparkDirectory, verifySpark } from '#model/built-in/spark.js'
 import { exportModel } from './export-model.js'
 import { SPARK_CACHE } from './paths.js'
 

@@ -8,13 +8,13 @@
 import { createHash } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, renameSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
 import { ABILITIES } from './abilities/index.js'
 import { chatSegments } from './chat-template.js'
 import { heldOutRows, trainingConversation } from './conversations.js'
 import { TEXT_SOURCES } from './text/documents.js'
 
-/** @typedef {import('../../src/text/tokenizer.js').Tokenizer} Tokenizer */
+/** @typedef {import('../../src/model/text/tokenizer.js').Tokenizer} Tokenizer */
 /** @typedef {{ ids: number[], mask: number[] }} Sequence `mask` is 1 where trained */
 /** @typedef {{ ids: Uint16Array, flags: Uint8Array }} PackedTokens one row */
 

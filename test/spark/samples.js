@@ -1,7 +1,7 @@
 /**
  * Prints random rows of every ability, for reading: `node test/spark/samples.js [count=5] [ability …]`.
  */
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
 import { ABILITIES } from './abilities/index.js'
 
 const count = Number(process.argv[2] ?? 5)

@@ -3,7 +3,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
 import { ABILITIES } from './abilities/index.js'
 import { CHAT_TEMPLATE, chatSegments } from './chat-template.js'
 import { trainingConversation } from './conversations.js'

@@ -5,8 +5,8 @@
  * pre-tokenizer cuts it. Source: Sennrich et al. 2016 (arXiv:1508.07909), on bytes as GPT-2. Deterministic: pairs with equal
  * counts merge in the order of their token ids.
  */
-import { byteToCharacter } from '#text/vocabulary/byte-level.js'
-import { compilePattern } from '#text/vocabulary/patterns.js'
+import { byteToCharacter } from '#model/text/vocabulary/byte-level.js'
+import { compilePattern } from '#model/text/vocabulary/patterns.js'
 
 /** Control tokens first, so that their ids do not depend on the vocabulary's size. */
 export const CONTROL_TOKENS = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']

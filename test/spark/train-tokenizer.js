@@ -4,8 +4,8 @@
  * Prints bytes per token on held-out rows and documents.
  */
 import { parseArgs } from 'node:util'
-import { loadTextModel } from '#text/text-model.js'
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
+import { loadTextModel } from '#model/text/text-model.js'
 import { ABILITIES } from './abilities/index.js'
 import { chatSegments } from './chat-template.js'
 import { heldOutRows } from './conversations.js'

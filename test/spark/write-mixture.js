@@ -5,7 +5,7 @@
  * Needs the tokenizer (`train-tokenizer.js`). Prints tokens by source and the digest.
  */
 import { parseArgs } from 'node:util'
-import { loadTextModel } from '#text/text-model.js'
+import { loadTextModel } from '#model/text/text-model.js'
 import { STYLES } from './abilities/define.js'
 import { writeMixture } from './mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'

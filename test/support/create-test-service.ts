@@ -8,9 +8,9 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createLogger } from '#logging/logger.js'
-import { createService, type Service, type ServiceOptions } from '#service.js'
-import type { TrainingEvent, TrainingJob } from '#wire/training-jobs.js'
+import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import { createLogger } from '#base/logging/logger.js'
+import { createService, type Service, type ServiceOptions } from '#service/create-service.js'
 
 export const STAND_INS = {
   engineHost: join(import.meta.dirname, 'stand-ins', 'engine-host.mjs'),

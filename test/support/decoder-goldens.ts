@@ -8,9 +8,9 @@ import {
   type Projection,
   projectionPath,
   projectionShape,
-} from '#architectures/decoder-config.js'
-import type { Row } from '#training/row-batch.js'
-import type { AdapterWeights } from '#weights/adapter.js'
+} from '#model/architectures/decoder-config.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { Row } from '#training/trainer/row-batch.js'
 
 export interface PackedArray {
   readonly shape: readonly number[]

@@ -2,21 +2,21 @@
  * A decoder of some thousand weights that has every kind of them, packed rows for it, and its full-weight trainer.
  */
 import { onTestFinished } from 'vitest'
-import { fromHfConfig } from '#architectures/hf-config.js'
-import { rotaryFrequencies } from '#nn/rotary-embedding.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
-import type { Runtime } from '#runtime/runtime.js'
-import { float32Tensor } from '#tensor/host-tensor.js'
+import { createRng } from '#base/util/rng.js'
+import { fromHfConfig } from '#model/architectures/hf-config.js'
+import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import {
   createFullTrainer,
   type FullStepOptions,
   type FullTrainer,
   type FullTrainingState,
   type MatrixOptimizer,
-} from '#training/full-trainer.js'
-import { perToken, type Row, toRowBatch } from '#training/row-batch.js'
-import type { MicroBatch } from '#training/trainer.js'
-import { createRng } from '#util/rng.js'
+} from '#training/trainer/full-trainer.js'
+import { perToken, type Row, toRowBatch } from '#training/trainer/row-batch.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 /** Grouped heads, biases everywhere, a head of its own. */

@@ -2,11 +2,11 @@
  * Prepares a model of formula weights (see `decoder-goldens.ts`) the way a real one is prepared, so that graphs can run it.
  */
 import { join } from 'node:path'
-import type { DecoderConfig } from '#architectures/decoder-config.js'
-import type { PreparedModel } from '#architectures/prepare.js'
-import { preparedFloat32 } from '#architectures/prepared-tensors.js'
-import { TensorFileWriter } from '#architectures/tensor-file.js'
-import type { WeightSource } from '#weights/weight-source.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import { preparedFloat32 } from '#model/architectures/prepared-tensors.js'
+import { TensorFileWriter } from '#model/architectures/tensor-file.js'
+import type { WeightSource } from '#model/weights/weight-source.js'
 import { formulaWeights } from './decoder-goldens.js'
 
 /**

@@ -1,10 +1,11 @@
 /**
  * A database in memory with one model, for tests of the queue and of fencing.
  */
-import { type DatabaseHandle, openDatabase } from '#storage/database.js'
-import { insertModel } from '#storage/models.js'
-import type { NewJob } from '#storage/training-jobs.js'
-import { systemIds } from '#util/ids.js'
+
+import { systemIds } from '#base/util/ids.js'
+import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import { insertModel } from '#service/storage/models.js'
+import type { NewJob } from '#service/storage/training-jobs.js'
 
 export interface JobFixture {
   readonly db: DatabaseHandle

@@ -3,9 +3,10 @@
  *
  * The template writes each message as `<role> content words <end>`; a word is its own token, ids are given out by a table.
  */
-import type { TrainingSequence } from '#trajectories/tokenize.js'
-import type { Conversation, TrajectoryText } from '#trajectories/turns.js'
-import { createRng, type Rng } from '#util/rng.js'
+
+import { createRng, type Rng } from '#base/util/rng.js'
+import type { TrainingSequence } from '#training/data/tokenize.js'
+import type { Conversation, TrajectoryText } from '#training/data/turns.js'
 
 /** Runs a property for seeds 0..count-1; the failing seed is in the error's message. */
 export function forSeeds(count: number, property: (rng: Rng) => void): void {

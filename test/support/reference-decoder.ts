@@ -3,9 +3,9 @@
  *
  * Shares nothing with the graphs but the rotary frequencies. Its log-probabilities are checked against PyTorch's where it is used.
  */
-import { type DecoderConfig, type Projection, projectionPath } from '#architectures/decoder-config.js'
-import { rotaryFrequencies } from '#nn/rotary-embedding.js'
-import type { Row, TrainedToken } from '#training/row-batch.js'
+import { type DecoderConfig, type Projection, projectionPath } from '#model/architectures/decoder-config.js'
+import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
+import type { Row, TrainedToken } from '#training/trainer/row-batch.js'
 
 /** Numbers by Hugging Face name, row-major. */
 export type ReferenceWeights = ReadonlyMap<string, ArrayLike<number>>

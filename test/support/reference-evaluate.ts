@@ -3,8 +3,8 @@
  *
  * Floats are never rounded on the way, so the result is what float32 execution approximates.
  */
-import type { Graph, Node, Value } from '#graph/graph.js'
-import { elementCount } from '#tensor/host-tensor.js'
+import type { Graph, Node, Value } from '#numerics/graph/graph.js'
+import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { REFERENCE_OPERATORS } from './reference-operators.js'
 import { type ReferenceTensor, reference, toReference } from './reference-tensor.js'
 

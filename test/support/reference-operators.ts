@@ -3,10 +3,10 @@
  *
  * Source: ONNX operator specification, opset 21; ONNX Runtime's ContribOperators.md for the `com.microsoft` ones.
  */
-import { type Attributes, readFloat, readInt, readInts, readText } from '#graph/attributes.js'
-import type { Node } from '#graph/graph.js'
-import type { DType } from '#tensor/dtype.js'
-import { elementCount } from '#tensor/host-tensor.js'
+import { type Attributes, readFloat, readInt, readInts, readText } from '#numerics/graph/attributes.js'
+import type { Node } from '#numerics/graph/graph.js'
+import type { DType } from '#numerics/tensor/dtype.js'
+import { elementCount } from '#numerics/tensor/host-tensor.js'
 import {
   at,
   broadcastShape,

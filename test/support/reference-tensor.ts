@@ -1,8 +1,8 @@
 /**
  * Tensors of the float64 reference: every element is a JavaScript number, whatever the dtype. Slow, plain, obviously right.
  */
-import type { DType } from '#tensor/dtype.js'
-import { elementCount, type HostTensor } from '#tensor/host-tensor.js'
+import type { DType } from '#numerics/tensor/dtype.js'
+import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
 export interface ReferenceTensor {
   readonly dtype: DType

@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { runProgram } from '../../commands/program.js'
-import type { Fetch } from '../../src/client/http.js'
-import type { Clock } from '../../src/util/clock.js'
+import type { Fetch } from '../../src/api/client/http.js'
+import type { Clock } from '../../src/base/util/clock.js'
 
 export interface RunOptions {
   /** Text on standard input; absent: an empty pipe, or a terminal when `tty` is set. */

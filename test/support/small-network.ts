@@ -1,15 +1,15 @@
 /**
  * A two-layer network with adapters, small enough to read as a dump and rich enough to exercise the backward pass.
  */
-import { backward } from '#autodiff/backward.js'
-import { blocksByScope } from '#autodiff/recompute.js'
-import { GraphBuilder } from '#graph/builder.js'
-import type { Value } from '#graph/graph.js'
-import { add, mul, tanh } from '#graph/ops/elementwise.js'
-import { gemm } from '#graph/ops/matmul.js'
-import { quickGelu, rmsNorm } from '#graph/ops/normalize.js'
-import { reduceSum } from '#graph/ops/reduce.js'
-import { float32Tensor } from '#tensor/host-tensor.js'
+import { backward } from '#numerics/autodiff/backward.js'
+import { blocksByScope } from '#numerics/autodiff/recompute.js'
+import { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Value } from '#numerics/graph/graph.js'
+import { add, mul, tanh } from '#numerics/graph/ops/elementwise.js'
+import { gemm } from '#numerics/graph/ops/matmul.js'
+import { quickGelu, rmsNorm } from '#numerics/graph/ops/normalize.js'
+import { reduceSum } from '#numerics/graph/ops/reduce.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 
 /** Sizes: rows are symbolic `M`, width 4, rank 2. Outputs: `loss` and one gradient per adapter matrix. */
 export function buildSmallNetwork(options: { readonly isRecomputed: boolean; readonly layers?: number }): GraphBuilder {

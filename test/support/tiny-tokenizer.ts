@@ -3,12 +3,12 @@
  * as added tokens that are not special.
  */
 
-import { createChatTemplate } from '#text/chat-template.js'
-import { createHuggingFaceTokenizer } from '#text/hf-tokenizer.js'
-import type { TextModel } from '#text/text-model.js'
-import type { Tokenizer } from '#text/tokenizer.js'
-import { byteToCharacter } from '#text/vocabulary/byte-level.js'
-import type { JsonValue } from '#util/json.js'
+import type { JsonValue } from '#base/util/json.js'
+import { createChatTemplate } from '#model/text/chat-template.js'
+import { createHuggingFaceTokenizer } from '#model/text/hf-tokenizer.js'
+import type { TextModel } from '#model/text/text-model.js'
+import type { Tokenizer } from '#model/text/tokenizer.js'
+import { byteToCharacter } from '#model/text/vocabulary/byte-level.js'
 
 const merges: readonly (readonly [string, string])[] = [
   ['t', 'h'],

@@ -3,11 +3,11 @@
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/architectures/decoder-config.js'
-import { prepareBaseModel } from '../../../dist/src/architectures/prepare.js'
-import { createEngine } from '../../../dist/src/inference/engine.js'
-import { createOrtRuntime } from '../../../dist/src/runtime/ort-runtime.js'
-import { createAdapter } from '../../../dist/src/weights/adapter.js'
+import { createEngine } from '../../../dist/src/inference/engine/engine.js'
+import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/model/architectures/decoder-config.js'
+import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.js'
+import { createAdapter } from '../../../dist/src/model/weights/adapter.js'
+import { createOrtRuntime } from '../../../dist/src/numerics/runtime/ort-runtime.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../../..')
 export const MODEL = path.join(ROOT, '.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf')

@@ -5,9 +5,9 @@
  * Source of the layout: ggml's docs/gguf.md; a Q8_0 block is a float16 scale and 32 signed bytes.
  */
 import { closeSync, existsSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
-import { numberToHalf } from '../../../dist/src/tensor/half.js'
-import { dequantizeGguf } from '../../../dist/src/weights/gguf/dequantize.js'
-import { readGgufMetadata } from '../../../dist/src/weights/gguf-metadata.js'
+import { dequantizeGguf } from '../../../dist/src/model/weights/gguf/dequantize.js'
+import { readGgufMetadata } from '../../../dist/src/model/weights/gguf-metadata.js'
+import { numberToHalf } from '../../../dist/src/numerics/tensor/half.js'
 
 const ALIGNMENT = 32
 const TYPE_F32 = 0

@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { createService } from '#service.js'
+import { createService } from '#service/create-service.js'
 import { createTestService, type TestServiceOptions } from '../../support/create-test-service.js'
 import { expectCode } from '../../support/expect-code.js'
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { TrainingEvent, TrainingJob } from '#wire/training-jobs.js'
+import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import { createTestService, STAND_INS, sampleGroup, type TestService } from '../../support/create-test-service.js'
 import { isAlive } from '../../support/is-alive.js'
 

@@ -5,8 +5,8 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#wire/chat-completions.js'
-import type { TrainingJob } from '#wire/training-jobs.js'
+import type { ChatResponse } from '#api/wire/chat-completions.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/create-test-service.js'
 
 let service: TestService
@@ -56,7 +56,10 @@ async function train(groups: readonly object[], config: object = {}): Promise<Tr
 function workerPids(): number[] {
   const lines = execFileSync('ps', ['-eo', 'pid,ppid,args'], { encoding: 'utf8' }).split('\n')
   return lines
-    .filter((line) => line.includes('dist/src/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid))
+    .filter(
+      (line) =>
+        line.includes('dist/src/training/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid),
+    )
     .map((line) => Number(line.trim().split(/\s+/)[0]))
 }
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { trainingJobSchema } from '#wire/training-jobs.js'
+import { trainingJobSchema } from '#api/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/create-test-service.js'
 
 let service: TestService

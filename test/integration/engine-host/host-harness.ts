@@ -1,7 +1,7 @@
 /**
  * Drives a host by its commands and collects its events, in this process or in a child.
  */
-import type { GenerateCommand, HostCommand, HostEvent, SamplingParameters } from '#engine-host/protocol.js'
+import type { GenerateCommand, HostCommand, HostEvent, SamplingParameters } from '#inference/host/protocol.js'
 
 export const SAMPLING: SamplingParameters = {
   temperature: 0,

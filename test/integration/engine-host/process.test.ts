@@ -7,11 +7,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { HostCommand, HostEvent } from '#engine-host/protocol.js'
-import { ensureTinyRandomModel } from '#weights/tiny-random.js'
+import type { HostCommand, HostEvent } from '#inference/host/protocol.js'
+import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { ask, converse, EventLog } from './host-harness.js'
 
-const ENTRY = new URL('../../../dist/src/engine-host/main.js', import.meta.url)
+const ENTRY = new URL('../../../dist/src/inference/host/main.js', import.meta.url)
 const SMOLLM2 = new URL('../../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).pathname
 
 let directory: string

@@ -4,11 +4,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type PreparedModel, prepareBaseModel } from '#architectures/prepare.js'
-import { createEngine, type Engine, type EngineOptions } from '#inference/engine.js'
-import type { GenerationRequest, GenerationRules, TokenEvent } from '#inference/generation.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
-import { ensureTinyRandomModel } from '#weights/tiny-random.js'
+import { createEngine, type Engine, type EngineOptions } from '#inference/engine/engine.js'
+import type { GenerationRequest, GenerationRules, TokenEvent } from '#inference/engine/generation.js'
+import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
+import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 
 export const GREEDY: GenerationRules = {
   temperature: 0,

@@ -2,12 +2,12 @@
  * The engine's promises on a tiny model: what a request gets does not depend on who shares its steps.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { PROJECTIONS, projectionPath, projectionShape } from '#architectures/decoder-config.js'
-import type { PreparedModel } from '#architectures/prepare.js'
-import { AppError } from '#errors.js'
-import type { Engine } from '#inference/engine.js'
-import { createRng } from '#util/rng.js'
-import { type AdapterWeights, createAdapter } from '#weights/adapter.js'
+import { AppError } from '#base/errors.js'
+import { createRng } from '#base/util/rng.js'
+import type { Engine } from '#inference/engine/engine.js'
+import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import { engineFor, GREEDY, generate, maxDifference, prepareTiny, promptOf, RANDOM } from './engine-harness.js'
 
 let prepared: PreparedModel

@@ -1,12 +1,13 @@
 /**
  * Runs a step model by hand: whole prompts, chunks, single tokens, batches; returns logits row by row.
  */
-import type { DecoderConfig } from '#architectures/decoder-config.js'
-import type { Precision, PreparedModel } from '#architectures/prepare.js'
-import type { AdapterLayout } from '#inference/adapter-layout.js'
-import { KvCache } from '#inference/kv-cache.js'
-import { loadStepModel, type StepModel } from '#inference/step-model.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
+
+import type { AdapterLayout } from '#inference/engine/adapter-layout.js'
+import { KvCache } from '#inference/engine/kv-cache.js'
+import { loadStepModel, type StepModel } from '#inference/engine/step-model.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 
 export function loadForTest(prepared: PreparedModel, precision: Precision = 'f32'): Promise<StepModel> {
   const contextLength = prepared.config.contextLength

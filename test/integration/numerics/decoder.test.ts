@@ -7,23 +7,23 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { PreparedModel } from '#architectures/prepare.js'
-import type { PolicyLossOptions } from '#nn/policy-loss.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
-import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
-import { policyOptions } from '#training/rl-job.js'
-import { perToken, type RowBatch, toRowBatch } from '#training/row-batch.js'
-import type { RowModel } from '#training/row-decoder.js'
-import { openRowSession, readFrequencies } from '#training/row-session.js'
+import { policyOptions } from '#training/trainer/rl-job.js'
+import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
+import type { RowModel } from '#training/trainer/row-decoder.js'
+import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
 import {
   buildLogitsGraph,
   buildScoreGraph,
   buildTrainGraph,
   gradientName,
   type LossKind,
-} from '#training/train-graph.js'
-import { adapterFeeds } from '#training/trainer.js'
+} from '#training/trainer/train-graph.js'
+import { adapterFeeds } from '#training/trainer/trainer.js'
 import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/decoder-goldens.js'
 import { prepareFormulaModel } from '../../support/golden-model.js'
 

@@ -7,15 +7,15 @@
  * Tolerance: 1e-4 of the tensor's gradient norm.
  */
 import { describe, expect, test } from 'vitest'
-import { PROJECTIONS, projectionPath, projectionShape } from '#architectures/decoder-config.js'
-import { decoderParameters, toHfTensors } from '#architectures/parameters.js'
-import { rotaryFrequencies } from '#nn/rotary-embedding.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
-import { float32Tensor } from '#tensor/host-tensor.js'
-import { buildFullTrainGraph, fullGradients } from '#training/full-graph.js'
-import { perToken, toRowBatch } from '#training/row-batch.js'
-import { openRowSession } from '#training/row-session.js'
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
+import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
+import { decoderParameters, toHfTensors } from '#model/architectures/parameters.js'
+import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { buildFullTrainGraph, fullGradients } from '#training/trainer/full-graph.js'
+import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
+import { openRowSession } from '#training/trainer/row-session.js'
 import {
   type DecoderGolden,
   formulaAdapter,

@@ -4,8 +4,8 @@
  * Tolerance: 1e-5 relative, 1e-6 absolute (float32 sums of a few numbers).
  */
 import { describe, expect, test } from 'vitest'
-import { GraphBuilder } from '#graph/builder.js'
-import { linearCrossEntropy } from '#nn/linear-cross-entropy.js'
+import { GraphBuilder } from '#numerics/graph/builder.js'
+import { linearCrossEntropy } from '#numerics/nn/linear-cross-entropy.js'
 import { expectClose } from '../../support/expect-close.js'
 import { integers, normals, runGraph } from '../../support/op-case.js'
 import { type ReferenceTensor, reference } from '../../support/reference-tensor.js'

@@ -5,7 +5,7 @@
  * are small, so that elements are not compared one by one.
  */
 import { expect, test } from 'vitest'
-import { buildOrthogonalizeGraph, type MuonMatrix, muonApply, muonMomentum, orthogonalName } from '#nn/muon.js'
+import { buildOrthogonalizeGraph, type MuonMatrix, muonApply, muonMomentum, orthogonalName } from '#numerics/nn/muon.js'
 import { normals, runGraph } from '../../support/op-case.js'
 import {
   type Matrix,

@@ -6,11 +6,11 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createApiKey, findApiKey } from '#storage/api-keys.js'
-import { type BlobStore, createBlobStore } from '#storage/blobs.js'
-import { openDataDir } from '#storage/data-dir.js'
-import { openDatabase } from '#storage/database.js'
-import { systemIds } from '#util/ids.js'
+import { systemIds } from '#base/util/ids.js'
+import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
+import { type BlobStore, createBlobStore } from '#service/storage/blobs.js'
+import { openDataDir } from '#service/storage/data-dir.js'
+import { openDatabase } from '#service/storage/database.js'
 
 let root: string
 beforeEach(async () => {
@@ -27,7 +27,7 @@ describe('lock', () => {
   })
 
   it('is free again after the holder was killed', async () => {
-    const module = join(import.meta.dirname, '../../../dist/src/storage/data-dir.js')
+    const module = join(import.meta.dirname, '../../../dist/src/service/storage/data-dir.js')
     const script = `const { openDataDir } = await import(${JSON.stringify(module)}); await openDataDir(${JSON.stringify(root)}); console.log('held'); setInterval(() => {}, 1000)`
     const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
       stdio: ['ignore', 'pipe', 'inherit'],

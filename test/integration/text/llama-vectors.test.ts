@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { loadTextModel } from '#text/text-model.js'
+import { loadTextModel } from '#model/text/text-model.js'
 
 const directory = join(import.meta.dirname, '..', '..', '..', '.cache', 'llama-vocab')
 

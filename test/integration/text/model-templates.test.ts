@@ -7,9 +7,9 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { renderConversation } from '#text/render.js'
-import { renderWithMask } from '#text/render-with-mask.js'
-import type { JsonObject } from '#util/json.js'
+import type { JsonObject } from '#base/util/json.js'
+import { renderConversation } from '#model/text/render.js'
+import { renderWithMask } from '#model/text/render-with-mask.js'
 import { createTinyTextModel } from '../../support/tiny-tokenizer.js'
 
 const directory = join(import.meta.dirname, '..', '..', '..', '.cache', 'llama-vocab')

@@ -4,9 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
-import { renderConversation } from '#text/render.js'
-import { renderWithMask } from '#text/render-with-mask.js'
-import { loadTextModel } from '#text/text-model.js'
+import { renderConversation } from '#model/text/render.js'
+import { renderWithMask } from '#model/text/render-with-mask.js'
+import { loadTextModel } from '#model/text/text-model.js'
 import { tinyTokenizerJson } from '../../support/tiny-tokenizer.js'
 
 const directories: string[] = []

@@ -4,12 +4,14 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { decoderParameters, toHfTensors } from '#architectures/parameters.js'
-import { prepareBaseModel } from '#architectures/prepare.js'
-import { createOrtRuntime } from '#runtime/ort-runtime.js'
-import type { Runtime } from '#runtime/runtime.js'
-import { float32Tensor, type HostTensor } from '#tensor/host-tensor.js'
-import { buildFullScoreGraph } from '#training/full-graph.js'
+import { decoderParameters, toHfTensors } from '#model/architectures/parameters.js'
+import { prepareBaseModel } from '#model/architectures/prepare.js'
+import { ADAPTER_WEIGHTS_FILE, createAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import { encodeSafetensors, writeSafetensors } from '#model/weights/safetensors.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { buildFullScoreGraph } from '#training/trainer/full-graph.js'
 import {
   decodeFullState,
   encodeFullState,
@@ -17,13 +19,11 @@ import {
   type FullTrainingState,
   initialState,
   type MatrixOptimizer,
-} from '#training/full-trainer.js'
-import { perToken, toRowBatch } from '#training/row-batch.js'
-import { openRowSession, readFrequencies } from '#training/row-session.js'
-import { buildScoreGraph } from '#training/train-graph.js'
-import type { MicroBatch } from '#training/trainer.js'
-import { ADAPTER_WEIGHTS_FILE, createAdapter, encodeAdapter } from '#weights/adapter.js'
-import { encodeSafetensors, writeSafetensors } from '#weights/safetensors.js'
+} from '#training/trainer/full-trainer.js'
+import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
+import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
+import { buildScoreGraph } from '#training/trainer/train-graph.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
 import { expectCode } from '../../support/expect-code.js'
 import {
   microBatchesOf,

@@ -2,14 +2,14 @@
  * RL and SFT jobs as a driver sees them: events, learning rates, batches that are passed over, what a step reports.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '#base/util/json.js'
+import { parseTrajectoryGroups } from '#training/data/parse.js'
+import type { SftBatch, SftSequence } from '#training/data/sft-data.js'
+import type { TrajectoryText } from '#training/data/turns.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
-import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/job.js'
-import { trainRl } from '#training/rl-job.js'
-import { trainSft } from '#training/sft-job.js'
-import { parseTrajectoryGroups } from '#trajectories/parse.js'
-import type { SftBatch, SftSequence } from '#trajectories/sft-data.js'
-import type { TrajectoryText } from '#trajectories/turns.js'
-import type { JsonObject } from '#util/json.js'
+import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
+import { trainRl } from '#training/trainer/rl-job.js'
+import { trainSft } from '#training/trainer/sft-job.js'
 import {
   createTrainingFixture,
   randomSequence,

@@ -8,18 +8,18 @@
  * finite stops training before anything changes. 10. Recomputation changes no bit.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { RuntimeError } from '#errors.js'
-import { createAdamWState } from '#nn/adamw.js'
-import { float32Tensor } from '#tensor/host-tensor.js'
+import { RuntimeError } from '#base/errors.js'
+import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import { createAdamWState } from '#numerics/nn/adamw.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { packRows } from '#training/data/pack.js'
+import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
-import { decodeOptimizerState, encodeOptimizerState } from '#training/optimizer-state.js'
-import { policyOptions } from '#training/rl-job.js'
-import { perToken, sequenceRow, toRowBatch } from '#training/row-batch.js'
-import { toMicroBatches } from '#training/sft-job.js'
-import { adapterParameters, type MicroBatch } from '#training/trainer.js'
-import { packRows } from '#trajectories/pack.js'
-import type { TrainingSequence } from '#trajectories/tokenize.js'
-import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#weights/adapter.js'
+import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
+import { policyOptions } from '#training/trainer/rl-job.js'
+import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import { toMicroBatches } from '#training/trainer/sft-job.js'
+import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
 import {
   copyAdapter,
   createTrainingFixture,

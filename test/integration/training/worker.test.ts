@@ -12,13 +12,13 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { JsonObject } from '#util/json.js'
-import { decodeAdapter } from '#weights/adapter.js'
-import { ensureTinyRandomModel } from '#weights/tiny-random.js'
-import type { WorkerEvents, WorkerFailure, WorkerJob } from '#wire/worker.js'
+import type { WorkerEvents, WorkerFailure, WorkerJob } from '#api/wire/worker.js'
+import type { JsonObject } from '#base/util/json.js'
+import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { decodeAdapter } from '#model/weights/adapter.js'
 
 const TOKEN = 'attempt-token'
-const WORKER = new URL('../../../dist/src/worker/main.js', import.meta.url).pathname
+const WORKER = new URL('../../../dist/src/training/worker/main.js', import.meta.url).pathname
 
 let directory: string
 let modelPath: string

@@ -4,10 +4,10 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { prepareBaseModel } from '../../../src/architectures/prepare.js'
-import { float32Tensor } from '../../../src/tensor/host-tensor.js'
-import { readSafetensors, writeSafetensors } from '../../../src/weights/safetensors.js'
-import { writeRandomModel } from '../../../src/weights/tiny-random.js'
+import { prepareBaseModel } from '../../../src/model/architectures/prepare.js'
+import { writeRandomModel } from '../../../src/model/built-in/tiny-random.js'
+import { readSafetensors, writeSafetensors } from '../../../src/model/weights/safetensors.js'
+import { float32Tensor } from '../../../src/numerics/tensor/host-tensor.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 test('prepareBaseModel: a tensor that the decoder would ignore is refused and nothing is prepared', async () => {

@@ -3,13 +3,13 @@
  */
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { GraphBuilder } from '../../../src/graph/builder.js'
-import { matmulNBits } from '../../../src/graph/ops/matmul.js'
-import { writeOnnxModel } from '../../../src/graph/to-onnx.js'
-import { createOrtRuntime } from '../../../src/runtime/ort-runtime.js'
-import { float32Tensor } from '../../../src/tensor/host-tensor.js'
-import { createRng } from '../../../src/util/rng.js'
-import { dequantizeNBits, quantizeNBits } from '../../../src/weights/quantize.js'
+import { createRng } from '../../../src/base/util/rng.js'
+import { dequantizeNBits, quantizeNBits } from '../../../src/model/weights/quantize.js'
+import { GraphBuilder } from '../../../src/numerics/graph/builder.js'
+import { matmulNBits } from '../../../src/numerics/graph/ops/matmul.js'
+import { writeOnnxModel } from '../../../src/numerics/graph/to-onnx.js'
+import { createOrtRuntime } from '../../../src/numerics/runtime/ort-runtime.js'
+import { float32Tensor } from '../../../src/numerics/tensor/host-tensor.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 interface Case {

@@ -8,9 +8,9 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import type { HostTensor } from '../../../src/tensor/host-tensor.js'
-import { createAdapter, writeAdapter } from '../../../src/weights/adapter.js'
-import { readSafetensors, writeSafetensors } from '../../../src/weights/safetensors.js'
+import { createAdapter, writeAdapter } from '../../../src/model/weights/adapter.js'
+import { readSafetensors, writeSafetensors } from '../../../src/model/weights/safetensors.js'
+import type { HostTensor } from '../../../src/numerics/tensor/host-tensor.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 const PYTHON = join(import.meta.dirname, '../../../.cache/gguf-venv/bin/python')

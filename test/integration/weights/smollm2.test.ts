@@ -4,9 +4,9 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { parameterCount } from '../../../src/architectures/decoder-config.js'
-import { checkDecoderTensors, decoderConfigOf } from '../../../src/architectures/registry.js'
-import { openWeights } from '../../../src/weights/base-weights.js'
+import { parameterCount } from '../../../src/model/architectures/decoder-config.js'
+import { checkDecoderTensors, decoderConfigOf } from '../../../src/model/architectures/registry.js'
+import { openWeights } from '../../../src/model/weights/base-weights.js'
 
 const MODEL = join(import.meta.dirname, '../../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf')
 

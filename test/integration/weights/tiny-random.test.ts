@@ -4,9 +4,9 @@
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { checkDecoderTensors, decoderConfigOf } from '../../../src/architectures/registry.js'
-import { openWeights } from '../../../src/weights/base-weights.js'
-import { ensureTinyRandomModel, type RandomModel, writeRandomModel } from '../../../src/weights/tiny-random.js'
+import { checkDecoderTensors, decoderConfigOf } from '../../../src/model/architectures/registry.js'
+import { ensureTinyRandomModel, type RandomModel, writeRandomModel } from '../../../src/model/built-in/tiny-random.js'
+import { openWeights } from '../../../src/model/weights/base-weights.js'
 import { expectCode } from '../../support/expect-code.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 

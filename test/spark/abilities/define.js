@@ -6,11 +6,11 @@
  * (`sum:12+7`); what can only be known, a country's capital or the letters of a word that is one token, from one kind of
  * question (`word:cat/spell`), and other kinds teach it.
  */
-import { parseToolCalls } from '#text/tool-calls.js'
+import { parseToolCalls } from '#model/text/tool-calls.js'
 import { isHeldOut } from './say.js'
 
 /**
- * @typedef {import('../../../src/util/rng.js').Rng} Rng
+ * @typedef {import('../../../src/base/util/rng.js').Rng} Rng
  * @typedef {'train' | 'heldOut'} Split
  * @typedef {{ isBrief: boolean, optionDraws: number, choiceDraws: number }} Style `isBrief`: yes and no without a reason; how often,
  *   against 1 for other tasks of `only`, which of three things is asked for by its name and by its letter

@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 
-/** @typedef {import('../../../src/util/rng.js').Rng} Rng */
+/** @typedef {import('../../../src/base/util/rng.js').Rng} Rng */
 
 /** Share of every content domain that is held out, in parts of `BUCKETS`. */
 const HELD_OUT = 10

@@ -2,7 +2,7 @@
  * The data of `trainyard/spark`: same seed, same rows; nothing held out is trained on; right answers score 1, others less.
  */
 import { describe, expect, test } from 'vitest'
-import { createRng } from '#util/rng.js'
+import { createRng } from '#base/util/rng.js'
 import { ABILITIES, abilityOf } from '../../spark/abilities/index.js'
 import { isHeldOut, say } from '../../spark/abilities/say.js'
 import { heldOutRows } from '../../spark/conversations.js'

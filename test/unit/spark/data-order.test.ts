@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Row } from '#training/row-batch.js'
+import type { Row } from '#training/trainer/row-batch.js'
 import { openTrainingData, toMicroBatches, toRow } from '../../spark/data-order.js'
 import { LOSS, REAL, rowBytes, START } from '../../spark/mixture.js'
 

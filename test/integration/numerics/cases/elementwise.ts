@@ -1,7 +1,7 @@
 /**
  * Cases of elementwise operators. Inputs stay away from kinks, where central differences mean nothing.
  */
-import { float } from '#graph/attributes.js'
+import { float } from '#numerics/graph/attributes.js'
 import {
   abs,
   add,
@@ -35,8 +35,8 @@ import {
   sub,
   tanh,
   where,
-} from '#graph/ops/elementwise.js'
-import { quickGelu } from '#graph/ops/normalize.js'
+} from '#numerics/graph/ops/elementwise.js'
+import { quickGelu } from '#numerics/graph/ops/normalize.js'
 import { integers, normals, opCase, uniforms } from '../../../support/op-case.js'
 import { reference } from '../../../support/reference-tensor.js'
 

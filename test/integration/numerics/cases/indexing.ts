@@ -1,9 +1,18 @@
 /**
  * Cases of operators that look up, scatter, sort and count by index, and of Loop. Indices repeat, so gradients have to add up.
  */
-import { add, exp, mul } from '#graph/ops/elementwise.js'
-import { cumSum, gather, gatherElements, gatherND, oneHot, scatterElements, scatterND, topK } from '#graph/ops/index.js'
-import { loop } from '#graph/ops/loop.js'
+import { add, exp, mul } from '#numerics/graph/ops/elementwise.js'
+import {
+  cumSum,
+  gather,
+  gatherElements,
+  gatherND,
+  oneHot,
+  scatterElements,
+  scatterND,
+  topK,
+} from '#numerics/graph/ops/index.js'
+import { loop } from '#numerics/graph/ops/loop.js'
 import { integers, normals, opCase } from '../../../support/op-case.js'
 
 const data = normals([4, 3])

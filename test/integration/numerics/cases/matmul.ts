@@ -1,7 +1,7 @@
 /**
  * Cases of matrix products: every combination of flags, batches that broadcast, quantized weights.
  */
-import { fusedMatmul, gemm, matmul, matmulNBits } from '#graph/ops/matmul.js'
+import { fusedMatmul, gemm, matmul, matmulNBits } from '#numerics/graph/ops/matmul.js'
 import { normals, opCase } from '../../../support/op-case.js'
 import { type ReferenceTensor, reference } from '../../../support/reference-tensor.js'
 

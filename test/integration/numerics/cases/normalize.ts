@@ -1,9 +1,9 @@
 /**
  * Cases of reductions, softmax, RMS norms and rotary embedding.
  */
-import { argMax } from '#graph/ops/index.js'
-import { logSoftmax, rmsNorm, rotaryEmbedding, skipRmsNorm, softmax } from '#graph/ops/normalize.js'
-import { reduceMax, reduceMean, reduceSum } from '#graph/ops/reduce.js'
+import { argMax } from '#numerics/graph/ops/index.js'
+import { logSoftmax, rmsNorm, rotaryEmbedding, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
+import { reduceMax, reduceMean, reduceSum } from '#numerics/graph/ops/reduce.js'
 import { integers, normals, opCase } from '../../../support/op-case.js'
 import { generate } from '../../../support/reference-tensor.js'
 

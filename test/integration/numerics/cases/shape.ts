@@ -1,9 +1,20 @@
 /**
  * Cases of operators that move, cut, join or repeat elements, with known and with symbolic sizes.
  */
-import { int } from '#graph/attributes.js'
-import { mul } from '#graph/ops/elementwise.js'
-import { concat, expand, pad, reshape, shapeOf, slice, split, squeeze, transpose, unsqueeze } from '#graph/ops/shape.js'
+import { int } from '#numerics/graph/attributes.js'
+import { mul } from '#numerics/graph/ops/elementwise.js'
+import {
+  concat,
+  expand,
+  pad,
+  reshape,
+  shapeOf,
+  slice,
+  split,
+  squeeze,
+  transpose,
+  unsqueeze,
+} from '#numerics/graph/ops/shape.js'
 import { normals, opCase } from '../../../support/op-case.js'
 
 const x = normals([2, 3, 4])

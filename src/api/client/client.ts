@@ -1,0 +1,212 @@
+/**
+ * A typed client of the service: one method per endpoint, values exactly as the wire carries them.
+ *
+ * Knows nothing of terminals, files or settings. Every failure is an `AppError`: `ApiError` for a refusal,
+ * `ConnectionError` or `RequestTimeoutError` when no answer came. Source: wire-contract.md section 1.
+ */
+import type { ChatChunk, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
+import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'
+import type { FileObject } from '#api/wire/files.js'
+import type { HealthResponse, SystemCheckResponse, WhoamiResponse } from '#api/wire/health.js'
+import type { List } from '#api/wire/list.js'
+import type { DeleteModelResponse, Model, ServedModel } from '#api/wire/models.js'
+import type { JobStatus, TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import { systemIds } from '#base/util/ids.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { ApiError, ProtocolError } from './errors.js'
+import { type FollowOptions, followEvents } from './event-stream.js'
+import { createHttp, type HttpOptions, type HttpRequest } from './http.js'
+import type { PageQuery } from './pages.js'
+import { isEventStream, readEvents } from './sse.js'
+
+export type ClientOptions = HttpOptions
+
+export interface ModelFilter extends PageQuery {
+  readonly entity?: string | undefined
+  readonly project?: string | undefined
+  readonly name?: string | undefined
+  readonly base_model?: string | undefined
+}
+
+export interface NewModel {
+  readonly name: string
+  readonly project: string
+  readonly base_model: string
+  readonly entity?: string | null
+  readonly return_existing?: boolean
+}
+
+export interface NewRlJob {
+  readonly model_id: string
+  readonly trajectory_groups: readonly JsonValue[]
+  readonly experimental_config?: JsonObject | null
+}
+
+export interface NewSftJob {
+  readonly model_id: string
+  readonly training_data_url: string
+  readonly config?: JsonObject | null
+}
+
+export interface JobFilter extends PageQuery {
+  readonly model_id?: string | undefined
+  readonly status?: JobStatus | undefined
+}
+
+/** Every call may be given a signal; aborting rejects with its reason. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined
+}
+
+export type Client = ReturnType<typeof createClient>
+
+/**
+ * Creates a client; opens no connection.
+ *
+ * @example
+ * const client = createClient({ baseUrl: 'http://127.0.0.1:8642', apiKey })
+ * const model = await client.models.create({ project: 'default', name: 'm', base_model: 'trainyard/spark' })
+ */
+export function createClient(options: ClientOptions) {
+  const http = createHttp(options)
+  const get = <T>(path: string, query: HttpRequest['query'] = {}, call: CallOptions = {}) =>
+    http.json<T>({ method: 'GET', path, query, signal: call.signal })
+  const post = <T>(path: string, json: unknown, call: CallOptions & { isLong?: boolean } = {}) =>
+    http.json<T>({ method: 'POST', path, json, signal: call.signal, isLong: call.isLong === true })
+  /** Lets the server recognise a create that arrives twice. */
+  const create = <T>(path: string, json: unknown, call: CallOptions = {}) =>
+    http.json<T>({
+      method: 'POST',
+      path,
+      json,
+      headers: { 'idempotency-key': systemIds.uuid() },
+      signal: call.signal,
+      isLong: true,
+    })
+
+  return {
+    baseUrl: options.baseUrl,
+    models: {
+      list: (filter: ModelFilter = {}, call?: CallOptions) =>
+        get<List<Model>>('/v1/preview/models', { ...filter }, call),
+      get: (id: string, call?: CallOptions) => get<Model>(modelPath(id), {}, call),
+      create: (model: NewModel, call?: CallOptions) => post<Model>('/v1/preview/models', model, call),
+      delete: (id: string, call: CallOptions = {}) =>
+        http.json<DeleteModelResponse>({ method: 'DELETE', path: modelPath(id), ...call }),
+      /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
+      log: (id: string, body: { split: string; trajectory_groups: readonly JsonValue[] }, call?: CallOptions) =>
+        post<JsonObject | null>(`${modelPath(id)}/log`, body, { ...call, isLong: true }),
+    },
+    checkpoints: {
+      list: (modelId: string, query: PageQuery & { order?: 'asc' | 'desc' | undefined } = {}, call?: CallOptions) =>
+        get<List<Checkpoint>>(`${modelPath(modelId)}/checkpoints`, { ...query }, call),
+      delete: (modelId: string, steps: readonly number[], call: CallOptions = {}) =>
+        http.json<DeleteCheckpointsResponse>({
+          method: 'DELETE',
+          path: `${modelPath(modelId)}/checkpoints`,
+          json: { steps },
+          ...call,
+        }),
+      files: (modelId: string, step: number, call?: CallOptions) =>
+        get<CheckpointFiles>(`${modelPath(modelId)}/checkpoints/${step}/files`, {}, call),
+      /** The open body of one file; the caller checks the digest. */
+      download: (modelId: string, step: number, name: string, call: CallOptions = {}) =>
+        http.open({
+          method: 'GET',
+          path: `${modelPath(modelId)}/checkpoints/${step}/files/${encodeURIComponent(name)}`,
+          isLong: true,
+          ...call,
+        }),
+    },
+    trainingJobs: {
+      list: (filter: JobFilter = {}, call?: CallOptions) => get<List<TrainingJob>>(JOBS, { ...filter }, call),
+      get: (id: string, call?: CallOptions) => get<TrainingJob>(jobPath(id), {}, call),
+      createRl: (job: NewRlJob, call?: CallOptions) => create<TrainingJob>(JOBS, job, call),
+      createSft: (job: NewSftJob, call?: CallOptions) =>
+        create<TrainingJob>('/v1/preview/sft-training-jobs', job, call),
+      events: (id: string, query: PageQuery = {}, call?: CallOptions) =>
+        get<List<TrainingEvent>>(`${jobPath(id)}/events`, { ...query }, call),
+      /** Events until the terminal one; reconnects by itself. */
+      follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
+      cancel: (id: string, call?: CallOptions) => post<TrainingJob>(`${jobPath(id)}/cancel`, {}, call),
+    },
+    files: {
+      /** Uploads training data; `id` is then a `training_data_url`. */
+      upload(file: Blob, filename: string, call: CallOptions = {}): Promise<FileObject> {
+        const form = new FormData()
+        form.set('purpose', 'fine-tune')
+        form.set('file', file, filename)
+        return http.json<FileObject>({ method: 'POST', path: '/v1/files', form, isLong: true, ...call })
+      },
+    },
+    chat: {
+      create: (request: ChatRequestBody, call: CallOptions = {}) =>
+        post<ChatResponse>('/v1/chat/completions', { ...request, stream: false }, { ...call, isLong: true }),
+      stream: (request: ChatRequestBody, call: CallOptions = {}) => streamChat(request, call),
+    },
+    servedModels: { list: (call?: CallOptions) => get<{ data: readonly ServedModel[] }>('/v1/models', {}, call) },
+    baseModels: { list: (call?: CallOptions) => get<readonly string[]>('/v1/preview/base-models', {}, call) },
+    health: (call?: CallOptions) => get<HealthResponse>('/v1/health', {}, call),
+    /** The checks' results, also when the server answers 503 because one failed. */
+    systemCheck: (call: CallOptions = {}) => readSystemCheck(call),
+    whoami: (call?: CallOptions) => get<WhoamiResponse>('/v1/whoami', {}, call),
+  }
+
+  async function* streamChat(request: ChatRequestBody, call: CallOptions): AsyncGenerator<ChatChunk> {
+    const response = await http.open({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      json: { ...request, stream: true, stream_options: { include_usage: true } },
+      headers: { accept: 'text/event-stream' },
+      isLong: true,
+      ...call,
+    })
+    if (!isEventStream(response)) throw new ProtocolError('the server did not stream its answer')
+    for await (const message of readEvents(response, options.baseUrl, call.signal)) {
+      if (message.data === '[DONE]') return
+      yield parseChunk(message.data)
+    }
+    throw new ProtocolError('the answer ended before it was complete')
+  }
+
+  async function readSystemCheck(call: CallOptions): Promise<SystemCheckResponse> {
+    try {
+      return await http.json<SystemCheckResponse>({ method: 'GET', path: '/v1/system-check', maxRetries: 0, ...call })
+    } catch (error) {
+      const body = error instanceof ApiError ? error.body : null
+      if (isSystemCheck(body)) return body
+      throw error
+    }
+  }
+}
+
+const JOBS = '/v1/preview/training-jobs'
+
+function modelPath(id: string): string {
+  return `/v1/preview/models/${encodeURIComponent(id)}`
+}
+
+function jobPath(id: string): string {
+  return `${JOBS}/${encodeURIComponent(id)}`
+}
+
+function isSystemCheck(body: unknown): body is SystemCheckResponse {
+  return typeof body === 'object' && body !== null && 'cpu_queue' in body && 'gpu_queue' in body && 'database' in body
+}
+
+/** A stream that fails half-way ends with an error object instead of a chunk. */
+function parseChunk(data: string): ChatChunk {
+  let chunk: unknown
+  try {
+    chunk = JSON.parse(data)
+  } catch (cause) {
+    throw new ProtocolError('the answer carried something that is not JSON', cause)
+  }
+  if (typeof chunk === 'object' && chunk !== null && 'error' in chunk) {
+    const { error } = chunk
+    const code = typeof error === 'object' && error !== null && 'code' in error ? Number(error.code) : Number.NaN
+    const status = code >= 400 && code < 600 ? code : 500
+    throw new ApiError({ status, body: chunk, requestId: null, retryAfterMs: null })
+  }
+  return chunk as ChatChunk
+}

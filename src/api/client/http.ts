@@ -1,0 +1,211 @@
+/**
+ * One HTTP exchange with the service: credentials, timeout, retries, errors. Knows no endpoint.
+ *
+ * What is retried: 429 and 503 always (the server did nothing), broken connections and 502/504 only for GET, a refused
+ * connection never. Waits follow `retry-after-ms` and `Retry-After`, else 0.5 s doubling up to 8 s with jitter.
+ */
+import { type Clock, systemClock } from '#base/util/clock.js'
+import type { JsonValue } from '#base/util/json.js'
+import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
+import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from './errors.js'
+
+/** The part of the platform's `fetch` that is used; tests and in-process servers supply their own. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
+
+/** One finished attempt, for `--verbose`; never bodies or keys. */
+export interface RequestRecord {
+  readonly method: string
+  readonly path: string
+  /** null when no answer came. */
+  readonly status: number | null
+  readonly durationMs: number
+  readonly requestId: string | null
+}
+
+export interface HttpOptions {
+  /** Origin and optional prefix, without `/v1`. */
+  readonly baseUrl: string
+  readonly apiKey: string | null
+  /** Limit per ordinary request, milliseconds (default 30 000). */
+  readonly timeoutMs?: number
+  /** Limit for answers of a model, uploads and downloads, milliseconds (default 1 200 000, as ART's client). */
+  readonly longTimeoutMs?: number
+  /** Attempts after the first one (default 2). */
+  readonly maxRetries?: number
+  readonly userAgent?: string
+  readonly fetch?: Fetch
+  readonly clock?: Clock
+  readonly rng?: Rng
+  /** Waits between attempts; rejects when the signal aborts. */
+  readonly sleep?: (ms: number, signal: AbortSignal | undefined) => Promise<void>
+  readonly onRequest?: (record: RequestRecord) => void
+}
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'DELETE' | 'PUT'
+  /** From the root, for example `/v1/preview/models`. */
+  readonly path: string
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
+  readonly json?: unknown
+  readonly form?: FormData
+  readonly headers?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal | undefined
+  /** Use the long limit. */
+  readonly isLong?: boolean
+  /** Instead of the client's own. */
+  readonly maxRetries?: number
+}
+
+export interface Http {
+  readonly baseUrl: string
+  /** Sends and reads a JSON answer. */
+  json<T>(request: HttpRequest): Promise<T>
+  /** Sends and returns the open answer with a success status; the caller reads the body. */
+  open(request: HttpRequest): Promise<Response>
+  /** The wait used between attempts, for those who poll. */
+  sleep(ms: number, signal: AbortSignal | undefined): Promise<void>
+}
+
+/** Creates the exchange; opens no connection. */
+export function createHttp(options: HttpOptions): Http {
+  const clock = options.clock ?? systemClock
+  const rng = options.rng ?? createRng(randomSeed())
+  const send: Fetch = options.fetch ?? ((url, init) => fetch(url, init))
+  const pause = options.sleep ?? sleep
+
+  async function attempt(request: HttpRequest): Promise<Response> {
+    const timeoutMs = request.isLong === true ? (options.longTimeoutMs ?? 1_200_000) : (options.timeoutMs ?? 30_000)
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signal = request.signal === undefined ? timeout : AbortSignal.any([request.signal, timeout])
+    const startMs = clock.monotonicMs()
+    let status: number | null = null
+    let requestId: string | null = null
+    try {
+      const response = await send(buildUrl(options.baseUrl, request), buildInit(request, options, signal))
+      status = response.status
+      requestId = response.headers.get('x-request-id')
+      if (!response.ok) throw await readError(response)
+      return response
+    } catch (error) {
+      if (error instanceof ApiError) throw error
+      if (request.signal?.aborted === true) throw request.signal.reason
+      if (timeout.aborted) throw new RequestTimeoutError(options.baseUrl, timeoutMs)
+      throw new ConnectionError(options.baseUrl, error)
+    } finally {
+      const durationMs = clock.monotonicMs() - startMs
+      options.onRequest?.({ method: request.method, path: request.path, status, durationMs, requestId })
+    }
+  }
+
+  async function open(request: HttpRequest): Promise<Response> {
+    for (let retry = 0; ; retry += 1) {
+      request.signal?.throwIfAborted()
+      try {
+        return await attempt(request)
+      } catch (error) {
+        if (retry >= (request.maxRetries ?? options.maxRetries ?? 2) || !isRetryable(error, request.method)) throw error
+        await pause(waitMs(error, retry, rng), request.signal)
+      }
+    }
+  }
+
+  return {
+    baseUrl: options.baseUrl,
+    open,
+    sleep: pause,
+    async json<T>(request: HttpRequest): Promise<T> {
+      const response = await open({ ...request, headers: { accept: 'application/json', ...request.headers } })
+      return await readJson<T>(response, options.baseUrl, request.signal)
+    },
+  }
+}
+
+/** Reads a success body as JSON; a body that breaks off is a `ConnectionError`, other text a `ProtocolError`. */
+export async function readJson<T>(response: Response, baseUrl: string, signal?: AbortSignal): Promise<T> {
+  let text: string
+  try {
+    text = await response.text()
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason
+    throw new ConnectionError(baseUrl, error)
+  }
+  try {
+    return JSON.parse(text) as T
+  } catch (error) {
+    throw new ProtocolError(`${baseUrl} answered with something that is not JSON; is it a trainyard server?`, error)
+  }
+}
+
+/** Resolves after `ms`; rejects with the signal's reason when it aborts first. */
+export async function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted()
+  await new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(finish, ms)
+    function finish(): void {
+      signal?.removeEventListener('abort', abort)
+      resolve()
+    }
+    function abort(): void {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    signal?.addEventListener('abort', abort, { once: true })
+  })
+}
+
+function buildUrl(baseUrl: string, request: HttpRequest): string {
+  const url = new URL(`${baseUrl.replace(/\/+$/, '')}${request.path}`)
+  for (const [name, value] of Object.entries(request.query ?? {})) {
+    if (value !== undefined) url.searchParams.set(name, String(value))
+  }
+  return url.href
+}
+
+function buildInit(request: HttpRequest, options: HttpOptions, signal: AbortSignal): RequestInit {
+  const headers: Record<string, string> = { ...request.headers }
+  if (options.apiKey !== null) headers['authorization'] = `Bearer ${options.apiKey}`
+  if (options.userAgent !== undefined) headers['user-agent'] = options.userAgent
+  const init: RequestInit = { method: request.method, headers, signal, redirect: 'error' }
+  if (request.form !== undefined) init.body = request.form
+  if (request.json !== undefined) {
+    headers['content-type'] = 'application/json'
+    init.body = JSON.stringify(request.json)
+  }
+  return init
+}
+
+async function readError(response: Response): Promise<ApiError> {
+  const text = await response.text().catch(() => '')
+  let body: JsonValue = text.slice(0, 500)
+  try {
+    body = JSON.parse(text) as JsonValue
+  } catch {
+    // Proxies answer with HTML: the status alone is shown.
+  }
+  const requestId = response.headers.get('x-request-id')
+  return new ApiError({ status: response.status, body, requestId, retryAfterMs: readRetryAfterMs(response.headers) })
+}
+
+function readRetryAfterMs(headers: Headers): number | null {
+  const precise = headers.get('retry-after-ms')
+  if (precise !== null && Number(precise) >= 0) return Number(precise)
+  const seconds = headers.get('retry-after')
+  return seconds !== null && Number(seconds) >= 0 ? Number(seconds) * 1000 : null
+}
+
+function isRetryable(error: unknown, method: HttpRequest['method']): boolean {
+  if (error instanceof ApiError) {
+    return error.status === 429 || error.status === 503 || (method === 'GET' && [502, 504].includes(error.status))
+  }
+  if (!(error instanceof ConnectionError)) return false
+  return method === 'GET' && !error.message.includes('connection refused')
+}
+
+/** A server that asks for more than a minute is reported instead of waited for. */
+function waitMs(error: unknown, retry: number, rng: Rng): number {
+  if (error instanceof ApiError && error.retryAfterMs !== null) {
+    if (error.retryAfterMs > 60_000) throw error
+    return error.retryAfterMs
+  }
+  return Math.min(8000, 500 * 2 ** retry) * (0.75 + 0.5 * rng.uniform())
+}

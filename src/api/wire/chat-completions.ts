@@ -1,0 +1,187 @@
+/**
+ * Chat completions in vLLM's dialect of the OpenAI format: every published request field, typed in pydantic's lax mode.
+ *
+ * Unknown fields are dropped, null is absent. Ranges and combinations are checked by `service/operations/chat-request.ts`, which
+ * words its errors as vLLM does; this file only knows types. Source: published-api.md, chat-semantics.md section 1.
+ */
+import { z } from '@hono/zod-openapi'
+import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
+
+/** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
+export const CHAT_INT64_FIELDS = ['seed', 'truncate_prompt_tokens'] as const
+
+const contentPartSchema = z.union([z.string(), z.looseObject({})])
+
+export const chatMessageSchema = z.looseObject({
+  role: z.string(),
+  content: z.union([z.string(), z.array(contentPartSchema)]).nullish(),
+  name: z.string().nullish(),
+  tool_calls: z.array(z.looseObject({})).nullish(),
+  tool_call_id: z.string().nullish(),
+})
+
+const toolSchema = z.looseObject({
+  type: z.string().nullish(),
+  function: z.looseObject({
+    name: z.string(),
+    description: z.string().nullish(),
+    parameters: z.looseObject({}).nullish(),
+  }),
+})
+
+const integers = () => z.array(laxInteger())
+const loose = () => z.looseObject({})
+
+export const chatRequestSchema = z.object({
+  messages: z.array(chatMessageSchema),
+  model: z.string().nullish(),
+
+  frequency_penalty: laxNumber().nullish(),
+  presence_penalty: laxNumber().nullish(),
+  repetition_penalty: laxNumber().nullish(),
+  length_penalty: laxNumber().nullish(),
+  temperature: laxNumber().nullish(),
+  top_p: laxNumber().nullish(),
+  top_k: laxInteger().nullish(),
+  min_p: laxNumber().nullish(),
+  seed: laxInt64().nullish(),
+  n: laxInteger().nullish(),
+  use_beam_search: laxBoolean().nullish(),
+  logit_bias: z.record(z.string(), laxNumber()).nullish(),
+  allowed_token_ids: integers().nullish(),
+  bad_words: z.array(z.string()).nullish(),
+
+  logprobs: laxBoolean().nullish(),
+  top_logprobs: laxInteger().nullish(),
+  prompt_logprobs: laxInteger().nullish(),
+  return_tokens_as_token_ids: laxBoolean().nullish(),
+  return_token_ids: laxBoolean().nullish(),
+
+  max_tokens: laxInteger().nullish(),
+  max_completion_tokens: laxInteger().nullish(),
+  min_tokens: laxInteger().nullish(),
+  stop: z.union([z.string(), z.array(z.string())]).nullish(),
+  stop_token_ids: integers().nullish(),
+  include_stop_str_in_output: laxBoolean().nullish(),
+  ignore_eos: laxBoolean().nullish(),
+  skip_special_tokens: laxBoolean().nullish(),
+  spaces_between_special_tokens: laxBoolean().nullish(),
+  truncate_prompt_tokens: laxInt64({ min: -1n }).nullish(),
+  repetition_detection: z
+    .looseObject({
+      max_pattern_size: laxInteger().nullish(),
+      min_pattern_size: laxInteger().nullish(),
+      min_count: laxInteger().nullish(),
+    })
+    .nullish(),
+
+  stream: laxBoolean().nullish(),
+  stream_options: z
+    .looseObject({ include_usage: laxBoolean().nullish(), continuous_usage_stats: laxBoolean().nullish() })
+    .nullish(),
+
+  tools: z.array(toolSchema).nullish(),
+  tool_choice: z.union([z.string(), loose()]).nullish(),
+  parallel_tool_calls: laxBoolean().nullish(),
+  response_format: z.looseObject({ type: z.string() }).nullish(),
+  structured_outputs: loose().nullish(),
+  reasoning_effort: z.enum(['low', 'medium', 'high']).nullish(),
+  include_reasoning: laxBoolean().nullish(),
+
+  echo: laxBoolean().nullish(),
+  add_generation_prompt: laxBoolean().nullish(),
+  continue_final_message: laxBoolean().nullish(),
+  add_special_tokens: laxBoolean().nullish(),
+  documents: z.array(loose()).nullish(),
+  chat_template: z.string().nullish(),
+  chat_template_kwargs: loose().nullish(),
+  mm_processor_kwargs: loose().nullish(),
+
+  user: z.string().nullish(),
+  priority: laxInteger().nullish(),
+  request_id: z.string().max(256).nullish(),
+  cache_salt: z.string().nullish(),
+  kv_transfer_params: loose().nullish(),
+  engine_xargs: loose().nullish(),
+  vllm_xargs: loose().nullish(),
+})
+export type ChatRequest = z.infer<typeof chatRequestSchema>
+/** What a client writes: scalars may also be their texts. */
+export type ChatRequestBody = z.input<typeof chatRequestSchema>
+
+const tokenLogprobSchema = z.object({
+  token: z.string(),
+  logprob: z.number(),
+  bytes: z.array(z.number().int()).nullable(),
+})
+
+export const choiceLogprobsSchema = z.object({
+  content: z.array(tokenLogprobSchema.extend({ top_logprobs: z.array(tokenLogprobSchema) })).nullable(),
+  refusal: z.null().optional(),
+})
+export type ChoiceLogprobs = z.infer<typeof choiceLogprobsSchema>
+
+export const usageSchema = z.object({
+  prompt_tokens: z.number().int(),
+  total_tokens: z.number().int(),
+  completion_tokens: z.number().int(),
+  prompt_tokens_details: z.object({ cached_tokens: z.number().int() }).nullable(),
+})
+export type Usage = z.infer<typeof usageSchema>
+
+export const chatChoiceSchema = z.object({
+  index: z.number().int(),
+  message: z.object({
+    role: z.string(),
+    content: z.string().nullable(),
+    refusal: z.null(),
+    annotations: z.null(),
+    audio: z.null(),
+    function_call: z.null(),
+    tool_calls: z.array(z.json()),
+    reasoning: z.string().nullable(),
+    reasoning_content: z.string().nullable(),
+  }),
+  logprobs: choiceLogprobsSchema.nullable(),
+  finish_reason: z.string().nullable(),
+  stop_reason: z.union([z.string(), z.number()]).nullable(),
+  token_ids: z.array(z.number().int()).nullable(),
+})
+export type ChatChoice = z.infer<typeof chatChoiceSchema>
+
+export const chatResponseSchema = z.object({
+  id: z.string(),
+  object: z.literal('chat.completion'),
+  created: z.number().int(),
+  model: z.string(),
+  choices: z.array(chatChoiceSchema),
+  service_tier: z.null(),
+  /** `<checkpoint name or base model>:step<n>:<first 12 digits of the adapter's digest>`: what produced the answer. */
+  system_fingerprint: z.string().nullable(),
+  usage: usageSchema,
+  prompt_logprobs: z.null(),
+  prompt_token_ids: z.array(z.number().int()).nullable(),
+  kv_transfer_params: z.null(),
+})
+export type ChatResponse = z.infer<typeof chatResponseSchema>
+
+export const chatChunkSchema = z.object({
+  id: z.string(),
+  object: z.literal('chat.completion.chunk'),
+  created: z.number().int(),
+  model: z.string(),
+  choices: z.array(
+    z.object({
+      index: z.number().int(),
+      delta: z.object({ role: z.string().optional(), content: z.string().optional() }),
+      logprobs: choiceLogprobsSchema.nullable(),
+      finish_reason: z.string().nullable(),
+      stop_reason: z.union([z.string(), z.number()]).nullable().optional(),
+      token_ids: z.array(z.number().int()).nullable().optional(),
+    }),
+  ),
+  system_fingerprint: z.string().nullable().optional(),
+  usage: usageSchema.optional(),
+  prompt_token_ids: z.array(z.number().int()).nullable().optional(),
+})
+export type ChatChunk = z.infer<typeof chatChunkSchema>

@@ -1,0 +1,81 @@
+/**
+ * The settings file: one flat JSON object, keys as in the settings table, mode 0600, replaced atomically.
+ *
+ * An unknown key is an error with a did-you-mean, so that a typo never silently does nothing.
+ */
+import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { isSettingKey, parseSetting, type SettingKey, settingKeys } from './schema.js'
+import { closest } from './suggest.js'
+
+/** Settings as text, the way flags and variables give them. */
+export type FileSettings = Readonly<Partial<Record<SettingKey, string>>>
+
+/**
+ * Reads and checks the file; a missing file is an empty one.
+ *
+ * @throws {InvalidRequestError} `invalid_config_file` when it is not JSON, has unknown keys, or a value is malformed
+ */
+export async function readConfigFile(path: string): Promise<FileSettings> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (cause) {
+    if (isMissing(cause)) return {}
+    throw new InvalidRequestError('invalid_config_file', `${path} cannot be read`, { cause })
+  }
+  return parseConfig(text, path)
+}
+
+/** Sets (`text`) or removes (`null`) one key and writes the file back. */
+export async function updateConfigFile(path: string, key: SettingKey, text: string | null): Promise<void> {
+  const { [key]: _previous, ...rest } = await readConfigFile(path)
+  const next = text === null ? rest : { ...rest, [key]: text }
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = `${path}.${process.pid}.partial`
+  await writeFile(draft, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
+  await chmod(draft, 0o600)
+  await rename(draft, path)
+}
+
+/**
+ * A key typed by a person.
+ *
+ * @throws {NotFoundError} `unknown_setting` with the nearest key
+ */
+export function requireSettingKey(key: string): SettingKey {
+  if (isSettingKey(key)) return key
+  const near = closest(key, settingKeys)
+  throw new NotFoundError('unknown_setting', `setting "${key}" does not exist`, {
+    hint: near === undefined ? 'trainyard config list' : `did you mean ${near}? trainyard config list shows all`,
+  })
+}
+
+function parseConfig(text: string, path: string): FileSettings {
+  let document: unknown
+  try {
+    document = JSON.parse(text)
+  } catch (cause) {
+    throw new InvalidRequestError('invalid_config_file', `${path} is not valid JSON`, { cause })
+  }
+  if (typeof document !== 'object' || document === null || Array.isArray(document)) {
+    throw new InvalidRequestError('invalid_config_file', `${path} must hold one JSON object`)
+  }
+  const result: Partial<Record<SettingKey, string>> = {}
+  for (const [key, value] of Object.entries(document)) {
+    if (!isSettingKey(key)) {
+      const near = closest(key, settingKeys)
+      const hint = near === undefined ? undefined : `did you mean ${near}?`
+      throw new InvalidRequestError('invalid_config_file', `${path}: unknown setting "${key}"`, { param: key, hint })
+    }
+    const asText = Array.isArray(value) ? value.join(',') : String(value)
+    parseSetting(key, asText, `${path}: ${key}`)
+    result[key] = asText
+  }
+  return result
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
+}

@@ -1,0 +1,357 @@
+/**
+ * Every setting of the command line and the service in one table: type, default, environment names, flag, one sentence.
+ *
+ * Help texts, `trainyard config list`, validation and did-you-mean come from this table. Hyperparameters are not
+ * settings: they belong to a job. Where a value came from is `load.ts`; reading the environment is `environment.ts`.
+ */
+import { InvalidRequestError } from '#base/errors.js'
+
+/** What a setting's text is parsed to. */
+export interface SettingValues {
+  readonly server: string
+  readonly 'api-key': string | null
+  readonly 'api-key-file': string | null
+  readonly project: string
+  readonly entity: string | null
+  readonly json: boolean
+  readonly color: boolean | null
+  readonly 'no-input': boolean
+  readonly timeout: number | null
+  readonly verbose: boolean
+  readonly host: string
+  readonly port: number
+  readonly 'data-dir': string | null
+  readonly 'base-models': readonly string[]
+  readonly threads: number | null
+  readonly precision: 'auto' | 'f32' | 'int8' | 'int4'
+  readonly 'train-workers': number
+  readonly 'max-context-length': number | null
+  readonly 'max-sequences': number
+  readonly 'max-pending-requests': number
+  readonly 'training-data-root': string | null
+  readonly 'allowed-hosts': readonly string[]
+  readonly 'log-level': 'debug' | 'info' | 'warn' | 'error'
+}
+
+export type SettingKey = keyof SettingValues
+
+/** One row of the table; `T` is the type of its value. */
+export interface Setting<T> {
+  /** Shown in help and errors: `url`, `path`, `duration`… */
+  readonly type: string
+  readonly default: T
+  /** Unit of a numeric value, for help. */
+  readonly unit?: string
+  /** Environment variables, the first one set wins. */
+  readonly env: readonly string[]
+  /** As commander spells it; null: no flag exists. */
+  readonly flag: string | null
+  /** Global flags belong to every command, service flags to `serve`. */
+  readonly usedBy: 'client' | 'service'
+  /** Never printed in full. */
+  readonly isSecret?: boolean
+  readonly summary: string
+  /** Text from a flag, a variable or the file → value; throws a plain sentence fragment such as `a URL`. */
+  readonly parse: (text: string) => T
+}
+
+/** Port of `serve` and of the default server URL. */
+export const DEFAULT_PORT = 8642
+/** Project of a model named without one. */
+export const DEFAULT_PROJECT = 'default'
+
+export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> } = {
+  server: {
+    type: 'url',
+    default: `http://127.0.0.1:${DEFAULT_PORT}`,
+    env: ['TRAINYARD_URL', 'TRAINYARD_SERVER'],
+    flag: '--server <url>',
+    usedBy: 'client',
+    summary: 'service to talk to',
+    parse: parseUrl,
+  },
+  'api-key': {
+    type: 'text',
+    default: null,
+    env: ['TRAINYARD_API_KEY'],
+    flag: null,
+    usedBy: 'client',
+    isSecret: true,
+    summary: 'credential; for a local server it is found by itself',
+    parse: parseText,
+  },
+  'api-key-file': {
+    type: 'path',
+    default: null,
+    env: ['TRAINYARD_API_KEY_FILE'],
+    flag: '--api-key-file <path>',
+    usedBy: 'client',
+    summary: 'file with the credential, - for standard input',
+    parse: parseText,
+  },
+  project: {
+    type: 'text',
+    default: DEFAULT_PROJECT,
+    env: ['TRAINYARD_PROJECT'],
+    flag: '--project <name>',
+    usedBy: 'client',
+    summary: 'project of models named without one',
+    parse: parseText,
+  },
+  entity: {
+    type: 'text',
+    default: null,
+    env: ['TRAINYARD_ENTITY'],
+    flag: '--entity <name>',
+    usedBy: 'client',
+    summary: "entity of models named without one; default the key's own",
+    parse: parseText,
+  },
+  json: {
+    type: 'boolean',
+    default: false,
+    env: ['TRAINYARD_JSON'],
+    flag: '--json',
+    usedBy: 'client',
+    summary: 'one JSON document, or JSON Lines for a stream, on stdout',
+    parse: parseBoolean,
+  },
+  color: {
+    type: 'boolean',
+    default: null,
+    env: [],
+    flag: '--no-color',
+    usedBy: 'client',
+    summary: 'no colour; NO_COLOR and FORCE_COLOR are honoured too',
+    parse: parseBoolean,
+  },
+  'no-input': {
+    type: 'boolean',
+    default: false,
+    env: ['TRAINYARD_NO_INPUT', 'CI'],
+    flag: '--no-input',
+    usedBy: 'client',
+    summary: 'never ask; exit 2 naming the flag instead',
+    parse: parseBoolean,
+  },
+  timeout: {
+    type: 'duration',
+    default: null,
+    unit: 'ms',
+    env: ['TRAINYARD_TIMEOUT'],
+    flag: '--timeout <duration>',
+    usedBy: 'client',
+    summary: 'limit per request, for example 500ms, 30s, 5m; default 30s, answers and uploads 20m',
+    parse: parseDurationMs,
+  },
+  verbose: {
+    type: 'boolean',
+    default: false,
+    env: ['TRAINYARD_VERBOSE'],
+    flag: '-v, --verbose',
+    usedBy: 'client',
+    summary: 'request lines on stderr: method, path, status, time, request id',
+    parse: parseBoolean,
+  },
+  host: {
+    type: 'address',
+    default: '127.0.0.1',
+    env: ['TRAINYARD_HOST'],
+    flag: '--host <address>',
+    usedBy: 'service',
+    summary: 'address to listen on',
+    parse: parseText,
+  },
+  port: {
+    type: 'integer',
+    default: DEFAULT_PORT,
+    env: ['TRAINYARD_PORT'],
+    flag: '--port <n>',
+    usedBy: 'service',
+    summary: 'port to listen on, 0 for any free one',
+    parse: (text) => parseInteger(text, 0, 65535),
+  },
+  'data-dir': {
+    type: 'path',
+    default: null,
+    env: ['TRAINYARD_DATA_DIR'],
+    flag: '--data-dir <dir>',
+    usedBy: 'service',
+    summary: 'where models, checkpoints and jobs live; default $XDG_DATA_HOME/trainyard',
+    parse: parseText,
+  },
+  'base-models': {
+    type: 'list',
+    default: [],
+    env: ['TRAINYARD_BASE_MODELS'],
+    flag: '--base-model <path>',
+    usedBy: 'service',
+    summary: 'weights to serve and train: a folder or GGUF file, name=path, or trainyard/spark; repeatable',
+    parse: parseList,
+  },
+  threads: {
+    type: 'integer',
+    default: null,
+    env: ['TRAINYARD_THREADS'],
+    flag: '--threads <n>',
+    usedBy: 'service',
+    summary: 'threads for inference and training; default all cores',
+    parse: (text) => parseInteger(text, 1, 1024),
+  },
+  precision: {
+    type: 'choice',
+    default: 'auto',
+    env: ['TRAINYARD_PRECISION'],
+    flag: '--precision <auto|f32|int8|int4>',
+    usedBy: 'service',
+    summary: 'weights while serving; auto is f32 up to 200 million parameters, int8 above',
+    parse: (text) => parseChoice(text, ['auto', 'f32', 'int8', 'int4'] as const),
+  },
+  'train-workers': {
+    type: 'integer',
+    default: 1,
+    env: ['TRAINYARD_TRAIN_WORKERS'],
+    flag: '--train-workers <n>',
+    usedBy: 'service',
+    summary: 'training jobs that run side by side',
+    parse: (text) => parseInteger(text, 0, 64),
+  },
+  'max-context-length': {
+    type: 'integer',
+    default: null,
+    unit: 'tokens',
+    env: ['TRAINYARD_MAX_CONTEXT_LENGTH'],
+    flag: '--max-context-length <n>',
+    usedBy: 'service',
+    summary: "ceiling for prompt and answer together; default the model's own",
+    parse: (text) => parseInteger(text, 16, 2 ** 24),
+  },
+  'max-sequences': {
+    type: 'integer',
+    default: 16,
+    env: ['TRAINYARD_MAX_SEQUENCES'],
+    flag: '--max-sequences <n>',
+    usedBy: 'service',
+    summary: 'answers computed at once; more wait; default 16',
+    parse: (text) => parseInteger(text, 1, 1024),
+  },
+  'max-pending-requests': {
+    type: 'integer',
+    default: 512,
+    env: ['TRAINYARD_MAX_PENDING_REQUESTS'],
+    flag: '--max-pending-requests <n>',
+    usedBy: 'service',
+    summary: 'chat requests of one base model that may run or wait; beyond it 429; default 512',
+    parse: (text) => parseInteger(text, 1, 1_000_000),
+  },
+  'training-data-root': {
+    type: 'path',
+    default: null,
+    env: ['TRAINYARD_TRAINING_DATA_ROOT'],
+    flag: '--training-data-root <dir>',
+    usedBy: 'service',
+    summary: 'folder below which training_data_url may name file: URLs; default none',
+    parse: parseText,
+  },
+  'allowed-hosts': {
+    type: 'list',
+    default: [],
+    env: ['TRAINYARD_ALLOWED_HOSTS'],
+    flag: '--allowed-host <name>',
+    usedBy: 'service',
+    summary: 'host name clients may call this service by, besides loopback ones; repeatable',
+    parse: parseList,
+  },
+  'log-level': {
+    type: 'choice',
+    default: 'info',
+    env: ['TRAINYARD_LOG'],
+    flag: '--log-level <debug|info|warn|error>',
+    usedBy: 'service',
+    summary: 'least severe log line to print',
+    parse: (text) => parseChoice(text, ['debug', 'info', 'warn', 'error'] as const),
+  },
+}
+
+/** Keys in table order, for help and `config list`. */
+export const settingKeys: readonly SettingKey[] = Object.keys(settings).filter(isSettingKey)
+
+/** Whether `key` is a row of the table. */
+export function isSettingKey(key: string): key is SettingKey {
+  return Object.hasOwn(settings, key)
+}
+
+/**
+ * Parses one setting's text.
+ *
+ * @param origin where the text came from, for the message: a flag, a variable or a file
+ * @throws {InvalidRequestError} `invalid_setting` with what was expected and got
+ */
+export function parseSetting<K extends SettingKey>(key: K, text: string, origin: string): SettingValues[K] {
+  try {
+    return settings[key].parse(text)
+  } catch (cause) {
+    const expected = cause instanceof ExpectedError ? cause.message : 'a valid value'
+    const got = settings[key].isSecret === true ? '' : `, got "${text}"`
+    throw new InvalidRequestError('invalid_setting', `${origin} must be ${expected}${got}`, { param: key, cause })
+  }
+}
+
+/** Thrown by a `parse` function with what it wanted. */
+export class ExpectedError extends Error {}
+
+/**
+ * `500ms`, `30s`, `5m`, `2h` → milliseconds.
+ *
+ * @throws {ExpectedError} when the text is anything else, or zero
+ */
+export function parseDurationMs(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text.trim())
+  const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[match?.[2] as 'ms' | 's' | 'm' | 'h']
+  const value = Number(match?.[1]) * unitMs
+  if (match === null || !(value > 0) || value > 2 ** 31 - 1) {
+    throw new ExpectedError('a duration such as 500ms, 30s, 5m or 2h (at most 24 days)')
+  }
+  return value
+}
+
+function parseText(text: string): string {
+  if (text.trim() === '') throw new ExpectedError('text that is not empty')
+  return text.trim()
+}
+
+function parseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw new ExpectedError('a URL such as http://127.0.0.1:8642')
+  }
+  // Clients of the API are given `…/v1`; both spellings mean the same server.
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, '').replace(/\/v1$/, '')
+}
+
+function parseBoolean(text: string): boolean {
+  const word = text.trim().toLowerCase()
+  if (['1', 'true', 'yes', 'on'].includes(word)) return true
+  if (['0', 'false', 'no', 'off', ''].includes(word)) return false
+  throw new ExpectedError('1 or 0 (true, false, yes, no)')
+}
+
+function parseInteger(text: string, least: number, most: number): number {
+  const value = /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
+  if (!(value >= least && value <= most)) throw new ExpectedError(`a whole number from ${least} to ${most}`)
+  return value
+}
+
+function parseChoice<T extends string>(text: string, choices: readonly T[]): T {
+  const choice = choices.find((each) => each === text.trim())
+  if (choice === undefined) throw new ExpectedError(`one of ${choices.join(', ')}`)
+  return choice
+}
+
+/** Separated by commas, or by line breaks when there are any (a path may hold a comma). */
+function parseList(text: string): readonly string[] {
+  return text
+    .split(text.includes('\n') ? '\n' : ',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')
+}

@@ -1,0 +1,116 @@
+/**
+ * Saves a checkpoint's files as a folder: into `<target>.partial` first, each file's digest checked, then renamed.
+ *
+ * A file already complete in the partial folder is not fetched again. Nothing is ever written outside the target: file
+ * names from the server must be plain names.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { ConnectionError, ProtocolError } from '#api/client/errors.js'
+import type { CheckpointFileEntry } from '#api/wire/checkpoints.js'
+import { ConflictError } from '#base/errors.js'
+
+export interface DownloadRequest {
+  /** Folder to create. */
+  readonly target: string
+  readonly files: readonly CheckpointFileEntry[]
+  /** Opens the body of one file. */
+  readonly openFile: (name: string) => Promise<Response>
+  /** Put files into an existing folder, replacing those of the same name. */
+  readonly isForced: boolean
+  readonly baseUrl: string
+  readonly signal: AbortSignal
+  readonly onProgress: (name: string, doneBytes: number, totalBytes: number) => void
+}
+
+/**
+ * Downloads all files; either the whole folder appears or none of it.
+ *
+ * @throws {ConflictError} `target_exists` unless forced; {ProtocolError} when a name is unsafe or a digest does not match
+ */
+export async function downloadFiles(request: DownloadRequest): Promise<void> {
+  for (const { name } of request.files) {
+    if (!/^[\w][\w.-]{0,200}$/.test(name)) {
+      throw new ProtocolError(`the server named a file "${name}", which is not a plain file name`)
+    }
+  }
+  const isThere = await hasEntries(request.target)
+  if (isThere && !request.isForced) {
+    throw new ConflictError('target_exists', `${request.target} exists already`, {
+      hint: 'add --force to replace its files, or choose another folder with -o',
+    })
+  }
+  const partial = `${request.target}.partial`
+  await mkdir(partial, { recursive: true })
+  for (const file of request.files) await downloadFile(file, partial, request)
+  await moveIntoPlace(partial, request)
+}
+
+async function downloadFile(file: CheckpointFileEntry, folder: string, request: DownloadRequest): Promise<void> {
+  const path = join(folder, file.name)
+  if ((await digestOf(path)) === file.sha256.toLowerCase()) return
+  const response = await request.openFile(file.name)
+  const hash = createHash('sha256')
+  const handle = await open(path, 'w')
+  let doneBytes = 0
+  try {
+    const reader = response.body?.getReader()
+    for (;;) {
+      const chunk = await readChunk(reader, request)
+      if (chunk === undefined) break
+      hash.update(chunk)
+      await handle.write(chunk)
+      doneBytes += chunk.byteLength
+      if (doneBytes > file.size_bytes) throw new ProtocolError(`${file.name} is longer than the server announced`)
+      request.onProgress(file.name, doneBytes, file.size_bytes)
+    }
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  const digest = hash.digest('hex')
+  if (digest !== file.sha256.toLowerCase()) {
+    await rm(path, { force: true })
+    throw new ProtocolError(`${file.name} arrived damaged: expected sha256 ${file.sha256}, got ${digest}`)
+  }
+}
+
+async function readChunk(
+  reader: ReadableStreamDefaultReader<Uint8Array> | undefined,
+  request: DownloadRequest,
+): Promise<Uint8Array | undefined> {
+  try {
+    return (await reader?.read())?.value
+  } catch (error) {
+    if (request.signal.aborted) throw request.signal.reason
+    throw new ConnectionError(request.baseUrl, error)
+  }
+}
+
+async function moveIntoPlace(partial: string, request: DownloadRequest): Promise<void> {
+  if (request.isForced && (await hasEntries(request.target))) {
+    for (const { name } of request.files) await rename(join(partial, name), join(request.target, name))
+    await rm(partial, { recursive: true, force: true })
+    return
+  }
+  await rename(partial, request.target)
+}
+
+async function hasEntries(path: string): Promise<boolean> {
+  const facts = await stat(path).catch(() => null)
+  if (facts === null) return false
+  return !facts.isDirectory() || (await readdir(path)).length > 0
+}
+
+async function digestOf(path: string): Promise<string | null> {
+  const hash = createHash('sha256')
+  try {
+    await pipeline(createReadStream(path), hash)
+    return hash.digest('hex')
+  } catch {
+    return null
+  }
+}

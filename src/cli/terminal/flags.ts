@@ -1,0 +1,126 @@
+/**
+ * Flags and positional arguments as values that carry their own parser, so that a bad value is the same usage error in
+ * every command. Parsers throw `ExpectedError` with what they wanted; `define-command.ts` adds the flag's name.
+ */
+import { ExpectedError, parseDurationMs, type SettingKey, settings } from '#cli/config/schema.js'
+import { parseChoice, parseInteger, parseNumber } from './parse.js'
+
+/** A flag; `T` is the value a command receives. */
+export interface Flag<T> {
+  /** As commander spells it: `--limit <n>`, `-o, --output <dir>`, `--no-stream`. */
+  readonly spelling: string
+  readonly summary: string
+  readonly isAdvanced: boolean
+  readonly isRepeatable: boolean
+  /** The setting this flag sets; its value then comes from the settings, with their precedence. */
+  readonly setting?: SettingKey
+  /** Texts given, in order; none when the flag is absent. A switch gives `true` or `false`. */
+  readonly read: (texts: readonly string[]) => T
+}
+
+/** A positional argument; `T` is the value a command receives. */
+export interface Argument<T> {
+  readonly summary: string
+  readonly isRequired: boolean
+  readonly isVariadic: boolean
+  readonly read: (texts: readonly string[]) => T
+}
+
+interface FlagOptions<T> {
+  readonly default?: T
+  readonly isAdvanced?: boolean
+}
+
+function single<T>(parse: (text: string) => T) {
+  function create(spelling: string, summary: string, options: { default: T; isAdvanced?: boolean }): Flag<T>
+  function create(spelling: string, summary: string, options?: { isAdvanced?: boolean }): Flag<T | undefined>
+  function create(spelling: string, summary: string, options: FlagOptions<T> = {}): Flag<T | undefined> {
+    return {
+      spelling,
+      summary,
+      isAdvanced: options.isAdvanced === true,
+      isRepeatable: false,
+      read: (texts) => {
+        const last = texts.at(-1)
+        return last === undefined ? options.default : parse(last)
+      },
+    }
+  }
+  return create
+}
+
+/** Flags by kind of value. An absent flag is `undefined`, its default, or an empty list. */
+export const flag = {
+  text: single((text) => {
+    if (text === '') throw new ExpectedError('text that is not empty')
+    return text
+  }),
+  duration: single(parseDurationMs),
+  integer: (least: number, most?: number) => single((text) => parseInteger(text, least, most)),
+  number: (least?: number, most?: number) => single((text) => parseNumber(text, least, most)),
+  choice: <T extends string>(choices: readonly T[]) => single((text) => parseChoice(text, choices)),
+  custom: <T>(parse: (text: string) => T) => single(parse),
+  /** On or absent. */
+  switch: (spelling: string, summary: string, options: { isAdvanced?: boolean } = {}): Flag<boolean> => ({
+    spelling,
+    summary,
+    isAdvanced: options.isAdvanced === true,
+    isRepeatable: false,
+    read: (texts) => texts.at(-1) === 'true',
+  }),
+  /** `--[no-]name`: true, false, or undefined when neither was given. Spell it without `no-`. */
+  toggle: (spelling: string, summary: string, options: { isAdvanced?: boolean } = {}): Flag<boolean | undefined> => ({
+    spelling: spelling.replace('--', '--[no-]'),
+    summary,
+    isAdvanced: options.isAdvanced === true,
+    isRepeatable: false,
+    read: (texts) => (texts.length === 0 ? undefined : texts.at(-1) === 'true'),
+  }),
+  /** The flag of a row of the settings table. */
+  setting: (key: SettingKey, options: { isAdvanced?: boolean } = {}): Flag<undefined> => ({
+    spelling: settings[key].flag ?? `--${key}`,
+    summary: settings[key].summary,
+    isAdvanced: options.isAdvanced === true,
+    isRepeatable: settings[key].type === 'list',
+    setting: key,
+    read: () => undefined,
+  }),
+  /** May be given many times. */
+  repeated: <T>(parse: (text: string) => T, spelling: string, summary: string): Flag<readonly T[]> => ({
+    spelling,
+    summary,
+    isAdvanced: false,
+    isRepeatable: true,
+    read: (texts) => texts.map(parse),
+  }),
+}
+
+/** Positional arguments by how many values they take. */
+export const argument = {
+  required: (summary: string): Argument<string> => ({
+    summary,
+    isRequired: true,
+    isVariadic: false,
+    read: (texts) => texts[0] ?? '',
+  }),
+  optional: (summary: string): Argument<string | undefined> => ({
+    summary,
+    isRequired: false,
+    isVariadic: false,
+    read: (texts) => texts[0],
+  }),
+  /** One or more. */
+  many: (summary: string): Argument<readonly string[]> => ({
+    summary,
+    isRequired: true,
+    isVariadic: true,
+    read: (texts) => texts,
+  }),
+  /** None or more. */
+  rest: (summary: string): Argument<readonly string[]> => ({
+    summary,
+    isRequired: false,
+    isVariadic: true,
+    read: (texts) => texts,
+  }),
+}

@@ -1,0 +1,130 @@
+/**
+ * The one place that knows the output modes: human (terminal or pipe), `--json`, `--quiet`.
+ *
+ * stdout carries only what was asked for; status, hints, warnings and errors go to stderr. Commands hand over data and
+ * columns and never format or test a mode themselves. Design after hf's `Output` object (cli.md section 14).
+ */
+import type { List } from '#api/wire/list.js'
+import { type Clock, systemClock } from '#base/util/clock.js'
+import type { ErrorReport } from './errors.js'
+import type { Io } from './io.js'
+import { sanitizeForTerminal } from './sanitize.js'
+import { type Column, renderFacts, renderPlainRows, renderTable } from './table.js'
+
+export type OutputMode = 'human' | 'json' | 'quiet'
+
+/** How a list goes on. */
+export interface ListOptions {
+  /** Printed as the last stderr line when there is more; `null` when the command cannot page. */
+  readonly nextCommand?: string | null
+  /** Said on stderr when the list is empty. */
+  readonly empty?: string
+}
+
+export interface Output {
+  readonly mode: OutputMode
+  /** Whether stdout is a terminal. */
+  readonly isTerminal: boolean
+  /** A page: a table, tab-separated rows, the envelope, or ids. */
+  list<T extends { readonly id: string }>(page: List<T>, columns: readonly Column<T>[], options?: ListOptions): void
+  /** Rows that are not an envelope of the API. */
+  rows<T>(json: unknown, rows: readonly T[], columns: readonly Column<T>[], id: (row: T) => string): void
+  /** One thing: facts for people, the object for `--json`, its id for `--quiet`. */
+  record(json: unknown, id: string, facts: readonly (readonly [string, string])[]): void
+  /** What a command did: a sentence, the object, or ids. */
+  result(json: unknown, sentence: string, ids: readonly string[]): void
+  /** One item of a stream: a JSON line, or the human line if there is one. */
+  event(json: unknown, line: string | null): void
+  /** Text asked for, as it comes: a model's answer. Filtered on a terminal, raw elsewhere. */
+  text(text: string): void
+  /** Help, scripts, paths: printed in every mode as it is. */
+  raw(text: string): void
+  /** Progress talk on stderr; silent with `--quiet` and `--json`. */
+  status(text: string): void
+  warning(text: string): void
+  /** The obvious next command; only on a terminal. */
+  hint(text: string): void
+  /** An error in the mode's form. */
+  error(report: ErrorReport): void
+}
+
+/** Creates the output of one run. */
+export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemClock): Output {
+  const { stdout, stderr } = io
+  const safe = (text: string) => (stdout.isTerminal ? sanitizeForTerminal(text) : text)
+  const safeErr = (text: string) => (stderr.isTerminal ? sanitizeForTerminal(text) : text)
+
+  function printJson(value: unknown): void {
+    stdout.write(`${JSON.stringify(value, null, stdout.isTerminal ? 2 : undefined)}\n`)
+  }
+  function printIds(ids: readonly string[]): void {
+    for (const id of ids) stdout.write(`${safe(id)}\n`)
+  }
+  function printRows<T>(rows: readonly T[], columns: readonly Column<T>[]): void {
+    if (rows.length === 0) return
+    if (!stdout.isTerminal) {
+      stdout.write(renderPlainRows(rows, columns))
+      return
+    }
+    const table = renderTable(rows, columns, { sink: stdout, nowMs: clock.nowMs() })
+    stdout.write(table.text)
+    if (table.isCut) output.hint('some columns were cut to the width of the terminal; --json shows everything')
+  }
+
+  const output: Output = {
+    mode,
+    isTerminal: stdout.isTerminal,
+    list(page, columns, options = {}) {
+      if (mode === 'json') return printJson(page)
+      if (mode === 'quiet') return printIds(page.data.map((row) => row.id))
+      printRows(page.data, columns)
+      if (page.data.length === 0) output.status(options.empty ?? 'nothing found')
+      if (page.has_more && options.nextCommand !== undefined && options.nextCommand !== null) {
+        output.status(`more: ${options.nextCommand}`)
+      }
+    },
+    rows(json, rows, columns, id) {
+      if (mode === 'json') return printJson(json)
+      if (mode === 'quiet') return printIds(rows.map(id))
+      printRows(rows, columns)
+    },
+    record(json, id, facts) {
+      if (mode === 'json') return printJson(json)
+      if (mode === 'quiet') return printIds([id])
+      if (stdout.isTerminal) return stdout.write(safe(renderFacts(facts)))
+      stdout.write(facts.map(([label, value]) => `${label}\t${value}\n`).join(''))
+    },
+    result(json, sentence, ids) {
+      if (mode === 'json') return printJson(json)
+      if (mode === 'quiet') return printIds(ids)
+      stdout.write(safe(`${sentence}\n`))
+    },
+    event(json, line) {
+      if (mode === 'json') stdout.write(`${JSON.stringify(json)}\n`)
+      else if (mode === 'human' && line !== null) stdout.write(safe(`${line}\n`))
+    },
+    text: (text) => stdout.write(safe(text)),
+    raw: (text) => stdout.write(text),
+    status(text) {
+      if (mode === 'human') stderr.write(safeErr(`${text}\n`))
+    },
+    warning(text) {
+      if (mode !== 'quiet') stderr.write(`${stderr.chalk.yellow('warning:')} ${safeErr(text)}\n`)
+    },
+    hint(text) {
+      if (mode === 'human' && stderr.isTerminal) stderr.write(stderr.chalk.dim(`hint: ${safeErr(text)}`).concat('\n'))
+    },
+    error(report) {
+      if (mode === 'json') return stderr.write(`${JSON.stringify(report.json)}\n`)
+      if (report.lines !== undefined) {
+        for (const line of report.lines) stderr.write(`${safeErr(line)}\n`)
+        return
+      }
+      stderr.write(`${stderr.chalk.red('error:')} ${safeErr(report.message)}\n`)
+      if (report.suggestion !== undefined) stderr.write(`  Did you mean "${safeErr(report.suggestion)}"?\n`)
+      if (report.hint !== undefined && mode !== 'quiet')
+        stderr.write(stderr.chalk.dim(`hint: ${safeErr(report.hint)}`).concat('\n'))
+    },
+  }
+  return output
+}

@@ -1,0 +1,61 @@
+/**
+ * Texts of `trainyard help <topic>`, made from the same tables the program runs on.
+ */
+import { settingKeys, settings } from '#cli/config/schema.js'
+import { exitCodes } from './exit-codes.js'
+
+/** Topics by name; undefined for an unknown one. */
+export const topics: Readonly<Record<string, () => string>> = {
+  environment: renderEnvironment,
+  'exit-codes': renderExitCodes,
+  formats: () => FORMATS,
+  files: () => FILES,
+}
+
+function renderEnvironment(): string {
+  const rows = settingKeys.map((key) => {
+    const setting = settings[key]
+    const names = [setting.flag?.replace(/^-\w, /, ''), ...setting.env].filter((name) => name !== undefined)
+    const unit = setting.unit === undefined ? '' : `, ${setting.unit}`
+    return `  ${key.padEnd(14)} ${setting.summary} (${setting.type}${unit})\n${' '.repeat(17)}${names.join(', ') || 'file only'}\n`
+  })
+  return `Settings: a flag beats the environment, the environment the config file, the config file the default.
+trainyard config list shows every value and where it comes from.
+
+${rows.join('')}
+NO_COLOR and FORCE_COLOR are honoured on a terminal.
+`
+}
+
+function renderExitCodes(): string {
+  const rows = Object.values(exitCodes).map((exit) => `  ${String(exit.code).padStart(3)}  ${exit.meaning}\n`)
+  return `Exit codes of every command:\n\n${rows.join('')}`
+}
+
+const FORMATS = `Output on stdout is only what was asked for; progress, hints and errors go to stderr.
+
+  on a terminal   aligned columns, relative times, ids in full
+  in a pipe       tab-separated, no header, ISO 8601 times, plain numbers
+  --json          one JSON document, or JSON Lines for --watch, --follow and chat --stream; field names of the API
+  -q, --quiet     ids only, one per line
+
+A list is the API's envelope {"object":"list","data":[...],"first_id","last_id","has_more"}; an empty one has "data":[].
+With --json an error is one line on stderr: {"error":{"type","code","message","param","hint","status","request_id"}}.
+`
+
+const FILES = `Trajectory groups (log, train rl): JSON Lines, one group per line,
+
+  {"trajectories":[{"messages_and_choices":[...],"reward":1.0,"metrics":{},"metadata":{}}]}
+
+or one JSON array of groups, or {"trajectory_groups":[...]}. Choices are copied from chat completions with their logprobs.
+
+Supervised data (train sft): JSON Lines, one conversation per line,
+
+  {"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}],"tools":[...]}
+
+A file named - is standard input.
+
+  $XDG_CONFIG_HOME/trainyard/config.json   settings (mode 0600)
+  $XDG_DATA_HOME/trainyard                 data of the local service, with its api-key file; --data-dir moves it
+  $XDG_STATE_HOME/trainyard                which local servers run, so that the command line finds their key
+`

@@ -1,0 +1,194 @@
+/**
+ * Adapters in the layout of the step graph: several adapters side by side along the rank axis of each joined projection.
+ *
+ * z = x · A ([W, in], rows: per adapter, per projection of the site, R ranks), masked so that a token sees its own adapter
+ * only, then y = base + z · B ([W, out], scaled by alpha / R; rows of qkv in the grouped order of the prepared weights).
+ * Adapters of different rank or with fewer targets are simply narrower.
+ */
+
+import type { JoinedProjection } from '#model/architectures/decoder.js'
+import {
+  type DecoderConfig,
+  type Projection,
+  projectionPath,
+  projectionShape,
+} from '#model/architectures/decoder-config.js'
+import { groupedRow } from '#model/architectures/prepared-tensors.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+
+/** The places adapters attach to, and the projections joined there. */
+export const ADAPTER_SITES: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
+  qkv: ['q_proj', 'k_proj', 'v_proj'],
+  o: ['o_proj'],
+  gate_up: ['gate_proj', 'up_proj'],
+  down: ['down_proj'],
+}
+
+export const JOINED_PROJECTIONS = ['qkv', 'o', 'gate_up', 'down'] as const
+
+/** A and B of one site of one layer. */
+export interface SiteWeights {
+  /** [W, in] */
+  readonly a: Float32Array
+  /** [W, out], scaled */
+  readonly b: Float32Array
+  /** W */
+  readonly width: number
+  readonly inputSize: number
+  readonly outputSize: number
+}
+
+/** One adapter, or several joined, for the step graph. */
+export interface AdapterLayout {
+  /** Per layer and site. */
+  readonly layers: readonly Readonly<Record<JoinedProjection, SiteWeights>>[]
+  /** W of each site, the same in all layers. */
+  readonly widths: Readonly<Record<JoinedProjection, number>>
+  readonly sizeBytes: number
+}
+
+/** Lays out one adapter. */
+export function layoutAdapter(config: DecoderConfig, weights: AdapterWeights): AdapterLayout {
+  const { rank, alpha } = weights.config
+  const scale = alpha / rank
+  return collectLayout(config, (layer, site) => {
+    // A site keeps its full width when only some of its projections are adapted, so that layers agree.
+    const projections = ADAPTER_SITES[site].filter((projection) => isTargeted(config, weights, projection))
+    const inputSize = inputSizeOf(config, site)
+    const outputSize = outputSizeOf(config, site)
+    const width = projections.length * rank
+    const a = new Float32Array(width * inputSize)
+    const b = new Float32Array(width * outputSize)
+    projections.forEach((projection, index) => {
+      const path = projectionPath(layer, projection)
+      const sourceA = weights.a.get(path)
+      const sourceB = weights.b.get(path)
+      if (sourceA === undefined || sourceB === undefined) return
+      a.set(sourceA, index * rank * inputSize)
+      const [rows] = projectionShape(config, projection)
+      for (let row = 0; row < rows; row++) {
+        const column = siteRow(config, projection, row)
+        for (let r = 0; r < rank; r++) {
+          b[(index * rank + r) * outputSize + column] = (sourceB[row * rank + r] as number) * scale
+        }
+      }
+    })
+    return { a, b, width, inputSize, outputSize }
+  })
+}
+
+/** Puts several adapters side by side; the mask of adapter n is 1 on its own ranks. */
+export function joinLayouts(config: DecoderConfig, layouts: readonly AdapterLayout[]): AdapterLayout {
+  const [only] = layouts
+  if (only !== undefined && layouts.length === 1) return only
+  return collectLayout(config, (layer, site) => {
+    const parts = layouts.map((layout) => siteOf(layout, layer, site))
+    return {
+      a: concatenated(parts.map((part) => part.a)),
+      b: concatenated(parts.map((part) => part.b)),
+      width: parts.reduce((sum, part) => sum + part.width, 0),
+      inputSize: inputSizeOf(config, site),
+      outputSize: outputSizeOf(config, site),
+    }
+  })
+}
+
+/**
+ * Which ranks each token uses: [tokens, W], 1 on the ranks of the token's adapter.
+ *
+ * @param adapterOfToken index into `layouts`; -1 for the base model
+ */
+export function adapterMask(
+  layouts: readonly AdapterLayout[],
+  site: JoinedProjection,
+  adapterOfToken: readonly number[],
+): Float32Array {
+  const widths = layouts.map((layout) => layout.widths[site])
+  const starts: number[] = []
+  let total = 0
+  for (const width of widths) {
+    starts.push(total)
+    total += width
+  }
+  const mask = new Float32Array(adapterOfToken.length * total)
+  adapterOfToken.forEach((adapter, token) => {
+    const start = starts[adapter]
+    const width = widths[adapter]
+    if (start === undefined || width === undefined) return
+    mask.fill(1, token * total + start, token * total + start + width)
+  })
+  return mask
+}
+
+export function siteOf(layout: AdapterLayout, layer: number, site: JoinedProjection): SiteWeights {
+  const sites = layout.layers[layer]
+  if (sites === undefined) throw new Error(`adapter has no layer ${layer}`)
+  return sites[site]
+}
+
+function collectLayout(
+  config: DecoderConfig,
+  build: (layer: number, site: JoinedProjection) => SiteWeights,
+): AdapterLayout {
+  let sizeBytes = 0
+  const layers = Array.from({ length: config.layerCount }, (_, layer) => {
+    const sites = {
+      qkv: build(layer, 'qkv'),
+      o: build(layer, 'o'),
+      gate_up: build(layer, 'gate_up'),
+      down: build(layer, 'down'),
+    }
+    for (const site of JOINED_PROJECTIONS) sizeBytes += sites[site].a.byteLength + sites[site].b.byteLength
+    return sites
+  })
+  const widthOf = (site: JoinedProjection): number => layers[0]?.[site].width ?? 0
+  const widths = { qkv: widthOf('qkv'), o: widthOf('o'), gate_up: widthOf('gate_up'), down: widthOf('down') }
+  return { layers, widths, sizeBytes }
+}
+
+function isTargeted(config: DecoderConfig, weights: AdapterWeights, projection: Projection): boolean {
+  for (let layer = 0; layer < config.layerCount; layer++) {
+    if (weights.a.has(projectionPath(layer, projection))) return true
+  }
+  return false
+}
+
+/** Where a projection's output row lies in its site's joined output. */
+function siteRow(config: DecoderConfig, projection: Projection, row: number): number {
+  const { headCount, kvHeadCount, headSize, mlpSize } = config
+  switch (projection) {
+    case 'q_proj':
+      return groupedRow(config, row)
+    case 'k_proj':
+      return groupedRow(config, headCount * headSize + row)
+    case 'v_proj':
+      return groupedRow(config, (headCount + kvHeadCount) * headSize + row)
+    case 'up_proj':
+      return mlpSize + row
+    case 'gate_proj':
+    case 'o_proj':
+    case 'down_proj':
+      return row
+  }
+}
+
+/** Size of a site's input. */
+export function inputSizeOf(config: DecoderConfig, site: JoinedProjection): number {
+  const [first] = ADAPTER_SITES[site]
+  return first === undefined ? 0 : projectionShape(config, first)[1]
+}
+
+/** Size of a site's joined output. */
+export function outputSizeOf(config: DecoderConfig, site: JoinedProjection): number {
+  return ADAPTER_SITES[site].reduce((sum, projection) => sum + projectionShape(config, projection)[0], 0)
+}
+
+function concatenated(parts: readonly Float32Array[]): Float32Array {
+  const out = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0))
+  let at = 0
+  for (const part of parts) {
+    out.set(part, at)
+    at += part.length
+  }
+  return out
+}

@@ -1,0 +1,63 @@
+/**
+ * What the engine is asked and what it tells: token ids in, token events out.
+ */
+import type { AppError } from '#base/errors.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { ProcessorRules } from './logits-processors.js'
+import type { RankedToken } from './logprobs.js'
+import type { SamplingRules } from './sampler.js'
+
+/** The token-level part of a request's sampling parameters. */
+export interface GenerationRules extends SamplingRules, ProcessorRules {
+  /** Choice i uses seed + i; null: random. */
+  readonly seed: bigint | null
+  /** Number of choices. */
+  readonly n: number
+  /** null: as long as the context allows. */
+  readonly maxTokens: number | null
+  readonly stopTokenIds: readonly number[]
+  readonly ignoreEos: boolean
+  /** How many alternatives to report per position. */
+  readonly topLogprobs: number
+}
+
+/** An immutable adapter and how to load it when it is not in memory. */
+export interface AdapterSource {
+  readonly digest: string
+  load(): Promise<AdapterWeights>
+}
+
+export interface GenerationRequest {
+  readonly id: string
+  readonly promptTokenIds: readonly number[]
+  readonly rules: GenerationRules
+  /** null: the base model. */
+  readonly adapter: AdapterSource | null
+  /** Salts the prefix cache; null: shared. */
+  readonly cacheSalt: string | null
+}
+
+/** One sampled token of one choice. */
+export interface TokenEvent {
+  readonly choice: number
+  readonly tokenId: number
+  /** Raw log-softmax of the model's logits at this position. */
+  readonly logprob: number
+  readonly top: readonly RankedToken[]
+  /** Set on the last token of the choice, unless the listener ends it. */
+  readonly finishReason: 'stop' | 'length' | null
+  /** The stop token id that ended the choice. */
+  readonly stopReason: number | null
+}
+
+/** Hears of one request; called between steps, never concurrently. Exactly one of `onFinished`, `onFailed` comes last. */
+export interface GenerationListener {
+  /** @param cachedTokens prompt tokens found in the prefix cache */
+  onStarted(cachedTokens: number): void
+  /** @returns whether the choice may go on; false ends it at once (a stop string) */
+  onToken(event: TokenEvent): boolean
+  /** The choice was cut by `abort`. */
+  onAborted(choice: number): void
+  onFinished(): void
+  onFailed(error: AppError): void
+}

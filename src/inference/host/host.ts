@@ -1,0 +1,180 @@
+/**
+ * The engine host without its process: commands in, events out.
+ *
+ * Joins text and inference: renders, tokenizes, generates, decodes. One base model; every request ends with exactly one
+ * `finished` or `failed`, whatever happens.
+ */
+
+import { AppError } from '#base/errors.js'
+import { assertNever } from '#base/util/assert-never.js'
+import type { Clock } from '#base/util/clock.js'
+import { createEngine, type Engine } from '#inference/engine/engine.js'
+import type { GenerationListener } from '#inference/engine/generation.js'
+import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
+import { type Precision, prepareBaseModel } from '#model/architectures/prepare.js'
+import { decoderConfigOf } from '#model/architectures/registry.js'
+import { loadTextModel, type TextModel } from '#model/text/text-model.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { ChoiceText } from './choice-text.js'
+import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand } from './protocol.js'
+import { toGenerationRequest } from './request.js'
+
+export interface HostOptions {
+  readonly runtime: Runtime
+  readonly clock: Clock
+  readonly send: (event: HostEvent) => void
+  /** Ends the process. */
+  readonly exit: () => void
+}
+
+export interface Host {
+  handle(command: HostCommand): Promise<void>
+}
+
+/** Models up to this size are served in float32 by default. */
+const FLOAT32_PARAMETERS = 200e6
+
+interface Loaded {
+  readonly engine: Engine
+  readonly textModel: TextModel
+}
+
+/** Creates a host with no model; `load` comes first. */
+export function createHost(options: HostOptions): Host {
+  const { send, clock } = options
+  let loaded: Loaded | null = null
+
+  async function load(command: LoadCommand): Promise<void> {
+    const startedMs = clock.monotonicMs()
+    try {
+      const { precision, config } = await choosePrecision(command)
+      const textModel = await loadTextModel(command.sourcePath)
+      const prepared = await prepareBaseModel(command.sourcePath, command.preparedDir, [precision])
+      const engine = await createEngine({
+        runtime: options.runtime,
+        prepared,
+        precision,
+        threads: command.threads,
+        maxContextLength: command.maxContextLength,
+        maxConcurrentSequences: command.maxConcurrentSequences,
+        eosTokenIds: textModel.eosTokenIds,
+      })
+      loaded = { engine, textModel }
+      send({
+        type: 'loaded',
+        baseModel: command.baseModel,
+        family: config.family,
+        parameterCount: parameterCount(config),
+        contextLength: engine.contextLength,
+        vocabularySize: config.vocabularySize,
+        precision,
+        loadMs: Math.round(clock.monotonicMs() - startedMs),
+      })
+    } catch (error) {
+      send(toFailedEvent(null, error))
+    }
+  }
+
+  function generate(command: GenerateCommand): void {
+    try {
+      if (loaded === null) throw new AppError('unavailable', 'model_loading', 'model is not loaded yet')
+      const { engine, textModel } = loaded
+      const request = toGenerationRequest(command, textModel, engine.contextLength)
+      engine.submit(request, createListener(command, { textModel, send, promptTokenIds: request.promptTokenIds }))
+    } catch (error) {
+      send(toFailedEvent(command.id, error))
+    }
+  }
+
+  async function shutdown(deadlineMs: number): Promise<void> {
+    const timer = setTimeout(options.exit, deadlineMs)
+    await loaded?.engine.idle()
+    clearTimeout(timer)
+    options.exit()
+  }
+
+  return {
+    async handle(command) {
+      switch (command.type) {
+        case 'load':
+          return await load(command)
+        case 'generate':
+          return generate(command)
+        case 'abort':
+          return loaded?.engine.abort(command.id)
+        case 'forget_adapter':
+          return loaded?.engine.forgetAdapter(command.digest)
+        case 'ping':
+          return send({
+            type: 'pong',
+            id: command.id,
+            runningSequences: loaded?.engine.runningSequences ?? 0,
+            waitingRequests: loaded?.engine.waitingRequests ?? 0,
+          })
+        case 'shutdown':
+          return await shutdown(command.deadlineMs)
+        default:
+          return assertNever(command)
+      }
+    },
+  }
+}
+
+async function choosePrecision(command: LoadCommand): Promise<{ precision: Precision; config: DecoderConfig }> {
+  const source = await openWeights(command.sourcePath)
+  try {
+    const config = decoderConfigOf(source)
+    const automatic = parameterCount(config) <= FLOAT32_PARAMETERS ? 'f32' : 'int8'
+    return { precision: command.precision === 'auto' ? automatic : command.precision, config }
+  } finally {
+    await source.close()
+  }
+}
+
+/** Turns what the engine says of one request into events. */
+function createListener(
+  command: GenerateCommand,
+  context: {
+    readonly textModel: TextModel
+    readonly send: (event: HostEvent) => void
+    readonly promptTokenIds: readonly number[]
+  },
+): GenerationListener {
+  const { id, sampling } = command
+  const { textModel, send, promptTokenIds } = context
+  const texts = Array.from({ length: sampling.n }, () => new ChoiceText(textModel.tokenizer, sampling))
+  const textOf = (choice: number): ChoiceText => {
+    const text = texts[choice]
+    if (text === undefined) throw new Error(`request has no choice ${choice}`)
+    return text
+  }
+  return {
+    onStarted: (cachedTokens) => send({ type: 'started', id, promptTokenIds, cachedTokens }),
+    onToken: (event) => {
+      const delta = textOf(event.choice).push(event)
+      send({ type: 'delta', id, choice: event.choice, ...delta })
+      return delta.finishReason === null
+    },
+    onAborted: (choice) => send({ type: 'delta', id, choice, ...textOf(choice).end('abort') }),
+    onFinished: () => send({ type: 'finished', id }),
+    onFailed: (error) => send(toFailedEvent(id, error)),
+  }
+}
+
+function toFailedEvent(id: string | null, error: unknown): FailedEvent {
+  if (error instanceof AppError) {
+    const { category, code, message, param = null, hint = null, details = null } = error
+    return { type: 'failed', id, error: { category, code, message, param, hint, details } }
+  }
+  const message = id === null ? `model could not be loaded: ${reasonOf(error)}` : 'engine failed unexpectedly'
+  return {
+    type: 'failed',
+    id,
+    error: { category: 'internal', code: 'internal_error', message, param: null, hint: null },
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

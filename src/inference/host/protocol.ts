@@ -1,0 +1,191 @@
+/**
+ * Messages between the server process and an engine host (one child process per loaded base model), over Node IPC with
+ * the `advanced` serializer. Types only: no code of either side.
+ *
+ * Every request ends with exactly one `finished` or `failed`. The host renders the chat template, tokenizes, schedules,
+ * samples and decodes text; the server shapes the answer into the wire format.
+ */
+import type { ErrorCategory } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+
+/** How to load the base model; sent once, first. */
+export interface LoadCommand {
+  readonly type: 'load'
+  readonly baseModel: string
+  /** Hugging Face directory or GGUF file. */
+  readonly sourcePath: string
+  /** Where prepared weights are kept, shared by all processes of this data directory. */
+  readonly preparedDir: string
+  /** `auto` is f32 up to 200 million parameters, int8 above. */
+  readonly precision: 'auto' | 'f32' | 'int8' | 'int4'
+  readonly threads: number | null
+  /** Ceiling for prompt + answer; null for the model's own context length. */
+  readonly maxContextLength: number | null
+  readonly maxConcurrentSequences: number
+}
+
+/** Immutable adapter files of one checkpoint; null adapter means the base model. */
+export interface AdapterRef {
+  /** Content digest: the host's cache key. */
+  readonly digest: string
+  /** `adapter_model.safetensors` and its `adapter_config.json`, by absolute path. */
+  readonly weightsPath: string
+  readonly configPath: string
+}
+
+/** A chat message as the wire carries it, already checked to have a `role`. */
+export type ChatMessage = JsonObject & { readonly role: string }
+
+export interface SamplingParameters {
+  readonly temperature: number
+  readonly topP: number
+  /** 0: off. */
+  readonly topK: number
+  readonly minP: number
+  readonly repetitionPenalty: number
+  readonly frequencyPenalty: number
+  readonly presencePenalty: number
+  readonly logitBias: Readonly<Record<string, number>> | null
+  readonly allowedTokenIds: readonly number[] | null
+  /** Signed 64-bit; choice i uses seed + i; null: random. */
+  readonly seed: bigint | null
+  readonly n: number
+  /** null: as long as the context allows. */
+  readonly maxTokens: number | null
+  readonly minTokens: number
+  readonly stop: readonly string[]
+  readonly stopTokenIds: readonly number[]
+  readonly includeStopStrInOutput: boolean
+  readonly ignoreEos: boolean
+  readonly skipSpecialTokens: boolean
+  /** How many alternatives per position to report; 0 reports the sampled token only. */
+  readonly topLogprobs: number
+}
+
+export interface GenerateCommand {
+  readonly type: 'generate'
+  readonly id: string
+  readonly messages: readonly ChatMessage[]
+  readonly tools: readonly JsonValue[] | null
+  readonly template: {
+    readonly addGenerationPrompt: boolean
+    readonly continueFinalMessage: boolean
+    readonly addSpecialTokens: boolean
+    readonly kwargs: JsonObject
+    readonly documents: readonly JsonValue[] | null
+  }
+  /** Keep the last k prompt tokens; -1: the most the context allows; null: off. */
+  readonly truncatePromptTokens: number | null
+  readonly sampling: SamplingParameters
+  readonly adapter: AdapterRef | null
+  /** Salts the prefix cache; null: shared. */
+  readonly cacheSalt: string | null
+}
+
+/** Stop a request; it ends with `finished` after deltas of finish reason `abort`. */
+export interface AbortCommand {
+  readonly type: 'abort'
+  readonly id: string
+}
+
+/** Forget an adapter whose files are about to be deleted. */
+export interface ForgetAdapterCommand {
+  readonly type: 'forget_adapter'
+  readonly digest: string
+}
+
+/** Finish running requests until the deadline, then exit 0. */
+export interface ShutdownCommand {
+  readonly type: 'shutdown'
+  readonly deadlineMs: number
+}
+
+export interface PingCommand {
+  readonly type: 'ping'
+  readonly id: string
+}
+
+export type HostCommand =
+  | LoadCommand
+  | GenerateCommand
+  | AbortCommand
+  | ForgetAdapterCommand
+  | ShutdownCommand
+  | PingCommand
+
+export interface LoadedEvent {
+  readonly type: 'loaded'
+  readonly baseModel: string
+  readonly family: string
+  readonly parameterCount: number
+  readonly contextLength: number
+  readonly vocabularySize: number
+  readonly precision: 'f32' | 'int8' | 'int4'
+  readonly loadMs: number
+}
+
+/** One reported logprob: raw log-softmax of the model's logits, natural log. */
+export interface TokenLogprob {
+  readonly id: number
+  readonly logprob: number
+  /** Text of this token alone as it adds to the stream; empty for a part of a character. */
+  readonly text: string
+  readonly bytes: readonly number[]
+}
+
+/** One sampled position: the sampled token, then alternatives by rank. */
+export interface PositionLogprobs extends TokenLogprob {
+  readonly top: readonly TokenLogprob[]
+}
+
+export type FinishReason = 'stop' | 'length' | 'abort'
+
+export interface StartedEvent {
+  readonly type: 'started'
+  readonly id: string
+  readonly promptTokenIds: readonly number[]
+  /** Prompt tokens found in the prefix cache. */
+  readonly cachedTokens: number
+}
+
+/** Progress of one choice; text may be empty while tokens are held back. The last one carries `finishReason`. */
+export interface DeltaEvent {
+  readonly type: 'delta'
+  readonly id: string
+  readonly choice: number
+  readonly text: string
+  readonly tokenIds: readonly number[]
+  readonly logprobs: readonly PositionLogprobs[]
+  readonly finishReason: FinishReason | null
+  /** The stop string or stop token id that ended the choice. */
+  readonly stopReason: string | number | null
+}
+
+export interface FinishedEvent {
+  readonly type: 'finished'
+  readonly id: string
+}
+
+/** A request (`id` set) or the load (`id` null) failed. */
+export interface FailedEvent {
+  readonly type: 'failed'
+  readonly id: string | null
+  readonly error: {
+    readonly category: ErrorCategory
+    readonly code: string
+    readonly message: string
+    readonly param: string | null
+    readonly hint: string | null
+    /** Extra facts that are safe to show, for example `n_ctx`. */
+    readonly details?: JsonObject | null
+  }
+}
+
+export interface PongEvent {
+  readonly type: 'pong'
+  readonly id: string
+  readonly runningSequences: number
+  readonly waitingRequests: number
+}
+
+export type HostEvent = LoadedEvent | StartedEvent | DeltaEvent | FinishedEvent | FailedEvent | PongEvent

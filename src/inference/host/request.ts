@@ -1,0 +1,66 @@
+/**
+ * A generate command to an engine request: chat template, tokens, truncation, adapter files.
+ */
+import { readFile } from 'node:fs/promises'
+import { InvalidRequestError } from '#base/errors.js'
+import type { GenerationRequest } from '#inference/engine/generation.js'
+import { renderConversation } from '#model/text/render.js'
+import type { TextModel } from '#model/text/text-model.js'
+import {
+  ADAPTER_CONFIG_FILE,
+  ADAPTER_WEIGHTS_FILE,
+  type AdapterWeights,
+  decodeAdapter,
+} from '#model/weights/adapter.js'
+import type { AdapterRef, GenerateCommand } from './protocol.js'
+
+/**
+ * Renders and tokenizes a command.
+ *
+ * @throws {InvalidRequestError} if the template refuses the messages or the truncation is out of range
+ */
+export function toGenerationRequest(
+  command: GenerateCommand,
+  textModel: TextModel,
+  contextLength: number,
+): GenerationRequest {
+  const { messages, tools, template, sampling, adapter, cacheSalt } = command
+  // A prompt that cannot fit is refused for its length; it need not be tokenized to its end for that.
+  const maxTokens = command.truncatePromptTokens === null ? contextLength : undefined
+  const { tokenIds } = renderConversation(textModel, { messages, tools, ...template, maxTokens })
+  return {
+    id: command.id,
+    promptTokenIds: truncated(tokenIds, command, contextLength),
+    rules: sampling,
+    adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
+    cacheSalt,
+  }
+}
+
+/** The two files may lie apart and under any name: the server keeps them as content-addressed blobs. */
+async function loadAdapter(adapter: AdapterRef): Promise<AdapterWeights> {
+  return decodeAdapter(
+    new Map([
+      [ADAPTER_CONFIG_FILE, await readFile(adapter.configPath)],
+      [ADAPTER_WEIGHTS_FILE, await readFile(adapter.weightsPath)],
+    ]),
+  )
+}
+
+/** The last k prompt tokens, as `truncate_prompt_tokens` asks. */
+function truncated(tokenIds: readonly number[], command: GenerateCommand, contextLength: number): readonly number[] {
+  const wanted = command.truncatePromptTokens
+  if (wanted === null) return tokenIds
+  const maxInput = contextLength - (command.sampling.maxTokens ?? 0)
+  if (wanted > maxInput) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      `truncate_prompt_tokens=${wanted} cannot be greater than max_model_len - max_completion_tokens = ${maxInput}. ` +
+        'Please request a smaller truncation size.',
+      { param: 'truncate_prompt_tokens' },
+    )
+  }
+  // Without a limit on the answer one position is left for it.
+  const kept = wanted >= 0 ? wanted : Math.max(0, Math.min(maxInput, contextLength - 1))
+  return kept >= tokenIds.length ? tokenIds : tokenIds.slice(tokenIds.length - kept)
+}

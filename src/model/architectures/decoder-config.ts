@@ -1,0 +1,128 @@
+/**
+ * A decoder described as data: every supported family is a value of `DecoderConfig`, none is code.
+ *
+ * `hf-config.ts` and `gguf-config.ts` map a model's own metadata to it; `decoder.ts` walks it.
+ */
+import { WeightsError } from '#base/errors.js'
+
+/** More layers than any decoder we serve; a larger number is a lie. */
+const MAX_LAYERS = 1024
+
+/** Rotary position embedding. */
+export interface RotaryConfig {
+  /** Base of the frequencies (Llama 1e4, SmolLM2 1e5, Llama 3 5e5). */
+  readonly theta: number
+  /** Llama 3's frequency-dependent stretching; null for none. Fields as in Hugging Face's `rope_scaling`. */
+  readonly llama3Scaling: {
+    readonly factor: number
+    readonly lowFrequencyFactor: number
+    readonly highFrequencyFactor: number
+    readonly originalContextLength: number
+  } | null
+  /** Positions are divided by this (linear scaling); 1 for none. */
+  readonly linearFactor: number
+}
+
+/** Sizes and switches of one decoder. Letters are those of the house style's shape table. */
+export interface DecoderConfig {
+  /** Family as the model names it, for messages: `llama`, `qwen2`, `qwen3`, `mistral`. */
+  readonly family: string
+  readonly layerCount: number // L
+  readonly hiddenSize: number // E
+  readonly headCount: number // H, query heads
+  readonly kvHeadCount: number // K
+  readonly headSize: number // D
+  readonly mlpSize: number // F
+  readonly vocabularySize: number // V, rows of the embedding
+  readonly contextLength: number
+  readonly normEpsilon: number
+  readonly rotary: RotaryConfig
+  readonly activation: 'silu'
+  /** Biases on q, k, v (Qwen2), on o, and on the MLP (Llama's `attention_bias`, `mlp_bias`). */
+  readonly hasQkvBias: boolean
+  readonly hasOutputBias: boolean
+  readonly hasMlpBias: boolean
+  /** RMS norm on each query and key head before rotation (Qwen3). */
+  readonly hasQkNorm: boolean
+  /** Whether the head is the embedding matrix. */
+  readonly isEmbeddingTied: boolean
+}
+
+/** The seven projections that adapters attach to, in PEFT's names. */
+export const PROJECTIONS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const
+export type Projection = (typeof PROJECTIONS)[number]
+
+/** [output size, input size] of a projection's weight. */
+export function projectionShape(config: DecoderConfig, projection: Projection): readonly [number, number] {
+  const { hiddenSize, mlpSize, headSize } = config
+  const querySize = config.headCount * headSize
+  const kvSize = config.kvHeadCount * headSize
+  switch (projection) {
+    case 'q_proj':
+      return [querySize, hiddenSize]
+    case 'k_proj':
+    case 'v_proj':
+      return [kvSize, hiddenSize]
+    case 'o_proj':
+      return [hiddenSize, querySize]
+    case 'gate_proj':
+    case 'up_proj':
+      return [mlpSize, hiddenSize]
+    case 'down_proj':
+      return [hiddenSize, mlpSize]
+  }
+}
+
+/** PEFT's module path of a projection, for example `model.layers.3.self_attn.q_proj`. */
+export function projectionPath(layer: number, projection: Projection): string {
+  const block =
+    projection === 'gate_proj' || projection === 'up_proj' || projection === 'down_proj' ? 'mlp' : 'self_attn'
+  return `model.layers.${layer}.${block}.${projection}`
+}
+
+/** Parameters of the whole decoder, embedding counted once. */
+export function parameterCount(config: DecoderConfig): number {
+  const { layerCount, hiddenSize, vocabularySize } = config
+  let perLayer = 2 * hiddenSize + (config.hasQkNorm ? 2 * config.headSize : 0)
+  for (const projection of PROJECTIONS) {
+    const [rows, columns] = projectionShape(config, projection)
+    perLayer += rows * columns
+  }
+  if (config.hasQkvBias) perLayer += (config.headCount + 2 * config.kvHeadCount) * config.headSize
+  if (config.hasOutputBias) perLayer += hiddenSize
+  if (config.hasMlpBias) perLayer += 2 * config.mlpSize + hiddenSize
+  const embeddings = vocabularySize * hiddenSize * (config.isEmbeddingTied ? 1 : 2)
+  return layerCount * perLayer + embeddings + hiddenSize
+}
+
+/** Every adaptable projection of the decoder whose name is in `targets`, with its sizes; layer by layer. */
+export function adapterModules(
+  config: DecoderConfig,
+  targets: readonly Projection[] = PROJECTIONS,
+): readonly { readonly path: string; readonly outputSize: number; readonly inputSize: number }[] {
+  return Array.from({ length: config.layerCount }, (_, layer) =>
+    targets.map((projection) => {
+      const [outputSize, inputSize] = projectionShape(config, projection)
+      return { path: projectionPath(layer, projection), outputSize, inputSize }
+    }),
+  ).flat()
+}
+
+/**
+ * Checks what the walk relies on: whole heads, even head size, whole query groups.
+ *
+ * @param what names the description in messages
+ * @throws {WeightsError} `invalid_config`
+ */
+export function assertConsistent(config: DecoderConfig, what: string): void {
+  const { headCount, kvHeadCount, headSize, layerCount } = config
+  const problem =
+    !Number.isInteger(headSize) || headSize % 2 !== 0
+      ? `head size ${headSize}, expected an even number`
+      : headCount % kvHeadCount !== 0
+        ? `${headCount} query heads and ${kvHeadCount} key/value heads, expected a multiple`
+        : layerCount > MAX_LAYERS
+          ? `${layerCount} layers, expected at most ${MAX_LAYERS}`
+          : null
+  if (problem !== null) throw new WeightsError('invalid_config', `${what} has ${problem}`)
+}

@@ -1,0 +1,190 @@
+/**
+ * `config.json` of Hugging Face models as `DecoderConfig`: Llama (SmolLM2, Llama 2 and 3), Mistral, Qwen2/2.5, Qwen3.
+ *
+ * Reads both the old layout (`rope_theta` beside `rope_scaling`) and the one of transformers 5 (`rope_parameters`).
+ * Defaults are those of each family's configuration class in transformers. A field that changes the arithmetic and is not
+ * supported is an error, never ignored.
+ * A sliding window shorter than the context is honoured by shortening the context to it: up to there the two are the same.
+ */
+import { WeightsError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
+import { assertConsistent, type DecoderConfig, type RotaryConfig } from './decoder-config.js'
+
+const WHAT = 'config.json'
+
+/** What a family does by itself, where `config.json` has no say or may be silent. */
+interface Family {
+  readonly architecture: string
+  /** Which of the linear layers have biases. */
+  readonly biases: (reader: ConfigReader) => Pick<DecoderConfig, 'hasQkvBias' | 'hasOutputBias' | 'hasMlpBias'>
+  readonly hasQkNorm: boolean
+  readonly defaultHeadSize: number | null
+  readonly isWindowed: (reader: ConfigReader) => boolean
+}
+
+const NO_BIAS = { hasQkvBias: false, hasOutputBias: false, hasMlpBias: false }
+
+/** Families by `model_type`. */
+const FAMILIES: ReadonlyMap<string, Family> = new Map<string, Family>([
+  [
+    'llama',
+    {
+      architecture: 'LlamaForCausalLM',
+      biases: (reader) => ({
+        hasQkvBias: reader.flag('attention_bias', false),
+        hasOutputBias: reader.flag('attention_bias', false),
+        hasMlpBias: reader.flag('mlp_bias', false),
+      }),
+      hasQkNorm: false,
+      defaultHeadSize: null,
+      isWindowed: () => false,
+    },
+  ],
+  [
+    'mistral',
+    {
+      architecture: 'MistralForCausalLM',
+      biases: () => NO_BIAS,
+      hasQkNorm: false,
+      defaultHeadSize: null,
+      isWindowed: (reader) => reader.raw('sliding_window') !== null,
+    },
+  ],
+  [
+    'qwen2',
+    {
+      architecture: 'Qwen2ForCausalLM',
+      biases: () => ({ ...NO_BIAS, hasQkvBias: true }),
+      hasQkNorm: false,
+      defaultHeadSize: null,
+      isWindowed: (reader) => reader.flag('use_sliding_window', false),
+    },
+  ],
+  [
+    'qwen3',
+    {
+      architecture: 'Qwen3ForCausalLM',
+      biases: (reader) => ({
+        hasQkvBias: reader.flag('attention_bias', false),
+        hasOutputBias: reader.flag('attention_bias', false),
+        hasMlpBias: false,
+      }),
+      hasQkNorm: true,
+      defaultHeadSize: 128,
+      isWindowed: (reader) => reader.flag('use_sliding_window', false),
+    },
+  ],
+])
+
+/** `model_type` of every supported family. */
+export const HF_FAMILIES: readonly string[] = [...FAMILIES.keys()]
+
+/**
+ * Maps `config.json` to a decoder.
+ *
+ * @throws {WeightsError} `unknown_architecture` listing the supported ones; `invalid_config` naming the key;
+ *   `unsupported_model` for a variant of a known family that we do not compute
+ */
+export function fromHfConfig(json: JsonObject): DecoderConfig {
+  const reader = createConfigReader((key) => json[key], WHAT)
+  const [name, family] = familyOf(json)
+  refuseUnsupported(reader)
+  const headCount = reader.size('num_attention_heads')
+  const hiddenSize = reader.size('hidden_size')
+  const headSize = reader.size('head_dim', family.defaultHeadSize ?? hiddenSize / headCount)
+  const trainedLength = reader.size('max_position_embeddings')
+  const config: DecoderConfig = {
+    family: name,
+    layerCount: reader.size('num_hidden_layers'),
+    hiddenSize,
+    headCount,
+    kvHeadCount: reader.size('num_key_value_heads', headCount),
+    headSize,
+    mlpSize: reader.size('intermediate_size'),
+    vocabularySize: reader.size('vocab_size'),
+    contextLength: Math.min(trainedLength, windowOf(reader, family)),
+    normEpsilon: reader.positive('rms_norm_eps', 1e-6),
+    rotary: rotaryOf(json, trainedLength),
+    activation: 'silu',
+    ...family.biases(reader),
+    hasQkNorm: family.hasQkNorm,
+    isEmbeddingTied: reader.flag('tie_word_embeddings', false),
+  }
+  assertConsistent(config, WHAT)
+  return config
+}
+
+function familyOf(json: JsonObject): readonly [string, Family] {
+  const architectures = Array.isArray(json['architectures']) ? (json['architectures'] as readonly JsonValue[]) : []
+  const modelType = json['model_type']
+  for (const [name, family] of FAMILIES) {
+    const isNamed = modelType === undefined ? architectures.includes(family.architecture) : modelType === name
+    if (!isNamed) continue
+    if (architectures.length > 0 && !architectures.includes(family.architecture)) {
+      throw unsupportedModel(
+        WHAT,
+        `has architecture ${JSON.stringify(architectures[0])}, expected ${family.architecture}`,
+      )
+    }
+    return [name, family]
+  }
+  const given = JSON.stringify(modelType ?? architectures[0] ?? null)
+  throw new WeightsError(
+    'unknown_architecture',
+    `${WHAT} has model_type ${given}, expected one of ${HF_FAMILIES.join(', ')}`,
+  )
+}
+
+function refuseUnsupported(reader: ConfigReader): void {
+  const activation = reader.text('hidden_act') ?? 'silu'
+  if (activation !== 'silu') throw unsupportedModel(WHAT, `has hidden_act "${activation}", expected "silu"`)
+  if (reader.raw('quantization_config') !== null) {
+    throw unsupportedModel(WHAT, 'describes quantized weights, expected plain float weights or a GGUF file')
+  }
+  const partial = reader.raw('partial_rotary_factor') ?? 1
+  if (partial !== 1) throw unsupportedModel(WHAT, `has partial_rotary_factor ${JSON.stringify(partial)}, expected 1`)
+}
+
+/** Length of the sliding window; infinity if every layer sees everything. */
+function windowOf(reader: ConfigReader, family: Family): number {
+  const layerTypes = reader.raw('layer_types')
+  if (Array.isArray(layerTypes) && layerTypes.every((type) => type === 'full_attention')) return Infinity
+  const unknown =
+    Array.isArray(layerTypes) && layerTypes.find((type) => !/^(full|sliding)_attention$/.test(String(type)))
+  if (unknown) throw unsupportedModel(WHAT, `has a layer of type ${JSON.stringify(unknown)}`)
+  const isWindowed = Array.isArray(layerTypes) || family.isWindowed(reader)
+  return isWindowed ? reader.size('sliding_window') : Infinity
+}
+
+function rotaryOf(json: JsonObject, trainedLength: number): RotaryConfig {
+  const isNewLayout = typeof json['rope_parameters'] === 'object' && json['rope_parameters'] !== null
+  const key = isNewLayout ? 'rope_parameters' : 'rope_scaling'
+  const scaling = json[key] ?? {}
+  if (typeof scaling !== 'object' || Array.isArray(scaling)) throw invalidConfig(WHAT, key, scaling, 'an object')
+  const reader = createConfigReader((name) => (scaling as JsonObject)[name], `${WHAT} "${key}"`)
+  const outer = createConfigReader((name) => json[name], WHAT)
+  const theta = reader.positive('rope_theta', outer.positive('rope_theta', 10_000))
+  const type = reader.text('rope_type') ?? reader.text('type') ?? 'default'
+  const partial = reader.raw('partial_rotary_factor') ?? 1
+  if (partial !== 1) throw unsupportedModel(WHAT, `has partial_rotary_factor ${JSON.stringify(partial)}, expected 1`)
+  switch (type) {
+    case 'default':
+      return { theta, llama3Scaling: null, linearFactor: 1 }
+    case 'linear':
+      return { theta, llama3Scaling: null, linearFactor: reader.positive('factor') }
+    case 'llama3':
+      return {
+        theta,
+        llama3Scaling: {
+          factor: reader.positive('factor'),
+          lowFrequencyFactor: reader.positive('low_freq_factor'),
+          highFrequencyFactor: reader.positive('high_freq_factor'),
+          originalContextLength: reader.size('original_max_position_embeddings', trainedLength),
+        },
+        linearFactor: 1,
+      }
+    default:
+      throw unsupportedModel(WHAT, `has rope type "${type}", expected default, linear or llama3`)
+  }
+}

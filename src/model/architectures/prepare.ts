@@ -1,0 +1,147 @@
+/**
+ * Prepares a base model once: its weights as plain tensors in files that ONNX Runtime maps.
+ *
+ * Layout: `<preparedDir>/<digest>/weights-<precision>.bin` and `manifest-<precision>.json`, the manifest written last by
+ * rename, so a directory without it was never finished and processes may race. Float32 is always written: training uses
+ * it, and quantized serving takes norms, biases and embedding rows from it. Tensors start on page borders.
+ */
+import { mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { systemIds } from '#base/util/ids.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import type { WeightSource } from '#model/weights/weight-source.js'
+import type { DType } from '#numerics/tensor/dtype.js'
+import type { DecoderConfig } from './decoder-config.js'
+import { preparedFloat32, preparedQuantized } from './prepared-tensors.js'
+import { checkDecoderTensors, decoderConfigOf } from './registry.js'
+import { type PreparedTensor, TensorFileWriter } from './tensor-file.js'
+
+export type Precision = 'f32' | 'int8' | 'int4'
+
+/** A prepared base model on disk. */
+export interface PreparedModel {
+  readonly directory: string
+  /** Digest of the source's configuration and weights. */
+  readonly digest: string
+  readonly config: DecoderConfig
+  /**
+   * The tensors of a precision by canonical name; quantized ones come as `<name>.quantized` and `<name>.scales`, the
+   * rest of a quantized precision is float32.
+   *
+   * @throws {Error} if the precision was not prepared
+   */
+  tensors(precision: Precision): ReadonlyMap<string, PreparedTensor>
+}
+
+/** Manifests of another version are prepared again. */
+const FORMAT_VERSION = 1
+
+interface Manifest {
+  readonly version: number
+  readonly digest: string
+  readonly config: DecoderConfig
+  readonly sizeBytes: number
+  readonly tensors: readonly (Omit<PreparedTensor, 'file'> & { readonly name: string })[]
+}
+
+/**
+ * Makes sure a base model is prepared in the given precisions; does nothing when it is.
+ *
+ * @param sourcePath Hugging Face directory or GGUF file
+ * @param preparedDir shared by all processes of a data directory
+ * @param precisions wanted for serving; float32 is always included
+ * @throws {WeightsError} if the source cannot be read or does not fit its configuration
+ */
+export async function prepareBaseModel(
+  sourcePath: string,
+  preparedDir: string,
+  precisions: readonly Precision[],
+): Promise<PreparedModel> {
+  const source = await openWeights(sourcePath)
+  try {
+    const digest = await source.digest()
+    const directory = join(preparedDir, digest)
+    await mkdir(directory, { recursive: true })
+    const manifests = new Map<Precision, Manifest>()
+    for (const precision of new Set<Precision>(['f32', ...precisions])) {
+      const present = await readManifest(directory, precision)
+      manifests.set(precision, present ?? (await prepare(source, { directory, digest, precision })))
+    }
+    return toPreparedModel(directory, digest, manifests)
+  } finally {
+    await source.close()
+  }
+}
+
+async function prepare(
+  source: WeightSource,
+  target: { directory: string; digest: string; precision: Precision },
+): Promise<Manifest> {
+  const config = decoderConfigOf(source)
+  // Before the first byte is written: what is missing, of another shape or left over would change the model silently.
+  checkDecoderTensors(source, config)
+  const suffix = `.${systemIds.uuid()}.tmp`
+  const path = join(target.directory, weightsFile(target.precision))
+  const writer = await TensorFileWriter.create(path + suffix)
+  try {
+    if (target.precision === 'f32') await preparedFloat32(source, config, writer)
+    else await preparedQuantized(source, config, { writer, bits: target.precision === 'int8' ? 8 : 4 })
+    const { sizeBytes, tensors } = await writer.finish()
+    const manifest = { version: FORMAT_VERSION, digest: target.digest, config, sizeBytes, tensors }
+    await rename(path + suffix, path)
+    const manifestPath = join(target.directory, manifestFile(target.precision))
+    await writeFile(manifestPath + suffix, JSON.stringify(manifest))
+    await rename(manifestPath + suffix, manifestPath)
+    return manifest
+  } catch (error) {
+    await writer.abandon()
+    await rm(path + suffix, { force: true })
+    throw error
+  }
+}
+
+/** The manifest if it exists, is of this version and its weights file is whole. */
+async function readManifest(directory: string, precision: Precision): Promise<Manifest | null> {
+  try {
+    const manifest = JSON.parse(await readFile(join(directory, manifestFile(precision)), 'utf8')) as Manifest
+    const { size } = await stat(join(directory, weightsFile(precision)))
+    return manifest.version === FORMAT_VERSION && manifest.sizeBytes === size ? manifest : null
+  } catch (error) {
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+function toPreparedModel(
+  directory: string,
+  digest: string,
+  manifests: ReadonlyMap<Precision, Manifest>,
+): PreparedModel {
+  const tensorsOf = (precision: Precision): Map<string, PreparedTensor> => {
+    const manifest = manifests.get(precision)
+    if (manifest === undefined) throw new Error(`precision "${precision}" was not prepared in ${directory}`)
+    const file = join(directory, weightsFile(precision))
+    const entries = manifest.tensors.map(({ name, ...tensor }): [string, PreparedTensor] => [
+      name,
+      { ...tensor, dtype: tensor.dtype as DType, file },
+    ])
+    return new Map(entries)
+  }
+  const config = manifests.get('f32')?.config
+  if (config === undefined) throw new Error('float32 is always prepared')
+  return {
+    directory,
+    digest,
+    config,
+    tensors: (precision) =>
+      precision === 'f32' ? tensorsOf('f32') : new Map([...tensorsOf('f32'), ...tensorsOf(precision)]),
+  }
+}
+
+function weightsFile(precision: Precision): string {
+  return `weights-${precision}.bin`
+}
+
+function manifestFile(precision: Precision): string {
+  return precision === 'f32' ? 'manifest.json' : `manifest-${precision}.json`
+}

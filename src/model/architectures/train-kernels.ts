@@ -1,0 +1,137 @@
+/**
+ * The decoder's operations on whole rows, differentiable: what the train and score graphs are built from.
+ *
+ * Hidden states are flat [B*T, E]. Base weights are frozen and used as stored ([out, in]), so that the forward product and the
+ * gradient through it share one copy; adapters are graph inputs.
+ */
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Value } from '#numerics/graph/graph.js'
+import { add, mul } from '#numerics/graph/ops/elementwise.js'
+import { gather } from '#numerics/graph/ops/index.js'
+import { gemm } from '#numerics/graph/ops/matmul.js'
+import { quickGelu, rmsNorm } from '#numerics/graph/ops/normalize.js'
+import { reshape } from '#numerics/graph/ops/shape.js'
+import { addLora, type LoraPair } from '#numerics/nn/lora.js'
+import { packedAttention } from '#numerics/nn/packed-attention.js'
+import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
+import { type DecoderConfig, type Projection, projectionPath } from './decoder-config.js'
+
+/** Inputs of a row graph, all graph values. */
+export interface RowInputs {
+  /** Token ids, int64 [B, T]. */
+  readonly tokens: Value
+  /** Each token's position in its own sequence, int64 [B, T]. */
+  readonly positions: Value
+  /** 0 where a token sees another, very negative where not, float32 [B, T, T]. */
+  readonly bias: Value
+  /** Rotary tables, float32 [positions, D/2]. */
+  readonly cos: Value
+  readonly sin: Value
+}
+
+/** Where the kernels find weights. */
+export interface RowWeights {
+  /** A frozen tensor by its canonical name (`layers.0.qkv.weight`, `embedding`); the same value at every call. */
+  readonly base: (name: string) => Value
+  /** The first or second half of the rows of such a tensor: gate and up of `gate_up`. */
+  readonly half: (name: string, which: 0 | 1) => Value
+  /** Adapter of a projection by its PEFT module path; undefined where there is none. */
+  readonly adapter: (modulePath: string) => LoraPair | undefined
+  /** alpha / rank. */
+  readonly scale: number
+}
+
+const JOINED: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
+  qkv: ['q_proj', 'k_proj', 'v_proj'],
+  o: ['o_proj'],
+  gate_up: ['gate_proj', 'up_proj'],
+  down: ['down_proj'],
+}
+
+/** Builds the operations; call `buildDecoder` with them inside the same builder. */
+export function createTrainKernels(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  options: { readonly inputs: RowInputs; readonly weights: RowWeights },
+): DecoderKernels {
+  const { inputs, weights } = options
+  const norm = (x: Value, name: string): Value => rmsNorm(g, x, weights.base(name), config.normEpsilon)
+  const product = (
+    input: Value,
+    read: (part: 'weight' | 'bias') => Value,
+    layer: { readonly hasBias: boolean; readonly pairs: readonly LoraPair[] },
+  ): Value => {
+    const y = gemm(g, input, read('weight'), { transB: true, ...(layer.hasBias ? { c: read('bias') } : {}) })
+    return addLora(g, input, y, { pairs: layer.pairs, scale: weights.scale })
+  }
+  return {
+    embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
+    norm: (hidden, name) => g.scope(scopeOf(name), () => norm(hidden, normTensor(name))),
+    addAndNorm: (residual, delta, name) =>
+      g.scope(scopeOf(name), () => {
+        const sum = add(g, residual, delta)
+        return { residual: sum, normed: norm(sum, normTensor(name)) }
+      }),
+    linear: (input, layer, projection) =>
+      g.scope(`layers.${layer}/${projection}`, () => {
+        const name = `layers.${layer}.${projection}`
+        const pairs = adapterPairs(weights, layer, projection)
+        return product(input, (part) => weights.base(`${name}.${part}`), {
+          hasBias: hasBias(config, projection),
+          pairs,
+        })
+      }),
+    attention: (qkv, layer) =>
+      g.scope(`layers.${layer}/attention`, () =>
+        packedAttention(g, qkv, {
+          headCount: config.headCount,
+          kvHeadCount: config.kvHeadCount,
+          headSize: config.headSize,
+          positions: inputs.positions,
+          bias: inputs.bias,
+          cos: inputs.cos,
+          sin: inputs.sin,
+          normalizeHeads: config.hasQkNorm
+            ? (heads, kind) => norm(heads, `layers.${layer}.${kind === 'query' ? 'q_norm' : 'k_norm'}`)
+            : undefined,
+        }),
+      ),
+    // Two products, not one: splitting the output, and joining its gradients again, costs more than the halves lose.
+    gatedLinear: (input, layer) => {
+      const pairs = adapterPairs(weights, layer, 'gate_up')
+      const half = (which: 0 | 1): Value =>
+        product(input, (part) => weights.half(`layers.${layer}.gate_up.${part}`, which), {
+          hasBias: config.hasMlpBias,
+          pairs: pairs.slice(which, which + 1),
+        })
+      const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
+      // QuickGelu with alpha 1 is x * sigmoid(x), SiLU.
+      return g.scope(`layers.${layer}/activation`, () => mul(g, quickGelu(g, gate, 1), up))
+    },
+  }
+}
+
+/** Adapters of a joined layer: all of its projections or none. */
+function adapterPairs(weights: RowWeights, layer: number, joined: JoinedProjection): readonly LoraPair[] {
+  const pairs = JOINED[joined].map((projection) => weights.adapter(projectionPath(layer, projection)))
+  const present = pairs.filter((pair) => pair !== undefined)
+  if (present.length !== 0 && present.length !== pairs.length) {
+    throw new Error(
+      `adapter covers only ${present.length} of the ${pairs.length} projections of layers.${layer}.${joined}`,
+    )
+  }
+  return present
+}
+
+function hasBias(config: DecoderConfig, projection: JoinedProjection): boolean {
+  if (projection === 'qkv') return config.hasQkvBias
+  return projection === 'o' ? config.hasOutputBias : config.hasMlpBias
+}
+
+function normTensor(name: NormName): string {
+  return name.kind === 'final' ? 'final_norm' : `layers.${name.layer}.${name.kind}_norm`
+}
+
+function scopeOf(name: NormName): string {
+  return name.kind === 'final' ? 'final_norm' : `layers.${name.layer}/${name.kind}_norm`
+}

@@ -1,0 +1,36 @@
+/**
+ * Reading untrusted JSON of tokenizer files: each function returns the typed value or names the field that is wrong.
+ */
+import { TokenizerError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+
+const wrong = (field: string, expected: string): TokenizerError =>
+  new TokenizerError('invalid_tokenizer_file', `tokenizer field "${field}" must be ${expected}`)
+
+/** Whether the value is a JSON object (not null, not a list). */
+export const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is an object */
+export function asObject(value: JsonValue | undefined, field: string): JsonObject {
+  if (isJsonObject(value)) return value
+  throw wrong(field, 'an object')
+}
+
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a list */
+export function asArray(value: JsonValue | undefined, field: string): readonly JsonValue[] {
+  if (Array.isArray(value)) return value
+  throw wrong(field, 'a list')
+}
+
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a string */
+export function asString(value: JsonValue | undefined, field: string): string {
+  if (typeof value === 'string') return value
+  throw wrong(field, 'a string')
+}
+
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a token id: an integer of 0 to 2^24 */
+export function asTokenId(value: JsonValue | undefined, field: string): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 2 ** 24) return value
+  throw wrong(field, 'an integer from 0 to 16777215')
+}

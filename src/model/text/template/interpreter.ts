@@ -1,0 +1,160 @@
+/**
+ * Running a Jinja template under a budget: the only importer of @huggingface/jinja.
+ *
+ * A template comes from a model repository, so it may loop or grow. Every evaluated node counts against a time budget
+ * and every string it makes against an output cap; `range` is bounded; values are plain data, so no attribute leads
+ * out of the variables given. What the library does not permit to guard: the time and memory of one single built-in
+ * call (one `replace`, one `indent`), which is bounded only by the largest string of the engine.
+ */
+import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja'
+import { AppError, InvalidRequestError, TokenizerError } from '#base/errors.js'
+import type { Clock } from '#base/util/clock.js'
+import type { JsonValue } from '#base/util/json.js'
+import { formatTime } from './format-time.js'
+import { evaluateAsPython, printedAsPython, printedNodes } from './python-semantics.js'
+
+export interface RenderBudget {
+  /** Longest time of one rendering. */
+  readonly timeoutMs: number
+  /** Longest text, in UTF-16 units. */
+  readonly maxOutputLength: number
+}
+
+/** Values a template may see. */
+export type TemplateVariables = Readonly<Record<string, JsonValue>>
+
+export interface CompiledTemplate {
+  /** The syntax tree, for questions about what the template does. */
+  readonly syntax: unknown
+  /**
+   * @throws {InvalidRequestError} `chat_template_error` with the message of `raise_exception`, or when the template
+   *   fails; `chat_template_budget` when it takes too long or writes too much
+   */
+  render(variables: TemplateVariables): string
+}
+
+const MAX_RANGE = 100_000
+
+/** Names that the interpreter defines; variables of a request must not redefine them. */
+export const templateGlobals: ReadonlySet<string> = new Set([
+  ...['true', 'false', 'none', 'True', 'False', 'None'],
+  ...['raise_exception', 'range', 'strftime_now', 'namespace', 'loop', 'caller', 'self'],
+])
+
+/**
+ * Parses a template.
+ *
+ * @throws {TokenizerError} `invalid_chat_template` when it is no valid Jinja
+ */
+export function compileTemplate(source: string, budget: RenderBudget, clock: Clock): CompiledTemplate {
+  // Hugging Face's `{% generation %}` marks assistant text for masks and prints nothing.
+  const plain = source.replace(/\{%-?\s*(?:end)?generation\s*-?%\}/g, (tag) =>
+    tag.replace(/(?:end)?generation/, (word) => (word === 'generation' ? 'if true' : 'endif')),
+  )
+  const program = parseOrThrow(plain)
+  const printed = printedNodes(program)
+  return {
+    syntax: program,
+    render: (variables) => {
+      const environment = new Environment()
+      for (const [name, value] of Object.entries({ ...globals(clock), ...variables })) environment.set(name, value)
+      const deadlineMs = clock.monotonicMs() + budget.timeoutMs
+      const guard = createGuard(budget.maxOutputLength, () => clock.monotonicMs() > deadlineMs)
+      try {
+        return stringOf(runGuarded({ program, printed, environment, guard }))
+      } catch (cause) {
+        if (cause instanceof AppError) throw cause
+        const reason = cause instanceof Error ? cause.message : 'unknown error'
+        throw new InvalidRequestError('chat_template_error', `chat template failed: ${reason}`, {
+          param: 'messages',
+          cause,
+        })
+      }
+    },
+  }
+}
+
+interface Run {
+  readonly program: unknown
+  readonly printed: WeakSet<object>
+  readonly environment: Environment
+  /** Shown every value that a node of the program evaluates to. */
+  readonly guard: (value: unknown) => void
+}
+
+function runGuarded({ program, printed, environment, guard }: Run): unknown {
+  // The package's type declarations do not resolve under Node's module rules, hence reflection.
+  const interpreter: object = new Interpreter(environment)
+  const evaluate: unknown = Reflect.get(interpreter, 'evaluate')
+  const run: unknown = Reflect.get(interpreter, 'run')
+  if (typeof evaluate !== 'function' || typeof run !== 'function') throw new Error('unexpected template interpreter')
+  const evaluateGuarded = (node: unknown, scope: unknown): unknown => {
+    const value: unknown =
+      evaluateAsPython(node, { evaluate: (inner) => evaluateGuarded(inner, scope), makeString: runtimeString }) ??
+      Reflect.apply(evaluate, interpreter, [node, scope])
+    guard(value)
+    const text =
+      typeof node === 'object' && node !== null && printed.has(node) ? printedAsPython(node, value) : undefined
+    return text === undefined ? value : runtimeString(text)
+  }
+  Object.defineProperty(interpreter, 'evaluate', { value: evaluateGuarded })
+  return Reflect.apply(run, interpreter, [program])
+}
+
+/** A string value of the interpreter, whose class the package does not export. */
+const runtimeString = (text: string): unknown => new Environment().set('text', text)
+
+function createGuard(maxLength: number, isLate: () => boolean): (value: unknown) => void {
+  return (value) => {
+    if (isRuntimeString(value) && value.value.length > maxLength) {
+      throw budgetError(`writes more than ${maxLength} characters`)
+    }
+    // At every step: one step may be a loop over a hundred thousand numbers.
+    if (isLate()) throw budgetError('takes too long')
+  }
+}
+
+function budgetError(what: string): InvalidRequestError {
+  return new InvalidRequestError('chat_template_budget', `chat template ${what}`, { param: 'messages' })
+}
+
+const isRuntimeString = (value: unknown): value is { value: string } =>
+  typeof value === 'object' && value !== null && 'value' in value && typeof value.value === 'string'
+
+function stringOf(value: unknown): string {
+  return isRuntimeString(value) ? value.value : ''
+}
+
+function parseOrThrow(source: string): unknown {
+  try {
+    return parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }))
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : 'unknown error'
+    throw new TokenizerError('invalid_chat_template', `chat template cannot be parsed: ${reason}`, { cause })
+  }
+}
+
+function globals(clock: Clock): Record<string, unknown> {
+  return {
+    true: true,
+    false: false,
+    none: null,
+    True: true,
+    False: false,
+    None: null,
+    range: boundedRange,
+    strftime_now: (format: unknown) => formatTime(new Date(clock.nowMs()), String(format)),
+    raise_exception: (message: unknown) => {
+      throw new InvalidRequestError('chat_template_error', String(message), { param: 'messages' })
+    },
+  }
+}
+
+/** Python's `range`, with at most `MAX_RANGE` numbers. */
+function boundedRange(first: number, second?: number, step = 1): number[] {
+  const start = second === undefined ? 0 : first
+  const stop = second === undefined ? first : second
+  const count = Math.max(0, Math.ceil((stop - start) / step))
+  if (!Number.isFinite(count) || count > MAX_RANGE) throw budgetError(`asks for a range of more than ${MAX_RANGE}`)
+  return Array.from({ length: count }, (_, i) => start + i * step)
+}

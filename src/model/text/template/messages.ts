@@ -1,0 +1,145 @@
+/**
+ * Chat messages as a request gives them → as a template expects them.
+ *
+ * Follows vLLM's chat parsing (v0.17): text parts are joined or kept by the template's content format, tool-call
+ * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are
+ * not part of a chat message are left out.
+ */
+import { AppError, InvalidRequestError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject } from '../json-fields.js'
+import type { TemplateFacts } from './template-facts.js'
+
+/** One message of a conversation as the API defines it; checked when rendered. */
+export type ChatMessage = JsonObject
+
+const textFields: Readonly<Record<string, string>> = {
+  text: 'text',
+  input_text: 'text',
+  output_text: 'text',
+  refusal: 'refusal',
+  thinking: 'thinking',
+}
+
+const mediaTypes: ReadonlySet<string> = new Set([
+  ...[
+    'image_url',
+    'audio_url',
+    'input_audio',
+    'video_url',
+    'image_embeds',
+    'image_pil',
+    'input_image',
+    'file',
+    'input_file',
+  ],
+])
+
+type ContentRules = Pick<TemplateFacts, 'contentFormat' | 'testsForString'>
+
+/**
+ * Normalizes messages for a template.
+ *
+ * @throws {InvalidRequestError} `invalid_value` with the path of the wrong field
+ * @throws {AppError} `unknown_part_type` (not implemented) for a content part of unknown type
+ */
+export function normalizeMessages(messages: readonly JsonValue[], rules: ContentRules): JsonObject[] {
+  return messages.map((message, index) => normalizeMessage(message, `messages[${index}]`, rules))
+}
+
+function normalizeMessage(message: JsonValue, path: string, rules: ContentRules): JsonObject {
+  if (!isJsonObject(message)) throw invalid(path, 'must be an object')
+  const role = message['role']
+  if (typeof role !== 'string') throw invalid(`${path}.role`, 'must be a string')
+  const normalized: Record<string, JsonValue> = {
+    role,
+    content: normalizeContent(message['content'] ?? null, `${path}.content`, rules),
+  }
+  for (const key of ['name', 'tool_call_id']) {
+    const value = message[key]
+    if (typeof value === 'string') normalized[key] = value
+    else if (value !== undefined && value !== null) throw invalid(`${path}.${key}`, 'must be a string')
+  }
+  const toolCalls = message['tool_calls'] ?? null
+  if (toolCalls !== null) {
+    if (!Array.isArray(toolCalls)) throw invalid(`${path}.tool_calls`, 'must be a list')
+    const calls = toolCalls.map((call, i) => normalizeToolCall(call, `${path}.tool_calls[${i}]`))
+    if (calls.length > 0) normalized['tool_calls'] = calls
+  }
+  const reasoning = message['reasoning'] ?? message['reasoning_content'] ?? null
+  if (reasoning !== null) {
+    if (typeof reasoning !== 'string') throw invalid(`${path}.reasoning`, 'must be a string')
+    normalized['reasoning'] = reasoning
+    normalized['reasoning_content'] = reasoning
+  }
+  return normalized
+}
+
+function normalizeContent(content: JsonValue, path: string, rules: ContentRules): JsonValue {
+  const wantsParts = rules.contentFormat === 'openai'
+  if (content === null) return wantsParts && !rules.testsForString ? [] : ''
+  if (typeof content === 'string') {
+    return wantsParts && !rules.testsForString ? [{ type: 'text', text: content }] : content
+  }
+  if (!Array.isArray(content)) throw invalid(path, 'must be a string or a list of parts')
+  const texts = content.flatMap((part, i) => textOfPart(part, `${path}[${i}]`))
+  return wantsParts ? texts.map((text) => ({ type: 'text', text })) : texts.join('\n')
+}
+
+/** The text of a part in a list of none or one: a null text is skipped. */
+function textOfPart(part: JsonValue, path: string): string[] {
+  if (typeof part === 'string') return [part]
+  if (!isJsonObject(part)) throw invalid(path, 'must be a content part')
+  const type = part['type']
+  if (type === undefined || type === null) {
+    if (Object.keys(part).some((key) => mediaTypes.has(key))) throw noMedia(path)
+    throw new InvalidRequestError('invalid_value', "Missing 'type' field in multimodal part.", {
+      param: `${path}.type`,
+    })
+  }
+  if (mediaTypes.has(String(type))) throw noMedia(path)
+  const field = typeof type === 'string' && Object.hasOwn(textFields, type) ? textFields[type] : undefined
+  if (field === undefined) {
+    throw new AppError('not_implemented', 'unknown_part_type', `Unknown part type: ${String(type)}`, { param: path })
+  }
+  const text = part[field] ?? null
+  if (text === null) return []
+  if (typeof text !== 'string') throw invalid(`${path}.${field}`, 'must be a string')
+  return [text]
+}
+
+function normalizeToolCall(call: JsonValue, path: string): JsonObject {
+  if (!isJsonObject(call)) throw invalid(path, 'must be an object')
+  const callee = call['function']
+  if (!isJsonObject(callee)) throw invalid(`${path}.function`, 'must be an object')
+  if (typeof callee['name'] !== 'string') throw invalid(`${path}.function.name`, 'must be a string')
+  return {
+    ...call,
+    function: { ...callee, arguments: parseArguments(callee['arguments'], `${path}.function.arguments`) },
+  }
+}
+
+function parseArguments(value: JsonValue | undefined, path: string): JsonObject {
+  if (value === undefined || value === null || value === '') return {}
+  if (isJsonObject(value)) return value
+  if (typeof value !== 'string') throw invalid(path, 'must be a JSON object or a string that holds one')
+  const parsed = parseJson(value, path)
+  if (isJsonObject(parsed)) return parsed
+  throw invalid(path, 'must hold a JSON object')
+}
+
+function parseJson(text: string, path: string): JsonValue {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new InvalidRequestError('invalid_value', `${path} must be valid JSON`, { param: path, cause })
+  }
+}
+
+function noMedia(path: string): InvalidRequestError {
+  return new InvalidRequestError('invalid_value', `${path} is media, but the model reads text only`, { param: path })
+}
+
+function invalid(path: string, expectation: string): InvalidRequestError {
+  return new InvalidRequestError('invalid_value', `${path} ${expectation}`, { param: path })
+}

@@ -1,0 +1,164 @@
+/**
+ * Everything textual about a base model: its tokenizer, its chat template, its end-of-turn tokens.
+ *
+ * Loaded from a Hugging Face directory or from a GGUF file alone; weights are not touched.
+ */
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { TokenizerError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
+import { type ChatTemplate, createChatTemplate, withToolTemplate } from './chat-template.js'
+import { createGgufTokenizer } from './gguf-tokenizer.js'
+import { type BoundaryTokens, createHuggingFaceTokenizer } from './hf-tokenizer.js'
+import { isJsonObject } from './json-fields.js'
+import type { Tokenizer } from './tokenizer.js'
+
+export interface TextModel {
+  readonly tokenizer: Tokenizer
+  /** Null when the model is no chat model. */
+  readonly chatTemplate: ChatTemplate | null
+  /** Tokens that end a turn; the tokenizer's own EOS first, then those of `generation_config.json`. May be empty. */
+  readonly eosTokenIds: readonly number[]
+  readonly bosTokenId: number | null
+}
+
+const MAX_FILE_BYTES = 256 * 2 ** 20
+
+/**
+ * Loads the textual side of a model.
+ *
+ * Reads `tokenizer.json`, `tokenizer_config.json`, `generation_config.json`, `config.json`, `chat_template.jinja` of a
+ * directory, or the metadata of a GGUF file.
+ *
+ * @throws {TokenizerError} `tokenizer_not_found`, `invalid_tokenizer_file`, `unsupported_tokenizer`,
+ *   `invalid_chat_template`
+ */
+export async function loadTextModel(sourcePath: string): Promise<TextModel> {
+  const found = await stat(sourcePath).catch(() => null)
+  if (found === null) throw new TokenizerError('tokenizer_not_found', `model "${sourcePath}" does not exist`)
+  return found.isDirectory() ? loadDirectory(sourcePath) : loadGguf(sourcePath)
+}
+
+async function loadGguf(path: string): Promise<TextModel> {
+  const { metadata } = await readGgufMetadata(path)
+  const { tokenizer, bosTokenId, eosTokenIds } = createGgufTokenizer(metadata)
+  const spelling = (id: number | undefined | null): string =>
+    typeof id === 'number' ? (tokenizer.idToToken(id) ?? '') : ''
+  const tokenVariables = { bos_token: spelling(bosTokenId), eos_token: spelling(eosTokenIds[0]) }
+  const source = (name: string): string | null => {
+    const value = metadata.get(`tokenizer.${name}`)
+    return typeof value === 'string' ? value : null
+  }
+  const sources = { plain: source('chat_template'), withTools: source('chat_template.tool_use') }
+  return { tokenizer, chatTemplate: createTemplate(sources, tokenizer, tokenVariables), eosTokenIds, bosTokenId }
+}
+
+interface TemplateSources {
+  readonly plain: string | null
+  /** Another template for conversations with tools. */
+  readonly withTools: string | null
+}
+
+function createTemplate(
+  { plain, withTools }: TemplateSources,
+  tokenizer: Tokenizer,
+  tokenVariables: Readonly<Record<string, string>>,
+): ChatTemplate | null {
+  if (plain === null) return null
+  const options = { controlTokens: tokenizer.specialTokens, tokenVariables }
+  const template = createChatTemplate(plain, options)
+  return withTools === null ? template : withToolTemplate(template, createChatTemplate(withTools, options))
+}
+
+async function loadDirectory(directory: string): Promise<TextModel> {
+  const readJson = (name: string): Promise<JsonValue | null> => readJsonFile(join(directory, name))
+  const tokenizerJson = await readJson('tokenizer.json')
+  if (tokenizerJson === null) {
+    throw new TokenizerError('tokenizer_not_found', `model directory "${directory}" has no tokenizer.json`)
+  }
+  const tokenizerConfig = objectOrEmpty(await readJson('tokenizer_config.json'))
+  const generationConfig = objectOrEmpty(await readJson('generation_config.json'))
+  const config = objectOrEmpty(await readJson('config.json'))
+  const templateFile = await readTextFile(join(directory, 'chat_template.jinja'))
+  const tokenVariables = readTokenVariables(tokenizerConfig)
+  const tokenizer = createHuggingFaceTokenizer(tokenizerJson, readBoundaries(tokenizerConfig, tokenVariables))
+  const idOf = (name: string): number | null => {
+    const token = tokenVariables[name]
+    return token === undefined ? null : tokenizer.tokenToId(token)
+  }
+  const eosTokenIds = [
+    idOf('eos_token'),
+    ...idList(generationConfig['eos_token_id']),
+    ...idList(config['eos_token_id']),
+  ].filter((id): id is number => id !== null && id < tokenizer.vocabularySize)
+  const bosTokenId = idOf('bos_token') ?? idList(generationConfig['bos_token_id'] ?? config['bos_token_id'])[0] ?? null
+  const sources =
+    templateFile === null ? templatesOf(tokenizerConfig['chat_template']) : { plain: templateFile, withTools: null }
+  return {
+    tokenizer,
+    chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
+    eosTokenIds: [...new Set(eosTokenIds)],
+    bosTokenId,
+  }
+}
+
+/** Special tokens of `tokenizer_config.json` as templates see them: a string, or an object with `content`. */
+function readTokenVariables(tokenizerConfig: JsonObject): Record<string, string> {
+  const variables: Record<string, string> = {}
+  for (const name of ['bos_token', 'eos_token', 'pad_token', 'unk_token']) {
+    const value = tokenizerConfig[name]
+    const token = isJsonObject(value) ? value['content'] : value
+    if (typeof token === 'string') variables[name] = token
+  }
+  return variables
+}
+
+/** The tokenizer classes that obey `add_bos_token` and `add_eos_token` in transformers. */
+const boundaryClasses = /^(Code)?Llama|^Gemma|^Cohere/
+
+function readBoundaries(tokenizerConfig: JsonObject, tokens: Readonly<Record<string, string>>): BoundaryTokens {
+  if (!boundaryClasses.test(String(tokenizerConfig['tokenizer_class']))) return {}
+  const { add_bos_token: addsBos, add_eos_token: addsEos } = tokenizerConfig
+  return {
+    ...(typeof addsBos === 'boolean' && { prefix: addsBos ? (tokens['bos_token'] ?? null) : null }),
+    ...(typeof addsEos === 'boolean' && { suffix: addsEos ? (tokens['eos_token'] ?? null) : null }),
+  }
+}
+
+/** One template, or those named "default" and "tool_use" of a list of named ones. */
+function templatesOf(value: JsonValue | undefined): TemplateSources {
+  if (typeof value === 'string') return { plain: value, withTools: null }
+  const named = Array.isArray(value) ? value.filter(isJsonObject) : []
+  const source = (entry: JsonObject | undefined): string | null =>
+    typeof entry?.['template'] === 'string' ? entry['template'] : null
+  const find = (name: string): string | null => source(named.find((entry) => entry['name'] === name))
+  return { plain: find('default') ?? source(named[0]), withTools: find('tool_use') }
+}
+
+function idList(value: JsonValue | undefined): number[] {
+  const list: readonly JsonValue[] = Array.isArray(value) ? value : [value ?? null]
+  return list.filter((id): id is number => typeof id === 'number' && Number.isInteger(id) && id >= 0)
+}
+
+const objectOrEmpty = (value: JsonValue | null): JsonObject => (isJsonObject(value) ? value : {})
+
+async function readJsonFile(path: string): Promise<JsonValue | null> {
+  const text = await readTextFile(path)
+  if (text === null) return null
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new TokenizerError('invalid_tokenizer_file', `file "${path}" must be JSON`, { cause })
+  }
+}
+
+/** The text of a file, or null when it does not exist. */
+async function readTextFile(path: string): Promise<string | null> {
+  const found = await stat(path).catch(() => null)
+  if (found === null || !found.isFile()) return null
+  if (found.size > MAX_FILE_BYTES) {
+    throw new TokenizerError('invalid_tokenizer_file', `file "${path}" must be at most ${MAX_FILE_BYTES} bytes`)
+  }
+  return readFile(path, 'utf8')
+}

@@ -1,0 +1,259 @@
+/**
+ * LoRA adapters in the layout of the PEFT library: `adapter_config.json` and `adapter_model.safetensors`.
+ *
+ * The layer computes y = x W^T + (alpha / rank) * (x A^T) B^T. Variants that mean something else by the same files (DoRA,
+ * rank patterns, trained biases, extra modules) are refused, not half-read.
+ * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
+ */
+import { join } from 'node:path'
+import { WeightsError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { createRng } from '#base/util/rng.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { decodeUtf8, openByteFile, readTextFile } from './byte-file.js'
+import { decodeSafetensors, encodeSafetensors, toFloat32, writeFlushed } from './safetensors.js'
+import { isJsonObject, parseStrictJsonObject } from './strict-json.js'
+import { assertFinite } from './weight-source.js'
+
+export const ADAPTER_CONFIG_FILE = 'adapter_config.json'
+export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors'
+
+const MAX_CONFIG_BYTES = 1_000_000
+const MAX_RANK = 1024
+const KEY_PREFIX = 'base_model.model.'
+const TENSOR_KEY = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/
+
+/** Fields of PEFT's LoraConfig (0.21) that change what the same tensors mean. */
+const UNSUPPORTED_SWITCHES = ['use_dora', 'use_rslora', 'use_qalora', 'use_bdlora', 'fan_in_fan_out', 'lora_bias']
+const UNSUPPORTED_SETTINGS = [
+  'alora_invocation_tokens',
+  'alpha_pattern',
+  'arrow_config',
+  'kasa_config',
+  'layer_replication',
+  'megatron_config',
+  'modules_to_save',
+  'rank_pattern',
+  'target_parameters',
+  'trainable_token_indices',
+  'velora_config',
+]
+
+/** Sizes of an adapter. */
+export interface AdapterConfig {
+  /** R */
+  readonly rank: number
+  readonly alpha: number
+  /** Last names of the adapted modules: `q_proj`, `down_proj`. */
+  readonly targets: readonly string[]
+}
+
+/** An adapter in memory, keyed by module path (`model.layers.0.self_attn.q_proj`). */
+export interface AdapterWeights {
+  readonly config: AdapterConfig
+  /** [R, in] each. */
+  readonly a: ReadonlyMap<string, Float32Array>
+  /** [out, R] each. */
+  readonly b: ReadonlyMap<string, Float32Array>
+}
+
+/** A linear module that can be adapted; its weight is [outputSize, inputSize]. */
+export interface AdapterModule {
+  readonly path: string
+  readonly outputSize: number
+  readonly inputSize: number
+}
+
+/** An adapter's two files as bytes. */
+export type AdapterFiles = ReadonlyMap<string, Uint8Array>
+
+/**
+ * A fresh adapter that changes nothing: A uniform in ±1/sqrt(in) (Kaiming uniform with a = sqrt 5, as PEFT), B zero.
+ *
+ * Each module draws from its own stream, so its values do not depend on which other modules are adapted.
+ *
+ * @param options.seed same seed, same adapter, on every machine
+ */
+export function createAdapter(
+  modules: readonly AdapterModule[],
+  { rank, alpha, seed }: { readonly rank: number; readonly alpha: number; readonly seed: string | number },
+): AdapterWeights {
+  const a = new Map<string, Float32Array>()
+  const b = new Map<string, Float32Array>()
+  for (const { path, outputSize, inputSize } of modules) {
+    const rng = createRng(`adapter ${seed} ${path}`)
+    const bound = 1 / Math.sqrt(inputSize)
+    a.set(
+      path,
+      Float32Array.from({ length: rank * inputSize }, () => (2 * rng.uniform() - 1) * bound),
+    )
+    b.set(path, new Float32Array(outputSize * rank))
+  }
+  return { config: { rank, alpha, targets: targetsOf(a.keys()) }, a, b }
+}
+
+/**
+ * Serializes an adapter; the same input gives the same bytes.
+ *
+ * @param options.baseModelName goes to `base_model_name_or_path`
+ * @throws {WeightsError} `invalid_adapter` if A and B do not fit each other
+ */
+export function encodeAdapter(
+  adapter: AdapterWeights,
+  { baseModelName }: { readonly baseModelName: string },
+): AdapterFiles {
+  const { rank } = adapter.config
+  const tensors = new Map<string, HostTensor>()
+  for (const [path, a] of adapter.a) {
+    const b = adapter.b.get(path)
+    if (b === undefined || a.length % rank !== 0 || b.length % rank !== 0) {
+      throw new WeightsError('invalid_adapter', `adapter has no matching A and B of rank ${rank} for "${path}"`)
+    }
+    tensors.set(`${KEY_PREFIX}${path}.lora_A.weight`, float32Tensor(a, [rank, a.length / rank]))
+    tensors.set(`${KEY_PREFIX}${path}.lora_B.weight`, float32Tensor(b, [b.length / rank, rank]))
+  }
+  const config = `${JSON.stringify(peftConfig(adapter.config, baseModelName), null, 2)}\n`
+  return new Map([
+    [ADAPTER_CONFIG_FILE, new TextEncoder().encode(config)],
+    [ADAPTER_WEIGHTS_FILE, encodeSafetensors(tensors, { format: 'pt' })],
+  ])
+}
+
+/**
+ * Parses an adapter's files.
+ *
+ * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`, `non_finite_weights`, and what safetensors throws
+ */
+export function decodeAdapter(files: AdapterFiles): AdapterWeights {
+  const configBytes = files.get(ADAPTER_CONFIG_FILE)
+  const weightBytes = files.get(ADAPTER_WEIGHTS_FILE)
+  if (configBytes === undefined || weightBytes === undefined) {
+    throw new WeightsError('invalid_adapter', `adapter needs ${ADAPTER_CONFIG_FILE} and ${ADAPTER_WEIGHTS_FILE}`)
+  }
+  const { rank, alpha } = parsePeftConfig(
+    parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE),
+  )
+  const a = new Map<string, Float32Array>()
+  const b = new Map<string, Float32Array>()
+  for (const [key, tensor] of decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE).tensors) {
+    const match = TENSOR_KEY.exec(key)
+    if (match?.[1] === undefined) throw invalid(`has the unknown tensor "${key}"`)
+    const isA = match[2] === 'A'
+    if (tensor.shape.length !== 2 || tensor.shape[isA ? 0 : 1] !== rank) {
+      throw invalid(`has "${key}" of shape [${tensor.shape.join(', ')}], expected rank ${rank}`)
+    }
+    const target = isA ? a : b
+    target.set(match[1], assertFinite(toFloat32(tensor, key), key))
+  }
+  for (const path of a.keys()) if (!b.has(path)) throw invalid(`has lora_A but no lora_B for "${path}"`)
+  for (const path of b.keys()) if (!a.has(path)) throw invalid(`has lora_B but no lora_A for "${path}"`)
+  if (a.size === 0) throw invalid('has no tensors')
+  return { config: { rank, alpha, targets: targetsOf(a.keys()) }, a, b }
+}
+
+/**
+ * Checks that an adapter belongs to a base model.
+ *
+ * @param modules everything that can be adapted there, see `adapterModules` of the architectures layer
+ * @throws {WeightsError} `invalid_adapter` naming the module that is unknown or of another size
+ */
+export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: readonly AdapterModule[]): void {
+  const known = new Map(modules.map((module) => [module.path, module]))
+  for (const path of a.keys()) {
+    const module = known.get(path)
+    if (module === undefined) throw invalid(`adapts "${path}", which the base model does not have`)
+    const inputSize = (a.get(path)?.length ?? 0) / config.rank
+    const outputSize = (b.get(path)?.length ?? 0) / config.rank
+    if (inputSize !== module.inputSize || outputSize !== module.outputSize) {
+      const expected = `[${module.outputSize}, ${module.inputSize}]`
+      throw invalid(`adapts "${path}" as [${outputSize}, ${inputSize}], expected ${expected}`)
+    }
+  }
+}
+
+/** Writes both files into an existing directory and flushes them; see `encodeAdapter`. */
+export async function writeAdapter(
+  directory: string,
+  adapter: AdapterWeights,
+  options: { readonly baseModelName: string },
+): Promise<void> {
+  for (const [name, bytes] of encodeAdapter(adapter, options)) await writeFlushed(join(directory, name), bytes)
+}
+
+/** Reads an adapter from a directory in PEFT layout; see `decodeAdapter`. */
+export async function readAdapter(directory: string): Promise<AdapterWeights> {
+  const config = await readTextFile(join(directory, ADAPTER_CONFIG_FILE), MAX_CONFIG_BYTES)
+  const file = await openByteFile(join(directory, ADAPTER_WEIGHTS_FILE))
+  try {
+    return decodeAdapter(
+      new Map([
+        [ADAPTER_CONFIG_FILE, new TextEncoder().encode(config)],
+        [ADAPTER_WEIGHTS_FILE, await file.read(0, file.sizeBytes)],
+      ]),
+    )
+  } finally {
+    await file.close()
+  }
+}
+
+/** The fields PEFT writes for a plain LoRA, keys in alphabetical order as PEFT sorts them. */
+function peftConfig({ rank, alpha, targets }: AdapterConfig, baseModelName: string): JsonObject {
+  return {
+    base_model_name_or_path: baseModelName,
+    bias: 'none',
+    fan_in_fan_out: false,
+    inference_mode: true,
+    init_lora_weights: true,
+    layers_pattern: null,
+    layers_to_transform: null,
+    lora_alpha: alpha,
+    lora_dropout: 0,
+    modules_to_save: null,
+    peft_type: 'LORA',
+    r: rank,
+    revision: null,
+    target_modules: [...targets].sort(),
+    task_type: 'CAUSAL_LM',
+    use_dora: false,
+    use_rslora: false,
+  }
+}
+
+function parsePeftConfig(json: JsonObject): { readonly rank: number; readonly alpha: number } {
+  const { r: rank, lora_alpha: alpha, peft_type: peftType } = json
+  if (peftType !== 'LORA') throw unsupported(`has peft_type ${JSON.stringify(peftType)}, expected "LORA"`)
+  if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1 || rank > MAX_RANK) {
+    throw invalid(`has r ${JSON.stringify(rank)}, expected an integer from 1 to ${MAX_RANK}`)
+  }
+  if (typeof alpha !== 'number' || !Number.isFinite(alpha)) {
+    throw invalid(`has lora_alpha ${JSON.stringify(alpha)}, expected a number`)
+  }
+  for (const key of UNSUPPORTED_SWITCHES) {
+    if (json[key] === true) throw unsupported(`has ${key} true, expected false`)
+  }
+  for (const key of UNSUPPORTED_SETTINGS) {
+    if (!isEmpty(json[key])) throw unsupported(`has ${key}, expected none`)
+  }
+  if (json['bias'] !== undefined && json['bias'] !== 'none') {
+    throw unsupported(`has bias ${JSON.stringify(json['bias'])}, expected "none"`)
+  }
+  return { rank, alpha }
+}
+
+function isEmpty(value: JsonValue | undefined): boolean {
+  if (value === undefined || value === null) return true
+  if (Array.isArray(value)) return value.length === 0
+  return isJsonObject(value) && Object.keys(value).length === 0
+}
+
+function targetsOf(paths: Iterable<string>): readonly string[] {
+  return [...new Set([...paths].map((path) => path.slice(path.lastIndexOf('.') + 1)))].sort()
+}
+
+function invalid(problem: string): WeightsError {
+  return new WeightsError('invalid_adapter', `adapter ${problem}`)
+}
+
+function unsupported(problem: string): WeightsError {
+  return new WeightsError('unsupported_adapter', `adapter ${problem}`)
+}

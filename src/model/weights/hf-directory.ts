@@ -1,0 +1,157 @@
+/**
+ * Base models as Hugging Face directories: `config.json` plus safetensors, in one file or in shards.
+ *
+ * Pickle files are never opened: loading one can run code. File names in a shard index are plain names inside the
+ * directory, never paths.
+ */
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { WeightsError } from '#base/errors.js'
+import { digestParts, readTextFile } from './byte-file.js'
+import { openSafetensors, type SafetensorsFile } from './safetensors.js'
+import { isJsonObject, parseStrictJsonObject } from './strict-json.js'
+import { assertFinite, type WeightSource } from './weight-source.js'
+
+const MAX_CONFIG_BYTES = 10_000_000
+const MAX_INDEX_BYTES = 100_000_000
+const MAX_SHARDS = 10_000
+const SINGLE_FILE = 'model.safetensors'
+const INDEX_FILE = 'model.safetensors.index.json'
+/** Endings of files that hold Python pickles, mostly inside a zip. */
+const PICKLE_FILE = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
+
+/** Whether a file name is that of a pickle. */
+export function isPickleName(name: string): boolean {
+  return PICKLE_FILE.test(name)
+}
+
+/** The error for pickle files. */
+export function pickleError(path: string): WeightsError {
+  return new WeightsError('pickle_refused', `"${path}" is a pickle file, which can run code when it is loaded`, {
+    hint: 'convert the model to safetensors, for example with save_pretrained(..., safe_serialization=True)',
+  })
+}
+
+/**
+ * Opens a directory with `config.json` and safetensors weights; headers of all shards are checked at once.
+ *
+ * @throws {WeightsError} `pickle_refused` if only pickle weights exist; `invalid_index` for a shard index that names
+ *   paths, missing files or missing tensors; and everything `openSafetensors` throws
+ */
+export async function openHfDirectory(path: string): Promise<WeightSource> {
+  const names = await readdir(path)
+  if (!names.includes('config.json')) {
+    throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`)
+  }
+  const configText = await readTextFile(join(path, 'config.json'), MAX_CONFIG_BYTES)
+  const hfConfig = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
+  const { files, placement } = await openShards(path, names)
+  const located = toHfNames(placement)
+  const locate = (name: string): Location => {
+    const location = located.get(name)
+    if (location === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
+    return location
+  }
+  return {
+    kind: 'huggingface',
+    path,
+    hfConfig,
+    ggufMetadata: null,
+    ropeFrequencyDivisors: null,
+    tensorNames: [...located.keys()],
+    tensorStorage: (name) => entryOf(locate(name)).dtype,
+    tensorShape: (name) => entryOf(locate(name)).shape,
+    readFloat32: async (name) => {
+      const { file, storedName } = locate(name)
+      return assertFinite(await file.readFloat32(storedName), name)
+    },
+    digest: () => digestParts(['huggingface', configText, ...files.map(({ file }) => file)]),
+    close: () => closeAll(files),
+  }
+}
+
+interface Location {
+  readonly file: SafetensorsFile
+  readonly storedName: string
+}
+
+interface Shards {
+  /** In the order of their names. */
+  readonly files: readonly SafetensorsFile[]
+  readonly placement: ReadonlyMap<string, Location>
+}
+
+async function openShards(path: string, names: readonly string[]): Promise<Shards> {
+  if (names.includes(INDEX_FILE)) return openIndexed(path, names)
+  if (names.includes(SINGLE_FILE)) {
+    const file = await openSafetensors(join(path, SINGLE_FILE))
+    const placement = new Map([...file.entries.keys()].map((name) => [name, { file, storedName: name }]))
+    return { files: [file], placement }
+  }
+  const pickle = names.find(isPickleName)
+  if (pickle !== undefined) throw pickleError(join(path, pickle))
+  throw new WeightsError('file_not_found', `model directory "${path}" has neither ${SINGLE_FILE} nor ${INDEX_FILE}`)
+}
+
+async function openIndexed(path: string, names: readonly string[]): Promise<Shards> {
+  const indexPath = join(path, INDEX_FILE)
+  const weightMap = parseIndex(await readTextFile(indexPath, MAX_INDEX_BYTES), indexPath)
+  const shardNames = [...new Set(weightMap.values())].sort()
+  if (shardNames.length > MAX_SHARDS) throw invalidIndex(indexPath, `names ${shardNames.length} files`)
+  for (const shardName of shardNames) {
+    if (!names.includes(shardName)) throw invalidIndex(indexPath, `names "${shardName}", which is not in the directory`)
+  }
+  const files = new Map<string, SafetensorsFile>()
+  try {
+    for (const shardName of shardNames) files.set(shardName, await openSafetensors(join(path, shardName)))
+    const placement = new Map<string, Location>()
+    for (const [tensorName, shardName] of weightMap) {
+      const file = files.get(shardName)
+      if (file === undefined || !file.entries.has(tensorName)) {
+        throw invalidIndex(indexPath, `places tensor "${tensorName}" in "${shardName}", which does not have it`)
+      }
+      placement.set(tensorName, { file, storedName: tensorName })
+    }
+    return { files: [...files.values()], placement }
+  } catch (error) {
+    await closeAll([...files.values()])
+    throw error
+  }
+}
+
+function parseIndex(text: string, indexPath: string): ReadonlyMap<string, string> {
+  const { weight_map: weightMap } = parseStrictJsonObject(text, `"${indexPath}"`)
+  if (!isJsonObject(weightMap)) throw invalidIndex(indexPath, 'has no object "weight_map"')
+  const shardOf = new Map<string, string>()
+  for (const [tensorName, shardName] of Object.entries(weightMap)) {
+    if (typeof shardName !== 'string') throw invalidIndex(indexPath, `places tensor "${tensorName}" in no file name`)
+    if (isPickleName(shardName)) throw pickleError(shardName)
+    if (!/^[\w.-]+\.safetensors$/.test(shardName)) {
+      throw invalidIndex(indexPath, `names the file "${shardName}", expected a plain name ending in .safetensors`)
+    }
+    shardOf.set(tensorName, shardName)
+  }
+  return shardOf
+}
+
+/** Checkpoints saved from the bare decoder lack the prefix `model.`; give it back. */
+function toHfNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string, Location> {
+  if (!placement.has('embed_tokens.weight')) return placement
+  return new Map(
+    [...placement].map(([name, location]) => [name.startsWith('lm_head.') ? name : `model.${name}`, location]),
+  )
+}
+
+function entryOf({ file, storedName }: Location): { readonly dtype: string; readonly shape: readonly number[] } {
+  const entry = file.entries.get(storedName)
+  if (entry === undefined) throw new WeightsError('tensor_not_found', `"${file.path}" has no tensor "${storedName}"`)
+  return entry
+}
+
+async function closeAll(files: readonly SafetensorsFile[]): Promise<void> {
+  await Promise.all(files.map((file) => file.close()))
+}
+
+function invalidIndex(indexPath: string, problem: string): WeightsError {
+  return new WeightsError('invalid_index', `shard index "${indexPath}" ${problem}`)
+}

@@ -1,0 +1,245 @@
+/**
+ * Safetensors files: lazy range reads of big ones, whole reads and writes of small ones.
+ *
+ * Knows nothing of models. The header rules live in `safetensors-header.ts`.
+ */
+import { open } from 'node:fs/promises'
+import { endianness } from 'node:os'
+import { WeightsError } from '#base/errors.js'
+import { assertNever } from '#base/util/assert-never.js'
+import { DTYPE_SIZE_BYTES, type HostArray } from '#numerics/tensor/dtype.js'
+import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'
+import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { type ByteFile, openByteFile } from './byte-file.js'
+import {
+  buildHeader,
+  HEADER_PREFIX_BYTES,
+  parseHeader,
+  parseHeaderLength,
+  type SafetensorsEntry,
+} from './safetensors-header.js'
+
+/** Files fully read into memory may be at most this large. */
+const MAX_WHOLE_FILE_BYTES = 2 ** 31
+
+/** An open safetensors file: the header is checked, tensors are read on demand. Close it when done. */
+export interface SafetensorsFile {
+  readonly path: string
+  readonly sizeBytes: number
+  readonly metadata: ReadonlyMap<string, string>
+  readonly entries: ReadonlyMap<string, SafetensorsEntry>
+  /** The underlying file, for digests. */
+  readonly file: ByteFile
+  /**
+   * Reads one tensor as stored.
+   *
+   * @throws {WeightsError} `tensor_not_found`, `truncated_file`
+   */
+  read(name: string): Promise<HostTensor>
+  /**
+   * Reads one floating tensor (F64, F32, F16, BF16) as float32.
+   *
+   * @throws {WeightsError} `unsupported_dtype` for integer tensors
+   */
+  readFloat32(name: string): Promise<Float32Array>
+  close(): Promise<void>
+}
+
+/**
+ * Opens a safetensors file and checks its header against the file's size.
+ *
+ * @throws {WeightsError} for every malformed header, see `parseHeader`
+ */
+export async function openSafetensors(path: string): Promise<SafetensorsFile> {
+  assertLittleEndian()
+  const file = await openByteFile(path)
+  try {
+    const what = `safetensors file "${path}"`
+    const prefix = await file.read(0, Math.min(HEADER_PREFIX_BYTES, file.sizeBytes))
+    const headerLength = parseHeaderLength(prefix, file.sizeBytes, what)
+    const headerBytes = await file.read(HEADER_PREFIX_BYTES, headerLength)
+    const { entries, metadata } = parseHeader(headerBytes, file.sizeBytes, what)
+    const read = async (name: string): Promise<HostTensor> => {
+      const entry = entryOf(entries, name, what)
+      const bytes = await file.read(entry.offsetBytes, entry.sizeBytes)
+      return toTensor(entry, bytes.buffer, 0)
+    }
+    return {
+      path,
+      sizeBytes: file.sizeBytes,
+      metadata,
+      entries,
+      file,
+      read,
+      readFloat32: async (name) => toFloat32(await read(name), name),
+      close: () => file.close(),
+    }
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+}
+
+/** A whole small file in memory. */
+export interface SafetensorsContent {
+  readonly tensors: ReadonlyMap<string, HostTensor>
+  readonly metadata: ReadonlyMap<string, string>
+}
+
+/** Reads a small safetensors file whole; see `decodeSafetensors`. */
+export async function readSafetensors(path: string): Promise<SafetensorsContent> {
+  const file = await openByteFile(path)
+  try {
+    if (file.sizeBytes > MAX_WHOLE_FILE_BYTES) {
+      throw new WeightsError('file_too_large', `"${path}" has ${file.sizeBytes} bytes, expected at most 2 GiB`)
+    }
+    return decodeSafetensors(await file.read(0, file.sizeBytes), `safetensors file "${path}"`)
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Parses safetensors bytes; each tensor is a copy, so the input may be reused.
+ *
+ * @throws {WeightsError} as `openSafetensors`
+ */
+export function decodeSafetensors(bytes: Uint8Array, what = 'safetensors content'): SafetensorsContent {
+  assertLittleEndian()
+  const headerLength = parseHeaderLength(bytes.subarray(0, HEADER_PREFIX_BYTES), bytes.length, what)
+  const headerBytes = bytes.subarray(HEADER_PREFIX_BYTES, HEADER_PREFIX_BYTES + headerLength)
+  const { entries, metadata } = parseHeader(headerBytes, bytes.length, what)
+  const tensors = new Map<string, HostTensor>()
+  for (const [name, entry] of entries) {
+    const copy = bytes.slice(entry.offsetBytes, entry.offsetBytes + entry.sizeBytes)
+    tensors.set(name, toTensor(entry, copy.buffer, copy.byteOffset))
+  }
+  return { tensors, metadata }
+}
+
+/**
+ * Serializes tensors; the same input gives the same bytes. Tensors are ordered by element size, then by name, so that
+ * each starts at a multiple of its element size.
+ *
+ * @throws {WeightsError} `size_mismatch` if a tensor's data does not fill its shape; `invalid_name` for `__metadata__`
+ */
+export function encodeSafetensors(
+  tensors: ReadonlyMap<string, HostTensor>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array<ArrayBuffer> {
+  assertLittleEndian()
+  const ordered = [...tensors].sort(
+    ([nameA, a], [nameB, b]) =>
+      DTYPE_SIZE_BYTES[b.dtype] - DTYPE_SIZE_BYTES[a.dtype] || (nameA < nameB ? -1 : nameA > nameB ? 1 : 0),
+  )
+  for (const [name, { shape, data }] of ordered) {
+    if (name === '__metadata__') throw new WeightsError('invalid_name', 'tensor name "__metadata__" is reserved')
+    if (elementCount(shape) !== data.length) {
+      throw new WeightsError(
+        'size_mismatch',
+        `tensor "${name}" has ${data.length} elements, expected ${elementCount(shape)} for [${shape.join(', ')}]`,
+      )
+    }
+  }
+  const header = buildHeader(
+    ordered.map(([name, { dtype, shape }]) => ({ name, dtype, shape })),
+    metadata,
+  )
+  const dataBytes = ordered.reduce((sum, [, { data }]) => sum + data.byteLength, 0)
+  const bytes = new Uint8Array(header.length + dataBytes)
+  bytes.set(header)
+  let offset = header.length
+  for (const [, { data }] of ordered) {
+    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset)
+    offset += data.byteLength
+  }
+  return bytes
+}
+
+/** Writes a small safetensors file and flushes it to disk; see `encodeSafetensors`. */
+export async function writeSafetensors(
+  path: string,
+  tensors: ReadonlyMap<string, HostTensor>,
+  metadata: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  await writeFlushed(path, encodeSafetensors(tensors, metadata))
+}
+
+/** Writes a file and flushes it to disk before returning. */
+export async function writeFlushed(path: string, content: Uint8Array | string): Promise<void> {
+  const handle = await open(path, 'w')
+  try {
+    await handle.writeFile(content)
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/**
+ * Widens a floating tensor to float32; float32 data is returned as it is, not copied.
+ *
+ * @throws {WeightsError} `unsupported_dtype` for integers
+ */
+export function toFloat32(tensor: HostTensor, name: string): Float32Array {
+  switch (tensor.dtype) {
+    case 'float32':
+      return tensor.data
+    case 'float64':
+      return Float32Array.from(tensor.data)
+    case 'float16':
+      return float16ToFloat32(tensor.data)
+    case 'bfloat16':
+      return bfloat16ToFloat32(tensor.data)
+    case 'int8':
+    case 'uint8':
+    case 'int32':
+    case 'int64':
+    case 'bool':
+      throw new WeightsError(
+        'unsupported_dtype',
+        `tensor "${name}" is stored as ${tensor.dtype}, expected float32, float16 or bfloat16`,
+      )
+    default:
+      return assertNever(tensor)
+  }
+}
+
+function entryOf(entries: ReadonlyMap<string, SafetensorsEntry>, name: string, what: string): SafetensorsEntry {
+  const entry = entries.get(name)
+  if (entry === undefined) throw new WeightsError('tensor_not_found', `${what} has no tensor "${name}"`)
+  return entry
+}
+
+function toTensor({ dtype, shape }: SafetensorsEntry, buffer: ArrayBuffer, byteOffset: number): HostTensor {
+  const length = elementCount(shape)
+  const array = <A extends HostArray>(Type: new (buffer: ArrayBuffer, byteOffset: number, length: number) => A): A =>
+    new Type(buffer, byteOffset, length)
+  switch (dtype) {
+    case 'float32':
+      return { dtype, shape, data: array(Float32Array) }
+    case 'float64':
+      return { dtype, shape, data: array(Float64Array) }
+    case 'float16':
+    case 'bfloat16':
+      return { dtype, shape, data: array(Uint16Array) }
+    case 'int8':
+      return { dtype, shape, data: array(Int8Array) }
+    case 'uint8':
+    case 'bool':
+      return { dtype, shape, data: array(Uint8Array) }
+    case 'int32':
+      return { dtype, shape, data: array(Int32Array) }
+    case 'int64':
+      return { dtype, shape, data: array(BigInt64Array) }
+    default:
+      return assertNever(dtype)
+  }
+}
+
+/** Weight files are little-endian and are read as typed arrays without swapping. */
+function assertLittleEndian(): void {
+  if (endianness() !== 'LE') {
+    throw new WeightsError('unsupported_machine', 'weight files are read on little-endian machines only')
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * JSON of model files, parsed strictly: an object at the top, no key twice at any depth.
+ *
+ * A duplicate key means two readers can see two different files, so it is refused rather than resolved.
+ */
+import { WeightsError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/**
+ * Parses an untrusted JSON object.
+ *
+ * @param what names the file in messages
+ * @throws {WeightsError} `invalid_json` for malformed text or a top level that is not an object; `duplicate_key`
+ */
+export function parseStrictJsonObject(text: string, what: string): JsonObject {
+  let value: JsonValue
+  try {
+    value = JSON.parse(text) as JsonValue
+  } catch (error) {
+    throw new WeightsError('invalid_json', `${what} is not valid JSON`, { cause: error })
+  }
+  if (!isJsonObject(value)) throw new WeightsError('invalid_json', `${what} is not a JSON object`)
+  const duplicate = findDuplicateKey(text)
+  if (duplicate !== null) throw new WeightsError('duplicate_key', `${what} has the key "${duplicate}" twice`)
+  return value
+}
+
+/** Whether a JSON value is an object (not an array, not null). */
+export function isJsonObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */
+function findDuplicateKey(text: string): string | null {
+  // One entry per open container: the keys of an object, null for an array.
+  const open: (Set<string> | null)[] = []
+  let isKeyExpected = false
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code === QUOTE) {
+      const end = endOfString(text, i)
+      const keys = open[open.length - 1]
+      if (isKeyExpected && keys instanceof Set) {
+        const key = JSON.parse(text.slice(i, end + 1)) as string
+        if (keys.has(key)) return key
+        keys.add(key)
+        isKeyExpected = false
+      }
+      i = end
+    } else if (code === 0x7b) {
+      open.push(new Set())
+      isKeyExpected = true
+    } else if (code === 0x5b) {
+      open.push(null)
+      isKeyExpected = false
+    } else if (code === 0x7d || code === 0x5d) {
+      open.pop()
+      isKeyExpected = false
+    } else if (code === 0x2c) {
+      isKeyExpected = open[open.length - 1] instanceof Set
+    }
+  }
+  return null
+}
+
+function endOfString(text: string, start: number): number {
+  let i = start + 1
+  while (text.charCodeAt(i) !== QUOTE) i += text.charCodeAt(i) === BACKSLASH ? 2 : 1
+  return i
+}

@@ -1,0 +1,51 @@
+/**
+ * What every base model on disk looks like to the layers above, whatever its format.
+ *
+ * Tensor names and shapes are always Hugging Face's; `hf-directory.ts` and `gguf-source.ts` implement it.
+ */
+import { WeightsError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+
+/** An open base model. Close it when done. */
+export interface WeightSource {
+  readonly kind: 'huggingface' | 'gguf'
+  readonly path: string
+  /** `config.json`; null for GGUF. */
+  readonly hfConfig: JsonObject | null
+  /** GGUF key/value pairs (arrays as plain arrays, 64-bit integers as numbers where exact); null for Hugging Face. */
+  readonly ggufMetadata: ReadonlyMap<string, unknown> | null
+  /** Divisors of the rotary frequencies [D/2] stored beside the weights (`rope_freqs.weight` of GGUF); null for none. */
+  readonly ropeFrequencyDivisors: Float32Array | null
+  /** Hugging Face names; tensors with no such name keep their own. */
+  readonly tensorNames: readonly string[]
+  /** How a tensor is stored, in the format's own words: `BF16`, `Q4_K`. */
+  tensorStorage(name: string): string
+  /** Shape as in Hugging Face, row-major: a linear weight is [out, in]. */
+  tensorShape(name: string): readonly number[]
+  /**
+   * Reads and dequantizes one tensor.
+   *
+   * @returns a fresh array of `tensorShape(name)` elements, all finite
+   * @throws {WeightsError} `tensor_not_found`, `unsupported_dtype`, `truncated_file`, `non_finite_weights`
+   */
+  readFloat32(name: string): Promise<Float32Array>
+  /** SHA-256 (hex) over everything that decides the numbers: configuration and weights. Reads every byte once. */
+  digest(): Promise<string>
+  close(): Promise<void>
+}
+
+/**
+ * Refuses NaN and infinities.
+ *
+ * @throws {WeightsError} `non_finite_weights` naming tensor and position
+ */
+export function assertFinite(values: Float32Array, name: string): Float32Array {
+  // x * 0 is 0 for finite x and NaN otherwise, so one sum tells about all.
+  let sum = 0
+  for (let i = 0; i < values.length; i++) sum += (values[i] as number) * 0
+  if (sum !== 0) {
+    const position = values.findIndex((value) => !Number.isFinite(value))
+    throw new WeightsError('non_finite_weights', `tensor "${name}" has ${values[position]} at element ${position}`)
+  }
+  return values
+}

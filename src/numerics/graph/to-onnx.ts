@@ -1,0 +1,75 @@
+/**
+ * Graph → ONNX model file. The one place where the graph's few liberties are lowered.
+ *
+ * StopGradient becomes Identity; optional outputs that nothing uses are left out, so that kernels do not compute them.
+ */
+import { open, rename } from 'node:fs/promises'
+import {
+  type AttributeDeclaration,
+  encodeModel,
+  type GraphDeclaration,
+  type NodeDeclaration,
+} from '#numerics/onnx/model-proto.js'
+import type { Attribute, Graph, Node, Value } from './graph.js'
+import { SIGNATURES } from './signatures/table.js'
+import { usedValues } from './traverse.js'
+
+/**
+ * Writes a model file, atomically: under a temporary name first, then renamed.
+ *
+ * External constants are referred to relative to `path`'s directory; ONNX Runtime refuses files outside of it.
+ *
+ * @throws {GraphError} `model_too_large` if inline constants exceed 2 GB
+ */
+export async function writeOnnxModel(graph: Graph, path: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`
+  const file = await open(temporary, 'w')
+  try {
+    await file.writeFile(toOnnxModel(graph, path))
+  } finally {
+    await file.close()
+  }
+  await rename(temporary, path)
+}
+
+/** The bytes `writeOnnxModel` would write to `path`. */
+export function toOnnxModel(graph: Graph, path: string): Uint8Array {
+  return encodeModel(toDeclaration(graph), path)
+}
+
+function toDeclaration(graph: Graph): GraphDeclaration {
+  const used = new Set<Value>(graph.outputs)
+  for (const node of graph.nodes) for (const value of usedValues(node)) used.add(value)
+  return {
+    name: graph.name,
+    inputs: graph.inputs,
+    outputs: graph.outputs,
+    initializers: graph.initializers.map((initializer) => {
+      const { name, dtype, shape } = initializer.value
+      if (initializer.kind === 'inline') return { kind: 'inline', name, data: initializer.data }
+      const { file, offsetBytes, sizeBytes } = initializer
+      return { kind: 'external', name, dtype, shape: shape.map(Number), file, offsetBytes, sizeBytes }
+    }),
+    nodes: graph.nodes.map((node, index) => toNode(node, index, used)),
+  }
+}
+
+function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclaration {
+  const optional = SIGNATURES.get(node.op)?.optionalOutputs ?? []
+  const outputs = node.outputs.map((value, at) => (optional.includes(at) && !used.has(value) ? '' : value.name))
+  while (outputs.length > 1 && outputs.at(-1) === '') outputs.pop()
+  const inputs = node.inputs.map((value) => value?.name ?? '')
+  while (inputs.length > 0 && inputs.at(-1) === '') inputs.pop()
+  return {
+    name: `${node.scope === '' ? '' : `${node.scope}/`}${node.op}_${index}`,
+    op: node.op === 'StopGradient' ? 'Identity' : node.op,
+    domain: node.domain,
+    inputs,
+    outputs,
+    attributes: Object.fromEntries(Object.entries(node.attributes).map(([name, value]) => [name, toAttribute(value)])),
+  }
+}
+
+function toAttribute(attribute: Attribute): AttributeDeclaration {
+  return attribute.kind === 'graph' ? { kind: 'graph', value: toDeclaration(attribute.value) } : attribute
+}

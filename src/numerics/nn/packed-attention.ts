@@ -1,0 +1,55 @@
+/**
+ * Self-attention of whole rows from plain operators, so that autodiff can pass through it: for training and scoring.
+ *
+ * Grouped-query attention without repeating keys: the query heads of one key head are stacked as rows. What a token may see
+ * is only the bias, so packed rows, shared prompts and padding need no code here.
+ * Sources: attention (arXiv:1706.03762), grouped queries (arXiv:2305.13245).
+ */
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import { multiplyDims } from '#numerics/graph/dims.js'
+import type { Value } from '#numerics/graph/graph.js'
+import { add } from '#numerics/graph/ops/elementwise.js'
+import { fusedMatmul, matmul } from '#numerics/graph/ops/matmul.js'
+import { rotaryEmbedding, softmax } from '#numerics/graph/ops/normalize.js'
+import { reshape, split, transpose } from '#numerics/graph/ops/shape.js'
+
+/** Sizes and side inputs of attention. */
+export interface PackedAttentionOptions {
+  readonly headCount: number // H
+  readonly kvHeadCount: number // K
+  readonly headSize: number // D
+  /** Each token's position in its own sequence, int64 [B, T]. */
+  readonly positions: Value
+  /** 0 where a token is seen, very negative where not, float32 [B, T, T]. */
+  readonly bias: Value
+  /** Rotary tables, float32 [positions, D/2]. */
+  readonly cos: Value
+  readonly sin: Value
+  /** Applied to query and key heads [B, heads, T, D] before the rotation; default none. */
+  readonly normalizeHeads?: ((heads: Value, kind: 'query' | 'key') => Value) | undefined
+}
+
+/**
+ * Emits attention on a joined projection.
+ *
+ * @param qkv float32 [B*T, (H+2K)*D]: query heads, key heads, value heads
+ * @returns float32 [B*T, H*D]
+ */
+export function packedAttention(g: GraphBuilder, qkv: Value, options: PackedAttentionOptions): Value {
+  const { headCount, kvHeadCount, headSize, positions, bias, cos, sin } = options
+  const [b = 'B', t = 'T'] = positions.shape
+  const stacked = headCount / kvHeadCount // query heads per key head, H/K
+  const heads = transpose(g, reshape(g, qkv, [b, t, headCount + 2 * kvHeadCount, headSize]), [0, 2, 1, 3])
+  const [rawQuery, rawKey, value] = split(g, heads, [headCount, kvHeadCount, kvHeadCount], 1)
+  if (rawQuery === undefined || rawKey === undefined || value === undefined) throw new Error('split gave too few parts')
+  const rotate = (x: Value, kind: 'query' | 'key'): Value =>
+    rotaryEmbedding(g, options.normalizeHeads?.(x, kind) ?? x, positions, cos, sin)
+  const query = reshape(g, rotate(rawQuery, 'query'), [0, kvHeadCount, -1, headSize]) // [B, K, (H/K)*T, D]
+  const scores = fusedMatmul(g, query, rotate(rawKey, 'key'), { transB: true, alpha: 1 / Math.sqrt(headSize) })
+  // One bias for all heads: seen as [B, K, H/K, T, T] the scores broadcast with it, and nothing is repeated.
+  const biased = add(g, reshape(g, scores, [b, kvHeadCount, stacked, t, t]), reshape(g, bias, [b, 1, 1, t, t]))
+  const probabilities = reshape(g, softmax(g, biased, -1), [b, kvHeadCount, multiplyDims(stacked, t), t])
+  const mixed = matmul(g, probabilities, value) // [B, K, (H/K)*T, D]
+  const perHead = transpose(g, reshape(g, mixed, [b, headCount, t, headSize]), [0, 2, 1, 3])
+  return reshape(g, perHead, [-1, headCount * headSize])
+}

@@ -1,0 +1,196 @@
+/**
+ * Policy-gradient losses as graph operators: CISPO and PPO, four levels of importance ratio, and ART's modifiers.
+ *
+ * Emits the value only; the gradient comes from autodiff like any other, with `stopGradient` where the formulas have it.
+ * Sources: training-semantics.md sections 3.2 to 3.7 with the decisions of section 12; CISPO (arXiv:2506.13585), PPO
+ * (arXiv:1707.06347), GSPO (arXiv:2507.18071). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
+ * token has no gradient in CISPO either; log ratios are clamped to ±30, so that no ratio overflows float32.
+ */
+
+import { assertNever } from '#base/util/assert-never.js'
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Value } from '#numerics/graph/graph.js'
+import {
+  add,
+  and,
+  cast,
+  clip,
+  div,
+  exp,
+  isNaN as isNaNValue,
+  less,
+  maximum,
+  minimum,
+  mul,
+  neg,
+  sqrt,
+  stopGradient,
+  sub,
+  where,
+} from '#numerics/graph/ops/elementwise.js'
+import { reduceSum } from '#numerics/graph/ops/reduce.js'
+import { unsqueeze } from '#numerics/graph/ops/shape.js'
+
+/** Over which tokens the importance ratio is taken. */
+export type RatioLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
+
+/** What shapes the loss; null switches a modifier off. */
+export interface PolicyLossOptions {
+  readonly loss: 'cispo' | 'ppo'
+  /** The ratio is clipped to [1 - epsilon, 1 + epsilonHigh]. */
+  readonly epsilon: number
+  readonly epsilonHigh: number
+  readonly ratioLevel: RatioLevel
+  /**
+   * Upper bound of the ratio before clipping, for all tokens whatever the sign of their advantage (as ART does in spite of
+   * the field's name, `max_negative_advantage_importance_sampling_weight`).
+   */
+  readonly maxRatio: number | null
+  /** Whether tokens with a ratio outside the clip range take no part (`mask_prob_ratio`). */
+  readonly isMaskedOutsideClip: boolean
+  /** `kimi_k2_tau`: advantages lose this times the log ratio. */
+  readonly tau: number | null
+  /** KL shaping of advantages; `source` says whose log-probabilities are compared with the reference. */
+  readonly kl: { readonly coefficient: number; readonly source: 'current_learner' | 'sample' } | null
+  /**
+   * Truncated importance sampling. `precalculated` corrects sampler against trainer at the old weights; `ratio` multiplies
+   * by the ratio once more, ART's behaviour without precalculation, which our trainer never asks for.
+   */
+  readonly truncation: { readonly limit: number; readonly source: 'precalculated' | 'ratio' } | null
+}
+
+/** Values per trainable token, all float32 [N] unless noted. Padding has mask 0 and weight 0. */
+export interface PolicyLossInputs {
+  /** Log-probabilities to differentiate. */
+  readonly logp: Value
+  /** Log-probabilities the ratio is taken against; NaN means the current policy. */
+  readonly oldLogp: Value
+  readonly advantage: Value
+  readonly weight: Value
+  /** 1 for a token, 0 for padding. */
+  readonly mask: Value
+  /** What the sum is divided by: the trainable tokens of the whole optimizer step. Float32 []. */
+  readonly denominator: Value
+  /** Membership [N, G] of tokens in sequences, 0 or 1; needed for every ratio level but `token`. */
+  readonly segments: Value | null
+  /** Reference policy's log-probabilities; needed with `kl`. */
+  readonly referenceLogp: Value | null
+  /** Sampler's log-probabilities, NaN where unknown; needed with `truncation.source` `precalculated`. */
+  readonly samplerLogp: Value | null
+}
+
+/**
+ * Emits the policy loss of one row.
+ *
+ * @returns `loss` [] and `ratio` [N], the importance ratio before clipping, for reporting
+ * @throws {GraphError} if shapes do not fit
+ */
+export function policyLoss(
+  g: GraphBuilder,
+  inputs: PolicyLossInputs,
+  options: PolicyLossOptions,
+): { readonly loss: Value; readonly ratio: Value } {
+  return g.scope('policy_loss', () => {
+    const { logp, weight, denominator } = inputs
+    const fixedLogp = stopGradient(g, logp)
+    const old = where(g, isNaNValue(g, inputs.oldLogp), fixedLogp, inputs.oldLogp)
+    const fixedLogRatio = logRatio(g, fixedLogp, old)
+    const fixedRatio = importanceRatio(g, fixedLogRatio, inputs, options)
+    const low = g.scalar(1 - options.epsilon)
+    const high = g.scalar(1 + options.epsilonHigh)
+    const advantage = shapedAdvantage(g, inputs, options, { fixedLogp, old, fixedLogRatio })
+
+    let perToken: Value
+    if (options.loss === 'cispo') {
+      perToken = mul(g, mul(g, clip(g, fixedRatio, low, high), advantage), logp)
+    } else {
+      const ratio = importanceRatio(g, logRatio(g, logp, old), inputs, options)
+      perToken = minimum(g, mul(g, ratio, advantage), mul(g, clip(g, ratio, low, high), advantage))
+    }
+    let coefficient = weight
+    if (options.isMaskedOutsideClip) {
+      const isInside = and(g, less(g, low, fixedRatio), less(g, fixedRatio, high))
+      coefficient = mul(g, coefficient, cast(g, isInside, 'float32'))
+    }
+    if (options.truncation !== null) {
+      coefficient = mul(g, coefficient, truncatedWeight(g, inputs, options.truncation, old, fixedRatio))
+    }
+    const loss = neg(g, div(g, reduceSum(g, mul(g, perToken, coefficient), [0], { keepDims: false }), denominator))
+    return { loss, ratio: fixedRatio }
+  })
+}
+
+function logRatio(g: GraphBuilder, logp: Value, old: Value): Value {
+  return clip(g, sub(g, logp, old), g.scalar(-30), g.scalar(30))
+}
+
+/** exp of the log ratio at the wanted level, capped by `maxRatio`. */
+function importanceRatio(
+  g: GraphBuilder,
+  tokenLogRatio: Value,
+  inputs: PolicyLossInputs,
+  options: PolicyLossOptions,
+): Value {
+  const ratio = levelRatio(g, tokenLogRatio, inputs, options.ratioLevel)
+  return options.maxRatio === null ? ratio : minimum(g, ratio, g.scalar(options.maxRatio))
+}
+
+function levelRatio(g: GraphBuilder, tokenLogRatio: Value, inputs: PolicyLossInputs, level: RatioLevel): Value {
+  if (level === 'token') return exp(g, tokenLogRatio)
+  const sequence = exp(g, segmentMean(g, tokenLogRatio, required(inputs.segments, 'segments')))
+  switch (level) {
+    case 'sequence':
+      return sequence
+    case 'average':
+      return mul(g, add(g, exp(g, tokenLogRatio), sequence), g.scalar(0.5))
+    case 'geometric_average':
+      return sqrt(g, mul(g, exp(g, tokenLogRatio), sequence))
+    default:
+      return assertNever(level)
+  }
+}
+
+/** The mean over the tokens of each token's own sequence: [N]. Padding belongs to none and gets 0. */
+function segmentMean(g: GraphBuilder, values: Value, segments: Value): Value {
+  const column = unsqueeze(g, values, [1]) // [N, 1]
+  const sums = reduceSum(g, mul(g, segments, column), [0], { keepDims: true }) // [1, G]
+  const counts = maximum(g, reduceSum(g, segments, [0], { keepDims: true }), g.scalar(1))
+  return reduceSum(g, mul(g, segments, div(g, sums, counts)), [1], { keepDims: false })
+}
+
+/** Advantages after `tau` and KL shaping; neither is differentiated. */
+function shapedAdvantage(
+  g: GraphBuilder,
+  inputs: PolicyLossInputs,
+  options: PolicyLossOptions,
+  fixed: { readonly fixedLogp: Value; readonly old: Value; readonly fixedLogRatio: Value },
+): Value {
+  const { fixedLogp, old, fixedLogRatio } = fixed
+  let advantage = inputs.advantage
+  if (options.tau !== null) advantage = sub(g, advantage, mul(g, fixedLogRatio, g.scalar(options.tau)))
+  if (options.kl === null) return advantage
+  const source = options.kl.source === 'sample' ? old : fixedLogp
+  const kl = mul(g, sub(g, source, required(inputs.referenceLogp, 'referenceLogp')), inputs.mask)
+  const count = maximum(g, reduceSum(g, inputs.mask, [0], { keepDims: false }), g.scalar(1))
+  const mean = div(g, reduceSum(g, kl, [0], { keepDims: false }), count)
+  return add(g, advantage, mul(g, sub(g, mean, kl), g.scalar(options.kl.coefficient)))
+}
+
+function truncatedWeight(
+  g: GraphBuilder,
+  inputs: PolicyLossInputs,
+  truncation: NonNullable<PolicyLossOptions['truncation']>,
+  old: Value,
+  fixedRatio: Value,
+): Value {
+  const limit = g.scalar(truncation.limit)
+  if (truncation.source === 'ratio') return minimum(g, fixedRatio, limit)
+  const sampler = required(inputs.samplerLogp, 'samplerLogp')
+  const known = where(g, isNaNValue(g, sampler), old, sampler)
+  return minimum(g, exp(g, logRatio(g, old, known)), limit)
+}
+
+function required(value: Value | null, name: string): Value {
+  if (value === null) throw new Error(`policy loss options need the input "${name}"`)
+  return value
+}

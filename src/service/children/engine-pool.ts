@@ -1,0 +1,40 @@
+/**
+ * All engine hosts of a server: one per base model, started when first needed.
+ */
+import { NotFoundError } from '#base/errors.js'
+import { createEngineProcess, type EngineProcess, type EngineProcessOptions } from './engine-process.js'
+
+export interface EnginePool {
+  /** The engine of a base model, started on first use. @throws {NotFoundError} `base_model_not_found` */
+  engineOf(baseModel: string): EngineProcess
+  /** Engines that were asked for so far. */
+  started(): readonly EngineProcess[]
+  /** Tells every engine to drop an adapter. */
+  forgetAdapter(digest: string): void
+  stop(deadlineMs: number): Promise<void>
+}
+
+/** @param configure options of the engine of a base model; null for an unknown one */
+export function createEnginePool(configure: (baseModel: string) => EngineProcessOptions | null): EnginePool {
+  const engines = new Map<string, EngineProcess>()
+  return {
+    engineOf: (baseModel) => {
+      const existing = engines.get(baseModel)
+      if (existing !== undefined) return existing
+      const options = configure(baseModel)
+      if (options === null) {
+        throw new NotFoundError('base_model_not_found', `base model "${baseModel}" is not served here`)
+      }
+      const engine = createEngineProcess(options)
+      engines.set(baseModel, engine)
+      return engine
+    },
+    started: () => [...engines.values()],
+    forgetAdapter: (digest) => {
+      for (const engine of engines.values()) engine.forgetAdapter(digest)
+    },
+    stop: async (deadlineMs) => {
+      await Promise.all([...engines.values()].map((engine) => engine.stop(deadlineMs)))
+    },
+  }
+}

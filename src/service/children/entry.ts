@@ -1,0 +1,17 @@
+/**
+ * Where the built entry points of child processes are. Children always run the build in `dist/`, also when the parent is a
+ * test that runs the sources.
+ */
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { packageRoot } from '#base/util/package-root.js'
+
+/** Absolute path of a built module, for example `inference/host/main.js`. */
+export function builtModule(name: string): string {
+  return join(packageRoot(), 'dist', 'src', name)
+}
+
+/** Node flags that make a child die with its parent, however the parent dies. */
+export function dieWithParentFlags(): string[] {
+  return ['--import', pathToFileURL(builtModule('service/children/die-with-parent.js')).href]
+}

@@ -1,0 +1,327 @@
+/**
+ * The composition root: options → every object of a running service → `close`.
+ *
+ * Start order: lock the data directory, migrate, recover interrupted jobs, listen, start the engine of the default base
+ * model (in the background: requests wait for it), start the queue. Nothing but this file builds the real objects.
+ */
+import { randomBytes } from 'node:crypto'
+import { chmod, rename, writeFile } from 'node:fs/promises'
+import { readEnvironment } from '#base/environment.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
+import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
+import { systemClock } from '#base/util/clock.js'
+import { systemIds } from '#base/util/ids.js'
+import { packageVersion } from '#base/util/package-root.js'
+import { SPARK_NAME, sparkDirectory, verifySpark } from '#model/built-in/spark.js'
+import { ensureTinyRandomModel, TINY_RANDOM_NAME } from '#model/built-in/tiny-random.js'
+import { createEnginePool } from '#service/children/engine-pool.js'
+import { startWorkerProcess } from '#service/children/worker-process.js'
+import { createApp } from '#service/http/app.js'
+import type { App } from '#service/http/environment.js'
+import { type Listening, listen } from '#service/http/listen.js'
+import { createAuthService } from '#service/operations/auth.js'
+import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
+import { createChatService } from '#service/operations/chat.js'
+import { createCheckpointService } from '#service/operations/checkpoints.js'
+import type { BaseModelEntry, ServiceContext } from '#service/operations/context.js'
+import { createFileService } from '#service/operations/files.js'
+import { createModelService } from '#service/operations/models.js'
+import { createSystemCheckService } from '#service/operations/system-check.js'
+import { createTrainingJobService } from '#service/operations/training-jobs.js'
+import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
+import { createWorkerApiService } from '#service/operations/worker-api.js'
+import { createDispatcher } from '#service/queue/dispatcher.js'
+import { recoverInterrupted } from '#service/queue/recovery.js'
+import { createJobSignals } from '#service/queue/signals.js'
+import { hasApiKeys, insertApiKey, KEY_PREFIX } from '#service/storage/api-keys.js'
+import { createBlobStore } from '#service/storage/blobs.js'
+import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
+import { type DatabaseHandle, openDatabase, toStorageError } from '#service/storage/database.js'
+
+/** Entity of the first key, and of every model it creates. */
+const DEFAULT_ENTITY = 'local'
+
+/** Base models that need no file from the user, by name: makes sure one is there and whole, and says where. */
+const BUILT_IN_MODELS = {
+  [SPARK_NAME]: async () => {
+    await verifySpark()
+    return sparkDirectory()
+  },
+  [TINY_RANDOM_NAME]: (dataDir: DataDir) => ensureTinyRandomModel(dataDir.baseModelsPath),
+}
+/** A base model that comes with the package: a small useful one, and one of random weights for tests. */
+export type BuiltInModel = keyof typeof BUILT_IN_MODELS
+/** Served when no base model is given. */
+const DEFAULT_BASE_MODEL: BuiltInModel = SPARK_NAME
+
+/** Whether `name` is a built-in base model's. */
+export function isBuiltInModel(name: string): name is BuiltInModel {
+  return Object.hasOwn(BUILT_IN_MODELS, name)
+}
+
+export interface ServiceOptions {
+  readonly dataDir: string
+  /** Default `127.0.0.1`. */
+  readonly host?: string
+  /** 0 takes any free port. Default 8642. */
+  readonly port?: number
+  /** The first one answers requests that name no model. Default: `trainyard/spark`. */
+  readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
+  /** Jobs that train side by side; 0 trains nothing here. Default 1. */
+  readonly trainWorkers?: number
+  /** Weights while serving. Default `auto`. */
+  readonly precision?: 'auto' | 'f32' | 'int8' | 'int4'
+  /** Threads of the engine and of training; null for all cores. Default null. */
+  readonly threads?: number | null
+  /** Ceiling for prompt + answer, tokens; null for the model's own. Default null. */
+  readonly maxContextLength?: number | null
+  /** Sequences an engine computes at once. Default 16. */
+  readonly maxConcurrentSequences?: number
+  /** Chat requests of one base model that may run or wait; beyond it 429. Default 512. */
+  readonly maxPendingRequests?: number
+  /** A request body that sends nothing for this long is given up with 408. Default 30000. */
+  readonly bodyIdleMs?: number
+  /** Default `info`. */
+  readonly logLevel?: LogLevel
+  /** Host names requests may carry besides loopback names and addresses. Default none. */
+  readonly allowedHosts?: readonly string[]
+  /** Folder below which `file:` training data is read; null refuses all. Default null. */
+  readonly trainingDataRoot?: string | null
+  /** How long a worker may be silent before its job is taken from it. Default 30000. */
+  readonly leaseMs?: number
+  /** How often leases and cancels are looked at. Default 500. */
+  readonly sweepMs?: number
+  /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
+  readonly cancelGraceMs?: number
+  /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
+  readonly maxDatabasePages?: number
+  /** Environment that children inherit. Default: this process's. */
+  readonly environment?: Readonly<Record<string, string | undefined>>
+  /** Modules that children run instead of the built ones, for tests of faults. */
+  readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
+  /** Default: JSON or pretty lines on stderr. */
+  readonly logger?: Logger
+}
+
+export interface Service {
+  /** Where it listens, for example `http://127.0.0.1:8642`. */
+  readonly url: string
+  /** The key made by this start, to be shown once; null when the data directory had one. */
+  readonly createdApiKey: string | null
+  /** File that holds the first key (mode 0600). */
+  readonly apiKeyFile: string
+  /** The HTTP application, for requests without a port. */
+  readonly app: App
+  /** Process ids of the engine hosts that run, for tests of their death. */
+  enginePids(): readonly number[]
+  /** Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again. */
+  close(deadlineMs: number): Promise<void>
+}
+
+/**
+ * Starts a service.
+ *
+ * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `port_in_use`, `cannot_listen`,
+ *   `duplicate_base_model`, `built_in_model_damaged`
+ * @example const service = await createService({ dataDir: './data', port: 0 })
+ */
+export async function createService(options: ServiceOptions): Promise<Service> {
+  const logger = options.logger ?? createLogger({ level: options.logLevel ?? 'info' })
+  const undo: (() => unknown)[] = []
+  try {
+    return await build(options, logger, undo)
+  } catch (error) {
+    for (const step of undo.reverse()) await step()
+    throw error
+  }
+}
+
+async function build(options: ServiceOptions, logger: Logger, undo: (() => unknown)[]): Promise<Service> {
+  const dataDir = await openDataDir(options.dataDir)
+  undo.push(() => dataDir.unlock())
+  // Before the first key is made: a start that is refused must not use up the one time the key is shown.
+  const baseModels = await resolveBaseModels(options, dataDir)
+  const database = await openDatabase(
+    dataDir.databasePath,
+    options.maxDatabasePages === undefined ? {} : { maxPages: options.maxDatabasePages },
+  )
+  undo.push(() => database.close())
+  const { db } = database
+  const blobs = await createBlobStore(dataDir.blobsPath)
+  const createdApiKey = await ensureApiKey(db, dataDir)
+  const recovered = await recoverInterrupted(db, systemIds)
+  if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
+  const sweeper = createBlobSweeper(db, blobs, logger)
+  await sweeper.sweep(0)
+
+  const engines = createEnginePool((name) => {
+    const entry = baseModels.find((base) => base.name === name)
+    if (entry === undefined) return null
+    return {
+      load: {
+        baseModel: entry.name,
+        sourcePath: entry.sourcePath,
+        preparedDir: dataDir.preparedPath,
+        precision: options.precision ?? 'auto',
+        threads: options.threads ?? null,
+        maxContextLength: options.maxContextLength ?? null,
+        maxConcurrentSequences: options.maxConcurrentSequences ?? 16,
+      },
+      logger,
+      clock: systemClock,
+      ...(options.maxPendingRequests === undefined ? {} : { maxPendingRequests: options.maxPendingRequests }),
+      ...(options.entryPaths?.engineHost === undefined ? {} : { entryPath: options.entryPaths.engineHost }),
+    }
+  })
+  undo.push(() => engines.stop(0))
+
+  const signals = createJobSignals()
+  const leaseMs = options.leaseMs ?? 30_000
+  let listening: Listening | null = null
+  const dispatcher = createDispatcher({
+    db,
+    ids: systemIds,
+    logger,
+    signals,
+    leaseMs,
+    trainWorkers: options.trainWorkers ?? 1,
+    ...(options.sweepMs === undefined ? {} : { sweepMs: options.sweepMs }),
+    ...(options.cancelGraceMs === undefined ? {} : { cancelGraceMs: options.cancelGraceMs }),
+    startWorker: ({ job, token }) =>
+      startWorkerProcess({
+        serverUrl: listening === null ? '' : workerUrl(listening, options.host),
+        token,
+        jobId: job.id,
+        attempt: job.attempt,
+        environment: workerEnvironment(options),
+        entryPath: options.entryPaths?.worker,
+      }),
+  })
+
+  const context: ServiceContext = {
+    db,
+    blobs,
+    ids: systemIds,
+    clock: systemClock,
+    logger,
+    signals,
+    dispatcher,
+    engines,
+    baseModels,
+    preparedDir: dataDir.preparedPath,
+    trainingDataRoot: options.trainingDataRoot ?? null,
+    leaseMs,
+    version: packageVersion(),
+    requestSweep: () => sweeper.request(),
+  }
+  const closing = new AbortController()
+  const app = createApp({
+    services: {
+      auth: createAuthService(db),
+      models: createModelService(context),
+      checkpoints: createCheckpointService(context),
+      trainingJobs: createTrainingJobService(context),
+      trajectoryLog: createTrajectoryLogService(context),
+      files: createFileService(context),
+      chat: createChatService(context),
+      systemCheck: createSystemCheckService(context),
+      workerApi: createWorkerApiService(context),
+    },
+    baseModels: baseModels.map((base) => base.name),
+    logger,
+    clock: systemClock,
+    ids: systemIds,
+    version: context.version,
+    allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
+    bodyIdleMs: options.bodyIdleMs ?? 30_000,
+    closing: closing.signal,
+    translateError: toStorageError,
+  })
+  const server = await listen(app, { host: options.host ?? '127.0.0.1', port: options.port ?? 8642 })
+  listening = server
+  startDefaultEngine(context)
+  dispatcher.start()
+  logger.info(
+    { url: server.url, data_dir: dataDir.path, base_models: baseModels.map((b) => b.name) },
+    'service.started',
+  )
+
+  let closed: Promise<void> | null = null
+  async function close(deadlineMs: number): Promise<void> {
+    logger.info({ deadline_ms: deadlineMs }, 'service.stopping')
+    closing.abort()
+    await Promise.all([dispatcher.stop(), server.close(deadlineMs)])
+    await engines.stop(1000)
+    sweeper.stop()
+    await database.close()
+    dataDir.unlock()
+    logger.info({}, 'service.stopped')
+  }
+
+  return {
+    url: server.url,
+    createdApiKey,
+    apiKeyFile: dataDir.apiKeyPath,
+    app,
+    enginePids: () => engines.started().flatMap((engine) => engine.pid() ?? []),
+    close: (deadlineMs) => {
+      closed ??= close(deadlineMs)
+      return closed
+    },
+  }
+}
+
+/** Makes the first key, if there is none. The file is complete before the row exists, so a crash between loses nothing. */
+async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir): Promise<string | null> {
+  if (await hasApiKeys(db)) return null
+  const key = KEY_PREFIX + systemIds.secret(32)
+  const temporary = `${dataDir.apiKeyPath}.${randomBytes(4).toString('hex')}.tmp`
+  await writeFile(temporary, `${key}\n`, { mode: 0o600, flush: true })
+  await chmod(temporary, 0o600)
+  await rename(temporary, dataDir.apiKeyPath)
+  await insertApiKey(db, systemIds, DEFAULT_ENTITY, key)
+  return key
+}
+
+async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Promise<readonly BaseModelEntry[]> {
+  const given = options.baseModels ?? []
+  const wanted: typeof given = given.length > 0 ? given : [DEFAULT_BASE_MODEL]
+  const entries = new Map<string, BaseModelEntry>()
+  for (const model of wanted) {
+    const name = typeof model === 'string' ? model : model.name
+    if (entries.has(name)) {
+      throw new InvalidRequestError('duplicate_base_model', `base model name "${name}" is given twice`, {
+        hint: 'write --base-model name=path with another name',
+      })
+    }
+    entries.set(name, typeof model === 'string' ? { name, sourcePath: await BUILT_IN_MODELS[model](dataDir) } : model)
+  }
+  return [...entries.values()]
+}
+
+/** Loads the default base model in the background; the first chat request waits for it or gets its error. */
+function startDefaultEngine(context: ServiceContext): void {
+  const base = context.baseModels[0]
+  if (base === undefined) return
+  context.engines
+    .engineOf(base.name)
+    .ready()
+    .catch((error: unknown) => {
+      const reason = error instanceof AppError ? error.message : String(error)
+      context.logger.error({ base_model: base.name, reason }, 'engine.not_ready')
+    })
+}
+
+/** Workers run on this machine: they call loopback, whatever address the server is bound to. */
+function workerUrl(listening: Listening, host: string | undefined): string {
+  const isAny = host === '0.0.0.0' || host === '::'
+  return isAny ? `http://127.0.0.1:${listening.port}` : listening.url
+}
+
+function workerEnvironment(options: ServiceOptions): Readonly<Record<string, string | undefined>> {
+  const threads = options.threads ?? null
+  return {
+    ...(options.environment ?? readEnvironment()),
+    ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * The HTTP application: middleware in order, then one line per resource. The server's table of contents.
+ *
+ * Building it has no side effects. A test that needs no port calls `app.request(path)`.
+ */
+import { Hono } from 'hono'
+import { AppError, NotFoundError } from '#base/errors.js'
+import type { App, AppEnvironment, AppOptions } from './environment.js'
+import { accessLog } from './middleware/access-log.js'
+import { bearerAuth } from './middleware/auth.js'
+import { browserGuard } from './middleware/browser-guard.js'
+import { handleErrors } from './middleware/errors.js'
+import { requestId } from './middleware/request-id.js'
+import { bindChatCompletions } from './routes/chat-completions.js'
+import { bindCheckpoints } from './routes/checkpoints.js'
+import { bindFiles } from './routes/files.js'
+import { bindHealth } from './routes/health.js'
+import { bindLog } from './routes/log.js'
+import { bindModels } from './routes/models.js'
+import { bindTrainingJobs } from './routes/training-jobs.js'
+import { bindWorker } from './routes/worker.js'
+
+export function createApp(options: AppOptions): App {
+  const app = new Hono<AppEnvironment>()
+  app.onError(handleErrors(options))
+
+  app.use('*', requestId(options))
+  app.use('*', accessLog(options))
+  app.use('*', browserGuard(options.allowedHosts))
+  app.use('*', async function refuseWhileClosing(_, next) {
+    if (options.closing.aborted) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+    await next()
+  })
+  app.use('*', async function setBodyPace(c, next) {
+    c.set('bodyIdleMs', options.bodyIdleMs)
+    await next()
+  })
+  app.use('/v1/*', bearerAuth(options))
+
+  bindHealth(app, options)
+  bindModels(app, options)
+  bindCheckpoints(app, options)
+  bindLog(app, options)
+  bindTrainingJobs(app, options)
+  bindFiles(app, options)
+  bindChatCompletions(app, options)
+  bindWorker(app, options)
+
+  app.notFound(function answerUnknown(c) {
+    const others = app.routes.filter((route) => route.method !== 'ALL' && matches(route.path, c.req.path))
+    if (others.length === 0) throw new NotFoundError('not_found', 'Not Found')
+    c.header('allow', [...new Set(others.map((route) => route.method))].join(', '))
+    throw new AppError('invalid_request', 'method_not_allowed', 'Method Not Allowed')
+  })
+  return app
+}
+
+/** Whether a route pattern (`/a/:b`) fits a path. */
+function matches(pattern: string, path: string): boolean {
+  const expected = pattern.split('/')
+  const given = path.split('/')
+  return (
+    expected.length === given.length &&
+    expected.every((part, i) => part === given[i] || (part.startsWith(':') && given[i] !== ''))
+  )
+}

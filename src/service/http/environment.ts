@@ -1,0 +1,56 @@
+/**
+ * What routes and middleware share: the services they call, and the variables of a request.
+ */
+import type { Context, Hono } from 'hono'
+import type { AppError } from '#base/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type { IdSource } from '#base/util/ids.js'
+import type { AuthService } from '#service/operations/auth.js'
+import type { ChatService } from '#service/operations/chat.js'
+import type { CheckpointService } from '#service/operations/checkpoints.js'
+import type { Principal } from '#service/operations/context.js'
+import type { FileService } from '#service/operations/files.js'
+import type { ModelService } from '#service/operations/models.js'
+import type { SystemCheckService } from '#service/operations/system-check.js'
+import type { TrainingJobService } from '#service/operations/training-jobs.js'
+import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
+import type { WorkerApiService } from '#service/operations/worker-api.js'
+
+export interface AppOptions {
+  readonly services: {
+    readonly auth: AuthService
+    readonly models: ModelService
+    readonly checkpoints: CheckpointService
+    readonly trainingJobs: TrainingJobService
+    readonly trajectoryLog: TrajectoryLogService
+    readonly files: FileService
+    readonly chat: ChatService
+    readonly systemCheck: SystemCheckService
+    readonly workerApi: WorkerApiService
+  }
+  readonly baseModels: readonly string[]
+  readonly logger: Logger
+  readonly clock: Clock
+  readonly ids: IdSource
+  readonly version: string
+  /** Host names a request may carry, besides loopback ones. */
+  readonly allowedHosts: readonly string[]
+  /** A body that sends nothing for this long is given up. */
+  readonly bodyIdleMs: number
+  /** Turns a failure of the disk or the database into an error to show; null for anything else. */
+  readonly translateError: (error: unknown) => AppError | null
+  /** Aborted at shutdown: ends event streams and refuses new requests. */
+  readonly closing: AbortSignal
+}
+
+export interface RequestVariables {
+  requestId: string
+  bodyIdleMs: number
+  /** Set behind `bearerAuth`. */
+  principal: Principal
+}
+
+export type AppEnvironment = { Variables: RequestVariables }
+export type App = Hono<AppEnvironment>
+export type RequestContext = Context<AppEnvironment>

@@ -1,0 +1,392 @@
+/**
+ * Reads JSON as its bytes arrive: work is spread over the chunks, and what a hostile body can cost is bounded.
+ *
+ * Stricter than `JSON.parse`: refuses invalid UTF-8, a byte order mark, duplicate keys, the key `__proto__`
+ * (every other key becomes the object's own property and can do no harm), numbers that overflow, and nesting or container counts beyond the limits. Integers beyond 2^53 keep their digits where asked.
+ * Elements of one named top-level array can be handed over one by one, so that a body of gigabytes needs the memory of
+ * one element. Source of the grammar: RFC 8259.
+ */
+import { InvalidRequestError } from '#base/errors.js'
+
+/** A parsed value; `bigint` only for the top-level fields named in `int64Fields`. */
+export type JsonInput =
+  | string
+  | number
+  | bigint
+  | boolean
+  | null
+  | readonly JsonInput[]
+  | { readonly [key: string]: JsonInput }
+
+export interface JsonReaderOptions {
+  /** Deepest nesting. Default 100. */
+  readonly maxDepth?: number
+  /** Most objects and arrays; counted anew after each streamed element. Default 1,000,000. */
+  readonly maxContainers?: number
+  /** Most values of any kind; counted anew after each streamed element. Default 5,000,000. */
+  readonly maxValues?: number
+  /** Longest string, bytes between its quotes. Default 32 MiB. */
+  readonly maxStringBytes?: number
+  /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
+  readonly int64Fields?: readonly string[]
+  /** Elements of the top-level array `key` go to `onElement` and are not kept. */
+  readonly elements?: { readonly key: string; readonly onElement: (value: JsonInput, index: number) => void }
+}
+
+export interface JsonReader {
+  /** @throws {InvalidRequestError} `malformed_json` with the byte offset in the message */
+  push(chunk: Uint8Array): void
+  /** Ends the text. @returns the value; streamed elements are left out of it */
+  finish(): JsonInput
+}
+
+/** Longest text that is cached, bytes, and number of slots (a power of two). */
+const TEXT_CACHE_LENGTH = 24
+const TEXT_CACHE_SIZE = 1024
+const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
+const INTEGER = /^-?\d+$/
+const LITERALS: ReadonlyMap<string, boolean | null> = new Map([
+  ['true', true],
+  ['false', false],
+  ['null', null],
+])
+
+type Expect = 'value' | 'first-element' | 'first-key' | 'key' | 'colon' | 'separator' | 'end'
+type Token = 'none' | 'string' | 'escape' | 'plain'
+
+interface Container {
+  readonly list: JsonInput[] | null
+  readonly object: Record<string, JsonInput> | null
+  key: string
+  /** Set for the array whose elements are handed over: how many were. */
+  streamed: number | null
+}
+
+/** Creates a reader for one JSON text. */
+export function createJsonReader(options: JsonReaderOptions = {}): JsonReader {
+  return new StreamingJsonReader(options)
+}
+
+class StreamingJsonReader implements JsonReader {
+  readonly #options: JsonReaderOptions
+  readonly #maxDepth: number
+  readonly #maxContainers: number
+  readonly #maxValues: number
+  readonly #maxStringBytes: number
+  readonly #stack: Container[] = []
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  #expect: Expect = 'value'
+  #token: Token = 'none'
+  #parts: Uint8Array[] = []
+  /** The chunk being read, for its fast text conversion. */
+  #chunk: Buffer = Buffer.alloc(0)
+  /** Short texts seen lately, by hash: the keys of a million equal objects are made once. */
+  readonly #texts: string[] = new Array(TEXT_CACHE_SIZE).fill('')
+  #hasEscape = false
+  #hasNonAscii = false
+  #containers = 0
+  #values = 0
+  #partBytes = 0
+  #offset = 0
+  #result: JsonInput = null
+
+  constructor(options: JsonReaderOptions) {
+    this.#options = options
+    this.#maxDepth = options.maxDepth ?? 100
+    this.#maxContainers = options.maxContainers ?? 1_000_000
+    this.#maxValues = options.maxValues ?? 5_000_000
+    this.#maxStringBytes = options.maxStringBytes ?? 32 * 1024 ** 2
+  }
+
+  push(bytes: Uint8Array): void {
+    const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    this.#chunk = chunk
+    let i = 0
+    while (i < chunk.length) {
+      if (this.#token === 'none') i = this.#readStructure(chunk, i)
+      else if (this.#token === 'plain') i = this.#readPlain(chunk, i)
+      else i = this.#readString(chunk, i)
+    }
+    this.#offset += chunk.length
+  }
+
+  finish(): JsonInput {
+    if (this.#token === 'plain') this.#endPlain()
+    if (this.#expect !== 'end') throw this.#problem('the text ends inside a value', 0)
+    return this.#result
+  }
+
+  /** Handles one byte outside of any token, and starts tokens. Returns the next index. */
+  #readStructure(chunk: Uint8Array, i: number): number {
+    const byte = chunk[i] ?? 0
+    if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) return i + 1
+    const expect = this.#expect
+    if (byte === 0x22) {
+      if (expect !== 'value' && expect !== 'first-element' && expect !== 'first-key' && expect !== 'key') {
+        throw this.#problem('a string stands where none is expected', i)
+      }
+      this.#token = 'string'
+      if (this.#parts.length > 0) this.#parts = []
+      this.#partBytes = 0
+      this.#hasEscape = false
+      this.#hasNonAscii = false
+      return i + 1
+    }
+    if (byte === 0x2c && expect === 'separator') {
+      this.#expect = this.#top().object === null ? 'value' : 'key'
+      return i + 1
+    }
+    if (byte === 0x3a && expect === 'colon') {
+      this.#expect = 'value'
+      return i + 1
+    }
+    if (byte === 0x7d || byte === 0x5d) return this.#close(byte === 0x7d, i)
+    if (expect !== 'value' && expect !== 'first-element') {
+      throw this.#problem(expect === 'end' ? 'something follows the value' : `${describe(expect)} is expected`, i)
+    }
+    if (byte === 0x7b || byte === 0x5b) {
+      this.#open(byte === 0x7b, i)
+      return i + 1
+    }
+    if (byte !== 0x2d && (byte < 0x30 || byte > 0x39) && (byte < 0x61 || byte > 0x7a)) {
+      throw this.#problem('a value is expected', i)
+    }
+    this.#token = 'plain'
+    if (this.#parts.length > 0) this.#parts = []
+    this.#partBytes = 0
+    return i
+  }
+
+  #open(isObject: boolean, i: number): void {
+    if (this.#stack.length >= this.#maxDepth) throw this.#problem(`nesting is deeper than ${this.#maxDepth}`, i)
+    this.#containers += 1
+    if (this.#containers > this.#maxContainers) {
+      throw this.#problem(`there are more than ${this.#maxContainers} objects and arrays`, i)
+    }
+    const isStreamed =
+      !isObject && this.#stack.length === 1 && this.#stack[0]?.object != null && this.#isElementsKey(this.#top().key)
+    this.#stack.push({
+      list: isObject ? null : [],
+      object: isObject ? {} : null,
+      key: '',
+      streamed: isStreamed ? 0 : null,
+    })
+    this.#expect = isObject ? 'first-key' : 'first-element'
+  }
+
+  #isElementsKey(key: string): boolean {
+    return this.#options.elements?.key === key
+  }
+
+  #close(isObject: boolean, i: number): number {
+    const container = this.#stack.at(-1)
+    const isAllowed = this.#expect === 'separator' || this.#expect === (isObject ? 'first-key' : 'first-element')
+    if (container === undefined || !isAllowed || (container.object !== null) !== isObject) {
+      throw this.#problem(`"${isObject ? '}' : ']'}" stands where it is not expected`, i)
+    }
+    this.#stack.pop()
+    this.#put(container.object ?? container.list ?? [])
+    return i + 1
+  }
+
+  /** Scans inside a string; the bytes between the quotes are collected, across chunks if need be. */
+  #readString(chunk: Uint8Array, start: number): number {
+    let i = start
+    if (this.#token === 'escape') {
+      this.#token = 'string'
+      i += 1
+    }
+    for (; i < chunk.length; i += 1) {
+      const byte = chunk[i] ?? 0
+      if (byte === 0x22) {
+        const isWhole = this.#parts.length === 0 && !this.#hasEscape && !this.#hasNonAscii
+        const text = isWhole ? this.#shortText(start, i) : this.#endString(chunk.subarray(start, i), i)
+        this.#token = 'none'
+        if (this.#expect === 'key' || this.#expect === 'first-key') this.#setKey(text, i)
+        else this.#put(text)
+        return i + 1
+      }
+      if (byte === 0x5c) {
+        this.#hasEscape = true
+        i += 1
+        if (i >= chunk.length) this.#token = 'escape'
+      } else if (byte < 0x20) {
+        throw this.#problem('a control character stands unescaped in a string', i)
+      } else if (byte > 0x7f) {
+        this.#hasNonAscii = true
+      }
+    }
+    this.#keepPart(chunk, start)
+    return chunk.length
+  }
+
+  /** ASCII text of the current chunk. */
+  #shortText(start: number, end: number): string {
+    const length = end - start
+    if (length > TEXT_CACHE_LENGTH) return this.#chunk.toString('latin1', start, end)
+    const chunk = this.#chunk
+    let hash = length
+    for (let i = start; i < end; i += 1) hash = (Math.imul(hash, 31) + (chunk[i] ?? 0)) | 0
+    const slot = hash & (TEXT_CACHE_SIZE - 1)
+    const known = this.#texts[slot] ?? ''
+    if (known.length === length) {
+      let i = 0
+      while (i < length && known.charCodeAt(i) === chunk[start + i]) i += 1
+      if (i === length) return known
+    }
+    const text = chunk.toString('latin1', start, end)
+    this.#texts[slot] = text
+    return text
+  }
+
+  /** Holds the start of a token whose end is in a later chunk. Copied: the caller may reuse its chunk. */
+  #keepPart(chunk: Uint8Array, start: number): void {
+    this.#partBytes += chunk.length - start
+    if (this.#partBytes > this.#maxStringBytes) {
+      throw this.#problem(`a value is longer than ${this.#maxStringBytes} bytes`, start)
+    }
+    this.#parts.push(Uint8Array.prototype.slice.call(chunk, start))
+  }
+
+  #endString(last: Uint8Array, i: number): string {
+    const bytes = this.#parts.length === 0 ? last : Buffer.concat([...this.#parts, last])
+    this.#parts = []
+    try {
+      const raw = this.#hasNonAscii
+        ? this.#decoder.decode(bytes)
+        : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
+      return this.#hasEscape ? String(JSON.parse(`"${raw}"`)) : raw
+    } catch {
+      throw this.#problem(this.#hasNonAscii ? 'a string is not valid UTF-8' : 'a string has an invalid escape', i)
+    }
+  }
+
+  #setKey(key: string, i: number): void {
+    const container = this.#top()
+    if (key === '__proto__') throw this.#problem(`the key "${key}" is not allowed`, i)
+    if (container.object !== null && Object.hasOwn(container.object, key)) {
+      throw this.#problem(`the key "${key.slice(0, 100)}" occurs twice in one object`, i)
+    }
+    container.key = key
+    this.#expect = 'colon'
+  }
+
+  /** Scans a number or a literal: everything up to the next delimiter. */
+  #readPlain(chunk: Buffer, start: number): number {
+    let i = start
+    while (i < chunk.length && !isDelimiter(chunk[i] ?? 0)) i += 1
+    if (i === chunk.length) {
+      this.#keepPart(chunk, start)
+      return i
+    }
+    if (this.#parts.length === 0 && i - start < 16) {
+      const integer = readSmallInteger(chunk, start, i)
+      if (integer !== null) {
+        this.#token = 'none'
+        this.#put(integer)
+        return i
+      }
+    }
+    if (this.#parts.length === 0) this.#setPlain(chunk.toString('latin1', start, i))
+    else {
+      this.#parts.push(chunk.subarray(start, i))
+      this.#endPlain()
+    }
+    return i
+  }
+
+  #endPlain(): void {
+    const text = Buffer.concat(this.#parts).toString('latin1')
+    this.#parts = []
+    this.#setPlain(text)
+  }
+
+  #setPlain(text: string): void {
+    this.#token = 'none'
+    const literal = LITERALS.get(text)
+    if (literal !== undefined) {
+      this.#put(literal)
+      return
+    }
+    if (!NUMBER.test(text)) throw this.#problem(`"${text.slice(0, 40)}" is not a JSON value`, 0)
+    const number = Number(text)
+    if (!Number.isFinite(number)) throw this.#problem(`the number ${text.slice(0, 40)} is out of range`, 0)
+    const isBig = !Number.isSafeInteger(number) && INTEGER.test(text) && this.#isInt64Field()
+    this.#put(isBig ? BigInt(text) : number)
+  }
+
+  #isInt64Field(): boolean {
+    return this.#stack.length === 1 && this.#options.int64Fields?.includes(this.#top().key) === true
+  }
+
+  #put(value: JsonInput): void {
+    this.#values += 1
+    if (this.#values > this.#maxValues) throw this.#problem(`there are more than ${this.#maxValues} values`, 0)
+    const container = this.#stack.at(-1)
+    if (container === undefined) {
+      this.#result = value
+      this.#expect = 'end'
+      return
+    }
+    this.#expect = 'separator'
+    if (container.object !== null) container.object[container.key] = value
+    else if (container.streamed !== null) {
+      this.#options.elements?.onElement(value, container.streamed)
+      container.streamed += 1
+      this.#containers = 0
+      this.#values = 0
+    } else container.list?.push(value)
+  }
+
+  #top(): Container {
+    const container = this.#stack.at(-1)
+    if (container === undefined) throw this.#problem('a separator stands outside of any object or array', 0)
+    return container
+  }
+
+  #problem(what: string, i: number): InvalidRequestError {
+    return new InvalidRequestError('malformed_json', `the body is not valid JSON at byte ${this.#offset + i}: ${what}`)
+  }
+}
+
+function isDelimiter(byte: number): boolean {
+  return (
+    byte === 0x2c ||
+    byte === 0x5d ||
+    byte === 0x7d ||
+    byte === 0x20 ||
+    byte === 0x0a ||
+    byte === 0x0d ||
+    byte === 0x09 ||
+    byte === 0x22 ||
+    byte === 0x3a ||
+    byte === 0x7b ||
+    byte === 0x5b
+  )
+}
+
+/** A non-negative integer without leading zero, or null: the fast path for token ids. */
+function readSmallInteger(chunk: Uint8Array, start: number, end: number): number | null {
+  if (chunk[start] === 0x30 && end - start > 1) return null
+  let value = 0
+  for (let i = start; i < end; i += 1) {
+    const digit = (chunk[i] ?? 0) - 0x30
+    if (digit < 0 || digit > 9) return null
+    value = value * 10 + digit
+  }
+  return value
+}
+
+function describe(expect: Expect): string {
+  switch (expect) {
+    case 'first-key':
+    case 'key':
+      return 'a key'
+    case 'colon':
+      return '":"'
+    case 'separator':
+      return '"," or the end'
+    default:
+      return 'a value'
+  }
+}

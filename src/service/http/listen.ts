@@ -1,0 +1,65 @@
+/**
+ * The TCP server: start, and drain with a deadline.
+ */
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createAdaptorServer } from '@hono/node-server'
+import { AppError } from '#base/errors.js'
+import type { App } from './environment.js'
+
+export interface Listening {
+  /** `http://host:port`, with the real port. */
+  readonly url: string
+  readonly port: number
+  /** Stops accepting, waits for requests in flight, and cuts what is left at the deadline. */
+  close(deadlineMs: number): Promise<void>
+}
+
+/** @throws {AppError} `port_in_use` or `cannot_listen` */
+export async function listen(app: App, address: { readonly host: string; readonly port: number }): Promise<Listening> {
+  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server
+  // bodies have their own pace limit (body.ts); an upload of gigabytes may take longer than Node's five minutes
+  server.requestTimeout = 0
+  server.headersTimeout = 20_000
+  server.keepAliveTimeout = 65_000
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => reject(toListenError(cause, address)))
+    server.listen(address.port, address.host, resolve)
+  })
+  const { port } = server.address() as AddressInfo
+  const host = address.host.includes(':') ? `[${address.host}]` : address.host
+  return {
+    port,
+    url: `http://${host}:${port}`,
+    close: async (deadlineMs) => {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      // A connection whose last request ends now would otherwise be kept alive until the deadline.
+      const sweep = setInterval(() => server.closeIdleConnections(), 50)
+      const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
+      await closed
+      clearInterval(sweep)
+      clearTimeout(timer)
+    },
+  }
+}
+
+function toListenError(
+  cause: NodeJS.ErrnoException,
+  address: { readonly host: string; readonly port: number },
+): AppError {
+  if (cause.code === 'EADDRINUSE') {
+    return new AppError('internal', 'port_in_use', `port ${address.port} is in use`, {
+      hint: 'choose another --port; 0 takes any free one',
+      cause,
+    })
+  }
+  return new AppError(
+    'internal',
+    'cannot_listen',
+    `cannot listen on ${address.host}:${address.port}: ${cause.message}`,
+    {
+      hint: 'choose another --host or --port',
+      cause,
+    },
+  )
+}

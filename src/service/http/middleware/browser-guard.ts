@@ -1,0 +1,44 @@
+/**
+ * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page. CORS
+ * stays closed: no answer carries permissions.
+ */
+import { isIP } from 'node:net'
+import type { MiddlewareHandler } from 'hono'
+import { AppError } from '#base/errors.js'
+import type { AppEnvironment } from '../environment.js'
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
+
+/** @param allowedHosts names the server may be called by; addresses are always allowed, for they cannot be rebound */
+export function browserGuard(allowedHosts: readonly string[]): MiddlewareHandler<AppEnvironment> {
+  const allowed = new Set([...LOOPBACK, ...allowedHosts.map((host) => host.toLowerCase())])
+
+  function isAllowed(host: string | null): boolean {
+    return host !== null && (allowed.has(host) || isIP(host) !== 0)
+  }
+
+  return async function guardBrowsers(c, next) {
+    const host = c.req.header('host') ?? new URL(c.req.url).host
+    if (!isAllowed(hostName(`http://${host}`))) {
+      throw new AppError('permission', 'forbidden_host', `Host "${host.slice(0, 200)}" is not served here`, {
+        hint: 'call the server by its address, or start it with that host',
+      })
+    }
+    const origin = c.req.header('origin')
+    const page = origin === undefined || origin === 'null' ? null : hostName(origin)
+    const isOwnPage = page !== null && (allowed.has(page) || page === hostName(`http://${host}`))
+    if (origin !== undefined && !isOwnPage) {
+      throw new AppError('permission', 'forbidden_origin', `Origin "${origin.slice(0, 200)}" may not call this server`)
+    }
+    await next()
+  }
+}
+
+/** The host of a URL without port and brackets, lower case; null if it is none. */
+function hostName(url: string): string | null {
+  try {
+    return new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase()
+  } catch {
+    return null
+  }
+}

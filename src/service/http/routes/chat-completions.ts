@@ -1,0 +1,52 @@
+/**
+ * `POST /v1/chat/completions` (also with a trailing slash) and `GET /v1/models`.
+ */
+
+import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
+import type { ChatAnswer } from '#service/operations/chat.js'
+import { BODY_LIMITS, readJson } from '../body.js'
+import type { App, AppOptions, RequestContext } from '../environment.js'
+import { toStreamError } from '../middleware/errors.js'
+import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from '../sse.js'
+
+export function bindChatCompletions(app: App, options: AppOptions): void {
+  const { chat } = options.services
+
+  async function complete(c: RequestContext): Promise<Response> {
+    const request = await readJson(c, chatRequestSchema, {
+      maxBytes: BODY_LIMITS.chat,
+      maxContainers: 2_000_000,
+      int64Fields: CHAT_INT64_FIELDS,
+    })
+    const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+    const gone = new AbortController()
+    const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
+    const answer = await chat.create(c.get('principal'), request, requestId.slice(0, 256), signal)
+    c.header('x-trainyard-checkpoint', answer.checkpoint)
+    if (!answer.isStream) return c.json(await answer.response())
+    return c.body(
+      toEventStream(toEvents(answer, c, options), { onCancel: () => gone.abort() }),
+      200,
+      EVENT_STREAM_HEADERS,
+    )
+  }
+
+  app.post('/v1/chat/completions', complete)
+  app.post('/v1/chat/completions/', complete)
+  app.get('/v1/models', async (c) => c.json({ object: 'list', data: [...(await chat.listModels(c.get('principal')))] }))
+}
+
+/** Chunks, then `[DONE]`; an error after the first chunk is an event, for the status has been sent. */
+async function* toEvents(
+  answer: ChatAnswer,
+  c: RequestContext,
+  options: Pick<AppOptions, 'logger'>,
+): AsyncGenerator<ServerSentEvent> {
+  try {
+    for await (const chunk of answer.chunks()) yield { data: JSON.stringify(chunk) }
+  } catch (error) {
+    options.logger.error({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
+    yield { data: JSON.stringify(toStreamError(error)) }
+  }
+  yield { data: '[DONE]' }
+}

@@ -1,0 +1,34 @@
+/**
+ * `/v1/preview/models/{model_id}/checkpoints` and the files below.
+ */
+import { Readable } from 'node:stream'
+import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { orderedPageQuerySchema } from '#api/wire/list.js'
+import { BODY_LIMITS, readJson, readQuery } from '../body.js'
+import type { App, AppOptions } from '../environment.js'
+
+export function bindCheckpoints(app: App, options: AppOptions): void {
+  const { checkpoints } = options.services
+  const root = '/v1/preview/models/:model_id/checkpoints' as const
+  app.get(root, async (c) => {
+    const query = readQuery(c, orderedPageQuerySchema)
+    return c.json(await checkpoints.list(c.get('principal'), c.req.param('model_id'), query))
+  })
+  app.delete(root, async (c) => {
+    const { steps } = await readJson(c, deleteCheckpointsRequestSchema, { maxBytes: BODY_LIMITS.small })
+    return c.json(await checkpoints.delete(c.get('principal'), c.req.param('model_id'), steps))
+  })
+  app.get(`${root}/:step/files`, async (c) =>
+    c.json(await checkpoints.files(c.get('principal'), c.req.param('model_id'), c.req.param('step'))),
+  )
+  app.get(`${root}/:step/files/:name`, async (c) => {
+    const { model_id: modelId, step, name } = c.req.param()
+    const file = await checkpoints.openFile(c.get('principal'), modelId, step, name)
+    return c.body(Readable.toWeb(file.stream) as ReadableStream, 200, {
+      'content-type': 'application/octet-stream',
+      'content-length': String(file.sizeBytes),
+      'x-content-sha256': file.sha256,
+      etag: `"${file.sha256}"`,
+    })
+  })
+}

@@ -1,0 +1,55 @@
+/**
+ * The worker protocol of `api/wire/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
+ */
+import { Readable } from 'node:stream'
+import { workerCompletionSchema, workerEventsSchema, workerFailureSchema } from '#api/wire/worker.js'
+import { InvalidRequestError } from '#base/errors.js'
+import { parseBearer } from '#service/operations/auth.js'
+import { toAttemptClaim } from '#service/operations/worker-api.js'
+import { BODY_LIMITS, readBytes, readJson } from '../body.js'
+import type { App, AppOptions, RequestContext } from '../environment.js'
+
+const MAX_FILE_BYTES = 8 * 1024 ** 3
+
+export function bindWorker(app: App, options: AppOptions): void {
+  const { workerApi } = options.services
+  const root = '/internal/worker/jobs/:job_id' as const
+  const small = { maxBytes: BODY_LIMITS.small }
+
+  app.get(root, async (c) => c.json(await workerApi.job(claimOf(c))))
+  app.get(`${root}/input`, async (c) =>
+    c.body(Readable.toWeb(await workerApi.openInput(claimOf(c))) as ReadableStream, 200, {
+      'content-type': 'application/jsonl',
+    }),
+  )
+  app.get(`${root}/parent/:file`, async (c) => {
+    const stream = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
+  })
+  app.post(`${root}/heartbeat`, async (c) => c.json(await workerApi.heartbeat(claimOf(c))))
+  app.post(`${root}/events`, async (c) => {
+    await workerApi.appendEvents(claimOf(c), await readJson(c, workerEventsSchema, small))
+    return c.json({})
+  })
+  app.put(`${root}/files/:file`, async (c) => {
+    const sha256 = c.req.header('x-content-sha256') ?? ''
+    if (!/^[0-9a-f]{64}$/.test(sha256)) {
+      throw new InvalidRequestError('invalid_value', 'header x-content-sha256 must be 64 lower-case hex digits')
+    }
+    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_FILE_BYTES), sha256)
+    return c.json({})
+  })
+  app.post(`${root}/complete`, async (c) => {
+    await workerApi.complete(claimOf(c), await readJson(c, workerCompletionSchema, small))
+    return c.json({})
+  })
+  app.post(`${root}/fail`, async (c) => {
+    await workerApi.fail(claimOf(c), await readJson(c, workerFailureSchema, small))
+    return c.json({})
+  })
+}
+
+function claimOf(c: RequestContext) {
+  const token = parseBearer(c.req.header('authorization') ?? '')
+  return toAttemptClaim(c.req.param('job_id') ?? '', c.req.header('x-trainyard-attempt'), token)
+}

@@ -1,0 +1,74 @@
+/**
+ * Checks the messages of a chat request before they reach a template: content parts and tool calls.
+ *
+ * How parts are joined is the template's business (`text/`); here only what can never work is refused, in vLLM's words.
+ */
+
+import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
+
+type Message = ChatRequest['messages'][number]
+
+const TEXT_PARTS = ['text', 'input_text', 'output_text', 'refusal', 'thinking']
+const MEDIA_KEYS = [
+  'image_url',
+  'input_image',
+  'audio_url',
+  'input_audio',
+  'video_url',
+  'image_embeds',
+  'image_pil',
+  'file',
+]
+
+/** @throws {AppError} `invalid_value`, or `not_implemented` for an unknown part type, naming the message */
+export function checkMessages(messages: readonly Message[]): readonly Message[] {
+  if (messages.length === 0) throw invalid('messages', 'messages must hold at least one message.')
+  for (const [index, message] of messages.entries()) {
+    const parts: readonly unknown[] = Array.isArray(message.content) ? message.content : []
+    for (const [p, part] of parts.entries()) checkPart(part, `messages[${index}].content[${p}]`)
+    for (const [c, call] of (message.tool_calls ?? []).entries()) {
+      checkToolCall(call, `messages[${index}].tool_calls[${c}]`)
+    }
+  }
+  return messages
+}
+
+function checkPart(part: unknown, path: string): void {
+  if (typeof part === 'string') return
+  if (typeof part !== 'object' || part === null) throw invalid(path, `${path} must be a string or an object.`)
+  const fields = new Map<string, unknown>(Object.entries(part))
+  const type = fields.get('type') ?? MEDIA_KEYS.find((key) => fields.has(key))
+  if (type === undefined) throw invalid(path, "Missing 'type' field in multimodal part.")
+  if (typeof type === 'string' && MEDIA_KEYS.includes(type)) {
+    throw invalid(path, `${path} has media of type "${type}", but the model takes text only.`)
+  }
+  if (typeof type !== 'string' || !TEXT_PARTS.includes(type)) {
+    throw new AppError('not_implemented', 'not_implemented', `Unknown part type: ${String(type).slice(0, 100)}`, {
+      param: path,
+    })
+  }
+  const text = fields.get(type === 'refusal' || type === 'thinking' ? type : 'text') ?? null
+  if (text !== null && typeof text !== 'string') throw invalid(path, `${path}.text must be a string.`)
+}
+
+function checkToolCall(call: Readonly<Record<string, unknown>>, path: string): void {
+  const called = call['function']
+  if (typeof called !== 'object' || called === null) throw invalid(path, `${path}.function must be an object.`)
+  const fields = new Map<string, unknown>(Object.entries(called))
+  if (typeof fields.get('name') !== 'string') throw invalid(path, `${path}.function.name must be a string.`)
+  const text = fields.get('arguments') ?? ''
+  if (typeof text !== 'string' || text === '') return
+  try {
+    JSON.parse(text)
+  } catch (cause) {
+    throw new InvalidRequestError('invalid_value', `${path}.function.arguments must be JSON text.`, {
+      param: `${path}.function.arguments`,
+      cause,
+    })
+  }
+}
+
+function invalid(param: string, message: string): InvalidRequestError {
+  return new InvalidRequestError('invalid_value', message, { param })
+}

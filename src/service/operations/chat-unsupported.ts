@@ -1,0 +1,51 @@
+/**
+ * Published chat fields this version cannot honour: refused when they ask for something, accepted at their neutral value.
+ * Never ignored silently. One row per field; a row goes away when the field works.
+ */
+
+import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { InvalidRequestError } from '#base/errors.js'
+
+/** Field → whether the request asks for something that is not there yet. */
+const UNSUPPORTED: Readonly<Record<string, (request: ChatRequest) => boolean>> = {
+  bad_words: (r) => (r.bad_words ?? []).length > 0,
+  use_beam_search: (r) => r.use_beam_search === true,
+  prompt_logprobs: (r) => (r.prompt_logprobs ?? null) !== null,
+  repetition_detection: (r) => (r.repetition_detection?.max_pattern_size ?? 0) > 0,
+  structured_outputs: (r) => (r.structured_outputs ?? null) !== null,
+  response_format: (r) => (r.response_format ?? null) !== null && r.response_format?.type !== 'text',
+  echo: (r) => r.echo === true,
+}
+
+/** @throws {InvalidRequestError} `not_supported` */
+export function refuseUnsupported(request: ChatRequest): void {
+  for (const [field, isAsked] of Object.entries(UNSUPPORTED)) {
+    if (isAsked(request)) throw notSupported(field, `${field} is not supported yet.`)
+  }
+  const priority = request.priority ?? 0
+  if (priority !== 0) {
+    throw notSupported('priority', `Got priority ${priority} but Priority scheduling is not enabled.`)
+  }
+  checkToolChoice(request)
+}
+
+function checkToolChoice(request: ChatRequest): void {
+  const choice = request.tool_choice ?? 'none'
+  if (choice === 'none') return
+  const hasTools = (request.tools ?? []).length > 0
+  if (!hasTools) throw notSupported('tool_choice', 'When using `tool_choice`, `tools` must be set.')
+  if (typeof choice === 'string' && choice !== 'auto' && choice !== 'required') {
+    throw notSupported(
+      'tool_choice',
+      `Invalid value for \`tool_choice\`: ${choice.slice(0, 100)}! Only named tools, "none", "auto" or "required" are supported.`,
+    )
+  }
+  throw notSupported(
+    'tool_choice',
+    'tool_choice other than "none" is not supported yet: tools are shown to the model, its answer is returned as text.',
+  )
+}
+
+function notSupported(param: string, message: string): InvalidRequestError {
+  return new InvalidRequestError('not_supported', message, { param })
+}

@@ -1,0 +1,109 @@
+/**
+ * Listing, deleting and downloading checkpoints.
+ *
+ * Deleting the latest is allowed: "latest" then means the newest that is left, or the base model, and step numbers go on
+ * from where they were. Deleting the one a running job trains from is refused. A checkpoint that is answering may be
+ * deleted: those answers finish, because the engine holds the weights in memory; new requests for it get 404.
+ */
+import type { ReadStream } from 'node:fs'
+import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'
+import { DEFAULT_PAGE_LIMIT, type List, type OrderedPageQuery, toList } from '#api/wire/list.js'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import {
+  type CheckpointRecord,
+  deleteCheckpointRows,
+  findCheckpoint,
+  listCheckpoints,
+  listSteps,
+} from '#service/storage/checkpoints.js'
+import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import type { Principal, ServiceContext } from './context.js'
+import { requireModel } from './models.js'
+import { toWireCheckpoint } from './to-wire.js'
+
+export interface CheckpointService {
+  list(principal: Principal, modelId: string, query: OrderedPageQuery): Promise<List<Checkpoint>>
+  delete(principal: Principal, modelId: string, steps: readonly number[]): Promise<DeleteCheckpointsResponse>
+  files(principal: Principal, modelId: string, step: string): Promise<CheckpointFiles>
+  openFile(principal: Principal, modelId: string, step: string, name: string): Promise<OpenCheckpointFile>
+}
+
+export interface OpenCheckpointFile {
+  readonly sizeBytes: number
+  readonly sha256: string
+  readonly stream: ReadStream
+}
+
+export function createCheckpointService(context: ServiceContext): CheckpointService {
+  const { db } = context
+
+  async function requireCheckpoint(principal: Principal, modelId: string, step: string): Promise<CheckpointRecord> {
+    const model = await requireModel(context, principal, modelId)
+    const wanted = step === 'latest' ? step : /^\d{1,9}$/.test(step) ? Number(step) : null
+    const checkpoint = wanted === null ? null : await findCheckpoint(db, model.id, wanted)
+    if (checkpoint === null) {
+      throw new NotFoundError(
+        'checkpoint_not_found',
+        `model "${model.name}" has no checkpoint at step "${step.slice(0, 40)}"`,
+      )
+    }
+    return checkpoint
+  }
+
+  return {
+    list: async (principal, modelId, query) => {
+      const model = await requireModel(context, principal, modelId)
+      const page = await listCheckpoints(db, model.id, {
+        after: query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+        order: query.order ?? 'asc',
+      })
+      return toList(page.items.map(toWireCheckpoint), page.hasMore)
+    },
+    delete: async (principal, modelId, steps) => {
+      const model = await requireModel(context, principal, modelId)
+      const wanted = [...new Set(steps)]
+      const result = await db.transaction().execute(async (transaction) => {
+        const existing = new Map((await listSteps(transaction, model.id)).map((c) => [c.step, c.adapterDigest]))
+        const found = wanted.filter((step) => existing.has(step))
+        for (const job of await listUnfinishedJobs(transaction, model.id)) {
+          if (job.status === 'running' && job.parentStep !== null && found.includes(job.parentStep)) {
+            throw new ConflictError(
+              'checkpoint_in_use',
+              `the checkpoint at step ${job.parentStep} is being trained from by training job "${job.id}"`,
+              { hint: 'wait for the job, or cancel it', details: { job_id: job.id, step: job.parentStep } },
+            )
+          }
+        }
+        await deleteCheckpointRows(transaction, model.id, found)
+        return { digests: found.map((step) => existing.get(step) ?? ''), count: found.length, existing }
+      })
+      for (const digest of result.digests) context.engines.forgetAdapter(digest)
+      context.requestSweep()
+      return {
+        deleted_count: result.count,
+        not_found_steps: wanted.filter((step) => !result.existing.has(step)),
+      }
+    },
+    files: async (principal, modelId, step) => {
+      const checkpoint = await requireCheckpoint(principal, modelId, step)
+      return {
+        model_id: checkpoint.modelId,
+        step: checkpoint.step,
+        files: checkpoint.files.map((file) => ({
+          name: file.name,
+          size_bytes: file.sizeBytes,
+          sha256: file.sha256,
+        })),
+      }
+    },
+    openFile: async (principal, modelId, step, name) => {
+      const checkpoint = await requireCheckpoint(principal, modelId, step)
+      const file = checkpoint.files.find((entry) => entry.name === name)
+      if (file === undefined) {
+        throw new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
+      }
+      return { sizeBytes: file.sizeBytes, sha256: file.sha256, stream: await context.blobs.openRead(file.sha256) }
+    },
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * What every service is built from. Made once in `service.ts`; each service takes the parts it needs.
+ */
+
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type { IdSource } from '#base/util/ids.js'
+import type { EnginePool } from '#service/children/engine-pool.js'
+import type { Dispatcher } from '#service/queue/dispatcher.js'
+import type { JobSignals } from '#service/queue/signals.js'
+import type { BlobStore } from '#service/storage/blobs.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+
+/** A base model this server can serve and train. */
+export interface BaseModelEntry {
+  readonly name: string
+  /** Hugging Face directory or GGUF file. */
+  readonly sourcePath: string
+}
+
+export interface ServiceContext {
+  readonly db: DatabaseHandle
+  readonly blobs: BlobStore
+  readonly ids: IdSource
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly signals: JobSignals
+  readonly dispatcher: Dispatcher
+  readonly engines: EnginePool
+  /** In the order given; the first one serves requests that name no model. */
+  readonly baseModels: readonly BaseModelEntry[]
+  /** Where prepared base weights are kept. */
+  readonly preparedDir: string
+  /** `file:` training data must lie below this folder; null refuses all. */
+  readonly trainingDataRoot: string | null
+  readonly leaseMs: number
+  readonly version: string
+  /** Asks for a sweep of blobs that nothing names any more. */
+  requestSweep(): void
+}
+
+/** Who sends a request. */
+export interface Principal {
+  readonly entity: string
+  readonly keyId: string
+  readonly keyPrefix: string
+}

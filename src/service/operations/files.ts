@@ -1,0 +1,79 @@
+/**
+ * Uploaded training data: stored as blobs, named by id and optionally by artifact name.
+ */
+
+import type { FileObject } from '#api/wire/files.js'
+import { ConflictError, InvalidRequestError } from '#base/errors.js'
+import { isUniqueViolation } from '#service/storage/database.js'
+import { findFile, insertFile } from '#service/storage/files.js'
+import type { Principal, ServiceContext } from './context.js'
+import { toWireFile } from './to-wire.js'
+
+/** Largest upload; `training_data_url` files are streamed, so size costs disk only. */
+export const MAX_UPLOAD_BYTES = 16 * 1024 ** 3
+
+export interface UploadFields {
+  readonly filename: string
+  readonly purpose: string
+  /** `entity/project/name:version`, with or without `wandb-artifact:///`. */
+  readonly artifact: string | null
+}
+
+export interface FileService {
+  /** Streams `body` to disk, then reads `fields`, which may follow the file in a form, and registers it. */
+  upload(
+    principal: Principal,
+    body: AsyncIterable<Uint8Array>,
+    fields: () => Promise<UploadFields>,
+  ): Promise<FileObject>
+}
+
+export function createFileService(context: ServiceContext): FileService {
+  const { db, blobs, ids } = context
+  return {
+    upload: async (principal, body, readFields) => {
+      const blob = await blobs.put(body, { maxBytes: MAX_UPLOAD_BYTES })
+      const fields = await readFields()
+      const artifact = fields.artifact === null ? null : normalizeArtifact(fields.artifact)
+      const id = `file-${ids.uuid()}`
+      try {
+        await insertFile(db, {
+          id,
+          entity: principal.entity,
+          filename: fields.filename.slice(0, 512),
+          purpose: fields.purpose.slice(0, 64),
+          artifact,
+          sha256: blob.sha256,
+          sizeBytes: blob.sizeBytes,
+        })
+      } catch (error) {
+        if (!isUniqueViolation(error) || artifact === null) throw error
+        const existing = await findFile(db, principal.entity, { artifact })
+        if (existing !== null && existing.sha256 === blob.sha256) return toWireFile(existing)
+        throw new ConflictError('artifact_exists', `artifact "${artifact}" is registered with other bytes already`, {
+          hint: 'an artifact version never changes: use the next version',
+        })
+      }
+      const file = await findFile(db, principal.entity, { id })
+      if (file === null) throw new ConflictError('file_deleted', 'the file was deleted while it was stored')
+      return toWireFile(file)
+    },
+  }
+}
+
+/**
+ * The one spelling of an artifact name: `entity/project/name:version`.
+ *
+ * @throws {InvalidRequestError} `invalid_artifact`
+ */
+export function normalizeArtifact(text: string): string {
+  const name = text.replace(/^wandb-artifact:\/\/\/?/, '')
+  if (!/^[^/:\s]+\/[^/:\s]+\/[^/:\s]+:[^/:\s]+$/.test(name)) {
+    throw new InvalidRequestError(
+      'invalid_artifact',
+      `artifact must be entity/project/name:version, got "${text.slice(0, 200)}"`,
+      { param: 'artifact' },
+    )
+  }
+  return name
+}

@@ -1,0 +1,191 @@
+/**
+ * Creating, reading and deleting models.
+ *
+ * Names are data: any text but separators (`/`, `:`) and invisible characters, compared exactly. Deleting a model that is in
+ * use: its unfinished jobs end as cancelled with their event, answers that are being generated finish on the weights they
+ * started with, and its name is free again.
+ */
+import { createHash } from 'node:crypto'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
+import type { CreateModelRequest, DeleteModelResponse, ListModelsQuery, Model } from '#api/wire/models.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { endUnsuccessfully } from '#service/queue/outcome.js'
+import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
+import { isUniqueViolation } from '#service/storage/database.js'
+import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import {
+  deleteModelRow,
+  findModel,
+  findModelByName,
+  insertModel,
+  listModels,
+  type ModelRecord,
+} from '#service/storage/models.js'
+import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import type { Principal, ServiceContext } from './context.js'
+import { toWireModel } from './to-wire.js'
+
+export interface ModelService {
+  create(principal: Principal, request: CreateModelRequest, idempotencyKey: string | null): Promise<Model>
+  get(principal: Principal, id: string): Promise<Model>
+  list(principal: Principal, query: ListModelsQuery): Promise<List<Model>>
+  delete(principal: Principal, id: string): Promise<DeleteModelResponse>
+}
+
+/** Separators of model addresses, and characters a reader cannot see. */
+const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
+
+export function createModelService(context: ServiceContext): ModelService {
+  const { db, ids } = context
+
+  async function create(
+    principal: Principal,
+    request: CreateModelRequest,
+    idempotencyKey: string | null,
+  ): Promise<Model> {
+    checkName('project', request.project)
+    checkName('name', request.name)
+    const entity = checkEntity(principal, request.entity ?? '')
+    if (!context.baseModels.some((entry) => entry.name === request.base_model))
+      throw unknownBaseModel(request.base_model)
+    const digest = createHash('sha256').update(JSON.stringify(request)).digest('hex')
+    const scope = idempotencyKey === null ? null : { entity, scope: 'models' as const, key: idempotencyKey }
+    const insert = () =>
+      db.transaction().execute(async (transaction) => {
+        if (scope !== null) {
+          const before = await findIdempotent(transaction, scope, digest)
+          const model = before === null ? null : await findModel(transaction, before)
+          if (model !== null) return model
+        }
+        const existing = await findModelByName(transaction, entity, request.project, request.name)
+        if (existing !== null) return returnExisting(existing, request)
+        const id = ids.uuid()
+        await insertModel(transaction, {
+          id,
+          entity,
+          project: request.project,
+          name: request.name,
+          baseModel: request.base_model,
+          runId: ids.uuid(),
+        })
+        if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
+        return requireRow(await findModel(transaction, id))
+      })
+    try {
+      return toWireModel(await insert())
+    } catch (error) {
+      if (!isUniqueViolation(error)) throw error
+      // another create of the same name was faster
+      return toWireModel(await insert())
+    }
+  }
+
+  function unknownBaseModel(name: string): InvalidRequestError {
+    const known = context.baseModels.map((entry) => `"${entry.name}"`).join(', ')
+    return new InvalidRequestError('unknown_base_model', `base_model must be one of ${known}, got "${name}"`, {
+      param: 'base_model',
+      hint: 'GET /v1/preview/base-models lists them; start the server with --base-model to add one',
+    })
+  }
+
+  async function deleteModel(principal: Principal, id: string): Promise<DeleteModelResponse> {
+    const model = await requireModel(context, principal, id)
+    const { steps, jobs } = await db.transaction().execute(async (transaction) => {
+      const unfinished = await listUnfinishedJobs(transaction, model.id)
+      for (const job of unfinished) {
+        await endUnsuccessfully(transaction, ids, job, {
+          code: 'model_deleted',
+          message: 'the model was deleted',
+          isCancelled: true,
+        })
+      }
+      const checkpoints = await listSteps(transaction, model.id)
+      await deleteCheckpointRows(
+        transaction,
+        model.id,
+        checkpoints.map((checkpoint) => checkpoint.step),
+      )
+      await transaction
+        .updateTable('training_jobs')
+        .set({ input_sha256: null })
+        .where('model_id', '=', model.id)
+        .execute()
+      await transaction.deleteFrom('idempotency_keys').where('object_id', '=', model.id).execute()
+      await deleteModelRow(transaction, model.id)
+      return { steps: checkpoints, jobs: unfinished }
+    })
+    for (const step of steps) context.engines.forgetAdapter(step.adapterDigest)
+    for (const job of jobs) context.signals.notify(job.id)
+    context.requestSweep()
+    return { model_id: model.id, deleted_checkpoints: steps.length, deleted_run: true }
+  }
+
+  return {
+    create,
+    delete: deleteModel,
+    get: async (principal, id) => toWireModel(await requireModel(context, principal, id)),
+    list: async (principal, query) => {
+      if (query.entity !== undefined) checkEntity(principal, query.entity)
+      const page = await listModels(db, {
+        entity: principal.entity,
+        project: query.project,
+        name: query.name,
+        baseModel: query.base_model,
+        after: query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+      })
+      return toList(page.items.map(toWireModel), page.hasMore)
+    },
+  }
+}
+
+/** A model of the principal's entity. A foreign model is not found, so that ids leak nothing. */
+export async function requireModel(
+  context: Pick<ServiceContext, 'db'>,
+  principal: Principal,
+  id: string,
+): Promise<ModelRecord> {
+  const model = await findModel(context.db, id)
+  if (model === null || model.entity !== principal.entity) {
+    throw new NotFoundError('model_not_found', `model "${id.slice(0, 100)}" was not found`)
+  }
+  return model
+}
+
+function returnExisting(existing: ModelRecord, request: CreateModelRequest): ModelRecord {
+  const label = `model "${request.name}" in project "${request.project}"`
+  if (request.return_existing !== true) {
+    throw new ConflictError('model_already_exists', `${label} exists already`, {
+      hint: 'send return_existing: true to get it',
+    })
+  }
+  if (existing.baseModel !== request.base_model) {
+    throw new ConflictError('base_model_mismatch', `${label} has base model "${existing.baseModel}"`, {
+      param: 'base_model',
+    })
+  }
+  return existing
+}
+
+function checkName(field: string, value: string): void {
+  if (FORBIDDEN_IN_NAMES.test(value) || value.trim() !== value) {
+    throw new InvalidRequestError(
+      'invalid_name',
+      `${field} must not contain "/", ":", control or invisible characters, nor start or end with a space`,
+      { param: field },
+    )
+  }
+}
+
+function checkEntity(principal: Principal, entity: string): string {
+  if (entity === '' || entity === principal.entity) return principal.entity
+  throw new AppError('permission', 'forbidden', `entity "${entity.slice(0, 100)}" does not belong to this API key`, {
+    hint: `leave entity out, or use "${principal.entity}"`,
+    param: 'entity',
+  })
+}
+
+function requireRow<T>(row: T | null): T {
+  if (row === null) throw new AppError('internal', 'internal_error', 'a row vanished while it was created')
+  return row
+}

@@ -1,0 +1,83 @@
+/**
+ * Records to wire objects, written out by hand: the one place where camelCase becomes snake_case on the way out.
+ */
+
+import type { Checkpoint } from '#api/wire/checkpoints.js'
+import type { FileObject } from '#api/wire/files.js'
+import type { Model } from '#api/wire/models.js'
+import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { CheckpointRecord } from '#service/storage/checkpoints.js'
+import type { EventRecord, JobProgress } from '#service/storage/events.js'
+import type { FileRecord } from '#service/storage/files.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import type { JobRecord } from '#service/storage/training-jobs.js'
+
+export function toWireModel(model: ModelRecord): Model {
+  return {
+    id: model.id,
+    entity: model.entity,
+    project: model.project,
+    name: model.name,
+    base_model: model.baseModel,
+    run_id: model.runId,
+    step: model.step,
+    created_at: toIso(model.createdAtMs),
+  }
+}
+
+export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
+  return {
+    id: checkpoint.id,
+    step: checkpoint.step,
+    metrics: { ...checkpoint.metrics },
+    created_at: toIso(checkpoint.createdAtMs),
+    size_bytes: checkpoint.files.reduce((sum, file) => sum + file.sizeBytes, 0),
+  }
+}
+
+export function toWireJob(job: JobRecord, progress: JobProgress | undefined): TrainingJob {
+  return {
+    id: job.id,
+    model_id: job.modelId,
+    kind: job.kind,
+    status: job.status,
+    attempt: job.attempt,
+    is_cancel_requested: job.isCancelRequested,
+    config: { ...job.config } as TrainingJob['config'],
+    created_at: toIso(job.createdAtMs),
+    training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
+    training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),
+    error_code: job.errorCode,
+    error_message: job.errorMessage,
+    num_gradient_steps: progress?.gradientSteps ?? 0,
+    num_sequences: progress?.numSequences ?? null,
+    step: job.step,
+  }
+}
+
+export function toWireEvent(event: EventRecord): TrainingEvent {
+  return {
+    id: event.id,
+    type: event.type,
+    data: { ...event.data } as TrainingEvent['data'],
+    created_at: toIso(event.createdAtMs),
+  }
+}
+
+export function toWireFile(file: FileRecord): FileObject {
+  return {
+    id: file.id,
+    object: 'file',
+    bytes: file.sizeBytes,
+    created_at: Math.floor(file.createdAtMs / 1000),
+    filename: file.filename,
+    purpose: file.purpose,
+    status: 'processed',
+    sha256: file.sha256,
+    artifact: file.artifact,
+  }
+}
+
+function toIso(timeMs: number): string {
+  return new Date(timeMs).toISOString()
+}

@@ -1,0 +1,164 @@
+/**
+ * Gives queued jobs to workers and watches them: claims, starts, sweeps leases, stops workers that ignore a cancel.
+ *
+ * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
+ */
+
+import type { Logger } from '#base/logging/logger.js'
+import type { IdSource } from '#base/util/ids.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { type ClaimedJob, claimNextJob } from './queue.js'
+import { expireLeases, releaseAttempt } from './recovery.js'
+import type { JobSignals } from './signals.js'
+
+/** A started worker. */
+export interface RunningWorker {
+  /** Resolves with one clause that says how it ended, for example `the worker exited with code 1`; never rejects. */
+  readonly ended: Promise<string>
+  /** Ends it at once. */
+  kill(): void
+}
+
+export type StartWorker = (claimed: ClaimedJob) => RunningWorker
+
+export interface DispatcherOptions {
+  readonly db: DatabaseHandle
+  readonly ids: IdSource
+  readonly logger: Logger
+  readonly signals: JobSignals
+  readonly startWorker: StartWorker
+  /** Jobs that may run at once. */
+  readonly trainWorkers: number
+  readonly leaseMs: number
+  /** How often leases and cancels are looked at. Default 500. */
+  readonly sweepMs?: number
+  /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
+  readonly cancelGraceMs?: number
+}
+
+export interface Dispatcher {
+  start(): void
+  /** Looks for work now instead of at the next sweep. */
+  wake(): void
+  /** Jobs running in this process. */
+  runningCount(): number
+  /** A sweep failed: what the system check reports; null while all is well. */
+  lastError(): string | null
+  /** Starts nothing more, kills the workers, waits for them; their jobs are queued again by `releaseAttempt`. */
+  stop(): Promise<void>
+}
+
+interface Slot {
+  readonly jobId: string
+  readonly worker: RunningWorker
+  readonly attempt: number
+  cancelSweeps: number
+}
+
+export function createDispatcher(options: DispatcherOptions): Dispatcher {
+  const { db, ids, logger, signals } = options
+  const sweepMs = options.sweepMs ?? 500
+  const cancelGraceMs = options.cancelGraceMs ?? 15_000
+  const owner = `local-${ids.uuid()}`
+  const slots = new Set<Slot>()
+  const endings = new Set<Promise<void>>()
+  let timer: NodeJS.Timeout | null = null
+  let isStopped = false
+  let failure: string | null = null
+  let sweeping: Promise<void> | null = null
+  let isWoken = false
+
+  async function sweep(): Promise<void> {
+    for (const jobId of await expireLeases(db, ids)) {
+      logger.warn({ job_id: jobId }, 'job.lease_expired')
+      // the process may only be frozen: it is fenced already, and must not hold memory either
+      for (const slot of slots) if (slot.jobId === jobId) slot.worker.kill()
+      signals.notify(jobId)
+    }
+    await killUnresponsive()
+    while (!isStopped && slots.size < options.trainWorkers) {
+      const claimed = await claimNextJob(db, ids, { owner, leaseMs: options.leaseMs })
+      if (claimed === null) break
+      launch(claimed)
+    }
+  }
+
+  async function killUnresponsive(): Promise<void> {
+    for (const slot of slots) {
+      const row = await db
+        .selectFrom('training_jobs')
+        .select(['is_cancel_requested', 'status', 'attempt'])
+        .where('id', '=', slot.jobId)
+        .executeTakeFirst()
+      const isOver = row === undefined || row.status !== 'running' || row.attempt !== slot.attempt
+      if (!isOver && row.is_cancel_requested === 0) continue
+      slot.cancelSweeps += 1
+      if (slot.cancelSweeps * sweepMs > cancelGraceMs) slot.worker.kill()
+    }
+  }
+
+  function launch(claimed: ClaimedJob): void {
+    const { job } = claimed
+    logger.info({ job_id: job.id, model_id: job.modelId, kind: job.kind, attempt: job.attempt }, 'job.started')
+    const worker = options.startWorker(claimed)
+    const slot: Slot = { jobId: job.id, worker, attempt: job.attempt, cancelSweeps: 0 }
+    slots.add(slot)
+    const ending = worker.ended.then(async (reason) => {
+      slots.delete(slot)
+      const status = await releaseAttempt(db, ids, {
+        jobId: job.id,
+        attempt: job.attempt,
+        reason,
+        isOrderly: isStopped,
+      })
+      if (status !== null) logger.warn({ job_id: job.id, attempt: job.attempt, reason, status }, 'job.worker_lost')
+      signals.notify(job.id)
+      wake()
+    })
+    const settled = ending.catch((error: unknown) => report(error)).finally(() => endings.delete(settled))
+    endings.add(settled)
+    signals.notify(job.id)
+  }
+
+  function report(error: unknown): void {
+    failure = error instanceof Error ? error.message : String(error)
+    logger.error({ err: error }, 'job.dispatch_failed')
+  }
+
+  function wake(): void {
+    if (isStopped || timer === null) return
+    isWoken = true
+    sweeping ??= run().finally(() => {
+      sweeping = null
+    })
+  }
+
+  async function run(): Promise<void> {
+    while (isWoken && !isStopped) {
+      isWoken = false
+      try {
+        await sweep()
+        failure = null
+      } catch (error) {
+        report(error)
+      }
+    }
+  }
+
+  return {
+    wake,
+    start: () => {
+      timer = setInterval(wake, sweepMs)
+      wake()
+    },
+    runningCount: () => slots.size,
+    lastError: () => failure,
+    stop: async () => {
+      isStopped = true
+      if (timer !== null) clearInterval(timer)
+      await sweeping
+      for (const slot of slots) slot.worker.kill()
+      await Promise.all(endings)
+    },
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Fencing: what an attempt may still do.
+ *
+ * Every write of a worker passes `withLease`, inside the same transaction as the write itself: the attempt must be the
+ * current one, the job running, and the lease not over by the database's clock. A worker that slept past its lease can
+ * therefore change nothing, whether or not somebody else has claimed the job meanwhile.
+ */
+import { AppError, ConflictError, NotFoundError } from '#base/errors.js'
+import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
+import { type Database, type DatabaseHandle, databaseNowMs } from '#service/storage/database.js'
+import { type JobRecord, toJob } from '#service/storage/training-jobs.js'
+
+/** Who a worker says it is. */
+export interface AttemptClaim {
+  readonly jobId: string
+  readonly attempt: number
+  readonly token: string
+}
+
+/** What an attempt may do: `held` while its lease lasts; `completed` when it repeats a completion that succeeded. */
+export interface LeasedJob {
+  readonly job: JobRecord
+  readonly state: 'held' | 'completed'
+}
+
+/**
+ * Runs `action` in one transaction, if the attempt holds its lease.
+ *
+ * @throws {NotFoundError} `training_job_not_found`
+ * @throws {ConflictError} `stale_attempt` for any other attempt, an ended lease or an ended job
+ * @throws {AppError} `invalid_api_key` for a wrong token
+ */
+export async function withLease<T>(
+  db: DatabaseHandle,
+  claim: AttemptClaim,
+  action: (transaction: Database, leased: LeasedJob) => Promise<T>,
+): Promise<T> {
+  return db.transaction().execute(async (transaction) => action(transaction, await checkLease(transaction, claim)))
+}
+
+/** The check of `withLease` alone, for reads. */
+export async function checkLease(db: Database, claim: AttemptClaim): Promise<LeasedJob> {
+  const row = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .select(databaseNowMs.as('now_ms'))
+    .where('id', '=', claim.jobId)
+    .executeTakeFirst()
+  if (row === undefined) {
+    throw new NotFoundError('training_job_not_found', `training job "${claim.jobId}" was not found`)
+  }
+  if (row.attempt !== claim.attempt) throw stale(claim, `attempt ${row.attempt} is the current one`)
+  if (row.token_hash === null) throw stale(claim, `the job is ${row.status}`)
+  if (!areEqualHashes(row.token_hash, hashSecret(claim.token))) {
+    throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
+  }
+  if (row.status === 'completed') return { job: toJob(row), state: 'completed' }
+  if (row.status !== 'running') throw stale(claim, `the job is ${row.status}`)
+  if (row.lease_expires_at_ms === null || row.lease_expires_at_ms <= row.now_ms) throw stale(claim, 'its lease is over')
+  return { job: toJob(row), state: 'held' }
+}
+
+/** Extends the lease. @returns whether the worker should stop */
+export async function heartbeat(
+  db: DatabaseHandle,
+  claim: AttemptClaim,
+  leaseMs: number,
+): Promise<{ readonly isCancelRequested: boolean }> {
+  return withLease(db, claim, async (transaction, { job, state }) => {
+    if (state === 'completed') throw stale(claim, 'the job is completed')
+    await extendLease(transaction, job.id, leaseMs)
+    return { isCancelRequested: job.isCancelRequested }
+  })
+}
+
+/** Restarts the lease of a job; call with the lease held. */
+export async function extendLease(db: Database, jobId: string, leaseMs: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({ heartbeat_at_ms: databaseNowMs, lease_expires_at_ms: e(databaseNowMs, '+', leaseMs) }))
+    .where('id', '=', jobId)
+    .execute()
+}
+
+/** The error a fenced worker gets. */
+export function stale(claim: AttemptClaim, reason: string): ConflictError {
+  return new ConflictError('stale_attempt', `attempt ${claim.attempt} may not write to this job: ${reason}`)
+}

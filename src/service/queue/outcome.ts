@@ -1,0 +1,170 @@
+/**
+ * How a job ends. Each function is one transaction: status, terminal event and, for a completion, the checkpoint and the
+ * model's step become visible together or not at all.
+ */
+import { createHash } from 'node:crypto'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import type { IdSource } from '#base/util/ids.js'
+import { insertCheckpoint } from '#service/storage/checkpoints.js'
+import { type Database, type DatabaseHandle, databaseNowMs } from '#service/storage/database.js'
+import { findModel, setModelStep } from '#service/storage/models.js'
+import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { appendTerminalEvent } from './event-log.js'
+import { type AttemptClaim, withLease } from './lease.js'
+
+/** Files every checkpoint must have. */
+const REQUIRED_FILES = ['adapter_config.json', 'adapter_model.safetensors']
+
+/** What a worker claims to have made. */
+export interface Completion {
+  readonly files: Readonly<Record<string, { readonly sha256: string; readonly sizeBytes: number }>>
+  readonly metrics: Readonly<Record<string, number>>
+}
+
+/**
+ * Publishes the checkpoint and ends the job. Repeating it with the same attempt changes nothing.
+ *
+ * @returns the step of the new checkpoint
+ * @throws {ConflictError} `stale_attempt`
+ * @throws {InvalidRequestError} `checkpoint_incomplete` if a file is missing or differs from what was uploaded
+ */
+export async function completeJob(
+  db: DatabaseHandle,
+  ids: IdSource,
+  claim: AttemptClaim,
+  completion: Completion,
+): Promise<number> {
+  return withLease(db, claim, async (transaction, { job, state }) => {
+    if (state === 'completed') return job.step ?? 0
+    const files = await collectFiles(transaction, claim, completion)
+    const model = await findModel(transaction, job.modelId)
+    if (model === null) throw new NotFoundError('model_not_found', `model "${job.modelId}" was not found`)
+    const step = model.step + 1
+    const id = ids.uuid()
+    await insertCheckpoint(transaction, {
+      id,
+      modelId: model.id,
+      step,
+      kind: job.kind,
+      jobId: job.id,
+      adapterDigest: digestOfAdapter(files),
+      metrics: completion.metrics,
+      files,
+    })
+    await setModelStep(transaction, model.id, step)
+    await transaction.deleteFrom('job_files').where('job_id', '=', job.id).execute()
+    await transaction
+      .updateTable('training_jobs')
+      .set({
+        status: 'completed',
+        step,
+        // the input is not needed again: the sweeper frees its blob
+        input_sha256: null,
+        lease_expires_at_ms: null,
+        ended_at_ms: databaseNowMs,
+      })
+      .where('id', '=', job.id)
+      .execute()
+    await appendTerminalEvent(transaction, ids, job.id, { type: 'training_ended', data: { step, checkpoint_id: id } })
+    return step
+  })
+}
+
+async function collectFiles(db: Database, claim: AttemptClaim, completion: Completion) {
+  const rows = await db
+    .selectFrom('job_files')
+    .selectAll()
+    .where('job_id', '=', claim.jobId)
+    .where('attempt', '=', claim.attempt)
+    .orderBy('name')
+    .execute()
+  const uploaded = new Map(rows.map((row) => [row.name, row]))
+  for (const name of REQUIRED_FILES) {
+    if (completion.files[name] === undefined) throw incomplete(`files must name "${name}"`)
+  }
+  return Object.entries(completion.files).map(([name, promised]) => {
+    const row = uploaded.get(name)
+    if (row === undefined) throw incomplete(`file "${name}" was not uploaded`)
+    if (row.sha256 !== promised.sha256 || row.size_bytes !== promised.sizeBytes) {
+      throw incomplete(`file "${name}" was uploaded with other bytes than the completion names`)
+    }
+    return { name, sha256: row.sha256, sizeBytes: row.size_bytes }
+  })
+}
+
+function digestOfAdapter(files: readonly { readonly name: string; readonly sha256: string }[]): string {
+  const hash = createHash('sha256')
+  for (const name of REQUIRED_FILES) hash.update(files.find((file) => file.name === name)?.sha256 ?? '')
+  return hash.digest('hex')
+}
+
+function incomplete(message: string): InvalidRequestError {
+  return new InvalidRequestError('checkpoint_incomplete', message)
+}
+
+export interface Failure {
+  readonly code: string
+  readonly message: string
+  readonly isCancelled: boolean
+}
+
+/** Ends the job of an attempt that reports its own failure. Repeating it answers 409, for the job has ended. */
+export async function failAttempt(
+  db: DatabaseHandle,
+  ids: IdSource,
+  claim: AttemptClaim,
+  failure: Failure,
+): Promise<void> {
+  await withLease(db, claim, async (transaction, { job, state }) => {
+    if (state === 'completed') throw new ConflictError('job_already_finished', 'the job is completed')
+    await endUnsuccessfully(transaction, ids, job, failure)
+  })
+}
+
+/** Writes a failed or cancelled end: status, error and the one terminal event. Call inside a transaction. */
+export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRecord, failure: Failure): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({
+      status: failure.isCancelled ? 'cancelled' : 'failed',
+      error_code: failure.code,
+      error_message: failure.message,
+      input_sha256: null,
+      lease_expires_at_ms: null,
+      token_hash: null,
+      ended_at_ms: databaseNowMs,
+    })
+    .where('id', '=', job.id)
+    .execute()
+  await db.deleteFrom('job_files').where('job_id', '=', job.id).execute()
+  await appendTerminalEvent(db, ids, job.id, {
+    type: 'training_failed',
+    data: { error_message: failure.message, error_code: failure.code },
+  })
+}
+
+/**
+ * Asks a job to stop: a queued one ends at once, a running one is told with its next heartbeat.
+ *
+ * @returns the job after the request
+ * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_already_finished`
+ */
+export async function requestCancel(db: DatabaseHandle, ids: IdSource, jobId: string): Promise<JobRecord> {
+  return db.transaction().execute(async (transaction) => {
+    const job = await findJob(transaction, jobId)
+    if (job === null) throw new NotFoundError('training_job_not_found', `training job "${jobId}" was not found`)
+    if (job.status === 'queued') {
+      await endUnsuccessfully(transaction, ids, job, CANCELLED)
+    } else if (job.status === 'running') {
+      await transaction.updateTable('training_jobs').set({ is_cancel_requested: 1 }).where('id', '=', jobId).execute()
+    } else {
+      throw new ConflictError('job_already_finished', `training job "${jobId}" is ${job.status} already`)
+    }
+    const after = await findJob(transaction, jobId)
+    if (after === null) throw new AppError('internal', 'internal_error', 'a job vanished while it was cancelled')
+    return after
+  })
+}
+
+/** The failure a cancelled job ends with. */
+export const CANCELLED: Failure = { code: 'cancelled', message: 'the training job was cancelled', isCancelled: true }

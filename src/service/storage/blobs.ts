@@ -1,0 +1,214 @@
+/**
+ * Immutable bytes by content: `blobs/sha256/ab/cdef…`.
+ *
+ * A blob is written under a temporary name, synced, and renamed into place, so a name that exists always holds all of its
+ * bytes. Equal bytes are stored once. Unreferenced blobs are swept (`sweep`), never deleted by hand.
+ */
+import { createHash } from 'node:crypto'
+import type { ReadStream } from 'node:fs'
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { AppError, InvalidRequestError, StorageError } from '#base/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { toStorageError } from './database.js'
+
+/** What was stored. */
+export interface BlobRef {
+  readonly sha256: string
+  readonly sizeBytes: number
+}
+
+/** Writes one blob piece by piece. */
+export interface BlobWriter {
+  /** @throws {AppError} `disk_full` when the disk is */
+  write(chunk: Uint8Array | string): Promise<void>
+  /**
+   * Syncs, publishes and returns the digest.
+   *
+   * @param expectedSha256 refuse other bytes with `digest_mismatch`
+   */
+  commit(expectedSha256?: string): Promise<BlobRef>
+  /** Drops what was written; harmless after `commit`. */
+  abort(): Promise<void>
+}
+
+export interface BlobStore {
+  createWriter(): Promise<BlobWriter>
+  /** Stores all bytes of `source`; refuses more than `maxBytes` with `request_too_large`. */
+  put(source: AsyncIterable<Uint8Array | string>, options?: PutOptions): Promise<BlobRef>
+  /** Absolute path of a blob, for processes that read it themselves. */
+  pathOf(sha256: string): string
+  /** @throws {StorageError} `blob_missing` if the bytes are not there */
+  openRead(sha256: string): Promise<ReadStream>
+  has(sha256: string): Promise<boolean>
+  /** Removes blobs that `isReferenced` denies and that nobody touched for `graceMs`. @returns how many */
+  sweep(referenced: ReadonlySet<string>, graceMs: number): Promise<number>
+}
+
+export interface PutOptions {
+  readonly maxBytes?: number
+  readonly expectedSha256?: string
+}
+
+const FLUSH_BYTES = 1 << 20
+
+/** Opens the store below `root`, which `openDataDir` has made; drops what a crash left half-written. */
+export async function createBlobStore(root: string): Promise<BlobStore> {
+  const incoming = join(root, 'incoming')
+  await rm(incoming, { recursive: true, force: true })
+  await mkdir(incoming, { recursive: true })
+  let counter = 0
+
+  const pathOf = (sha256: string): string => {
+    // digests come from our own rows, but a path is never built from an unchecked text
+    if (!/^[0-9a-f]{64}$/.test(sha256)) throw new StorageError('invalid_digest', 'a blob digest is not 64 hex digits')
+    return join(root, 'sha256', sha256.slice(0, 2), sha256.slice(2))
+  }
+
+  async function createWriter(): Promise<BlobWriter> {
+    counter += 1
+    const temporary = join(incoming, `${process.pid}-${counter}`)
+    const file = await guardDisk(() => open(temporary, 'wx', 0o600))
+    return createFileWriter(file, temporary, pathOf)
+  }
+
+  return {
+    createWriter,
+    pathOf,
+    openRead: async (sha256) => {
+      try {
+        // opened before anybody answers: a missing file is an error, not a torn answer
+        return (await open(pathOf(sha256), 'r')).createReadStream()
+      } catch (cause) {
+        throw new StorageError('blob_missing', `blob ${sha256.slice(0, 12)} cannot be read`, { cause })
+      }
+    },
+    has: async (sha256) => exists(pathOf(sha256)),
+    put: async (source, options = {}) => {
+      const writer = await createWriter()
+      try {
+        let total = 0
+        for await (const chunk of source) {
+          total += chunk.length
+          if (options.maxBytes !== undefined && total > options.maxBytes) throw tooLarge(options.maxBytes)
+          await writer.write(chunk)
+        }
+        return await writer.commit(options.expectedSha256)
+      } finally {
+        await writer.abort()
+      }
+    },
+    sweep: (referenced, graceMs) => sweep(join(root, 'sha256'), referenced, graceMs),
+  }
+}
+
+function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: string) => string): BlobWriter {
+  const hash = createHash('sha256')
+  let pending: Buffer[] = []
+  let pendingBytes = 0
+  let sizeBytes = 0
+  let isOpen = true
+
+  async function flush(): Promise<void> {
+    if (pendingBytes === 0) return
+    const bytes = pending.length === 1 ? pending[0] : Buffer.concat(pending)
+    pending = []
+    pendingBytes = 0
+    if (bytes !== undefined) await guardDisk(() => file.writeFile(bytes))
+  }
+
+  async function abort(): Promise<void> {
+    if (!isOpen) return
+    isOpen = false
+    await file.close()
+    await rm(temporary, { force: true })
+  }
+
+  return {
+    abort,
+    write: async (chunk) => {
+      const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : Buffer.from(chunk)
+      hash.update(bytes)
+      sizeBytes += bytes.length
+      pending.push(bytes)
+      pendingBytes += bytes.length
+      if (pendingBytes >= FLUSH_BYTES) await flush()
+    },
+    commit: async (expectedSha256) => {
+      await flush()
+      const sha256 = hash.digest('hex')
+      if (expectedSha256 !== undefined && expectedSha256 !== sha256) {
+        await abort()
+        throw new InvalidRequestError(
+          'digest_mismatch',
+          `the body has digest ${sha256}, the header promised ${expectedSha256}`,
+        )
+      }
+      const target = pathOf(sha256)
+      if (await exists(target)) {
+        await touch(target)
+        await abort()
+        return { sha256, sizeBytes }
+      }
+      await guardDisk(() => file.sync())
+      await file.close()
+      isOpen = false
+      await guardDisk(async () => {
+        await mkdir(dirname(target), { recursive: true })
+        await rename(temporary, target)
+        await syncDirectory(dirname(target))
+      })
+      return { sha256, sizeBytes }
+    },
+  }
+}
+
+async function sweep(root: string, referenced: ReadonlySet<string>, graceMs: number): Promise<number> {
+  let removed = 0
+  const nowMs = systemClock.nowMs()
+  for (const prefix of await readdir(root)) {
+    if (!/^[0-9a-f]{2}$/.test(prefix)) continue
+    for (const rest of await readdir(join(root, prefix))) {
+      if (referenced.has(prefix + rest)) continue
+      const path = join(root, prefix, rest)
+      if (nowMs - (await stat(path)).mtimeMs < graceMs) continue
+      await rm(path, { force: true })
+      removed += 1
+    }
+  }
+  return removed
+}
+
+async function touch(path: string): Promise<void> {
+  const nowSeconds = systemClock.nowMs() / 1000
+  await utimes(path, nowSeconds, nowSeconds)
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isFile()
+  } catch {
+    return false
+  }
+}
+
+async function guardDisk<T>(action: () => Promise<T>): Promise<T> {
+  try {
+    return await action()
+  } catch (cause) {
+    throw toStorageError(cause) ?? cause
+  }
+}
+
+function tooLarge(maxBytes: number): AppError {
+  return new AppError('too_large', 'request_too_large', `the body is larger than ${maxBytes} bytes`)
+}

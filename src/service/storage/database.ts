@@ -1,0 +1,164 @@
+/**
+ * Opens the SQLite database: pragmas, integrity, migrations.
+ *
+ * One connection per process. Kysely serializes transactions on it, so two of ours never interleave; another process
+ * cannot write, because `data-dir.ts` holds the directory's lock. Nothing here knows what the tables mean.
+ */
+import SqliteDatabase from 'better-sqlite3'
+import {
+  type DatabaseConnection,
+  type Driver,
+  Kysely,
+  Migrator,
+  SqliteDialect,
+  type SqliteDialectConfig,
+  SqliteDriver,
+  sql,
+  type Transaction,
+} from 'kysely'
+import { AppError, StorageError } from '#base/errors.js'
+import { MIGRATIONS } from './migrations/index.js'
+import type { Schema } from './schema.js'
+
+/** The database itself, from which transactions are opened. */
+export type DatabaseHandle = Kysely<Schema>
+
+/** The database or an open transaction: repositories take either. */
+export type Database = Kysely<Schema> | Transaction<Schema>
+
+/** An open database and the way to close it. */
+export interface OpenDatabase {
+  readonly db: Kysely<Schema>
+  /** Folds the write-ahead log into the main file and closes; the directory then holds one clean file. */
+  close(): Promise<void>
+}
+
+export interface DatabaseOptions {
+  /** Most pages of 4096 bytes; beyond it writes fail as on a full disk. Default: no limit. */
+  readonly maxPages?: number
+}
+
+/** Milliseconds since 1970 by the database's clock: the only clock leases and times are measured with. */
+export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
+
+/**
+ * Opens and migrates a database file.
+ *
+ * @throws {StorageError} `database_unreadable` for a corrupt, read-only or foreign file; `migration_failed`;
+ *   `database_newer` if a newer version of the program has written it
+ */
+export async function openDatabase(path: string, options: DatabaseOptions = {}): Promise<OpenDatabase> {
+  const sqlite = connect(path)
+  if (options.maxPages !== undefined) sqlite.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`)
+  const db = new Kysely<Schema>({ dialect: new Dialect({ database: sqlite }) })
+  try {
+    await migrate(db)
+  } catch (error) {
+    await db.destroy()
+    throw error
+  }
+  return {
+    db,
+    close: async () => {
+      if (sqlite.open) sqlite.pragma('wal_checkpoint(TRUNCATE)')
+      await db.destroy()
+    },
+  }
+}
+
+/** Kysely's SQLite driver, except that a rollback SQLite has done by itself (full disk) does not hide why. */
+class TolerantDriver extends SqliteDriver {
+  override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    try {
+      await super.rollbackTransaction(connection)
+    } catch (error) {
+      if (!messageOf(error).includes('no transaction is active')) throw error
+    }
+  }
+}
+
+class Dialect extends SqliteDialect {
+  readonly #config: SqliteDialectConfig
+
+  constructor(config: SqliteDialectConfig) {
+    super(config)
+    this.#config = config
+  }
+
+  override createDriver(): Driver {
+    return new TolerantDriver(this.#config)
+  }
+}
+
+function connect(path: string): SqliteDatabase.Database {
+  let sqlite: SqliteDatabase.Database | null = null
+  try {
+    sqlite = new SqliteDatabase(path)
+    // busy_timeout first: switching to WAL itself needs a lock that another reader may hold for a moment
+    sqlite.pragma('busy_timeout = 10000')
+    sqlite.pragma('journal_mode = WAL')
+    sqlite.pragma('synchronous = FULL')
+    sqlite.pragma('foreign_keys = ON')
+    sqlite.pragma('journal_size_limit = 67108864')
+    sqlite.pragma('temp_store = MEMORY')
+    const verdict: unknown = sqlite.pragma('quick_check(1)', { simple: true })
+    if (verdict !== 'ok') throw new Error(String(verdict))
+    return sqlite
+  } catch (cause) {
+    sqlite?.close()
+    throw new StorageError('database_unreadable', `database "${path}" cannot be used: ${messageOf(cause)}`, {
+      hint: 'restore the file from a backup, or start with another --data-dir',
+      cause,
+    })
+  }
+}
+
+async function migrate(db: Kysely<Schema>): Promise<void> {
+  const provider = { getMigrations: async () => ({ ...MIGRATIONS }) }
+  const { error } = await new Migrator({ db, provider }).migrateToLatest()
+  if (error === undefined) return
+  if (messageOf(error).includes('previously executed migration')) {
+    throw new StorageError('database_newer', 'the database was written by a newer version of the program', {
+      hint: 'install that version again, or start with another --data-dir',
+      cause: error,
+    })
+  }
+  throw new StorageError('migration_failed', `the database could not be migrated: ${messageOf(error)}`, {
+    cause: error,
+  })
+}
+
+/** True for a violated unique index: another create was faster. */
+export function isUniqueViolation(error: unknown): boolean {
+  return (
+    error instanceof SqliteDatabase.SqliteError &&
+    (error.code === 'SQLITE_CONSTRAINT_UNIQUE' || error.code === 'SQLITE_CONSTRAINT_PRIMARYKEY')
+  )
+}
+
+/** True when the disk is full or the file system refuses to write. */
+export function isDiskFailure(error: unknown): boolean {
+  if (error instanceof SqliteDatabase.SqliteError) {
+    return /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN)/.test(error.code)
+  }
+  const code: unknown = error instanceof Error && 'code' in error ? error.code : null
+  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EROFS' || code === 'EIO'
+}
+
+/** The error a person can act on for a failure of the disk or of the database file; null for anything else. */
+export function toStorageError(error: unknown): AppError | null {
+  if (!isDiskFailure(error)) return null
+  return new AppError(
+    'unavailable',
+    'disk_full',
+    'the data directory cannot be written: the disk is full or read-only',
+    {
+      hint: 'free some space and try again',
+      cause: error,
+    },
+  )
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

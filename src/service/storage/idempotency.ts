@@ -1,0 +1,57 @@
+/**
+ * `Idempotency-Key`: which object a key made, so that a repeated create answers with it.
+ */
+import { ConflictError } from '#base/errors.js'
+import { type Database, databaseNowMs } from './database.js'
+
+export interface IdempotencyScope {
+  readonly entity: string
+  readonly scope: 'models' | 'training-jobs' | 'files'
+  readonly key: string
+}
+
+/**
+ * The id the key made before, or null.
+ *
+ * @throws {ConflictError} `idempotency_key_reused` if it was used for another request
+ */
+export async function findIdempotent(
+  db: Database,
+  scope: IdempotencyScope,
+  requestDigest: string,
+): Promise<string | null> {
+  const row = await db
+    .selectFrom('idempotency_keys')
+    .select(['request_digest', 'object_id'])
+    .where('entity', '=', scope.entity)
+    .where('scope', '=', scope.scope)
+    .where('key', '=', scope.key)
+    .executeTakeFirst()
+  if (row === undefined) return null
+  if (row.request_digest !== requestDigest) {
+    throw new ConflictError('idempotency_key_reused', 'Idempotency-Key was used before for a different request', {
+      hint: 'send a new key for a new request',
+    })
+  }
+  return row.object_id
+}
+
+/** Remembers what a key made; call in the transaction that makes it. */
+export async function rememberIdempotent(
+  db: Database,
+  scope: IdempotencyScope,
+  requestDigest: string,
+  objectId: string,
+): Promise<void> {
+  await db
+    .insertInto('idempotency_keys')
+    .values({
+      entity: scope.entity,
+      scope: scope.scope,
+      key: scope.key,
+      request_digest: requestDigest,
+      object_id: objectId,
+      created_at_ms: databaseNowMs,
+    })
+    .execute()
+}

@@ -1,0 +1,165 @@
+/**
+ * Rows of training jobs. State changes that must be fenced or atomic live in `jobs/`; this file reads and inserts.
+ */
+import type { Selectable } from 'kysely'
+import { StorageError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { type Database, databaseNowMs } from './database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import type { TrainingJobsTable } from './schema.js'
+
+export type JobKind = 'rl' | 'sft'
+export type JobStatus = 'queued' | 'running' | 'completed' | 'failed' | 'cancelled'
+
+export interface JobRecord {
+  readonly id: string
+  readonly entity: string
+  readonly modelId: string
+  readonly kind: JobKind
+  readonly status: JobStatus
+  readonly config: JsonObject
+  readonly inputSha256: string | null
+  readonly requestDigest: string
+  readonly sourceUrl: string | null
+  readonly attempt: number
+  readonly losses: number
+  readonly isCancelRequested: boolean
+  readonly leaseOwner: string | null
+  readonly leaseExpiresAtMs: number | null
+  readonly parentStep: number | null
+  readonly step: number | null
+  readonly errorCode: string | null
+  readonly errorMessage: string | null
+  readonly createdAtMs: number
+  readonly startedAtMs: number | null
+  readonly endedAtMs: number | null
+}
+
+export interface NewJob {
+  readonly id: string
+  readonly entity: string
+  readonly modelId: string
+  readonly kind: JobKind
+  readonly config: JsonObject
+  readonly inputSha256: string
+  readonly requestDigest: string
+  readonly sourceUrl: string | null
+}
+
+export interface JobFilter extends PageOptions {
+  readonly entity: string
+  readonly modelId?: string | undefined
+  readonly status?: JobStatus | undefined
+}
+
+/** Inserts a queued job. */
+export async function insertJob(db: Database, job: NewJob): Promise<void> {
+  await db
+    .insertInto('training_jobs')
+    .values({
+      id: job.id,
+      entity: job.entity,
+      model_id: job.modelId,
+      kind: job.kind,
+      status: 'queued',
+      config: JSON.stringify(job.config),
+      input_sha256: job.inputSha256,
+      request_digest: job.requestDigest,
+      source_url: job.sourceUrl,
+      created_at_ms: databaseNowMs,
+    })
+    .execute()
+}
+
+export async function findJob(db: Database, id: string): Promise<JobRecord | null> {
+  const row = await db.selectFrom('training_jobs').selectAll().where('id', '=', id).executeTakeFirst()
+  return row === undefined ? null : toJob(row)
+}
+
+/** Jobs of an entity, newest first. */
+export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
+  let query = db.selectFrom('training_jobs').selectAll().where('entity', '=', filter.entity)
+  if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId)
+  if (filter.status !== undefined) query = query.where('status', '=', filter.status)
+  if (filter.after !== undefined) {
+    const cursor = await findJob(db, filter.after)
+    if (cursor === null || cursor.entity !== filter.entity) throw unknownCursor(filter.after)
+    query = query.where('id', '<', filter.after)
+  }
+  const rows = await query
+    .orderBy('id', 'desc')
+    .limit(filter.limit + 1)
+    .execute()
+  return toPage(rows, filter.limit, toJob)
+}
+
+/** Jobs of a model that are queued or running, oldest first. */
+export async function listUnfinishedJobs(db: Database, modelId: string): Promise<readonly JobRecord[]> {
+  const rows = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .where('model_id', '=', modelId)
+    .where('status', 'in', ['queued', 'running'])
+    .orderBy('id')
+    .execute()
+  return rows.map(toJob)
+}
+
+/** How many jobs of an entity wait or run. */
+export async function countUnfinishedJobs(db: Database, entity: string): Promise<number> {
+  const row = await db
+    .selectFrom('training_jobs')
+    .select((e) => e.fn.countAll<number>().as('count'))
+    .where('entity', '=', entity)
+    .where('status', 'in', ['queued', 'running'])
+    .executeTakeFirstOrThrow()
+  return Number(row.count)
+}
+
+/** Turns a row into a record. */
+export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
+  return {
+    id: row.id,
+    entity: row.entity,
+    modelId: row.model_id,
+    kind: row.kind === 'sft' ? 'sft' : 'rl',
+    status: toStatus(row.status),
+    config: toObject(row.config),
+    inputSha256: row.input_sha256,
+    requestDigest: row.request_digest,
+    sourceUrl: row.source_url,
+    attempt: row.attempt,
+    losses: row.losses,
+    isCancelRequested: row.is_cancel_requested === 1,
+    leaseOwner: row.lease_owner,
+    leaseExpiresAtMs: row.lease_expires_at_ms,
+    parentStep: row.parent_step,
+    step: row.step,
+    errorCode: row.error_code,
+    errorMessage: row.error_message,
+    createdAtMs: row.created_at_ms,
+    startedAtMs: row.started_at_ms,
+    endedAtMs: row.ended_at_ms,
+  }
+}
+
+function toStatus(text: string): JobStatus {
+  switch (text) {
+    case 'queued':
+    case 'running':
+    case 'completed':
+    case 'failed':
+    case 'cancelled':
+      return text
+    default:
+      throw new StorageError('invalid_row', `job status must be a known status, got "${text}"`)
+  }
+}
+
+function toObject(text: string): JsonObject {
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new StorageError('invalid_row', 'a job configuration must be a JSON object')
+  }
+  return value as JsonObject
+}

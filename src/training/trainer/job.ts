@@ -1,0 +1,118 @@
+/**
+ * What RL and SFT jobs share: what they are given, the events they yield, what they leave behind.
+ *
+ * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
+ */
+
+import type { Clock } from '#base/util/clock.js'
+import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import type { AdamWState } from '#numerics/nn/adamw.js'
+import { createAdamWState } from '#numerics/nn/adamw.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { DEFAULT_LORA, type LoraHyperparameters } from '#training/hyperparameters.js'
+import { decodeOptimizerState, type JobKind } from './optimizer-state.js'
+import type { RowModel } from './row-decoder.js'
+import { type RowSessionOptions, readFrequencies } from './row-session.js'
+import { adapterParameters } from './trainer.js'
+
+/** An event of a training job; every value is finite. */
+export interface TrainingEvent {
+  readonly type: 'training_started' | 'gradient_step'
+  readonly data: Readonly<Record<string, number>>
+}
+
+/** What a finished job leaves behind. */
+export interface TrainingOutcome {
+  readonly adapter: AdapterWeights
+  readonly optimizer: AdamWState
+  /** Checkpoint metrics, names already prefixed. */
+  readonly metrics: Readonly<Record<string, number>>
+}
+
+/** Where a job runs and what it starts from. */
+export interface JobContext {
+  readonly runtime: Runtime
+  readonly prepared: PreparedModel
+  /** Changed in place by the job. */
+  readonly adapter: AdapterWeights
+  /** Changed in place by the job. */
+  readonly optimizer: AdamWState
+  readonly clock: Clock
+  /** Seeds what is random when the job names no seed. */
+  readonly jobId: string
+  /** Threads inside one operator; default all cores. */
+  readonly threads?: number
+}
+
+/** The parent checkpoint of a job as it was stored; null for a model's first job. */
+export interface ParentCheckpoint {
+  readonly adapter: AdapterWeights
+  /** `optimizer.safetensors`; null when the parent has none. */
+  readonly optimizerState: Uint8Array | null
+}
+
+/**
+ * The adapter and optimizer state a job starts from.
+ *
+ * @param options.lora shape of a new adapter; ignored when there is a parent, whose shape stays
+ * @throws {CheckpointError} `checkpoint_corrupt` for a damaged optimizer state
+ */
+export function startingPoint(
+  prepared: PreparedModel,
+  parent: ParentCheckpoint | null,
+  options: { readonly kind: JobKind; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
+): Pick<JobContext, 'adapter' | 'optimizer'> {
+  const { rank, alpha } = options.lora ?? DEFAULT_LORA
+  const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared), { rank, alpha, seed: options.seed })
+  const bytes = parent?.optimizerState ?? null
+  const optimizer =
+    bytes === null ? createAdamWState() : decodeOptimizerState(bytes, options.kind, adapterParameters(adapter))
+  return { adapter, optimizer }
+}
+
+/** The row model and session settings of a job's graphs. */
+export async function rowSettings(
+  context: JobContext,
+): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions }> {
+  const { prepared, runtime, adapter, threads } = context
+  const tensors = prepared.tensors('f32')
+  const { rank, alpha } = adapter.config
+  return {
+    model: { config: prepared.config, tensors, adapter: { rank, alpha } },
+    session: {
+      runtime,
+      directory: prepared.directory,
+      frequencies: await readFrequencies(tensors),
+      ...(threads === undefined ? {} : { threads }),
+    },
+  }
+}
+
+/** The mean of each name over events, names prefixed with `loss/` as clients log them; `loss` becomes `loss/train`. */
+export function averageSteps(
+  steps: readonly Readonly<Record<string, number>>[],
+  names: readonly string[],
+): Record<string, number> {
+  const metrics: Record<string, number> = {}
+  for (const name of names) {
+    const values = steps.flatMap((step) => step[name] ?? [])
+    if (values.length === 0) continue
+    metrics[name === 'loss' ? 'loss/train' : `loss/${name}`] =
+      values.reduce((sum, value) => sum + value, 0) / values.length
+  }
+  return metrics
+}
+
+function adapterModules(
+  prepared: PreparedModel,
+): { readonly path: string; readonly outputSize: number; readonly inputSize: number }[] {
+  const { config } = prepared
+  return Array.from({ length: config.layerCount }, (_, layer) =>
+    PROJECTIONS.map((projection) => {
+      const [outputSize, inputSize] = projectionShape(config, projection)
+      return { path: projectionPath(layer, projection), outputSize, inputSize }
+    }),
+  ).flat()
+}

@@ -1,0 +1,173 @@
+/**
+ * Rows of tokens as the tensors a row graph takes: bias from segments, trained positions in chunks.
+ *
+ * Position t trains token t + 1 of the same segment. Everything per token of the next one (mask, advantage, weight, old
+ * log-probability) is therefore read at t + 1 and laid out in the order of the trained positions.
+ */
+import { TrainingError } from '#base/errors.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+
+/** One row. All arrays have the row's length; padding has segment -1 and mask 0. */
+export interface Row {
+  readonly tokens: Int32Array
+  /** Position of each token in its own sequence. */
+  readonly positions: Int32Array
+  /** Segment of each token. */
+  readonly groupIds: Int32Array
+  /** Segment each token's segment hangs from; its own id where there is none. */
+  readonly parentIds: Int32Array
+  /** 1 where the token is trained on. */
+  readonly lossMask: Uint8Array
+}
+
+/** One trained token: where it is predicted, where it stands, what it is. */
+export interface TrainedToken {
+  /** Flat index [B*T] of the position that predicts it. */
+  readonly position: number
+  readonly row: number
+  /** Index of the token in its row. */
+  readonly index: number
+  readonly label: number
+}
+
+/** Rows made ready; `trained` is the order of all per-token inputs and outputs. */
+export interface RowBatch {
+  readonly trained: readonly TrainedToken[]
+  /** Q*C, at least `trained.length`; what lies behind is padding. */
+  readonly paddedCount: number
+  /** Inputs of every row graph but the adapters. */
+  readonly feeds: Readonly<Record<string, HostTensor>>
+  /** Padded length T. */
+  readonly length: number
+}
+
+/** Most trained positions whose logits exist at once: 50 MB for a vocabulary of 49,152. */
+const DEFAULT_CHUNK = 256
+/** Added to the score of what a token may not see; its exponential is exactly 0. */
+const MASKED = -1e30
+
+/** How rows are laid out. */
+export interface RowBatchOptions {
+  /** T; default the longest row. */
+  readonly length?: number
+  /** Most trained positions whose logits exist at once; default 256. More is faster where the vocabulary is small. */
+  readonly chunk?: number
+}
+
+/**
+ * Lays out rows for a row graph. Shorter rows are padded at the right to `length`.
+ *
+ * @param rows at least one; at least one token must train
+ * @throws {RangeError} if a row is longer than `length`; {TrainingError} `out_of_memory`
+ */
+export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}): RowBatch {
+  const length = options.length ?? rows.reduce((longest, row) => Math.max(longest, row.tokens.length), 1)
+  const count = rows.length
+  const tokens = new BigInt64Array(count * length)
+  const positions = new BigInt64Array(count * length)
+  const bias = allocateBias(count, length)
+  const trained: TrainedToken[] = []
+  rows.forEach((row, r) => {
+    if (row.tokens.length > length) throw new RangeError(`a row of ${row.tokens.length} tokens does not fit ${length}`)
+    for (let t = 0; t < row.tokens.length; t++) {
+      tokens[r * length + t] = BigInt(row.tokens[t] as number)
+      positions[r * length + t] = BigInt(row.positions[t] as number)
+    }
+    fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
+    trained.push(...trainedTokens(row, r, length))
+  })
+  const { chunks, size } = chunking(trained.length, options.chunk ?? DEFAULT_CHUNK)
+  const padded = chunks * size
+  const rowOfPosition = new BigInt64Array(count * length).fill(BigInt(padded))
+  const labelPositions = new BigInt64Array(padded)
+  const labels = new BigInt64Array(padded)
+  trained.forEach((token, n) => {
+    labelPositions[n] = BigInt(token.position)
+    labels[n] = BigInt(token.label)
+    rowOfPosition[token.position] = BigInt(n)
+  })
+  const int64 = (data: BigInt64Array, shape: readonly number[]): HostTensor => ({ dtype: 'int64', shape, data })
+  return {
+    trained,
+    paddedCount: padded,
+    length,
+    feeds: {
+      tokens: int64(tokens, [count, length]),
+      positions: int64(positions, [count, length]),
+      bias: float32Tensor(bias, [count, length, length]),
+      label_positions: int64(labelPositions, [chunks, size]),
+      labels: int64(labels, [chunks, size]),
+      row_of_position: int64(rowOfPosition, [count * length]),
+    },
+  }
+}
+
+/**
+ * Per-token numbers of the trained tokens as a padded tensor [N].
+ *
+ * @param padding value behind the last token; default 0
+ */
+export function perToken(batch: RowBatch, read: (token: TrainedToken) => number, padding = 0): HostTensor<'float32'> {
+  const data = new Float32Array(batch.paddedCount).fill(padding)
+  batch.trained.forEach((token, n) => {
+    data[n] = read(token)
+  })
+  return float32Tensor(data, [batch.paddedCount])
+}
+
+/** A plain sequence as a row: one segment, causal. */
+export function sequenceRow(tokens: Int32Array, lossMask: Uint8Array): Row {
+  return {
+    tokens,
+    positions: Int32Array.from(tokens, (_, t) => t),
+    groupIds: new Int32Array(tokens.length),
+    parentIds: new Int32Array(tokens.length),
+    lossMask,
+  }
+}
+
+function trainedTokens(row: Row, r: number, length: number): TrainedToken[] {
+  const result: TrainedToken[] = []
+  for (let t = 0; t + 1 < row.tokens.length; t++) {
+    if (row.lossMask[t + 1] === 0 || row.groupIds[t] !== row.groupIds[t + 1]) continue
+    result.push({ position: r * length + t, row: r, index: t + 1, label: row.tokens[t + 1] as number })
+  }
+  return result
+}
+
+function allocateBias(count: number, length: number): Float32Array {
+  try {
+    return new Float32Array(count * length * length)
+  } catch (cause) {
+    throw new TrainingError(
+      'out_of_memory',
+      `attention of ${count} rows of ${length} tokens does not fit into memory`,
+      {
+        cause,
+        hint: 'train on shorter trajectories, or set a smaller packed_sequence_length',
+      },
+    )
+  }
+}
+
+/** A token sees what is not later in the row and lies in its segment or the one it hangs from. */
+function fillBias(bias: Float32Array, row: Row, length: number): void {
+  bias.fill(MASKED)
+  const { groupIds, parentIds } = row
+  for (let q = 0; q < length; q++) {
+    // Padding beyond the row sees itself, so that its softmax is defined.
+    bias[q * length + q] = 0
+    if (q >= groupIds.length) continue
+    const group = groupIds[q]
+    const parent = parentIds[q]
+    for (let k = 0; k < q; k++) {
+      if (groupIds[k] === group || groupIds[k] === parent) bias[q * length + k] = 0
+    }
+  }
+}
+
+/** Chunks of equal size, as few as the limit allows. */
+function chunking(count: number, largest: number): { readonly chunks: number; readonly size: number } {
+  const chunks = Math.max(1, Math.ceil(count / largest))
+  return { chunks, size: Math.max(1, Math.ceil(count / chunks)) }
+}

@@ -1,0 +1,139 @@
+/**
+ * The decoder inside a row graph: token rows in, normed hidden states out, weights frozen with adapters or all trainable.
+ */
+import { buildDecoder } from '#model/architectures/decoder.js'
+import {
+  type DecoderConfig,
+  PROJECTIONS,
+  projectionPath,
+  projectionShape,
+} from '#model/architectures/decoder-config.js'
+import type { PreparedTensor } from '#model/architectures/tensor-file.js'
+import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Value } from '#numerics/graph/graph.js'
+import { split } from '#numerics/graph/ops/shape.js'
+import type { LoraPair } from '#numerics/nn/lora.js'
+
+/** The model a row graph computes. */
+export interface RowModel {
+  readonly config: DecoderConfig
+  /** Float32 tensors by canonical name. */
+  readonly tensors: ReadonlyMap<string, PreparedTensor>
+  /** Shape of the adapter; null for a graph of the base model alone. */
+  readonly adapter: { readonly rank: number; readonly alpha: number } | null
+}
+
+/** Names of adapter tensors in graphs, checkpoints and optimizer states: PEFT's without its prefix. */
+export function adapterTensorNames(modulePath: string): { readonly a: string; readonly b: string } {
+  return { a: `${modulePath}.lora_A.weight`, b: `${modulePath}.lora_B.weight` }
+}
+
+/** What the head and the backward pass need of an emitted decoder. */
+export interface EmittedDecoder {
+  /** [B*T, E] */
+  readonly hidden: Value
+  /** The tokens' rows of the embedding, [B*T, E]. */
+  readonly embedded: Value
+  /** [V, E] */
+  readonly headWeight: Value
+  /** Adapter tensors by name; empty where there is no adapter. */
+  readonly adapter: ReadonlyMap<string, Value>
+}
+
+/** Emits a frozen base model, its weights mapped from the prepared files, with the adapter as graph inputs. */
+export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
+  const { config, tensors, adapter } = model
+  const known = new Map<string, Value>()
+  const mapped = (name: string, tensor: PreparedTensor): Value => {
+    const { dtype, shape, file, offsetBytes, sizeBytes } = tensor
+    const value = known.get(name) ?? g.external(name, dtype, shape, { file, offsetBytes, sizeBytes })
+    known.set(name, value)
+    return value
+  }
+  const base = (name: string): Value => mapped(name, tensorOf(tensors, name))
+  const half = (name: string, which: 0 | 1): Value => mapped(`${name}.${which}`, halfOf(tensorOf(tensors, name), which))
+  const { values, pairs } = adapterInputs(g, model)
+  const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
+  const hidden = emitHidden(g, config, { base, half, adapter: (modulePath) => pairs.get(modulePath), scale })
+  return { ...hidden, headWeight: base(headName(config)), adapter: values }
+}
+
+/**
+ * Emits a decoder whose weights are given values.
+ *
+ * @param weight a float32 tensor by its canonical name; the same value at every call
+ */
+export function emitBareDecoder(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  weight: (name: string) => Value,
+): Omit<EmittedDecoder, 'adapter'> {
+  const halves = new Map<string, readonly Value[]>()
+  const half = (name: string, which: 0 | 1): Value => {
+    const whole = weight(name)
+    const rows = Number(whole.shape[0]) / 2
+    const both = halves.get(name) ?? split(g, whole, [rows, rows], 0)
+    halves.set(name, both)
+    return both[which] as Value
+  }
+  const hidden = emitHidden(g, config, { base: weight, half, adapter: () => undefined, scale: 0 })
+  return { ...hidden, headWeight: weight(headName(config)) }
+}
+
+function headName(config: DecoderConfig): string {
+  return config.isEmbeddingTied ? 'embedding' : 'head'
+}
+
+function emitHidden(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  weights: RowWeights,
+): Pick<EmittedDecoder, 'hidden' | 'embedded'> {
+  const half = config.headSize / 2
+  const inputs = {
+    tokens: g.input('tokens', 'int64', ['B', 'T']),
+    positions: g.input('positions', 'int64', ['B', 'T']),
+    bias: g.input('bias', 'float32', ['B', 'T', 'T']),
+    cos: g.input('cos', 'float32', ['P', half]),
+    sin: g.input('sin', 'float32', ['P', half]),
+  }
+  const kernels = createTrainKernels(g, config, { inputs, weights })
+  const embedded = kernels.embed()
+  return { hidden: buildDecoder(config, { ...kernels, embed: () => embedded }), embedded }
+}
+
+function tensorOf(tensors: RowModel['tensors'], name: string): PreparedTensor {
+  const tensor = tensors.get(name)
+  if (tensor === undefined) throw new Error(`the prepared model has no tensor "${name}"`)
+  return tensor
+}
+
+/** The first or second half of a tensor's rows, where they lie. */
+function halfOf(tensor: PreparedTensor, which: 0 | 1): PreparedTensor {
+  const [rows = 0, ...inner] = tensor.shape
+  const sizeBytes = tensor.sizeBytes / 2
+  return { ...tensor, shape: [rows / 2, ...inner], sizeBytes, offsetBytes: tensor.offsetBytes + which * sizeBytes }
+}
+
+function adapterInputs(
+  g: GraphBuilder,
+  model: RowModel,
+): { readonly values: ReadonlyMap<string, Value>; readonly pairs: ReadonlyMap<string, LoraPair> } {
+  const values = new Map<string, Value>()
+  const pairs = new Map<string, LoraPair>()
+  if (model.adapter === null) return { values, pairs }
+  const { rank } = model.adapter
+  for (let layer = 0; layer < model.config.layerCount; layer++) {
+    for (const projection of PROJECTIONS) {
+      const path = projectionPath(layer, projection)
+      const names = adapterTensorNames(path)
+      const [outputs, inputs] = projectionShape(model.config, projection)
+      const a = g.input(names.a, 'float32', [rank, inputs])
+      const b = g.input(names.b, 'float32', [outputs, rank])
+      values.set(names.a, a).set(names.b, b)
+      pairs.set(path, { a, b })
+    }
+  }
+  return { values, pairs }
+}

@@ -1,0 +1,119 @@
+/**
+ * A row graph loaded and ready to run: feeds in the form the trainer has them, outputs as host tensors.
+ *
+ * The model file is written beside the prepared weights, because external data must lie below the model's directory, and is
+ * deleted once the session is loaded. Weights are mapped, never copied: prepacking is off, so that the forward product and
+ * the gradient through a weight share one copy. Memory patterns are off: row lengths change from step to step, and a pattern
+ * reserves the peak of a run once more beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
+ */
+import { open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { systemIds } from '#base/util/ids.js'
+import type { PreparedTensor } from '#model/architectures/tensor-file.js'
+import type { Graph } from '#numerics/graph/graph.js'
+import { optimize } from '#numerics/graph/passes/optimize.js'
+import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
+import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
+import type { Runtime, Session, SessionOptions } from '#numerics/runtime/runtime.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { RowBatch } from './row-batch.js'
+
+/** Where a row graph runs. */
+export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'profilePrefix'> {
+  readonly runtime: Runtime
+  /** Directory of the prepared base model. */
+  readonly directory: string
+  /** Radians per position of each pair of a head, [D/2]. */
+  readonly frequencies: Float64Array
+}
+
+/** A loaded row graph. */
+export interface RowSession {
+  /**
+   * Runs the graph on one batch.
+   *
+   * @param adapter adapter tensors by name
+   * @param extras loss inputs
+   * @param fetches outputs wanted; default all
+   * @throws {RuntimeError} `runtime_failed`
+   */
+  run(
+    batch: RowBatch,
+    adapter: Readonly<Record<string, HostTensor>>,
+    extras?: Readonly<Record<string, HostTensor>>,
+    fetches?: readonly string[],
+  ): Promise<Record<string, HostTensor>>
+  release(): Promise<void>
+}
+
+/** Tables grow in steps of this many positions. */
+const TABLE_STEP = 1024
+
+/**
+ * Writes a graph, loads it and removes the file again.
+ *
+ * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
+ */
+export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
+  const { frequencies } = options
+  const session = await openGraphSession(graph, options)
+  const known = new Set(session.inputNames)
+  let tables = toTables(frequencies, TABLE_STEP)
+  return {
+    run: (batch, adapter, extras = {}, fetches) => {
+      const needed = Math.ceil(batch.length / TABLE_STEP) * TABLE_STEP
+      if (needed > tables.length) tables = toTables(frequencies, needed)
+      const feeds = { ...batch.feeds, cos: tables.cos, sin: tables.sin, ...adapter, ...extras }
+      const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
+      return session.run(Object.fromEntries(wanted), fetches)
+    },
+    release: () => session.release(),
+  }
+}
+
+/** As `openRowSession`, for a graph with feeds of its own. */
+export function openGraphSession(
+  graph: Graph,
+  { runtime, directory, threads, profilePrefix }: Omit<RowSessionOptions, 'frequencies'>,
+): Promise<Session> {
+  const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
+  const options = {
+    ...(threads === undefined ? {} : { threads }),
+    ...(profilePrefix === undefined ? {} : { profilePrefix }),
+    isPrepacked: false,
+    hasMemoryPattern: false,
+  }
+  return loadOnce(graph, path, () => runtime.loadSession(path, options))
+}
+
+/** Reads the rotary frequencies of a prepared model. */
+export async function readFrequencies(tensors: ReadonlyMap<string, PreparedTensor>): Promise<Float64Array> {
+  const tensor = tensors.get('rotary_frequencies')
+  if (tensor === undefined) throw new Error('the prepared model has no tensor "rotary_frequencies"')
+  const file = await open(tensor.file, 'r')
+  try {
+    const bytes = new Uint8Array(tensor.sizeBytes)
+    await file.read(bytes, 0, tensor.sizeBytes, tensor.offsetBytes)
+    return new Float64Array(bytes.buffer)
+  } finally {
+    await file.close()
+  }
+}
+
+async function loadOnce<T>(graph: Graph, path: string, load: () => Promise<T>): Promise<T> {
+  try {
+    await writeOnnxModel(optimize(graph), path)
+    return await load()
+  } finally {
+    await rm(path, { force: true })
+  }
+}
+
+function toTables(
+  frequencies: Float64Array,
+  length: number,
+): { readonly cos: HostTensor; readonly sin: HostTensor; readonly length: number } {
+  const { cos, sin } = rotaryTables(frequencies, length)
+  const shape = [length, frequencies.length]
+  return { cos: float32Tensor(cos, shape), sin: float32Tensor(sin, shape), length }
+}

@@ -1,0 +1,114 @@
+/**
+ * The train, score and logits graphs of a decoder: rows and adapters in, losses and adapter gradients out.
+ *
+ * The backward pass is part of the graph. The loss is differentiated to the log-probabilities, the head's own rule takes that
+ * to the hidden states (`numerics/nn/fused-head.ts`), and autodiff from there to the adapters.
+ */
+import { backward } from '#numerics/autodiff/backward.js'
+import { blocksByScope } from '#numerics/autodiff/recompute.js'
+import { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Graph, Value } from '#numerics/graph/graph.js'
+import { gemm } from '#numerics/graph/ops/matmul.js'
+import { crossEntropy } from '#numerics/nn/cross-entropy.js'
+import { fusedHead, type HeadOutputs, headGradient } from '#numerics/nn/fused-head.js'
+import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
+import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
+
+/** Which loss a train graph has. */
+export type LossKind = { readonly kind: 'sft' } | { readonly kind: 'rl'; readonly options: PolicyLossOptions }
+
+/** Name of the output that carries an adapter tensor's gradient. */
+export function gradientName(tensorName: string): string {
+  return `gradient:${tensorName}`
+}
+
+/**
+ * Builds the train graph.
+ *
+ * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `weight` [N], `denominator` []; for RL
+ * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`,
+ * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
+ *
+ * @param options.isRecomputed layers are computed again in the backward pass instead of kept; same numbers. Default false
+ */
+export function buildTrainGraph(
+  model: RowModel,
+  loss: LossKind,
+  options: { readonly isRecomputed?: boolean } = {},
+): Graph {
+  const g = new GraphBuilder('train')
+  const decoder = emitDecoder(g, model)
+  const head = emitHead(g, decoder, true)
+  if (head.slope === null) throw new Error('the train graph needs the slope of the head')
+  const total = emitLoss(g, head.logp, loss)
+  const one = g.scalar(1)
+  const [logpGradient] = backward(g, [{ value: total.loss, gradient: one }], [head.logp])
+  if (logpGradient === undefined) throw new Error('the loss does not depend on the log-probabilities')
+  const rowOfPosition = g.input('row_of_position', 'int64', ['B*T'])
+  const hiddenGradient = headGradient(g, { logpGradient, slope: head.slope, rowOfPosition })
+  const parameters = [...decoder.adapter]
+  const gradients = backward(
+    g,
+    [{ value: decoder.hidden, gradient: hiddenGradient }],
+    parameters.map(([, value]) => value),
+    options.isRecomputed === true ? { recompute: blocksByScope((first) => first.startsWith('layers.')) } : {},
+  )
+  g.output(total.loss, 'loss')
+  g.output(head.logp, 'logp')
+  g.output(head.entropy, 'entropy')
+  if (total.ratio !== null) g.output(total.ratio, 'ratio')
+  parameters.forEach(([name], index) => {
+    const gradient = gradients[index]
+    if (gradient === undefined) throw new Error(`no gradient for ${name}`)
+    g.output(gradient, gradientName(name))
+  })
+  return g.build()
+}
+
+/** Builds the score graph: the inputs of `toRowBatch` and the adapter in, `logp` and `entropy` [N] out. */
+export function buildScoreGraph(model: RowModel): Graph {
+  const g = new GraphBuilder('score')
+  const head = emitHead(g, emitDecoder(g, model), false)
+  g.output(head.logp, 'logp')
+  g.output(head.entropy, 'entropy')
+  return g.build()
+}
+
+/** Builds a graph that returns all logits [B*T, V]; for checks on small models. */
+export function buildLogitsGraph(model: RowModel): Graph {
+  const g = new GraphBuilder('logits')
+  const decoder = emitDecoder(g, model)
+  g.output(gemm(g, decoder.hidden, decoder.headWeight, { transB: true }), 'logits')
+  return g.build()
+}
+
+function emitHead(g: GraphBuilder, decoder: EmittedDecoder, hasSlope: boolean): HeadOutputs {
+  const labelPositions = g.input('label_positions', 'int64', ['Q', 'C'])
+  const labels = g.input('labels', 'int64', ['Q', 'C'])
+  const inputs = { hidden: decoder.hidden, weight: decoder.headWeight, labelPositions, labels }
+  return fusedHead(g, inputs, { hasSlope })
+}
+
+function emitLoss(
+  g: GraphBuilder,
+  logp: Value,
+  loss: LossKind,
+): { readonly loss: Value; readonly ratio: Value | null } {
+  const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
+  const weight = perToken('weight')
+  const denominator = g.input('denominator', 'float32', [])
+  if (loss.kind === 'sft') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }
+  const { options } = loss
+  const inputs = {
+    logp,
+    weight,
+    denominator,
+    oldLogp: perToken('old_logp'),
+    advantage: perToken('advantage'),
+    mask: perToken('mask'),
+    segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['C*Q', 'G']),
+    referenceLogp: options.kl === null ? null : perToken('reference_logp'),
+    samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler_logp') : null,
+  }
+  return policyLoss(g, inputs, options)
+}

@@ -1,0 +1,157 @@
+/**
+ * One adapter being trained: gradients from the train graph, summed over micro-batches, clipped, applied by AdamW.
+ *
+ * Knows nothing of trajectories or examples: it takes batches with their loss inputs. Deterministic: the same calls give the
+ * same bits on the same machine. A step either changes adapter and optimizer together or, when it throws, neither.
+ */
+import { RuntimeError, TrainingError } from '#base/errors.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import { type AdamWState, adamWStep } from '#numerics/nn/adamw.js'
+import { clipGradNorm } from '#numerics/nn/clip-grad-norm.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { OptimizerSettings } from '#training/hyperparameters.js'
+import { addGradients, float32Of, gradientsOf } from './gradients.js'
+import type { RowBatch } from './row-batch.js'
+import { adapterTensorNames, type RowModel } from './row-decoder.js'
+import { openRowSession, type RowSessionOptions } from './row-session.js'
+import { buildTrainGraph, type LossKind } from './train-graph.js'
+
+/** Rows that go through the graph together. */
+export interface MicroBatch {
+  readonly batch: RowBatch
+  /** `weight`, `denominator` and what else the loss takes (see `buildTrainGraph`). */
+  readonly lossInputs: Readonly<Record<string, HostTensor>>
+}
+
+/** What the graph said about one micro-batch; arrays follow `batch.trained`, padding at the end. */
+export interface TokenOutputs {
+  readonly logp: Float32Array
+  readonly entropy: Float32Array
+  /** Importance ratio before clipping; null for SFT. */
+  readonly ratio: Float32Array | null
+}
+
+/** One optimizer step. */
+export interface StepResult {
+  /** Sum over micro-batches. */
+  readonly loss: number
+  /** Global norm of the gradient before clipping. */
+  readonly gradientNorm: number
+  /** One per micro-batch. */
+  readonly outputs: readonly TokenOutputs[]
+}
+
+/** A trainer holds one session; release it when done. */
+export interface Trainer {
+  /** The adapter as it is now; its arrays change with every step. */
+  readonly adapter: AdapterWeights
+  readonly optimizer: AdamWState
+  /**
+   * Makes one optimizer step.
+   *
+   * @param microBatches at least one; their losses add up, so their denominators must be the whole step's
+   * @throws {TrainingError} `non_finite_loss` naming the step; `out_of_memory`. Nothing was changed then
+   */
+  step(microBatches: readonly MicroBatch[], options: { readonly learningRate: number }): Promise<StepResult>
+  release(): Promise<void>
+}
+
+/** How a trainer is made. */
+export interface TrainerOptions {
+  readonly model: RowModel
+  readonly session: RowSessionOptions
+  readonly loss: LossKind
+  /** Changed in place by steps. */
+  readonly adapter: AdapterWeights
+  /** Changed in place by steps. */
+  readonly optimizer: AdamWState
+  readonly settings: OptimizerSettings
+  /** Layers are computed again in the backward pass instead of kept; default false. See `memory.ts`. */
+  readonly isRecomputed?: boolean
+}
+
+/** The adapter's tensors by graph name, sharing memory with the adapter. */
+export function adapterParameters(adapter: AdapterWeights): ReadonlyMap<string, Float32Array> {
+  const parameters = new Map<string, Float32Array>()
+  for (const [path, a] of adapter.a) {
+    const b = adapter.b.get(path)
+    if (b === undefined) throw new Error(`adapter has no B for "${path}"`)
+    const names = adapterTensorNames(path)
+    parameters.set(names.a, a).set(names.b, b)
+  }
+  return parameters
+}
+
+/** The adapter as graph inputs, sharing memory with it. */
+export function adapterFeeds(adapter: AdapterWeights): Record<string, HostTensor> {
+  const { rank } = adapter.config
+  const feeds: Record<string, HostTensor> = {}
+  for (const [path, a] of adapter.a) {
+    const b = adapter.b.get(path) ?? new Float32Array(0)
+    const names = adapterTensorNames(path)
+    feeds[names.a] = float32Tensor(a, [rank, a.length / rank])
+    feeds[names.b] = float32Tensor(b, [b.length / rank, rank])
+  }
+  return feeds
+}
+
+/**
+ * Builds the train graph and its session.
+ *
+ * Memory: the activations of one micro-batch while a step runs; weights are mapped.
+ */
+export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
+  const { adapter, optimizer, settings, isRecomputed = false } = options
+  const session = await openRowSession(buildTrainGraph(options.model, options.loss, { isRecomputed }), options.session)
+  const parameters = adapterParameters(adapter)
+  const feeds = adapterFeeds(adapter)
+  return {
+    adapter,
+    optimizer,
+    step: async (microBatches, { learningRate }) => {
+      const where = `gradient step ${optimizer.stepCount + 1}`
+      const outputs: TokenOutputs[] = []
+      const gradients = new Map<string, Float32Array>()
+      let loss = 0
+      for (const { batch, lossInputs } of microBatches) {
+        const result = await guarded(where, () => session.run(batch, feeds, lossInputs))
+        loss += float32Of(result, 'loss')[0] as number
+        assertFinite(loss, where)
+        addGradients(gradients, gradientsOf(result, parameters.keys()))
+        outputs.push({
+          logp: float32Of(result, 'logp'),
+          entropy: float32Of(result, 'entropy'),
+          ratio: result['ratio'] === undefined ? null : float32Of(result, 'ratio'),
+        })
+      }
+      const gradientNorm = clipGradNorm(gradients.values(), settings.maxGradientNorm)
+      if (!Number.isFinite(gradientNorm)) {
+        throw new TrainingError('non_finite_loss', `the gradient of ${where} has norm ${gradientNorm}`)
+      }
+      adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
+      return { loss, gradientNorm, outputs }
+    },
+    release: () => session.release(),
+  }
+}
+
+/** A run that could not get its memory names the step; every other failure stays what it is. */
+async function guarded<T>(where: string, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (cause) {
+    if (!(cause instanceof RuntimeError) || !/bad.?alloc|allocate memory|out of memory/i.test(cause.message))
+      throw cause
+    throw new TrainingError('out_of_memory', `memory ran out in ${where}`, {
+      cause,
+      hint: 'train on shorter sequences, or set a smaller packed_sequence_length',
+    })
+  }
+}
+
+function assertFinite(loss: number, where: string): void {
+  if (Number.isFinite(loss)) return
+  throw new TrainingError('non_finite_loss', `the loss of ${where} is ${loss}`, {
+    hint: 'lower the learning rate, or check the log-probabilities and rewards of the job',
+  })
+}

@@ -1,0 +1,141 @@
+/**
+ * The training worker's side of the fenced HTTP protocol (`api/wire/worker.ts`).
+ *
+ * Every write is idempotent for one attempt, so a request that failed on the way is simply sent again. A 409 means that
+ * another attempt owns the job: `FencedError`, and the worker must stop without a further write.
+ */
+import { createHash } from 'node:crypto'
+import {
+  type CheckpointFile,
+  heartbeatReplySchema,
+  type WorkerCompletion,
+  type WorkerEvents,
+  type WorkerFailure,
+  type WorkerJob,
+  workerJobSchema,
+} from '#api/wire/worker.js'
+import { AppError, CheckpointError } from '#base/errors.js'
+import type { JsonValue } from '#base/util/json.js'
+
+/** Which attempt at which job this worker makes. */
+export interface WorkerIdentity {
+  /** Base URL of the server, without a slash at the end. */
+  readonly url: string
+  readonly token: string
+  readonly jobId: string
+  readonly attempt: number
+}
+
+/** Another attempt owns the job, or the job is over. */
+export class FencedError extends AppError {
+  constructor(message: string) {
+    super('conflict', 'stale_attempt', message)
+  }
+}
+
+/** A file the server stored, as the completion names it. */
+export interface UploadedFile {
+  readonly sha256: string
+  readonly size_bytes: number
+}
+
+/** Calls of one attempt. All reject with `FencedError` when the attempt is stale and AppError `unavailable` without a server. */
+export interface WorkerClient {
+  getJob(): Promise<WorkerJob>
+  /** The job's input as a byte stream; a fresh one at each call. */
+  openInput(): AsyncIterable<Uint8Array>
+  getParentFile(file: CheckpointFile): Promise<Uint8Array>
+  heartbeat(): Promise<{ readonly isCancelRequested: boolean }>
+  postEvents(events: WorkerEvents): Promise<void>
+  putFile(file: CheckpointFile, bytes: Uint8Array): Promise<UploadedFile>
+  complete(completion: WorkerCompletion): Promise<void>
+  fail(failure: WorkerFailure): Promise<void>
+}
+
+/** Tries of one request before the server counts as gone, and the pause before each retry. */
+const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
+const REQUEST_TIMEOUT_MS = 120_000
+
+/** Creates the client; opens no connection. */
+export function createWorkerClient(identity: WorkerIdentity): WorkerClient {
+  const root = `${identity.url}/internal/worker/jobs/${encodeURIComponent(identity.jobId)}`
+  const headers = {
+    authorization: `Bearer ${identity.token}`,
+    'x-trainyard-attempt': String(identity.attempt),
+  }
+
+  async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
+    const request = { ...init, method, headers: { ...headers, ...init.headers } }
+    for (let attempt = 0; ; attempt++) {
+      const pauseMs = RETRY_PAUSES_MS[attempt]
+      const response = await fetchOnce(`${root}${path}`, request)
+      if (response instanceof Response && response.ok) return response
+      if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
+      if (pauseMs === undefined) throw unavailable(method, path, response)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
+  }
+
+  const postJson = async (path: string, body: JsonValue): Promise<Response> =>
+    send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
+
+  return {
+    getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
+    openInput: () => streamInput(() => send('GET', '/input')),
+    getParentFile: async (file) => new Uint8Array(await (await send('GET', `/parent/${file}`)).arrayBuffer()),
+    heartbeat: async () => {
+      const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', {})).json())
+      return { isCancelRequested: reply.is_cancel_requested }
+    },
+    postEvents: async (events) => void (await postJson('/events', events)),
+    putFile: async (file, bytes) => {
+      const sha256 = createHash('sha256').update(bytes).digest('hex')
+      await send('PUT', `/files/${file}`, {
+        body: new Uint8Array(bytes),
+        headers: { 'content-type': 'application/octet-stream', 'x-content-sha256': sha256 },
+      })
+      return { sha256, size_bytes: bytes.byteLength }
+    },
+    complete: async (completion) => void (await postJson('/complete', completion)),
+    fail: async (failure) => void (await postJson('/fail', failure)),
+  }
+}
+
+/** A response, or the error of a connection that failed. */
+async function fetchOnce(url: string, init: RequestInit): Promise<Response | Error> {
+  try {
+    return await fetch(url, { ...init, signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error))
+  }
+}
+
+async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8Array> {
+  const response = await open()
+  if (response.body === null) return
+  for await (const chunk of response.body) yield chunk
+}
+
+function isTransient(status: number): boolean {
+  return status === 429 || status === 502 || status === 503 || status === 504
+}
+
+async function toError(response: Response, method: string, path: string): Promise<AppError> {
+  const body = (await response.text().catch(() => '')).slice(0, 500)
+  if (response.status === 409) return new FencedError(`${method} ${path}: this attempt no longer owns the job`)
+  const message = `${method} ${path} was answered with ${response.status}: ${body}`
+  if (response.status === 404 && path.startsWith('/parent/')) return new CheckpointError('checkpoint_corrupt', message)
+  return new AppError('internal', 'worker_protocol', message)
+}
+
+function unavailable(method: string, path: string, last: Response | Error): AppError {
+  const reason = last instanceof Response ? `status ${last.status}` : last.message
+  return new AppError(
+    'unavailable',
+    'server_unreachable',
+    `${method} ${path} got no answer from the server: ${reason}`,
+    {
+      cause: last instanceof Error ? last : undefined,
+    },
+  )
+}

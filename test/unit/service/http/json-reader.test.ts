@@ -1,0 +1,117 @@
+/**
+ * The streaming JSON reader: equal to JSON.parse on valid text whatever the chunks, and strict where faults.md asks.
+ */
+import { describe, expect, it } from 'vitest'
+import { createRng } from '#base/util/rng.js'
+import { createJsonReader, type JsonInput, type JsonReaderOptions } from '#service/http/json-reader.js'
+
+function read(text: string | Uint8Array, options: JsonReaderOptions = {}, chunkBytes = 1 << 20): JsonInput {
+  const bytes = typeof text === 'string' ? new TextEncoder().encode(text) : text
+  const reader = createJsonReader(options)
+  for (let i = 0; i < bytes.length; i += chunkBytes) reader.push(bytes.subarray(i, i + chunkBytes))
+  return reader.finish()
+}
+
+const TEXTS = [
+  '{}',
+  '[]',
+  'null',
+  ' "x" ',
+  '12',
+  '-0.5e-3',
+  '{"a":[1,2,{"b":null}],"c":"\\u00e9\\n\\"","d":true,"é":"日本\u{1F600}"}',
+  '[0,10,123456789012345,-7,1.0,false]',
+  '"\\ud83d\\ude00"',
+  '{"a":"","":0}',
+]
+
+describe('JSON reader', () => {
+  it.each(TEXTS)('reads %s as JSON.parse does, in chunks of any size', (text) => {
+    for (const size of [1, 2, 3, 5, 1000]) expect(read(text, {}, size)).toEqual(JSON.parse(text))
+  })
+
+  it('reads random documents as JSON.parse does', () => {
+    const rng = createRng('json')
+    const random = (depth: number): unknown => {
+      const kind = rng.integer(depth > 4 ? 4 : 6)
+      if (kind === 0) return rng.integer(2 ** 40) - 2 ** 39
+      if (kind === 1) return rng.normal()
+      if (kind === 2) return ['a"b', '\\', 'ü\u0007', '\u{1F680}', 'plain'][rng.integer(5)]
+      if (kind === 3) return [true, false, null][rng.integer(3)]
+      if (kind === 4) return Array.from({ length: rng.integer(5) }, () => random(depth + 1))
+      return Object.fromEntries(Array.from({ length: rng.integer(5) }, (_, i) => [`k${i}`, random(depth + 1)]))
+    }
+    for (let i = 0; i < 200; i += 1) {
+      const text = JSON.stringify(random(0))
+      expect(read(text, {}, 1 + rng.integer(40)), text).toEqual(JSON.parse(text))
+    }
+  })
+
+  it.each([
+    ['', 'ends inside'],
+    ['{', 'ends inside'],
+    ['{"a"}', '":" is expected|not expected'],
+    ['{"a":1,}', 'not expected'],
+    ['[1,]', 'not expected'],
+    ['[1 2]', '"," or the end'],
+    ['{"a":1}{', 'follows'],
+    ['nul', 'not a JSON value'],
+    ['NaN', 'value is expected'],
+    ['Infinity', 'value is expected'],
+    ['[1e999]', 'out of range'],
+    ['01', 'not a JSON value'],
+    ['"\\x"', 'escape'],
+    ['"a\nb"', 'control character'],
+    ["{'a':1}", 'a key is expected'],
+    ['{"a":1,"a":2}', 'twice'],
+    ['{"__proto__":{"x":1}}', 'not allowed'],
+    ['{"a":{"__proto__":1}}', 'not allowed'],
+    ['\ufeff{}', 'value is expected'],
+    [']', 'not expected'],
+    ['[}', 'not expected'],
+  ])('refuses %s', (text, message) => {
+    for (const size of [1, 1000]) expect(() => read(text, {}, size)).toThrow(new RegExp(message))
+  })
+
+  it('refuses invalid UTF-8 inside a string', () => {
+    expect(() => read(new Uint8Array([0x22, 0xc3, 0x28, 0x22]))).toThrow(/UTF-8/)
+    expect(() => read(new Uint8Array([0x22, 0xed, 0xa0, 0x80, 0x22]))).toThrow(/UTF-8/)
+  })
+
+  it('bounds nesting and the number of containers', () => {
+    expect(() => read('['.repeat(101))).toThrow(/deeper than 100/)
+    expect(read('['.repeat(100) + ']'.repeat(100))).toBeDefined()
+    expect(() => read(`[${'[],'.repeat(50)}[]]`, { maxContainers: 50 })).toThrow(/more than 50/)
+  })
+
+  it('bounds values and strings, and counts anew for each streamed element', () => {
+    expect(() => read('[1,2,3,4]', { maxValues: 3 })).toThrow(/more than 3 values/)
+    expect(() => read(`"${'x'.repeat(100)}"`, { maxStringBytes: 50 }, 10)).toThrow(/longer than 50 bytes/)
+    const elements = { key: 'items', onElement: () => undefined }
+    expect(read('{"items":[[1,2],[1,2],[1,2]]}', { maxValues: 3, maxContainers: 3, elements })).toEqual({ items: [] })
+  })
+
+  it('keeps the digits of big integers where asked, and only at the top level', () => {
+    const text = '{"seed":9223372036854775807,"x":{"seed":9223372036854775807},"n":3}'
+    expect(read(text, { int64Fields: ['seed'] }, 4)).toEqual({
+      seed: 9223372036854775807n,
+      x: { seed: Number('9223372036854775807') },
+      n: 3,
+    })
+  })
+
+  it('hands over the elements of one top-level array and keeps the rest', () => {
+    const seen: [JsonInput, number][] = []
+    const value = read(
+      '{"a":{"items":[9]},"items":[{"x":1},[2],3],"z":1}',
+      { elements: { key: 'items', onElement: (element, index) => seen.push([element, index]) } },
+      3,
+    )
+    expect(value).toEqual({ a: { items: [9] }, items: [], z: 1 })
+    expect(seen).toEqual([
+      [{ x: 1 }, 0],
+      [[2], 1],
+      [3, 2],
+    ])
+  })
+})

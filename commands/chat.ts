@@ -4,13 +4,13 @@
 
 import type { Client } from '#api/client/client.js'
 import { NotFoundError } from '#base/errors.js'
-import { chatFlags, readMessages, sampling } from '#cli/terminal/chat-input.js'
+import type { CommandContext } from '#cli/command/context.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument } from '#cli/command/flags.js'
+import { chatFlags, readMessages, sampling } from '#cli/input/chat-input.js'
+import { findModel, inferenceName, parseModelReference } from '#cli/input/model-reference.js'
 import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
-import type { CommandContext } from '#cli/terminal/context.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument } from '#cli/terminal/flags.js'
-import { findModel, inferenceName, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const chat = defineCommand({
   path: ['chat'],

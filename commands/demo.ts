@@ -4,17 +4,17 @@
 
 import type { Model } from '#api/wire/models.js'
 import { randomSeed } from '#base/util/rng.js'
+import type { CommandContext } from '#cli/command/context.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { InterruptedError } from '#cli/command/errors.js'
+import { flag } from '#cli/command/flags.js'
 import { createDemoModel } from '#cli/demo/model.js'
 import { runDemo } from '#cli/demo/run.js'
 import type { DemoTask } from '#cli/demo/task.js'
 import { DEFAULT_TASK, demoTasks } from '#cli/demo/tasks.js'
-import type { CommandContext } from '#cli/terminal/context.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
+import { inferenceName, shortName } from '#cli/input/model-reference.js'
+import { borrowServer } from '#cli/local/local-server.js'
 import { createDemoPrinter } from '#cli/terminal/demo-output.js'
-import { InterruptedError } from '#cli/terminal/errors.js'
-import { flag } from '#cli/terminal/flags.js'
-import { borrowServer } from '#cli/terminal/local-server.js'
-import { inferenceName, shortName } from '#cli/terminal/model-reference.js'
 import { requireCompleted } from '#cli/terminal/watch.js'
 
 export const demo = defineCommand({

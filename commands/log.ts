@@ -1,13 +1,13 @@
 /**
  * `trainyard log`: trajectory groups as an evaluation of the latest checkpoint; nothing is trained.
  */
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { isJsonObject } from '#cli/command/parse.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
-import { isJsonObject } from '#cli/terminal/parse.js'
-import { readTrajectoryFile } from '#cli/terminal/trajectory-file.js'
 
 export const log = defineCommand({
   path: ['log'],

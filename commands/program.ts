@@ -8,7 +8,6 @@
 import type { Fetch } from '#api/client/http.js'
 import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
-import type { SettingKey } from '#cli/config/schema.js'
 import {
   type Command,
   type CommandEntry,
@@ -16,7 +15,8 @@ import {
   type GlobalFlags,
   parseCommandLine,
   type RawInput,
-} from '#cli/terminal/define-command.js'
+} from '#cli/command/define-command.js'
+import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
@@ -132,7 +132,7 @@ async function runCommand(
   options: ProgramOptions,
 ): Promise<number> {
   const { loadConfig } = await import('#cli/config/load.js')
-  const { createContext } = await import('#cli/terminal/context.js')
+  const { createContext } = await import('#cli/command/context.js')
   const flags: Partial<Record<SettingKey, string>> = { ...globals.settings }
   for (const [name, flag] of Object.entries(command.flags)) {
     const texts = raw.flags[name] ?? []
@@ -148,7 +148,7 @@ async function runCommand(
 }
 
 async function printHelp(words: readonly string[], options: ProgramOptions): Promise<number> {
-  const { topics } = await import('#cli/terminal/topics.js')
+  const { topics } = await import('#cli/command/topics.js')
   const path = words.filter((word) => !word.startsWith('-'))
   const topic = path[0] === undefined || !Object.hasOwn(topics, path[0]) ? undefined : topics[path[0]]
   if (topic !== undefined) {
@@ -157,7 +157,7 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
   if (isKnown) return await printHelpOf(path, options, true)
-  const { UsageError } = await import('#cli/terminal/errors.js')
+  const { UsageError } = await import('#cli/command/errors.js')
   const { closest } = await import('#cli/config/suggest.js')
   const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
   throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
@@ -168,7 +168,7 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
 
 /** Help that was asked for goes to stdout with 0; a bare noun is a usage error with its help on stderr. */
 async function printHelpOf(path: readonly string[], options: ProgramOptions, isAsked: boolean): Promise<number> {
-  const help = await import('#cli/terminal/help.js')
+  const help = await import('#cli/command/help.js')
   const stream = isAsked ? options.streams.stdout : options.streams.stderr
   const width = Math.min(110, Math.max(60, stream.columns ?? 80))
   const leaf = commandTable.find((each) => each.path.join(' ') === path.join(' '))
@@ -179,7 +179,7 @@ async function printHelpOf(path: readonly string[], options: ProgramOptions, isA
 }
 
 async function printError(error: unknown, options: ProgramOptions): Promise<number> {
-  const { reportError } = await import('#cli/terminal/errors.js')
+  const { reportError } = await import('#cli/command/errors.js')
   const { createIo } = await import('#cli/terminal/io.js')
   const { createOutput } = await import('#cli/terminal/output.js')
   const { argv, environment } = options

@@ -3,11 +3,11 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { flag } from '#cli/command/flags.js'
 import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { flag } from '#cli/terminal/flags.js'
-import { messageOf } from '#cli/terminal/input-file.js'
+import { messageOf } from '#cli/input/input-file.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */

@@ -3,13 +3,13 @@
  */
 
 import { AppError } from '#base/errors.js'
-import type { CommandContext } from '#cli/terminal/context.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { flag } from '#cli/terminal/flags.js'
+import type { CommandContext } from '#cli/command/context.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { flag } from '#cli/command/flags.js'
+import { messageOf } from '#cli/input/input-file.js'
+import { type Check, checkDisk, checkServer } from '#cli/local/health-checks.js'
 import { plural } from '#cli/terminal/format.js'
-import { type Check, checkDisk, checkServer } from '#cli/terminal/health-checks.js'
-import { messageOf } from '#cli/terminal/input-file.js'
 
 export const systemCheck = defineCommand({
   path: ['system-check'],

@@ -1,7 +1,7 @@
 /**
  * `trainyard version`: this program's version and, when it answers, the service's.
  */
-import { defineCommand } from '#cli/terminal/define-command.js'
+import { defineCommand } from '#cli/command/define-command.js'
 
 export const version = defineCommand({
   path: ['version'],

@@ -4,9 +4,9 @@
 
 import { ApiError } from '#api/client/errors.js'
 import { AppError } from '#base/errors.js'
+import { defineCommand } from '#cli/command/define-command.js'
 import { fingerprint } from '#cli/config/credentials.js'
 import type { ResolvedSetting } from '#cli/config/load.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
 
 export const whoami = defineCommand({
   path: ['whoami'],

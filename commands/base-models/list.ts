@@ -1,7 +1,7 @@
 /**
  * `trainyard base-models list`: names `models create --base-model` accepts.
  */
-import { defineCommand } from '#cli/terminal/define-command.js'
+import { defineCommand } from '#cli/command/define-command.js'
 
 export const listBaseModels = defineCommand({
   path: ['base-models', 'list'],

@@ -4,13 +4,13 @@
 
 import { collectPages } from '#api/client/pages.js'
 import { NotFoundError } from '#base/errors.js'
-import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/terminal/checkpoint-selection.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { parseSteps } from '#cli/command/parse.js'
+import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/input/checkpoint-selection.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
-import { parseSteps } from '#cli/terminal/parse.js'
 
 export const deleteCheckpoints = defineCommand({
   path: ['checkpoints', 'delete'],

@@ -3,12 +3,12 @@
  */
 import { join, resolve } from 'node:path'
 import { collectPages } from '#api/client/pages.js'
-import { parseStepChoice, selectCheckpoint } from '#cli/terminal/checkpoint-selection.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { downloadFiles } from '#cli/terminal/download.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { parseStepChoice, selectCheckpoint } from '#cli/input/checkpoint-selection.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { downloadFiles } from '#cli/local/download.js'
 import { formatBytes } from '#cli/terminal/format.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
 import { startProgress } from '#cli/terminal/progress.js'
 
 export const downloadCheckpoint = defineCommand({

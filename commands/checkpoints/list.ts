@@ -4,10 +4,10 @@
 
 import { collectPages } from '#api/client/pages.js'
 import type { Checkpoint } from '#api/wire/checkpoints.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument, flag } from '#cli/terminal/flags.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
-import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 
 /** Shown when --metrics names none: the first of these that some checkpoint has. */

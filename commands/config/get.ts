@@ -2,9 +2,9 @@
  * `trainyard config get`: one setting, as a script wants it.
  */
 
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument } from '#cli/command/flags.js'
 import { requireSettingKey } from '#cli/config/config-file.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument } from '#cli/terminal/flags.js'
 import { showValue } from './list.js'
 
 export const getConfig = defineCommand({

@@ -2,10 +2,10 @@
  * `trainyard config list`: every setting, its value and where that comes from.
  */
 
+import { defineCommand } from '#cli/command/define-command.js'
 import { fingerprint } from '#cli/config/credentials.js'
 import type { Config } from '#cli/config/load.js'
 import { type SettingKey, settingKeys, settings } from '#cli/config/schema.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
 
 export const listConfig = defineCommand({
   path: ['config', 'list'],

@@ -1,7 +1,7 @@
 /**
  * `trainyard config path`: where the config file is, whether it exists or not.
  */
-import { defineCommand } from '#cli/terminal/define-command.js'
+import { defineCommand } from '#cli/command/define-command.js'
 
 export const configPath = defineCommand({
   path: ['config', 'path'],

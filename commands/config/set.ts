@@ -2,11 +2,11 @@
  * `trainyard config set`: stores a setting. A secret is never an argument: it is asked for, or read from standard input.
  */
 
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument } from '#cli/command/flags.js'
 import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
 import { parseSetting, settings } from '#cli/config/schema.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument } from '#cli/terminal/flags.js'
 
 export const setConfig = defineCommand({
   path: ['config', 'set'],

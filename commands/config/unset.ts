@@ -2,9 +2,9 @@
  * `trainyard config unset`: removes a setting from the config file; done when it was not there.
  */
 
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument } from '#cli/command/flags.js'
 import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument } from '#cli/terminal/flags.js'
 
 export const unsetConfig = defineCommand({
   path: ['config', 'unset'],

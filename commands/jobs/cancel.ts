@@ -4,11 +4,11 @@
 
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { AppError } from '#base/errors.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { resolveJobId } from '#cli/input/job-reference.js'
 import { plural } from '#cli/terminal/format.js'
-import { resolveJobId } from '#cli/terminal/job-reference.js'
 
 export const cancelJobs = defineCommand({
   path: ['jobs', 'cancel'],

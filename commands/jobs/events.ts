@@ -4,10 +4,10 @@
 
 import { collectPages } from '#api/client/pages.js'
 import type { TrainingEvent } from '#api/wire/training-jobs.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument, flag } from '#cli/terminal/flags.js'
-import { resolveJobId } from '#cli/terminal/job-reference.js'
-import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
+import { resolveJobId } from '#cli/input/job-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeEvent, watchJob } from '#cli/terminal/watch.js'
 

@@ -3,10 +3,10 @@
  */
 
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument } from '#cli/command/flags.js'
+import { resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
-import { resolveJobId } from '#cli/terminal/job-reference.js'
 import { describeProgress } from '#cli/terminal/watch.js'
 
 export const getJob = defineCommand({

@@ -4,11 +4,11 @@
 
 import { sleep } from '#api/client/http.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { OutcomeError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { OutcomeError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration } from '#cli/terminal/format.js'
-import { resolveJobId } from '#cli/terminal/job-reference.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
 

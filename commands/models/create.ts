@@ -4,10 +4,10 @@
 
 import { ApiError } from '#api/client/errors.js'
 import { ConflictError } from '#base/errors.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
-import { parseModelReference, shortName } from '#cli/terminal/model-reference.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { parseModelReference, shortName } from '#cli/input/model-reference.js'
 
 export const createModel = defineCommand({
   path: ['models', 'create'],

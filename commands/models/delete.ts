@@ -4,11 +4,11 @@
 
 import { collectPages } from '#api/client/pages.js'
 import { AppError } from '#base/errors.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const deleteModels = defineCommand({
   path: ['models', 'delete'],

@@ -3,11 +3,11 @@
  */
 
 import { collectPages } from '#api/client/pages.js'
-import { DEFAULT_METRIC, findBest } from '#cli/terminal/checkpoint-selection.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { argument } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument } from '#cli/command/flags.js'
+import { DEFAULT_METRIC, findBest } from '#cli/input/checkpoint-selection.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/terminal/format.js'
-import { findModel, parseModelReference } from '#cli/terminal/model-reference.js'
 
 export const getModel = defineCommand({
   path: ['models', 'get'],

@@ -4,9 +4,9 @@
 
 import { collectPages } from '#api/client/pages.js'
 import type { Model } from '#api/wire/models.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { flag } from '#cli/terminal/flags.js'
-import { nextPageCommand, pageFlags } from '#cli/terminal/page-flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { flag } from '#cli/command/flags.js'
+import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<Model>[] = [

@@ -4,14 +4,14 @@
 
 import { ApiError } from '#api/client/errors.js'
 import type { JsonValue } from '#base/util/json.js'
-import { defineCommand } from '#cli/terminal/define-command.js'
-import { UsageError } from '#cli/terminal/errors.js'
-import { argument, flag } from '#cli/terminal/flags.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { parseAssignment } from '#cli/command/parse.js'
+import { readJsonObject } from '#cli/input/input-file.js'
+import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
-import { readJsonObject } from '#cli/terminal/input-file.js'
-import { findModel, parseModelReference, shortName } from '#cli/terminal/model-reference.js'
-import { parseAssignment } from '#cli/terminal/parse.js'
-import { explainEmpty, readTrajectoryFile } from '#cli/terminal/trajectory-file.js'
 import { watchJob } from '#cli/terminal/watch.js'
 
 export const trainRl = defineCommand({

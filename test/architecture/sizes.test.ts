@@ -26,6 +26,15 @@ test('no file is longer than the limit without a reason', () => {
   expect(tooLong).toEqual([])
 })
 
+test('no folder holds more than fifteen files', () => {
+  const counts = new Map<string, number>()
+  for (const file of files) {
+    const folder = path.posix.dirname(file.path)
+    counts.set(folder, (counts.get(folder) ?? 0) + 1)
+  }
+  expect([...counts].filter(([, count]) => count > 15)).toEqual([])
+})
+
 test('every entry of the allow-list is still needed', () => {
   const stale = Object.keys(sizes.allowed).filter(
     (name) => (files.find((file) => file.path === name)?.lineCount ?? 0) <= sizes.limit,

@@ -7,7 +7,7 @@
  *     npm run build && npm run model:smollm2 && node test/bench/demo-sft.js [epochs=4]
  */
 import { countries } from 'countries-list'
-import { findSmolLm2, mapConcurrently, startService } from '../support/service-process.js'
+import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
 
 const EPOCHS = Number(process.argv[2] ?? 4)
 const BATCH_SIZE = 8

@@ -6,7 +6,7 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
-import { findSmolLm2, mapConcurrently, startService } from '../support/service-process.js'
+import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
 
 export const title = 'Service: start-up, memory, throughput through HTTP'
 

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { mapConcurrently, startService } from '../support/service-process.js'
+import { mapConcurrently, startService } from '../support/service/service-process.js'
 import { measureRoof } from './matrix-roof.js'
 
 export const title = 'The built-in model, trainyard/spark'

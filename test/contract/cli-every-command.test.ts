@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { runCli, unreachable } from '../support/run-cli.js'
-import { errorBody, JOB, MODEL, page, scriptedService } from '../support/scripted-service.js'
+import { runCli, unreachable } from '../support/service/run-cli.js'
+import { errorBody, JOB, MODEL, page, scriptedService } from '../support/service/scripted-service.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))

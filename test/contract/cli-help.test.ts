@@ -6,9 +6,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { findEntry, parseCommandLine } from '../../src/cli/terminal/define-command.js'
-import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
-import { runCli } from '../support/run-cli.js'
+import { findEntry, parseCommandLine } from '../../src/cli/command/define-command.js'
+import { exitCodes } from '../../src/cli/command/exit-codes.js'
+import { runCli } from '../support/service/run-cli.js'
 
 const folder = join(import.meta.dirname, '..', 'goldens', 'help')
 

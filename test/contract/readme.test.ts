@@ -6,8 +6,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
+import { exitCodes } from '../../src/cli/command/exit-codes.js'
 import { settings } from '../../src/cli/config/schema.js'
-import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
 
 const README = path.resolve(import.meta.dirname, '../../README.md')
 

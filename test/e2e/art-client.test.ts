@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { startService } from '../support/service-process.js'
+import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
 const HAS_CLIENT = existsSync(path.resolve(PYTHON, '../../lib')) && existsSync(PYTHON)

@@ -9,7 +9,7 @@ import { chatResponseSchema } from '../../src/api/wire/chat-completions.js'
 import { checkpointListSchema } from '../../src/api/wire/checkpoints.js'
 import { modelListSchema, modelSchema } from '../../src/api/wire/models.js'
 import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/api/wire/training-jobs.js'
-import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/cli-process.js'
+import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/service/cli-process.js'
 
 const home = createHome()
 const dataDir = join(home.path, 'data')

@@ -4,8 +4,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type CliProcess, cli, createHome, startCli } from '../support/cli-process.js'
-import { isAlive } from '../support/is-alive.js'
+import { type CliProcess, cli, createHome, startCli } from '../support/service/cli-process.js'
+import { isAlive } from '../support/service/is-alive.js'
 
 const BASE = ['--base-model', 'trainyard/tiny-random', '--seed', '1']
 /** Where a machine is busy, the least is still done: one round and its measurements. */

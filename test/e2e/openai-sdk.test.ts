@@ -3,7 +3,7 @@
  */
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { startService } from '../support/service-process.js'
+import { startService } from '../support/service/service-process.js'
 
 const BASE = 'trainyard/spark'
 let service: Awaited<ReturnType<typeof startService>>

@@ -10,7 +10,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlin
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ChatResponse } from '../../src/api/wire/chat-completions.js'
-import { cli, createHome, startCli } from '../support/cli-process.js'
+import { cli, createHome, startCli } from '../support/service/cli-process.js'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 const MAX_BYTES = 25e6

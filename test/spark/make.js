@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { startService } from '../support/service-process.js'
+import { startService } from '../support/service/service-process.js'
 import { MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
 import { PHASES, RUN } from './run.js'
 

@@ -1,7 +1,7 @@
 /**
  * Chat completions in vLLM's dialect of the OpenAI format: every published request field, typed in pydantic's lax mode.
  *
- * Unknown fields are dropped, null is absent. Ranges and combinations are checked by `service/operations/chat-request.ts`, which
+ * Unknown fields are dropped, null is absent. Ranges and combinations are checked by `service/operations/chat/chat-request.ts`, which
  * words its errors as vLLM does; this file only knows types. Source: published-api.md, chat-semantics.md section 1.
  */
 import { z } from '@hono/zod-openapi'

@@ -2,7 +2,7 @@
  * Answers of a model on stdout: text as it comes, one JSON object, or JSON Lines of chunks; statistics on stderr.
  */
 import type { ChatChunk, ChatResponse, Usage } from '#api/wire/chat-completions.js'
-import type { CommandContext } from './context.js'
+import type { CommandContext } from '../command/context.js'
 import { plural } from './format.js'
 
 /** Prints an answer as it is written. */

@@ -4,8 +4,8 @@
  * Turns the events of `cli/demo/events.ts` into text; `--json` prints them as they are, `--quiet` only the model's id.
  */
 import type { DemoEvent, DemoFinished, DemoSample, DemoStarted, DemoStep } from '#cli/demo/events.js'
+import type { CommandContext } from '../command/context.js'
 import { renderChart } from './chart.js'
-import type { CommandContext } from './context.js'
 import { formatClock, formatDuration, formatNumber, plural } from './format.js'
 import { type Progress, startProgress } from './progress.js'
 import type { Column } from './table.js'

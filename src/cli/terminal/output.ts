@@ -6,7 +6,7 @@
  */
 import type { List } from '#api/wire/list.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
-import type { ErrorReport } from './errors.js'
+import type { ErrorReport } from '../command/errors.js'
 import type { Io } from './io.js'
 import { sanitizeForTerminal } from './sanitize.js'
 import { type Column, renderFacts, renderPlainRows, renderTable } from './table.js'

@@ -6,8 +6,8 @@
 import type { Client } from '#api/client/client.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
-import type { CommandContext } from './context.js'
-import { InterruptedError, OutcomeError } from './errors.js'
+import type { CommandContext } from '../command/context.js'
+import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { formatClock, formatDuration, formatNumber } from './format.js'
 
 /** Longest pause between two looks at a job, milliseconds. */

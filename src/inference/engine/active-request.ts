@@ -2,8 +2,8 @@
  * A request inside the engine, from admission to its last event.
  */
 import type { AdapterLayout } from './adapter-layout.js'
-import type { Choice } from './choice.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
+import type { Choice } from './sampling/choice.js'
 
 /** A request inside the engine. */
 export interface ActiveRequest {

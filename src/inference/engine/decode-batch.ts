@@ -3,11 +3,11 @@
  */
 
 import type { ActiveRequest } from './active-request.js'
-import type { Choice } from './choice.js'
+import { type KvBlock, KvCache, type KvShape } from './cache/kv-cache.js'
+import { PREFIX_BLOCK_TOKENS } from './cache/prefix-cache.js'
 import type { TokenEvent } from './generation.js'
-import { type KvBlock, KvCache, type KvShape } from './kv-cache.js'
-import { logitsRow } from './logits-row.js'
-import { PREFIX_BLOCK_TOKENS } from './prefix-cache.js'
+import type { Choice } from './sampling/choice.js'
+import { logitsRow } from './sampling/logits-row.js'
 import { distinctAdapters, type StepFetch, type StepModel } from './step-model.js'
 
 interface Row {

@@ -3,9 +3,9 @@
  */
 import type { AppError } from '#base/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import type { ProcessorRules } from './logits-processors.js'
-import type { RankedToken } from './logprobs.js'
-import type { SamplingRules } from './sampler.js'
+import type { ProcessorRules } from './sampling/logits-processors.js'
+import type { RankedToken } from './sampling/logprobs.js'
+import type { SamplingRules } from './sampling/sampler.js'
 
 /** The token-level part of a request's sampling parameters. */
 export interface GenerationRules extends SamplingRules, ProcessorRules {

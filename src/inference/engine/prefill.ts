@@ -5,10 +5,10 @@
  */
 
 import type { ActiveRequest } from './active-request.js'
-import type { Choice, LogitsRow } from './choice.js'
-import { KvCache, type KvShape } from './kv-cache.js'
-import { logitsRow } from './logits-row.js'
-import { PREFIX_BLOCK_TOKENS, type PrefixCache, type PrefixScope } from './prefix-cache.js'
+import { KvCache, type KvShape } from './cache/kv-cache.js'
+import { PREFIX_BLOCK_TOKENS, type PrefixCache, type PrefixScope } from './cache/prefix-cache.js'
+import type { Choice, LogitsRow } from './sampling/choice.js'
+import { logitsRow } from './sampling/logits-row.js'
 import { distinctAdapters, type StepFetch, type StepModel } from './step-model.js'
 
 /** Attention scores of one layer of one step: 32 MB. */

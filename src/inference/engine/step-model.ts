@@ -31,7 +31,7 @@ import {
   outputSizeOf,
   siteOf,
 } from './adapter-layout.js'
-import type { KvCache } from './kv-cache.js'
+import type { KvCache } from './cache/kv-cache.js'
 import { rotaryTablesOf } from './rotary-tables.js'
 
 /** A rectangular batch: `batch` sequences of `tokens` new tokens each. */

@@ -2,7 +2,7 @@
  * Token events of one choice to text, stop strings applied, and logprobs with their texts.
  */
 import type { TokenEvent } from '#inference/engine/generation.js'
-import type { RankedToken } from '#inference/engine/logprobs.js'
+import type { RankedToken } from '#inference/engine/sampling/logprobs.js'
 import { createStreamDecoder, type StreamDecoder } from '#model/text/stream-decoder.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
 import type { DeltaEvent, FinishReason, PositionLogprobs, SamplingParameters, TokenLogprob } from './protocol.js'

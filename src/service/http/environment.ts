@@ -7,15 +7,15 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { AuthService } from '#service/operations/auth.js'
-import type { ChatService } from '#service/operations/chat.js'
+import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
 import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ModelService } from '#service/operations/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
-import type { TrainingJobService } from '#service/operations/training-jobs.js'
+import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
+import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
-import type { WorkerApiService } from '#service/operations/worker-api.js'
 
 export interface AppOptions {
   readonly services: {

@@ -2,8 +2,8 @@
  * Bodies with `trajectory_groups`: each group is checked and written to disk as it arrives.
  */
 import type { z } from '@hono/zod-openapi'
-import type { TrainingJobService } from '#service/operations/training-jobs.js'
-import type { GroupSink } from '#service/operations/trajectory-groups.js'
+import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
+import type { GroupSink } from '#service/operations/training/trajectory-groups.js'
 import { BODY_LIMITS, readJson } from './body.js'
 import type { RequestContext } from './environment.js'
 

@@ -10,7 +10,7 @@ import { averageLogMetrics, insertTrajectoryLog } from '#service/storage/traject
 import { countBatch, logMetrics } from '#training/data/metrics.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
-import type { GroupSink } from './trajectory-groups.js'
+import type { GroupSink } from './training/trajectory-groups.js'
 
 export interface TrajectoryLogService {
   /** @param groups holds the groups of the body already */

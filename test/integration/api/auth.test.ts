@@ -10,7 +10,7 @@ import { systemIds } from '#base/util/ids.js'
 import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
 import { createApiKey } from '#service/storage/api-keys.js'
 import { openDatabase } from '#service/storage/database.js'
-import { createTestService, sampleGroup, type TestService } from '../../support/create-test-service.js'
+import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService
 beforeAll(async () => {

@@ -10,8 +10,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
-import { createTestService, STAND_INS, sampleGroup, type TestService } from '../../support/create-test-service.js'
-import { isAlive } from '../../support/is-alive.js'
+import {
+  createTestService,
+  STAND_INS,
+  sampleGroup,
+  type TestService,
+} from '../../support/service/create-test-service.js'
+import { isAlive } from '../../support/service/is-alive.js'
 
 const RL = '/v1/preview/training-jobs'
 let dataDir: string

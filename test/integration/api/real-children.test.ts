@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { createTestService, type TestService } from '../../support/create-test-service.js'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService
 let model: string

@@ -9,7 +9,7 @@ import {
   sampleGroup,
   type TestRequest,
   type TestService,
-} from '../../support/create-test-service.js'
+} from '../../support/service/create-test-service.js'
 
 interface Scenario {
   readonly name: string

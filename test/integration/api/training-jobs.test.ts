@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { trainingJobSchema } from '#api/wire/training-jobs.js'
-import { createTestService, sampleGroup, type TestService } from '../../support/create-test-service.js'
+import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService
 let model: string

@@ -9,9 +9,9 @@ import type { DemoEvent, DemoFinished, DemoStep } from '../../../src/cli/demo/ev
 import { createDemoModel } from '../../../src/cli/demo/model.js'
 import { runDemo } from '../../../src/cli/demo/run.js'
 import type { DemoTask } from '../../../src/cli/demo/task.js'
-import { inferenceName } from '../../../src/cli/terminal/model-reference.js'
+import { inferenceName } from '../../../src/cli/input/model-reference.js'
 import { requireCompleted } from '../../../src/cli/terminal/watch.js'
-import { createTestService, type TestService } from '../../support/create-test-service.js'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const itemOf = (prompt: string) => ({ prompt, reference: 'e', expected: ['e'] })
 /** The share of the letters e to z among the bytes of an answer: varies with every sample. */

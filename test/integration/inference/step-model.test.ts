@@ -19,8 +19,8 @@ import {
   formulaWeights,
   readGolden,
   unpack,
-} from '../../support/decoder-goldens.js'
-import { prepareFormulaModel } from '../../support/golden-model.js'
+} from '../../support/model/decoder-goldens.js'
+import { prepareFormulaModel } from '../../support/model/golden-model.js'
 import { feed, feedBatch, loadForTest, newCache, relativeError } from './step-harness.js'
 
 const TOLERANCE = 1e-4

@@ -24,8 +24,8 @@ import {
   type LossKind,
 } from '#training/trainer/train-graph.js'
 import { adapterFeeds } from '#training/trainer/trainer.js'
-import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/decoder-goldens.js'
-import { prepareFormulaModel } from '../../support/golden-model.js'
+import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/model/decoder-goldens.js'
+import { prepareFormulaModel } from '../../support/model/golden-model.js'
 
 describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) => {
   const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)

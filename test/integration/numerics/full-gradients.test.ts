@@ -24,8 +24,8 @@ import {
   readGolden,
   rowsOf,
   unpack,
-} from '../../support/decoder-goldens.js'
-import { type ReferenceWeights, referenceLogp } from '../../support/reference-decoder.js'
+} from '../../support/model/decoder-goldens.js'
+import { type ReferenceWeights, referenceLogp } from '../../support/reference/reference-decoder.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 /** Of one gradient: what `full_gradient_goldens` says. */

@@ -6,9 +6,9 @@
 import { describe, expect, test } from 'vitest'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import { linearCrossEntropy } from '#numerics/nn/linear-cross-entropy.js'
-import { expectClose } from '../../support/expect-close.js'
-import { integers, normals, runGraph } from '../../support/op-case.js'
-import { type ReferenceTensor, reference } from '../../support/reference-tensor.js'
+import { expectClose } from '../../support/reference/expect-close.js'
+import { integers, normals, runGraph } from '../../support/reference/op-case.js'
+import { type ReferenceTensor, reference } from '../../support/reference/reference-tensor.js'
 
 const [POSITIONS, WIDTH, VOCABULARY] = [7, 5, 6]
 const DIFFERENCE = 1e-5

@@ -6,15 +6,15 @@
  */
 import { expect, test } from 'vitest'
 import { buildOrthogonalizeGraph, type MuonMatrix, muonApply, muonMomentum, orthogonalName } from '#numerics/nn/muon.js'
-import { normals, runGraph } from '../../support/op-case.js'
+import { normals, runGraph } from '../../support/reference/op-case.js'
 import {
   type Matrix,
   type ReferenceMuon,
   referenceMuonStep,
   referenceOrthogonalize,
   singularValues,
-} from '../../support/reference-muon.js'
-import { type ReferenceTensor, reference } from '../../support/reference-tensor.js'
+} from '../../support/reference/reference-muon.js'
+import { type ReferenceTensor, reference } from '../../support/reference/reference-tensor.js'
 
 const MATRICES: readonly MuonMatrix[] = [
   { name: 'wide', columns: 17, blockRows: [6] },

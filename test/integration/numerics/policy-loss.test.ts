@@ -16,8 +16,8 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { policyOptions } from '#training/trainer/rl-job.js'
-import { readGolden } from '../../support/decoder-goldens.js'
-import { policyLossReference } from '../../support/policy-loss-reference.js'
+import { readGolden } from '../../support/model/decoder-goldens.js'
+import { policyLossReference } from '../../support/reference/policy-loss-reference.js'
 
 interface Tokens {
   readonly logp: readonly number[]

@@ -14,7 +14,7 @@ import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Session, SessionOptions } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor, int32Tensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
-import { buildSmallNetwork } from '../../support/small-network.js'
+import { buildSmallNetwork } from '../../support/model/small-network.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 async function load(g: GraphBuilder, options: SessionOptions = {}): Promise<Session> {

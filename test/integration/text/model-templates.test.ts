@@ -10,7 +10,7 @@ import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
 import { renderConversation } from '#model/text/render.js'
 import { renderWithMask } from '#model/text/render-with-mask.js'
-import { createTinyTextModel } from '../../support/tiny-tokenizer.js'
+import { createTinyTextModel } from '../../support/model/tiny-tokenizer.js'
 
 const directory = join(import.meta.dirname, '..', '..', '..', '.cache', 'llama-vocab')
 const llama3 = { controlTokens: ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>'], ends: ['<|eot_id|>'] }

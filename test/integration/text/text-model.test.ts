@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { renderConversation } from '#model/text/render.js'
 import { renderWithMask } from '#model/text/render-with-mask.js'
 import { loadTextModel } from '#model/text/text-model.js'
-import { tinyTokenizerJson } from '../../support/tiny-tokenizer.js'
+import { tinyTokenizerJson } from '../../support/model/tiny-tokenizer.js'
 
 const directories: string[] = []
 

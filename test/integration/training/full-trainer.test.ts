@@ -33,7 +33,7 @@ import {
   STEP,
   TINY_CONFIG,
   TINY_HF_CONFIG,
-} from '../../support/full-training-fixture.js'
+} from '../../support/model/full-training-fixture.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 const PARAMETERS = decoderParameters(TINY_CONFIG)

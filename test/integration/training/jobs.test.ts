@@ -16,7 +16,7 @@ import {
   SMALL_CONFIG,
   type TrainingFixture,
   withRandomB,
-} from '../../support/training-fixture.js'
+} from '../../support/model/training-fixture.js'
 
 let fixture: TrainingFixture
 beforeAll(async () => {

@@ -27,7 +27,7 @@ import {
   sftInputs,
   type TrainingFixture,
   withRandomB,
-} from '../../support/training-fixture.js'
+} from '../../support/model/training-fixture.js'
 
 const SFT = { kind: 'sft' } as const
 let fixture: TrainingFixture

@@ -8,7 +8,14 @@ import { checkDecoderTensors, decoderConfigOf } from '../../../src/model/archite
 import { openWeights } from '../../../src/model/weights/base-weights.js'
 import { readGgufMetadata } from '../../../src/model/weights/gguf-metadata.js'
 import { expectCode } from '../../support/expect-code.js'
-import { arrayValue, type GgufParts, ggufBytes, stringValue, text, uint32Value } from '../../support/gguf-bytes.js'
+import {
+  arrayValue,
+  type GgufParts,
+  ggufBytes,
+  stringValue,
+  text,
+  uint32Value,
+} from '../../support/model/gguf-bytes.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 const FIXTURES = join(import.meta.dirname, '../../fixtures/gguf')

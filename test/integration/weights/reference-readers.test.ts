@@ -1,7 +1,7 @@
 /**
  * Files we write, read by the library that defines the format: PyPI's `safetensors` with numpy.
  *
- * Needs a Python environment in `.cache/gguf-venv` (see `test/support/gguf-goldens.py`, plus `pip install safetensors`);
+ * Needs a Python environment in `.cache/gguf-venv` (see `test/support/model/gguf-goldens.py`, plus `pip install safetensors`);
  * skipped where there is none.
  */
 import { execFileSync } from 'node:child_process'

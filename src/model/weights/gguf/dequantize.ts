@@ -3,7 +3,7 @@
  *
  * Every formula is computed in double precision from exact factors and rounded once when stored, which gives the same
  * bits as the float32 arithmetic of the reference. Block layouts: `ggml-common.h` and `ggml-quants.c` of llama.cpp;
- * tested block by block against the PyPI package `gguf`, see `test/support/gguf-goldens.py`.
+ * tested block by block against the PyPI package `gguf`, see `test/support/model/gguf-goldens.py`.
  */
 import { bfloat16ToFloat32, float16ToFloat32, halfToNumber } from '#numerics/tensor/half.js'
 import type { ReadableGgufType } from './types.js'

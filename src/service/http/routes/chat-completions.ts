@@ -3,7 +3,7 @@
  */
 
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
-import type { ChatAnswer } from '#service/operations/chat.js'
+import type { ChatAnswer } from '#service/operations/chat/chat.js'
 import { BODY_LIMITS, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 import { toStreamError } from '../middleware/errors.js'

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream'
 import { workerCompletionSchema, workerEventsSchema, workerFailureSchema } from '#api/wire/worker.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { parseBearer } from '#service/operations/auth.js'
-import { toAttemptClaim } from '#service/operations/worker-api.js'
+import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { BODY_LIMITS, readBytes, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 

@@ -37,8 +37,8 @@ import {
   where,
 } from '#numerics/graph/ops/elementwise.js'
 import { quickGelu } from '#numerics/graph/ops/normalize.js'
-import { integers, normals, opCase, uniforms } from '../../../support/op-case.js'
-import { reference } from '../../../support/reference-tensor.js'
+import { integers, normals, opCase, uniforms } from '../../../support/reference/op-case.js'
+import { reference } from '../../../support/reference/reference-tensor.js'
 
 const x = normals([2, 3], { seed: 'a' })
 const positive = uniforms([2, 3], 0.3, 2)

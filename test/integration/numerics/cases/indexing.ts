@@ -13,7 +13,7 @@ import {
   topK,
 } from '#numerics/graph/ops/index.js'
 import { loop } from '#numerics/graph/ops/loop.js'
-import { integers, normals, opCase } from '../../../support/op-case.js'
+import { integers, normals, opCase } from '../../../support/reference/op-case.js'
 
 const data = normals([4, 3])
 

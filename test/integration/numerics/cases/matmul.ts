@@ -2,8 +2,8 @@
  * Cases of matrix products: every combination of flags, batches that broadcast, quantized weights.
  */
 import { fusedMatmul, gemm, matmul, matmulNBits } from '#numerics/graph/ops/matmul.js'
-import { normals, opCase } from '../../../support/op-case.js'
-import { type ReferenceTensor, reference } from '../../../support/reference-tensor.js'
+import { normals, opCase } from '../../../support/reference/op-case.js'
+import { type ReferenceTensor, reference } from '../../../support/reference/reference-tensor.js'
 
 const TOLERANCE = { relative: 1e-5, absolute: 1e-5 }
 

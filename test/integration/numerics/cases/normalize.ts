@@ -4,8 +4,8 @@
 import { argMax } from '#numerics/graph/ops/index.js'
 import { logSoftmax, rmsNorm, rotaryEmbedding, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import { reduceMax, reduceMean, reduceSum } from '#numerics/graph/ops/reduce.js'
-import { integers, normals, opCase } from '../../../support/op-case.js'
-import { generate } from '../../../support/reference-tensor.js'
+import { integers, normals, opCase } from '../../../support/reference/op-case.js'
+import { generate } from '../../../support/reference/reference-tensor.js'
 
 const x = normals([2, 3, 4])
 const weight = normals([4], { seed: 'w', scale: 0.3, offset: 1 })

@@ -15,7 +15,7 @@ import {
   transpose,
   unsqueeze,
 } from '#numerics/graph/ops/shape.js'
-import { normals, opCase } from '../../../support/op-case.js'
+import { normals, opCase } from '../../../support/reference/op-case.js'
 
 const x = normals([2, 3, 4])
 const symbols = { x: ['B', 'T', 4] }

@@ -4,7 +4,7 @@ import { createClient } from '../../../../src/api/client/client.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from '../../../../src/api/client/errors.js'
 import type { Fetch, HttpOptions } from '../../../../src/api/client/http.js'
 import { collectPages } from '../../../../src/api/client/pages.js'
-import { errorBody, JOB, MODEL, page, type Routes, scriptedService } from '../../../support/scripted-service.js'
+import { errorBody, JOB, MODEL, page, type Routes, scriptedService } from '../../../support/service/scripted-service.js'
 
 const waits: number[] = []
 function clientOf(fetch: Fetch, options: Partial<HttpOptions> = {}) {

@@ -1,6 +1,7 @@
 /** Numbers, times and tables as people read them, and the filter for model text. */
 import { Chalk } from 'chalk'
 import { describe, expect, test } from 'vitest'
+import { nextPageCommand, quoteWord } from '../../../../src/cli/command/page-flags.js'
 import {
   formatBytes,
   formatClock,
@@ -9,7 +10,6 @@ import {
   formatRelativeTime,
 } from '../../../../src/cli/terminal/format.js'
 import type { Sink } from '../../../../src/cli/terminal/io.js'
-import { nextPageCommand, quoteWord } from '../../../../src/cli/terminal/page-flags.js'
 import { sanitizeForTerminal, sanitizeLine } from '../../../../src/cli/terminal/sanitize.js'
 import { type Column, renderPlainRows, renderTable } from '../../../../src/cli/terminal/table.js'
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { JsonValue } from '#base/util/json.js'
 import { type Conversation, createChatTemplate } from '#model/text/chat-template.js'
 import { renderConversation } from '#model/text/render.js'
-import { createTinyTextModel, tinyControlTokens } from '../../../support/tiny-tokenizer.js'
+import { createTinyTextModel, tinyControlTokens } from '../../../support/model/tiny-tokenizer.js'
 
 const fixture = (name: string): string => readFileSync(new URL(`../../../fixtures/${name}`, import.meta.url), 'utf8')
 const clock = { nowMs: () => new Date(2024, 6, 4, 13, 5, 9).getTime(), monotonicMs: () => performance.now() }

@@ -1,7 +1,7 @@
 /**
  * `tokenizer.json` files of many kinds against what the reference implementation does with them.
  *
- * The goldens are made by `test/support/make-tokenizer-goldens.py`: small vocabularies with the normalizers,
+ * The goldens are made by `test/support/model/make-tokenizer-goldens.py`: small vocabularies with the normalizers,
  * pre-tokenizers, decoders and added tokens of well-known models, and texts that provoke their differences.
  */
 import { readdirSync, readFileSync } from 'node:fs'

@@ -12,7 +12,7 @@ import { renderConversation } from '#model/text/render.js'
 import { renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { parseToolCalls } from '#model/text/tool-calls.js'
-import { createTinyTextModel } from '../../../support/tiny-tokenizer.js'
+import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
 
 const fixture = (name: string): string => readFileSync(new URL(`../../../fixtures/${name}`, import.meta.url), 'utf8')
 

@@ -1,7 +1,7 @@
 /** Incremental detokenization against decoding everything at once. */
 import { expect, test } from 'vitest'
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
-import { createTinyTokenizer } from '../../../support/tiny-tokenizer.js'
+import { createTinyTokenizer } from '../../../support/model/tiny-tokenizer.js'
 
 const tokenizer = createTinyTokenizer()
 

@@ -1,4 +1,4 @@
-/** Templates against Python's Jinja (`test/support/make-template-goldens.py`). */
+/** Templates against Python's Jinja (`test/support/model/make-template-goldens.py`). */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import type { JsonObject, JsonValue } from '#base/util/json.js'

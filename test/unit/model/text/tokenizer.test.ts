@@ -1,6 +1,6 @@
 /** The tokenizer on a vocabulary that can be checked by hand. */
 import { expect, test } from 'vitest'
-import { createTinyTokenizer } from '../../../support/tiny-tokenizer.js'
+import { createTinyTokenizer } from '../../../support/model/tiny-tokenizer.js'
 
 const tokenizer = createTinyTokenizer()
 const spellings = (text: string, parseSpecial = false): (string | null)[] =>

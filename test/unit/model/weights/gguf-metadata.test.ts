@@ -18,7 +18,7 @@ import {
   u32,
   u64,
   uint32Value,
-} from '../../../support/gguf-bytes.js'
+} from '../../../support/model/gguf-bytes.js'
 
 const parse = (parts: GgufParts) => {
   const bytes = ggufBytes(parts)

@@ -13,9 +13,9 @@ import { argMax, gather } from '#numerics/graph/ops/index.js'
 import { gemm, matmulNBits } from '#numerics/graph/ops/matmul.js'
 import { optimize } from '#numerics/graph/passes/optimize.js'
 import { usedValues } from '#numerics/graph/traverse.js'
-import { referenceEvaluate } from '../../../support/reference-evaluate.js'
-import { reference } from '../../../support/reference-tensor.js'
-import { buildSmallNetwork } from '../../../support/small-network.js'
+import { buildSmallNetwork } from '../../../support/model/small-network.js'
+import { referenceEvaluate } from '../../../support/reference/reference-evaluate.js'
+import { reference } from '../../../support/reference/reference-tensor.js'
 
 /** Operators the backward pass appended. */
 function appended(g: GraphBuilder, build: () => unknown): string[] {

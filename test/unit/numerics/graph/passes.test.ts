@@ -16,10 +16,10 @@ import { optimize } from '#numerics/graph/passes/optimize.js'
 import { removeDead } from '#numerics/graph/passes/remove-dead.js'
 import { verifyGraph } from '#numerics/graph/verify.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { expectClose } from '../../../support/expect-close.js'
-import { referenceEvaluate } from '../../../support/reference-evaluate.js'
-import { type ReferenceTensor, reference } from '../../../support/reference-tensor.js'
-import { buildSmallNetwork } from '../../../support/small-network.js'
+import { buildSmallNetwork } from '../../../support/model/small-network.js'
+import { expectClose } from '../../../support/reference/expect-close.js'
+import { referenceEvaluate } from '../../../support/reference/reference-evaluate.js'
+import { type ReferenceTensor, reference } from '../../../support/reference/reference-tensor.js'
 
 const ops = (graph: Graph): string[] => graph.nodes.map(({ op }) => op)
 

@@ -10,7 +10,7 @@ import { reshape } from '#numerics/graph/ops/shape.js'
 import { optimize } from '#numerics/graph/passes/optimize.js'
 import { printGraph } from '#numerics/graph/print.js'
 import { expectGolden } from '../../../support/expect-golden.js'
-import { buildSmallNetwork } from '../../../support/small-network.js'
+import { buildSmallNetwork } from '../../../support/model/small-network.js'
 
 test('forward and backward of a small network', () => {
   expectGolden('graphs/small-network.txt', printGraph(buildSmallNetwork({ isRecomputed: false }).build()))

@@ -8,7 +8,7 @@ import { add, exp, mul } from '#numerics/graph/ops/elementwise.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { verifyGraph } from '#numerics/graph/verify.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { buildSmallNetwork } from '../../../support/small-network.js'
+import { buildSmallNetwork } from '../../../support/model/small-network.js'
 
 function twoNodes(): Graph {
   const g = new GraphBuilder('two')

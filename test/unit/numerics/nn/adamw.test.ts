@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest'
 import { adamWStep, createAdamWState } from '#numerics/nn/adamw.js'
 import { clipGradNorm } from '#numerics/nn/clip-grad-norm.js'
-import { formulaTensor, type PackedArray, readGolden, unpack } from '../../../support/decoder-goldens.js'
+import { formulaTensor, type PackedArray, readGolden, unpack } from '../../../support/model/decoder-goldens.js'
 
 interface AdamWGolden {
   readonly weightDecay: number

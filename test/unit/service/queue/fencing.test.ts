@@ -12,7 +12,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listEvents } from '#service/storage/events.js'
 import { findModel } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
 
 const FILES = {
   'adapter_config.json': { sha256: 'c'.repeat(64), sizeBytes: 3 },

@@ -9,7 +9,7 @@ import { recoverInterrupted } from '#service/queue/recovery.js'
 import { listEvents } from '#service/storage/events.js'
 import { deleteModelRow } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
 
 const LEASE = { owner: 'test', leaseMs: 60_000 }
 let fixture: JobFixture

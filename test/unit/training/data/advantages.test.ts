@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { groupAdvantages, normalizeBatch, trajectoryWeight } from '#training/data/advantages.js'
 import vectors from '../../../fixtures/trajectories/advantage-vectors.json' with { type: 'json' }
-import { forSeeds } from '../../../support/random-trajectories.js'
+import { forSeeds } from '../../../support/model/random-trajectories.js'
 
 describe('groupAdvantages', () => {
   for (const { rewards, scaleRewards, advantages } of vectors.groups) {

@@ -6,8 +6,8 @@ import { resolveRlConfig } from '#training/hyperparameters.js'
 import batches from '../../../fixtures/trajectories/art-batches.json' with { type: 'json' }
 import losses from '../../../fixtures/trajectories/art-losses.json' with { type: 'json' }
 import goldens from '../../../goldens/policy-loss.json' with { type: 'json' }
-import { policyLossReference } from '../../../support/policy-loss-reference.js'
-import { createWordText } from '../../../support/random-trajectories.js'
+import { createWordText } from '../../../support/model/random-trajectories.js'
+import { policyLossReference } from '../../../support/reference/policy-loss-reference.js'
 
 const unknown = (values: readonly (number | null)[]): number[] => values.map((value) => value ?? Number.NaN)
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { isVisible, type PackedRow, packRows, rowLengthFor, trainTargets } from '#training/data/pack.js'
 import { clusterByPrompt } from '#training/data/shared-prompts.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
-import { forSeeds, randomSequences, sequenceOf } from '../../../support/random-trajectories.js'
+import { forSeeds, randomSequences, sequenceOf } from '../../../support/model/random-trajectories.js'
 
 const options = { rowLength: 64, padTokenId: 2, seed: 'job', padMultiple: 8, lossAggregation: 'trajectory' } as const
 

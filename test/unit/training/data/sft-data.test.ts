@@ -11,7 +11,7 @@ import {
   sftBatchCount,
   surveySftData,
 } from '#training/data/sft-data.js'
-import { forSeeds } from '../../../support/random-trajectories.js'
+import { forSeeds } from '../../../support/model/random-trajectories.js'
 
 const line = (answer: string, extra: Record<string, unknown> = {}): string =>
   JSON.stringify({

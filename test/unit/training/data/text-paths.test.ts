@@ -7,8 +7,8 @@ import { renderConversation } from '#model/text/render.js'
 import { parseTrajectoryGroups } from '#training/data/parse.js'
 import { type TrainingSequence, tokenizeGroups } from '#training/data/tokenize.js'
 import { bindText } from '#training/worker/text-binding.js'
-import { forSeeds } from '../../../support/random-trajectories.js'
-import { createTinyTextModel } from '../../../support/tiny-tokenizer.js'
+import { forSeeds } from '../../../support/model/random-trajectories.js'
+import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
 
 const model = createTinyTextModel(readFileSync(new URL('../../../fixtures/chatml.jinja', import.meta.url), 'utf8'))
 const text = bindText(model)

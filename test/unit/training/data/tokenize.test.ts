@@ -5,7 +5,7 @@ import { parseTrajectoryGroups } from '#training/data/parse.js'
 import { mergeTurns, tokenizeGroups } from '#training/data/tokenize.js'
 import { buildTrainingBatch } from '#training/data/training-batch.js'
 import type { TrainableTurn, TrajectoryText } from '#training/data/turns.js'
-import { createWordText, forSeeds, randomIds } from '../../../support/random-trajectories.js'
+import { createWordText, forSeeds, randomIds } from '../../../support/model/random-trajectories.js'
 
 const base = {
   scaleRewards: true,

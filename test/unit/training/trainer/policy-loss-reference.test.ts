@@ -3,12 +3,12 @@ import { describe, expect, it } from 'vitest'
 import { normalizeBatch, trajectoryWeight } from '#training/data/advantages.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import vectors from '../../../fixtures/trajectories/policy-loss-vectors.json' with { type: 'json' }
+import { forSeeds } from '../../../support/model/random-trajectories.js'
 import {
   type PolicyLossConfig,
   type PolicyLossInput,
   policyLossReference,
-} from '../../../support/policy-loss-reference.js'
-import { forSeeds } from '../../../support/random-trajectories.js'
+} from '../../../support/reference/policy-loss-reference.js'
 
 const { logprobs, samplerLogprobs, rawAdvantages, segmentIds } = vectors.input
 const coefficients = normalizeBatch(

@@ -1,5 +1,5 @@
 /**
- * Dequantization, block by block, bit for bit against the PyPI package `gguf`: `test/support/gguf-goldens.py`.
+ * Dequantization, block by block, bit for bit against the PyPI package `gguf`: `test/support/model/gguf-goldens.py`.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,0 +1,99 @@
+/**
+ * What every command is handed: streams, output, prompts, settings, a client, time and interruption. Built once per run.
+ */
+import { type Client, createClient } from '#api/client/client.js'
+import type { Fetch } from '#api/client/http.js'
+import type { Environment } from '#base/environment.js'
+import { type Clock, systemClock } from '#base/util/clock.js'
+import { type Credential, findCredential } from '#cli/config/credentials.js'
+import type { Config } from '#cli/config/load.js'
+import { createIo, type Io, type ProcessStreams } from '../terminal/io.js'
+import { createOutput, type Output } from '../terminal/output.js'
+import { createPrompts, type Prompts } from '../terminal/prompts.js'
+import { sanitizeLine } from '../terminal/sanitize.js'
+
+export interface CommandContext {
+  readonly io: Io
+  readonly output: Output
+  readonly prompts: Prompts
+  readonly config: Config
+  readonly environment: Environment
+  readonly clock: Clock
+  /** Aborts with an `InterruptedError` on Ctrl-C and SIGTERM. */
+  readonly signal: AbortSignal
+  readonly version: string
+  /** The key in use and its source; null: none found. */
+  readonly credential: () => Promise<Credential | null>
+  /** The client, created on first use with the key that was found. */
+  readonly connect: () => Promise<Client>
+  /** A client of another server, with its own key. */
+  readonly connectTo: (baseUrl: string, apiKey: string | null) => Client
+}
+
+export interface ContextOptions {
+  readonly config: Config
+  readonly environment: Environment
+  readonly streams: ProcessStreams
+  readonly isQuiet: boolean
+  readonly signal: AbortSignal
+  readonly version: string
+  readonly fetch?: Fetch | undefined
+  readonly clock?: Clock | undefined
+}
+
+/** Builds the context; reads no file and opens no connection until a command asks. */
+export function createContext(options: ContextOptions): CommandContext {
+  const { config } = options
+  const clock = options.clock ?? systemClock
+  const io = createIo(options.streams, config.get('color'))
+  const output = createOutput(io, config.get('json') ? 'json' : options.isQuiet ? 'quiet' : 'human', clock)
+  const isAllowed = !config.get('json') && !config.get('no-input')
+  let credential: Promise<Credential | null> | undefined
+  let client: Promise<Client> | undefined
+
+  function findOnce(): Promise<Credential | null> {
+    credential ??= findCredential(config, () => io.stdin.readAll())
+    return credential
+  }
+
+  function connectTo(baseUrl: string, apiKey: string | null): Client {
+    const timeoutMs = config.get('timeout')
+    return createClient({
+      baseUrl,
+      apiKey,
+      userAgent: `trainyard/${options.version}`,
+      ...(timeoutMs === null ? {} : { timeoutMs, longTimeoutMs: timeoutMs }),
+      ...(options.fetch === undefined ? {} : { fetch: options.fetch }),
+      ...(config.get('verbose')
+        ? {
+            onRequest: (record) => {
+              const outcome = record.status === null ? 'no answer' : String(record.status)
+              const id = record.requestId === null ? '' : ` ${sanitizeLine(record.requestId)}`
+              io.stderr.write(`${record.method} ${record.path} ${outcome} ${Math.round(record.durationMs)} ms${id}\n`)
+            },
+          }
+        : {}),
+    })
+  }
+
+  async function connectNow(): Promise<Client> {
+    return connectTo(config.get('server'), (await findOnce())?.key ?? null)
+  }
+
+  return {
+    io,
+    output,
+    prompts: createPrompts(io, { isAllowed, signal: options.signal }),
+    config,
+    environment: options.environment,
+    clock,
+    signal: options.signal,
+    version: options.version,
+    credential: findOnce,
+    connect: () => {
+      client ??= connectNow()
+      return client
+    },
+    connectTo,
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * What is asked of a model: messages from arguments, standard input and a file, and the sampling flags.
+ */
+import type { ChatRequestBody } from '#api/wire/chat-completions.js'
+import { UsageError } from '../command/errors.js'
+import { flag } from '../command/flags.js'
+import { isJsonObject, parseInteger } from '../command/parse.js'
+import type { Io } from '../terminal/io.js'
+import { displayPath, messageOf, readInput } from './input-file.js'
+
+/** Flags of `trainyard chat`. */
+export const chatFlags = {
+  system: flag.text('--system <text>', 'system message'),
+  messages: flag.text('--messages <file>', 'JSON array of messages to begin with, - for standard input'),
+  step: flag.custom((text) => (text === 'latest' ? null : parseInteger(text, 0)))(
+    '--step <n|latest>',
+    'checkpoint to ask',
+  ),
+  temperature: flag.number(0, 2)('--temperature <x>', '0 for the likeliest token; default 1'),
+  topP: flag.number(0, 1)('--top-p <x>', 'nucleus sampling; default 1'),
+  maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer'),
+  seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answer', { isAdvanced: true }),
+  stop: flag.repeated((text) => text, '--stop <text>', 'end the answer before this text'),
+  count: flag.integer(1, 128)('-n <count>', 'number of answers', { isAdvanced: true }),
+  stream: flag.toggle('--stream', 'print as it is written; default on, off with --json'),
+  stats: flag.switch('--stats', 'tokens and speed on stderr'),
+}
+
+interface SamplingFlags {
+  readonly temperature: number | undefined
+  readonly topP: number | undefined
+  readonly maxTokens: number | undefined
+  readonly seed: number | undefined
+  readonly stop: readonly string[]
+  readonly count: number | undefined
+}
+
+/** The sampling fields of a request; a flag that was not given is left to the server. */
+export function sampling(flags: SamplingFlags): Partial<ChatRequestBody> {
+  return {
+    ...(flags.temperature === undefined ? {} : { temperature: flags.temperature }),
+    ...(flags.topP === undefined ? {} : { top_p: flags.topP }),
+    ...(flags.maxTokens === undefined ? {} : { max_completion_tokens: flags.maxTokens }),
+    ...(flags.seed === undefined ? {} : { seed: flags.seed }),
+    ...(flags.stop.length === 0 ? {} : { stop: [...flags.stop] }),
+    ...(flags.count === undefined ? {} : { n: flags.count }),
+  }
+}
+
+type Messages = ChatRequestBody['messages']
+
+/**
+ * Builds the conversation: system message, messages of the file, then the question.
+ *
+ * @throws {UsageError} `input_invalid` for a malformed file; `missing_argument` when there is nothing to ask
+ */
+export async function readMessages(
+  io: Io,
+  input: { readonly prompt: readonly string[]; readonly system: string | undefined; readonly file: string | undefined },
+): Promise<Messages> {
+  const fromFile = input.file === undefined ? [] : await readMessageFile(input.file, io)
+  const isStdinFree = input.file !== '-' && !io.stdin.isTerminal
+  const piped = isStdinFree ? (await io.stdin.readAll()).replace(/\n+$/, '') : ''
+  const question = [piped, input.prompt.join(' ')].filter((part) => part !== '').join('\n\n')
+  const messages = [
+    ...(input.system === undefined ? [] : [{ role: 'system', content: input.system }]),
+    ...fromFile,
+    ...(question === '' ? [] : [{ role: 'user', content: question }]),
+  ]
+  if (!messages.some((message) => message.role !== 'system')) {
+    throw new UsageError('missing_argument', 'there is nothing to ask: no prompt and no input', {
+      hint: 'trainyard chat <model> "your question"',
+    })
+  }
+  return messages
+}
+
+async function readMessageFile(path: string, io: Io): Promise<Messages> {
+  const text = await readInput(path, io)
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new UsageError('input_invalid', `${displayPath(path)} is not valid JSON: ${messageOf(cause)}`, { cause })
+  }
+  const messages = isJsonObject(value) ? value['messages'] : value
+  if (!Array.isArray(messages)) {
+    throw new UsageError('input_invalid', `${displayPath(path)} must hold a JSON array of messages`)
+  }
+  messages.forEach((message: unknown, i) => {
+    if (isJsonObject(message) && typeof message['role'] === 'string') return
+    throw new UsageError('input_invalid', `${displayPath(path)}: [${i}].role: must be text such as "user"`)
+  })
+  return messages as Messages
+}

@@ -1,0 +1,71 @@
+/**
+ * Supervised training data checked before it is uploaded: JSON Lines of `{"messages": […], "tools": […]?}`.
+ *
+ * The file is streamed line by line, so its size does not matter. Only mistakes of hand-made files are looked for; the
+ * service checks everything.
+ */
+import { createInterface } from 'node:readline'
+import { Readable } from 'node:stream'
+import type { ReadableStream } from 'node:stream/web'
+import type { JsonValue } from '#base/util/json.js'
+import { UsageError } from '../command/errors.js'
+import { isJsonObject } from '../command/parse.js'
+import { inputProblems, MAX_PROBLEMS, messageOf } from './input-file.js'
+
+/** What is known of a checked file. */
+export interface ConversationFile {
+  readonly rowCount: number
+  readonly assistantTurnCount: number
+}
+
+/**
+ * Checks every line.
+ *
+ * @param name the file's name in messages
+ * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: path: what was expected`
+ */
+export async function checkConversations(data: Blob, name: string): Promise<ConversationFile> {
+  const problems: string[] = []
+  let total = 0
+  let rowCount = 0
+  let assistantTurnCount = 0
+  let lineNumber = 0
+  const input = Readable.fromWeb(data.stream() as ReadableStream)
+  for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+    lineNumber += 1
+    const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
+    if (line.trim() === '') continue
+    rowCount += 1
+    const result = checkLine(line)
+    if (typeof result === 'number') {
+      assistantTurnCount += result
+      continue
+    }
+    total += 1
+    if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${result}`)
+  }
+  const hint = 'trainyard help files shows the format'
+  if (total > 0) throw inputProblems(problems, total, hint)
+  if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint })
+  return { rowCount, assistantTurnCount }
+}
+
+/** Number of assistant turns, or what is wrong. */
+function checkLine(line: string): number | string {
+  let row: JsonValue
+  try {
+    row = JSON.parse(line) as JsonValue
+  } catch (error) {
+    return `not valid JSON: ${messageOf(error)}`
+  }
+  const messages = isJsonObject(row) ? row['messages'] : undefined
+  if (!Array.isArray(messages) || messages.length === 0) return 'messages: must be an array that is not empty'
+  let count = 0
+  for (const [i, message] of messages.entries()) {
+    if (!isJsonObject(message) || typeof message['role'] !== 'string') {
+      return `messages[${i}].role: must be text such as "user" or "assistant"`
+    }
+    if (message['role'] === 'assistant') count += 1
+  }
+  return count > 0 ? count : 'messages: must hold an assistant message to learn from'
+}

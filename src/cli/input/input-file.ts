@@ -1,0 +1,86 @@
+/**
+ * Reading what a person hands in: `-` is standard input, everything else a file; errors name the file and the line.
+ */
+import { openAsBlob } from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
+import type { JsonObject } from '#base/util/json.js'
+import { UsageError } from '../command/errors.js'
+import { isJsonObject } from '../command/parse.js'
+import type { Io } from '../terminal/io.js'
+
+/** Most problems printed of one file. */
+export const MAX_PROBLEMS = 10
+
+/** What a file is called in messages: `-` reads as `standard input`. */
+export function displayPath(path: string): string {
+  return path === '-' ? 'standard input' : path
+}
+
+/**
+ * The whole text, a byte order mark removed.
+ *
+ * @throws {UsageError} `input_unreadable` when the file is missing, a folder, or not UTF-8
+ */
+export async function readInput(path: string, io: Io): Promise<string> {
+  const text = path === '-' ? await io.stdin.readAll() : await readUtf8(path)
+  return text.startsWith('\ufeff') ? text.slice(1) : text
+}
+
+/** The input as a blob for an upload; a file is not read into memory. */
+export async function openInput(path: string, io: Io): Promise<Blob> {
+  if (path === '-') return new Blob([await io.stdin.readAll()])
+  await requireFile(path)
+  return await openAsBlob(path)
+}
+
+/**
+ * A file holding one JSON object.
+ *
+ * @throws {UsageError} `input_unreadable` or `input_invalid`
+ */
+export async function readJsonObject(path: string, io: Io): Promise<JsonObject> {
+  const text = await readInput(path, io)
+  try {
+    const value: unknown = JSON.parse(text)
+    if (isJsonObject(value)) return value
+  } catch (cause) {
+    throw new UsageError('input_invalid', `${displayPath(path)} is not valid JSON: ${messageOf(cause)}`, { cause })
+  }
+  throw new UsageError('input_invalid', `${displayPath(path)} must hold one JSON object`)
+}
+
+/**
+ * One error out of the problems of a file: the first ten, and how many more there are.
+ *
+ * @param problems each as `file:line: path: what was expected`
+ */
+export function inputProblems(problems: readonly string[], total: number, hint: string): UsageError {
+  const more = total > problems.length ? `\n  and ${total - problems.length} more` : ''
+  const [first, ...others] = problems
+  const text = [first, ...others.map((problem) => `  ${problem}`)].join('\n')
+  return new UsageError('input_invalid', `${text}${more}`, { hint })
+}
+
+/** Message of anything that was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+async function readUtf8(path: string): Promise<string> {
+  await requireFile(path)
+  const bytes = await readFile(path).catch((cause: unknown) => {
+    throw new UsageError('input_unreadable', `${path} cannot be read: ${messageOf(cause)}`, { cause })
+  })
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch (cause) {
+    throw new UsageError('input_unreadable', `${path} is not UTF-8 text`, { cause })
+  }
+}
+
+async function requireFile(path: string): Promise<void> {
+  const facts = await stat(path).catch((cause: unknown) => {
+    throw new UsageError('input_unreadable', `${path} does not exist or cannot be read`, { cause })
+  })
+  if (facts.isDirectory()) throw new UsageError('input_unreadable', `${path} is a folder, expected a file`)
+}

@@ -1,0 +1,128 @@
+/**
+ * The one grammar for naming a model, and how a name becomes a model of the service.
+ *
+ * `<uuid>` · `name` · `project/name` · `entity/project/name` · `wandb-artifact:///entity/project/name` (two or three
+ * slashes), each optionally with `:stepN`, `:vN` or `:latest`. cli.md section 15.
+ */
+
+import type { Client } from '#api/client/client.js'
+import { ApiError } from '#api/client/errors.js'
+import { eachItem } from '#api/client/pages.js'
+import type { Model } from '#api/wire/models.js'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import type { Config } from '#cli/config/load.js'
+import { closest } from '#cli/config/suggest.js'
+import { UsageError } from '../command/errors.js'
+
+/** A parsed reference. `step` null means the latest checkpoint. */
+export interface ModelReference {
+  readonly id: string | null
+  readonly entity: string | null
+  readonly project: string | null
+  readonly name: string
+  readonly step: number | null
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+/**
+ * Parses a reference without looking anything up.
+ *
+ * @throws {UsageError} `invalid_model_reference` when it has empty parts or too many
+ */
+export function parseModelReference(text: string): ModelReference {
+  const path = text.replace(/^wandb-artifact:\/{2,3}/, '')
+  const match = /^(.*?)(?::(?:latest|step(\d{1,9})|v(\d{1,9})))?$/s.exec(path)
+  const parts = (match?.[1] ?? '').split('/')
+  const stepText = match?.[2] ?? match?.[3]
+  const step = stepText === undefined ? null : Number(stepText)
+  const name = parts.at(-1) ?? ''
+  if (parts.length > 3 || parts.some((part) => part === '')) {
+    throw new UsageError('invalid_model_reference', `<model> "${text}" is not a model name`, {
+      param: 'model',
+      hint: 'use an id, name, project/name or entity/project/name, with :step3 or :latest if needed',
+    })
+  }
+  if (parts.length === 1 && UUID.test(name)) return { id: name, entity: null, project: null, name, step }
+  return { id: null, entity: parts.at(-3) ?? null, project: parts.at(-2) ?? null, name, step }
+}
+
+/** Name under which a checkpoint answers chat requests. Source: wire-contract.md section 2.1. */
+export function inferenceName(model: Model, step: number | null): string {
+  const base = `wandb-artifact:///${model.entity}/${model.project}/${model.name}`
+  return step === null ? base : `${base}:step${step}`
+}
+
+/** `name`, or `project/name` when it is not in the configured project: what the next command can be given. */
+export function shortName(model: Model, config: Config): string {
+  return model.project === config.get('project') ? model.name : `${model.project}/${model.name}`
+}
+
+interface LookupOptions {
+  readonly client: Client
+  readonly config: Config
+  readonly signal: AbortSignal
+}
+
+/**
+ * Finds the model a reference names.
+ *
+ * @throws {NotFoundError} `model_not_found` with the nearest name; {ConflictError} `model_ambiguous` with candidates
+ */
+export async function findModel(reference: ModelReference, lookup: LookupOptions): Promise<Model> {
+  const { client, config, signal } = lookup
+  if (reference.id !== null) return await getById(reference.id, client, signal)
+  const project = reference.project ?? config.get('project')
+  const entity = reference.entity ?? config.get('entity') ?? undefined
+  const filter = { entity, project, name: reference.name }
+  const found: Model[] = []
+  for await (const model of eachItem((page) => client.models.list({ ...filter, ...page }, { signal }))) {
+    const isSame = model.name === reference.name && model.project === project
+    if (isSame && (entity === undefined || model.entity === entity)) found.push(model)
+  }
+  const [first, second] = found
+  if (first === undefined) throw await notFound(reference.name, project, lookup)
+  if (second !== undefined) {
+    const candidates = found.map((model) => `${model.entity}/${model.project}/${model.name}`).join(', ')
+    throw new ConflictError('model_ambiguous', `"${reference.name}" names ${found.length} models: ${candidates}`, {
+      hint: 'name it as entity/project/name, or set --entity',
+    })
+  }
+  return first
+}
+
+async function getById(id: string, client: Client, signal: AbortSignal): Promise<Model> {
+  try {
+    return await client.models.get(id, { signal })
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) {
+      throw new NotFoundError('model_not_found', `model ${id} was not found`, { hint: 'trainyard models list' })
+    }
+    throw error
+  }
+}
+
+/** A suggestion is worth one more request; a failure of that request is not worth an error. */
+async function notFound(name: string, project: string, lookup: LookupOptions): Promise<UnknownNameError> {
+  const known = await lookup.client.models.list({ limit: 100 }, { signal: lookup.signal }).then(
+    (page) => page.data,
+    () => [],
+  )
+  const elsewhere = known.find((model) => model.name === name)
+  const near = closest(
+    name,
+    known.filter((model) => model.project === project).map((model) => model.name),
+  )
+  const suggestion = elsewhere === undefined ? near : `${elsewhere.project}/${elsewhere.name}`
+  return new UnknownNameError('model_not_found', `model "${name}" was not found in project "${project}"`, suggestion)
+}
+
+/** Not found, with the nearest existing name. */
+export class UnknownNameError extends NotFoundError {
+  readonly suggestion: string | undefined
+
+  constructor(code: string, message: string, suggestion: string | undefined) {
+    super(code, message, { hint: 'trainyard models list' })
+    this.suggestion = suggestion
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Trajectory groups from a file: JSON Lines of groups, a JSON array of groups, or `{"trajectory_groups": […]}`.
+ *
+ * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
+ */
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { UsageError } from '../command/errors.js'
+import { isJsonObject } from '../command/parse.js'
+import type { Io } from '../terminal/io.js'
+import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from './input-file.js'
+
+/** Groups ready to send, with what can be said about them without the service. */
+export interface TrajectoryFile {
+  readonly groups: readonly JsonValue[]
+  readonly trajectoryCount: number
+  /** Groups of two or more trajectories whose rewards differ: only these give advantages. */
+  readonly trainableGroupCount: number
+  /** Choices with logprobs or token ids, that is what a policy sampled; null when exchanges hide them from this check. */
+  readonly sampledTurnCount: number | null
+  readonly meanReward: number
+}
+
+interface Placed {
+  /** `file:line` or `file`. */
+  readonly where: string
+  /** JSON path of the group inside its line or document, empty for a whole line. */
+  readonly path: string
+  readonly value: JsonValue
+}
+
+/**
+ * Reads and checks a file of groups.
+ *
+ * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: path: what was expected`
+ */
+export async function readTrajectoryFile(path: string, io: Io): Promise<TrajectoryFile> {
+  const text = await readInput(path, io)
+  const problems: string[] = []
+  let total = 0
+  function report(problem: string): void {
+    total += 1
+    if (problems.length < MAX_PROBLEMS) problems.push(problem)
+  }
+  const placed = splitGroups(text, displayPath(path), report)
+  for (const group of placed) checkGroup(group, report)
+  if (total > 0) throw inputProblems(problems, total, 'trainyard help files shows the format')
+  if (placed.length === 0) {
+    throw new UsageError('input_invalid', `${displayPath(path)} holds no trajectory group`, {
+      hint: 'trainyard help files shows the format',
+    })
+  }
+  return summarize(placed.map((group) => group.value))
+}
+
+function splitGroups(text: string, name: string, report: (problem: string) => void): readonly Placed[] {
+  const whole = parseWhole(text)
+  if (whole !== null) {
+    return whole.groups.map((value, i) => ({ where: name, path: `${whole.prefix}[${i}]`, value }))
+  }
+  const groups: Placed[] = []
+  text.split('\n').forEach((line, i) => {
+    if (line.trim() === '') return
+    const where = `${name}:${i + 1}`
+    try {
+      groups.push({ where, path: '', value: JSON.parse(line) as JsonValue })
+    } catch (error) {
+      report(`${where}: not valid JSON: ${messageOf(error)}`)
+    }
+  })
+  return groups
+}
+
+/** A document that is one array or `{"trajectory_groups": …}`; null: read it as JSON Lines. */
+function parseWhole(text: string): { readonly prefix: string; readonly groups: readonly JsonValue[] } | null {
+  const start = text.trimStart()
+  if (!start.startsWith('[') && !start.startsWith('{')) return null
+  try {
+    const value: unknown = JSON.parse(text)
+    if (Array.isArray(value)) return { prefix: '', groups: value as JsonValue[] }
+    const groups = isJsonObject(value) ? value['trajectory_groups'] : undefined
+    return Array.isArray(groups) ? { prefix: 'trajectory_groups', groups: groups as JsonValue[] } : null
+  } catch {
+    return null
+  }
+}
+
+function checkGroup(group: Placed, report: (problem: string) => void): void {
+  const say = (path: string, problem: string) => {
+    const full = [group.path, path].filter((part) => part !== '').join('.')
+    report(full === '' ? `${group.where}: ${problem}` : `${group.where}: ${full}: ${problem}`)
+  }
+  if (!isJsonObject(group.value)) {
+    say('', `must be a group object, got ${describe(group.value)}`)
+    return
+  }
+  const { trajectories } = group.value
+  if (!Array.isArray(trajectories)) {
+    say('trajectories', `must be an array, got ${describe(trajectories)}`)
+    return
+  }
+  if (trajectories.length === 0) say('trajectories', 'must hold at least one trajectory')
+  trajectories.forEach((trajectory: JsonValue, i) => {
+    checkTrajectory(trajectory, (path, problem) => {
+      say(path === '' ? `trajectories[${i}]` : `trajectories[${i}].${path}`, problem)
+    })
+  })
+}
+
+function checkTrajectory(trajectory: JsonValue, say: (path: string, problem: string) => void): void {
+  if (!isJsonObject(trajectory)) {
+    say('', `must be an object, got ${describe(trajectory)}`)
+    return
+  }
+  const { reward } = trajectory
+  if (reward !== undefined && (typeof reward !== 'number' || !Number.isFinite(reward))) {
+    say('reward', `must be a finite number, got ${describe(reward)}`)
+  }
+  const { messages_and_choices: messages, exchanges } = trajectory
+  if (messages === undefined && exchanges !== undefined) return
+  if (!Array.isArray(messages)) {
+    say('messages_and_choices', `must be an array, got ${describe(messages)}`)
+    return
+  }
+  if (messages.length === 0) say('messages_and_choices', 'must not be empty')
+  messages.forEach((element: JsonValue, i) => {
+    const isElement = isJsonObject(element) && (typeof element['role'] === 'string' || isJsonObject(element['message']))
+    if (!isElement) {
+      say(
+        `messages_and_choices[${i}]`,
+        `must be a message with a role or a choice with a message, got ${describe(element)}`,
+      )
+    }
+  })
+}
+
+function summarize(groups: readonly JsonValue[]): TrajectoryFile {
+  let trainableGroupCount = 0
+  let sampledTurnCount: number | null = 0
+  const rewards: number[] = []
+  for (const group of groups) {
+    const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
+    const own = trajectories.map((trajectory: JsonObject) => Number(trajectory['reward'] ?? 0))
+    if (own.some((reward) => reward !== own[0])) trainableGroupCount += 1
+    rewards.push(...own)
+    for (const trajectory of trajectories) {
+      const turns = countSampledTurns(trajectory)
+      sampledTurnCount = turns === null || sampledTurnCount === null ? null : sampledTurnCount + turns
+    }
+  }
+  const meanReward = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length)
+  return { groups, trajectoryCount: rewards.length, trainableGroupCount, sampledTurnCount, meanReward }
+}
+
+function countSampledTurns(trajectory: JsonObject): number | null {
+  const { messages_and_choices: messages, additional_histories: histories, exchanges } = trajectory
+  if (exchanges !== undefined && exchanges !== null) return null
+  const all = [
+    messages,
+    ...(Array.isArray(histories)
+      ? histories.map((each: JsonValue) => isJsonObject(each) && each['messages_and_choices'])
+      : []),
+  ]
+  return all
+    .flatMap((elements) => (Array.isArray(elements) ? (elements as readonly JsonValue[]) : []))
+    .filter(
+      (element) =>
+        isJsonObject(element) &&
+        isJsonObject(element['message']) &&
+        (Boolean(element['logprobs']) || Boolean(element['token_ids'])),
+    ).length
+}
+
+/**
+ * Why a job on this file would change nothing, or null. The service takes such a job and saves an unchanged checkpoint,
+ * as its clients expect; a person should hear about it before.
+ */
+export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject): string | null {
+  const { kl_penalty_coef: klCoef, allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
+  if (file.trainableGroupCount === 0 && !Number(klCoef ?? 0)) {
+    return `nothing to train on: rewards are equal inside each of the ${file.groups.length} groups`
+  }
+  if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
+    return 'nothing to train on: no choice carries logprobs or token ids'
+  }
+  return null
+}
+
+/** A value in at most forty characters. */
+function describe(value: unknown): string {
+  if (value === undefined) return 'nothing'
+  const text = JSON.stringify(value)
+  return text.length > 40 ? `${text.slice(0, 37)}...` : text
+}

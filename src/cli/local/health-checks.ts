@@ -1,0 +1,77 @@
+/**
+ * Checks of `trainyard system-check` that need no numeric code: room on the disk, and the service over HTTP.
+ *
+ * A check never throws: what goes wrong is its result.
+ */
+import { statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { Client } from '#api/client/client.js'
+import type { CommandContext } from '../command/context.js'
+import { messageOf } from '../input/input-file.js'
+import { formatBytes } from '../terminal/format.js'
+
+/** One result, as `--json` prints it. */
+export interface Check {
+  readonly scope: 'local' | 'server'
+  readonly name: string
+  readonly status: 'pass' | 'warn' | 'fail'
+  readonly duration_ms: number
+  readonly message: string
+  readonly hint: string | null
+}
+
+/** Room for data; less than 2 GB is a warning. */
+export async function checkDisk({ config, clock }: CommandContext): Promise<Check> {
+  const startMs = clock.monotonicMs()
+  const base = { scope: 'local', name: 'data directory' } as const
+  const dataDir = config.get('data-dir') ?? config.paths.dataDir
+  for (let path = dataDir; ; path = dirname(path)) {
+    const facts = await statfs(path).catch(() => null)
+    if (facts === null && dirname(path) !== path) continue
+    const freeBytes = facts === null ? 0 : facts.bavail * facts.bsize
+    const isLow = freeBytes < 2e9
+    const hint = isLow ? 'trainyard checkpoints delete <model> --keep latest --keep best:val/reward' : null
+    const message = `${dataDir} has ${formatBytes(freeBytes)} free`
+    return { ...base, status: isLow ? 'warn' : 'pass', duration_ms: clock.monotonicMs() - startMs, message, hint }
+  }
+}
+
+/** Whether the service answers, and its own checks; one failed check when it does not. */
+export async function checkServer(
+  { clock, config, signal, version }: CommandContext,
+  client: Client,
+): Promise<readonly Check[]> {
+  const startMs = clock.monotonicMs()
+  const scope = 'server' as const
+  try {
+    const health = await client.health({ signal })
+    const reached: Check = {
+      scope,
+      name: 'reachable',
+      status: 'pass',
+      duration_ms: clock.monotonicMs() - startMs,
+      message: `${config.get('server')}, version ${health.version} (client ${version})`,
+      hint: null,
+    }
+    const result = await client.systemCheck({ signal })
+    const queues = (['cpu_queue', 'gpu_queue'] as const).map((name): Check => {
+      const { success, duration_ms, errors } = result[name]
+      const message = success ? `${Math.round(duration_ms)} ms` : errors.join('; ')
+      return { scope, name, status: success ? 'pass' : 'fail', duration_ms, message, hint: null }
+    })
+    const database: Check = {
+      scope,
+      name: 'database',
+      status: result.database ? 'pass' : 'fail',
+      duration_ms: 0,
+      message: result.database ? 'a row was written and read back' : 'not usable',
+      hint: null,
+    }
+    return [reached, database, ...queues]
+  } catch (error) {
+    signal.throwIfAborted()
+    const duration_ms = clock.monotonicMs() - startMs
+    const hint = 'start the service with `trainyard serve`, or set --server / TRAINYARD_URL'
+    return [{ scope, name: 'reachable', status: 'fail', duration_ms, message: messageOf(error), hint }]
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * Chat completions: resolves the policy, runs the engine, shapes the answer.
+ *
+ * The answer names what produced it in `system_fingerprint` and in `checkpoint`, which the route sends as the header
+ * `x-trainyard-checkpoint`. Errors before the first event are thrown, also for a stream; later ones end the stream.
+ */
+
+import type { ChatChunk, ChatRequest, ChatResponse } from '#api/wire/chat-completions.js'
+import type { ServedModel } from '#api/wire/models.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
+import type { StartedEvent } from '#inference/host/protocol.js'
+import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
+import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
+import { listServedModels, type Policy, resolvePolicy } from './served-models.js'
+
+/** An admitted request. Exactly one of the two ways to read it is used. */
+export interface ChatAnswer {
+  /** What answers: model, step and adapter digest, in ASCII. */
+  readonly checkpoint: string
+  readonly isStream: boolean
+  /** The whole answer. */
+  response(): Promise<ChatResponse>
+  /** The chunks of a stream, without the final `[DONE]`. */
+  chunks(): AsyncIterable<ChatChunk>
+}
+
+export interface ChatService {
+  /**
+   * Admits a request: everything that can be refused has been refused when this resolves.
+   *
+   * @param requestId the client's id, used in the answer's id
+   * @param signal aborted when the client goes away
+   */
+  create(principal: Principal, request: ChatRequest, requestId: string, signal: AbortSignal): Promise<ChatAnswer>
+  listModels(principal: Principal): Promise<readonly ServedModel[]>
+}
+
+export function createChatService(context: ServiceContext): ChatService {
+  return {
+    listModels: (principal) => listServedModels(context, principal),
+    create: async (principal, request, requestId, signal) => {
+      const policy = await resolvePolicy(context, principal, request.model ?? null)
+      const options = toAnswerOptions(request, policy.model !== null)
+      const command = toEngineCommand(request)
+      const engine = context.engines.engineOf(policy.baseModel)
+      await checkTruncation(engine, command)
+      const generation = engine
+        .generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal)
+        [Symbol.asyncIterator]()
+      const started = await readStart(generation)
+      const checkpoint = checkpointOf(policy)
+      const builder = createAnswerBuilder(
+        {
+          id: `chatcmpl-${requestId}`,
+          createdSeconds: Math.floor(context.clock.nowMs() / 1000),
+          model: policy.servedName,
+          fingerprint: checkpoint,
+        },
+        options,
+      )
+      builder.start(started)
+      return {
+        checkpoint,
+        isStream: options.isStream,
+        response: () => collect(generation, builder, signal),
+        chunks: () => stream(generation, builder, options),
+      }
+    },
+  }
+}
+
+/** The first event; anything thrown before it becomes a plain HTTP error. */
+async function readStart(generation: AsyncIterator<GenerationEvent>): Promise<StartedEvent> {
+  const first = await generation.next()
+  if (first.done === true) throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+  if (first.value.type !== 'started') {
+    await generation.return?.()
+    throw new AppError('internal', 'engine_protocol', 'the engine sent a delta before it started the request')
+  }
+  return first.value
+}
+
+async function collect(
+  generation: AsyncIterator<GenerationEvent>,
+  builder: AnswerBuilder,
+  signal: AbortSignal,
+): Promise<ChatResponse> {
+  for (;;) {
+    const next = await generation.next()
+    if (next.done === true) break
+    if (next.value.type === 'delta') builder.add(next.value)
+  }
+  if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
+  return builder.response()
+}
+
+async function* stream(
+  generation: AsyncIterator<GenerationEvent>,
+  builder: AnswerBuilder,
+  options: AnswerOptions,
+): AsyncGenerator<ChatChunk> {
+  try {
+    yield* builder.firstChunks()
+    for (;;) {
+      const next = await generation.next()
+      if (next.done === true) break
+      if (next.value.type !== 'delta') continue
+      builder.add(next.value)
+      const chunk = builder.chunk(next.value)
+      if (chunk !== null) yield chunk
+    }
+    if (options.includeUsage) yield builder.usageChunk()
+  } finally {
+    await generation.return?.()
+  }
+}
+
+async function checkTruncation(engine: EngineProcess, command: EngineCommand): Promise<void> {
+  const wanted = command.truncatePromptTokens
+  if (wanted === null || wanted === -1) return
+  const { contextLength } = await engine.ready()
+  const limit = contextLength - (command.sampling.maxTokens ?? 0)
+  if (wanted <= limit) return
+  throw new InvalidRequestError(
+    'invalid_value',
+    `truncate_prompt_tokens=${wanted} cannot be greater than max_model_len - max_completion_tokens = ${limit}. Please request a smaller truncation size.`,
+    { param: 'truncate_prompt_tokens' },
+  )
+}
+
+/** `<model id or base model>:step<n>:<adapter digest>`, safe in a header. */
+function checkpointOf(policy: Policy): string {
+  const name = policy.model?.id ?? policy.baseModel
+  return encodeURI(`${name}:step${policy.step}:${policy.adapter?.digest.slice(0, 16) ?? 'base'}`)
+}

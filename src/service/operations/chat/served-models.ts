@@ -1,0 +1,147 @@
+/**
+ * From the `model` a chat request names to what answers it.
+ *
+ * Accepted: a base model's name; `name`, `project/name`, `entity/project/name` or the model's id, each with `:stepN`, `:vN`
+ * (the same as `:stepN`) or `:latest`; any of them behind `wandb-artifact:///` (two or three slashes) and behind litellm's
+ * `hosted_vllm/`. "Latest" is resolved here, when the request is admitted: a checkpoint published later does not touch it.
+ * A model without checkpoints answers with its base model, which is its step 0.
+ */
+
+import type { ServedModel } from '#api/wire/models.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import type { AdapterRef } from '#inference/host/protocol.js'
+import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
+import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
+import type { Principal, ServiceContext } from '../context.js'
+
+/** What answers a request: fixed for its whole life. */
+export interface Policy {
+  /** What the answer calls the model. */
+  readonly servedName: string
+  readonly baseModel: string
+  /** Null for a plain base model. */
+  readonly model: ModelRecord | null
+  readonly step: number
+  readonly adapter: AdapterRef | null
+}
+
+interface Address {
+  readonly parts: readonly string[]
+  readonly step: number | 'latest'
+}
+
+/** @throws {NotFoundError} `model_not_found` in vLLM's words; {InvalidRequestError} `ambiguous_model` */
+export async function resolvePolicy(
+  context: ServiceContext,
+  principal: Principal,
+  requested: string | null,
+): Promise<Policy> {
+  const name = (requested ?? '').replace(/^hosted_vllm\//, '')
+  const base = name === '' ? context.baseModels[0] : context.baseModels.find((entry) => entry.name === name)
+  if (base !== undefined) {
+    return { servedName: base.name, baseModel: base.name, model: null, step: 0, adapter: null }
+  }
+  const address = parseAddress(name)
+  const model = address === null ? null : await findAddressed(context, principal, address.parts)
+  if (address === null || model === null) throw doesNotExist(requested ?? '')
+  const checkpoint = address.step === 0 ? null : await findCheckpoint(context.db, model.id, address.step)
+  if (checkpoint === null && address.step !== 0 && address.step !== 'latest') throw doesNotExist(requested ?? '')
+  return {
+    servedName: requested ?? '',
+    baseModel: model.baseModel,
+    model,
+    step: checkpoint?.step ?? 0,
+    adapter: checkpoint === null ? null : toAdapter(context, checkpoint),
+  }
+}
+
+/** Base models, then the latest and every step of the principal's models. */
+export async function listServedModels(context: ServiceContext, principal: Principal): Promise<readonly ServedModel[]> {
+  const createdSeconds = Math.floor(context.clock.nowMs() / 1000)
+  const cards: ServedModel[] = context.baseModels.map((base) => ({
+    ...card(base.name, createdSeconds),
+    root: base.name,
+    max_model_len:
+      context.engines
+        .started()
+        .find((engine) => engine.baseModel === base.name)
+        ?.loaded()?.contextLength ?? null,
+  }))
+  let after: string | undefined
+  for (;;) {
+    const page = await listModels(context.db, { entity: principal.entity, after, limit: 100 })
+    for (const model of page.items) {
+      const id = `${model.entity}/${model.project}/${model.name}`
+      cards.push({ ...card(id, Math.floor(model.createdAtMs / 1000)), root: id, parent: model.baseModel })
+    }
+    after = page.items.at(-1)?.id
+    if (!page.hasMore || after === undefined) return cards
+  }
+}
+
+function card(id: string, created: number): ServedModel {
+  return {
+    id,
+    object: 'model',
+    created,
+    owned_by: 'trainyard',
+    root: id,
+    parent: null,
+    max_model_len: null,
+    permission: [],
+  }
+}
+
+function parseAddress(name: string): Address | null {
+  const path = name.replace(/^wandb-artifact:\/\/\/?/, '')
+  const [address, alias, ...rest] = path.split(':')
+  if (address === undefined || rest.length > 0) return null
+  const parts = address.split('/')
+  if (parts.length > 3 || parts.some((part) => part === '')) return null
+  if (alias === undefined || alias === 'latest') return { parts, step: 'latest' }
+  const step = /^(?:step|v)(\d{1,9})$/.exec(alias)?.[1]
+  return step === undefined ? null : { parts, step: Number(step) }
+}
+
+async function findAddressed(
+  context: ServiceContext,
+  principal: Principal,
+  parts: readonly string[],
+): Promise<ModelRecord | null> {
+  const { db } = context
+  const [first = '', second, third] = parts
+  if (third !== undefined && second !== undefined) {
+    return first === principal.entity ? findModelByName(db, first, second, third) : null
+  }
+  if (second !== undefined) return findModelByName(db, principal.entity, first, second)
+  const named = await findModelsNamed(db, principal.entity, first, 10)
+  if (named.length > 1) {
+    const candidates = named.map((model) => `"${model.project}/${model.name}"`).join(', ')
+    throw new InvalidRequestError('ambiguous_model', `model "${first}" exists in several projects: ${candidates}`, {
+      param: 'model',
+      hint: 'write project/name',
+    })
+  }
+  if (named[0] !== undefined) return named[0]
+  const byId = await findModel(db, first)
+  return byId?.entity === principal.entity ? byId : null
+}
+
+function toAdapter(context: ServiceContext, checkpoint: CheckpointRecord): AdapterRef {
+  const pathOf = (name: string): string => {
+    const file = checkpoint.files.find((entry) => entry.name === name)
+    if (file === undefined) throw new NotFoundError('checkpoint_not_found', `the checkpoint has no file "${name}"`)
+    return context.blobs.pathOf(file.sha256)
+  }
+  return {
+    digest: checkpoint.adapterDigest,
+    weightsPath: pathOf('adapter_model.safetensors'),
+    configPath: pathOf('adapter_config.json'),
+  }
+}
+
+function doesNotExist(requested: string): NotFoundError {
+  return new NotFoundError('model_not_found', `The model \`${requested.slice(0, 500)}\` does not exist.`, {
+    param: 'model',
+  })
+}

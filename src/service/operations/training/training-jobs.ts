@@ -1,0 +1,193 @@
+/**
+ * Submitting, reading, following and cancelling training jobs.
+ */
+import { createHash } from 'node:crypto'
+import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
+import {
+  type CreateRlJobRequest,
+  type CreateSftJobRequest,
+  isTerminalEvent,
+  type ListTrainingJobsQuery,
+  type TrainingEvent,
+  type TrainingJob,
+} from '#api/wire/training-jobs.js'
+import { NotFoundError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { requestCancel } from '#service/queue/outcome.js'
+import { createJob } from '#service/queue/queue.js'
+import { listEvents, readProgress } from '#service/storage/events.js'
+import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
+import { assertLearningRateCount, countSftExamples, sftBatchCount } from '#training/data/sft-data.js'
+import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { requireModel } from '../models.js'
+import { toWireEvent, toWireJob } from '../to-wire.js'
+import { resolveTrainingData } from './training-data.js'
+import { createGroupSink, type GroupSink } from './trajectory-groups.js'
+
+/** Headers of a create that decide whether it is a repetition. */
+export interface CreateHeaders {
+  readonly idempotencyKey: string | null
+  /** `x-stainless-retry-count` above 0. */
+  readonly isRetry: boolean
+}
+
+export interface TrainingJobService {
+  /** Where the groups of a create or of a log go while the body arrives. */
+  openGroups(options: { readonly isKept: boolean }): Promise<GroupSink>
+  /** @param groups holds the groups of the body already */
+  createRl(
+    principal: Principal,
+    request: CreateRlJobRequest,
+    groups: GroupSink,
+    headers: CreateHeaders,
+  ): Promise<TrainingJob>
+  createSft(principal: Principal, request: CreateSftJobRequest, headers: CreateHeaders): Promise<TrainingJob>
+  get(principal: Principal, id: string): Promise<TrainingJob>
+  list(principal: Principal, query: ListTrainingJobsQuery): Promise<List<TrainingJob>>
+  cancel(principal: Principal, id: string): Promise<TrainingJob>
+  events(principal: Principal, id: string, query: PageQuery): Promise<List<TrainingEvent>>
+  /** Events after `after` as they happen; ends after the terminal one or when `signal` aborts. */
+  follow(principal: Principal, id: string, after: string | undefined, signal: AbortSignal): AsyncIterable<TrainingEvent>
+}
+
+/** Longest wait for a notice before the events are read anyway. */
+const FOLLOW_POLL_MS = 500
+
+export function createTrainingJobService(context: ServiceContext): TrainingJobService {
+  const { db, ids, blobs, signals } = context
+
+  async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
+    const job = await findJob(db, id)
+    if (job === null || job.entity !== principal.entity) {
+      throw new NotFoundError('training_job_not_found', `training job "${id.slice(0, 100)}" was not found`)
+    }
+    return job
+  }
+
+  async function toWire(job: JobRecord): Promise<TrainingJob> {
+    return toWireJob(job, (await readProgress(db, [job.id])).get(job.id))
+  }
+
+  async function submit(job: Omit<NewJob, 'id' | 'requestDigest'>, headers: CreateHeaders): Promise<TrainingJob> {
+    const identity = JSON.stringify([job.kind, job.modelId, job.inputSha256, job.config])
+    const requestDigest = createHash('sha256').update(identity).digest('hex')
+    const created = await createJob(db, { ...job, id: ids.uuid(), requestDigest }, headers)
+    if (created.isNew) context.dispatcher.wake()
+    return toWire(created.job)
+  }
+
+  async function* follow(
+    principal: Principal,
+    id: string,
+    after: string | undefined,
+    signal: AbortSignal,
+  ): AsyncGenerator<TrainingEvent> {
+    await requireJob(principal, id)
+    let cursor = after
+    while (!signal.aborted) {
+      const page = await listEvents(db, id, { after: cursor, limit: MAX_PAGE_LIMIT })
+      for (const event of page.items) {
+        cursor = event.id
+        yield toWireEvent(event)
+        if (isTerminalEvent(event.type)) return
+      }
+      if (page.hasMore) continue
+      // a cursor at or behind the terminal event: nothing will ever follow
+      const job = await findJob(db, id)
+      if (page.items.length === 0 && job !== null && job.endedAtMs !== null) return
+      await signals.wait(id, FOLLOW_POLL_MS, signal)
+    }
+  }
+
+  return {
+    follow,
+    openGroups: (options) => createGroupSink(blobs, options),
+    createRl: async (principal, request, groups, headers) => {
+      const model = await requireModel(context, principal, request.model_id)
+      const config = stripNulls(request.experimental_config ?? {})
+      resolveRlConfig(config)
+      groups.checkPolicyVersions(model.step)
+      await groups.flush()
+      const input = await groups.commit()
+      return submit(
+        {
+          entity: principal.entity,
+          modelId: model.id,
+          kind: 'rl',
+          config,
+          inputSha256: input.sha256,
+          sourceUrl: null,
+        },
+        headers,
+      )
+    },
+    createSft: async (principal, request, headers) => {
+      const model = await requireModel(context, principal, request.model_id)
+      const experimental = stripNulls(request.experimental_config ?? {})
+      const config: JsonObject = {
+        ...stripNulls((request.config ?? {}) as JsonObject),
+        ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
+      }
+      const hyperparameters = resolveSftConfig(config)
+      const inputSha256 = await resolveTrainingData(context, principal, request.training_data_url)
+      const examples = await countSftExamples(await blobs.openRead(inputSha256))
+      assertLearningRateCount(hyperparameters.learningRate, sftBatchCount(examples, hyperparameters.batchSize))
+      return submit(
+        {
+          entity: principal.entity,
+          modelId: model.id,
+          kind: 'sft',
+          config,
+          inputSha256,
+          sourceUrl: request.training_data_url,
+        },
+        headers,
+      )
+    },
+    get: async (principal, id) => toWire(await requireJob(principal, id)),
+    list: async (principal, query) => {
+      const page = await listJobs(db, {
+        entity: principal.entity,
+        modelId: query.model_id,
+        status: query.status,
+        after: query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+      })
+      const progress = await readProgress(
+        db,
+        page.items.map((job) => job.id),
+      )
+      return toList(
+        page.items.map((job) => toWireJob(job, progress.get(job.id))),
+        page.hasMore,
+      )
+    },
+    cancel: async (principal, id) => {
+      await requireJob(principal, id)
+      const job = await requestCancel(db, ids, id)
+      signals.notify(id)
+      context.dispatcher.wake()
+      return toWire(job)
+    },
+    events: async (principal, id, query) => {
+      await requireJob(principal, id)
+      const page = await listEvents(db, id, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
+      return toList(page.items.map(toWireEvent), page.hasMore)
+    },
+  }
+}
+
+/** Null means absent, at every depth of an object. */
+function stripNulls(value: JsonObject): JsonObject {
+  const kept: Record<string, JsonValue> = {}
+  for (const [key, entry] of Object.entries(value)) {
+    if (entry === null || entry === undefined) continue
+    kept[key] = isObject(entry) ? stripNulls(entry) : entry
+  }
+  return kept
+}
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,174 @@
+/**
+ * The server's side of the worker protocol (`api/wire/worker.ts`): every call is fenced by attempt and lease.
+ */
+import type { ReadStream } from 'node:fs'
+import {
+  CHECKPOINT_FILES,
+  type CheckpointFile,
+  type WorkerCompletion,
+  type WorkerEvents,
+  type WorkerFailure,
+  type WorkerJob,
+} from '#api/wire/worker.js'
+import { ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
+import type { JsonValue } from '#base/util/json.js'
+import { appendEvents } from '#service/queue/event-log.js'
+import { type AttemptClaim, checkLease, extendLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
+import { completeJob, failAttempt } from '#service/queue/outcome.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
+import { findModel } from '#service/storage/models.js'
+import type { ServiceContext } from '../context.js'
+
+/** Largest file of a checkpoint. */
+const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
+
+export interface WorkerApiService {
+  job(claim: AttemptClaim): Promise<WorkerJob>
+  openInput(claim: AttemptClaim): Promise<ReadStream>
+  openParentFile(claim: AttemptClaim, name: string): Promise<ReadStream>
+  heartbeat(claim: AttemptClaim): Promise<{ readonly is_cancel_requested: boolean }>
+  appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
+  putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
+  complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
+  fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
+}
+
+export function createWorkerApiService(context: ServiceContext): WorkerApiService {
+  const { db, blobs, ids, logger, signals } = context
+
+  return {
+    job: async (claim) => {
+      const { job } = await checkLease(db, claim)
+      const model = await findModel(db, job.modelId)
+      const base = context.baseModels.find((entry) => entry.name === model?.baseModel)
+      if (model === null || base === undefined) {
+        throw new NotFoundError('base_model_not_found', `base model "${model?.baseModel ?? ''}" is not served here`)
+      }
+      const parent = await findCheckpoint(db, model.id, job.parentStep ?? 0)
+      return {
+        id: job.id,
+        kind: job.kind,
+        attempt: job.attempt,
+        model_id: model.id,
+        parent_step: parent?.step ?? 0,
+        parent_kind: parent?.kind ?? null,
+        parent_files: CHECKPOINT_FILES.filter((name) => parent?.files.some((file) => file.name === name) === true),
+        base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
+        config: { ...job.config } as WorkerJob['config'],
+        lease_seconds: context.leaseMs / 1000,
+      }
+    },
+
+    openInput: async (claim) => {
+      const { job } = await checkLease(db, claim)
+      if (job.inputSha256 === null) throw new NotFoundError('input_not_found', 'the input of this job was deleted')
+      return blobs.openRead(job.inputSha256)
+    },
+
+    openParentFile: async (claim, name) => {
+      const { job } = await checkLease(db, claim)
+      const parent = await findCheckpoint(db, job.modelId, job.parentStep ?? 0)
+      const file = parent?.files.find((entry) => entry.name === name)
+      if (file === undefined) throw new NotFoundError('file_not_found', `the parent checkpoint has no file "${name}"`)
+      return blobs.openRead(file.sha256)
+    },
+
+    heartbeat: async (claim) => {
+      const reply = await heartbeat(db, claim, context.leaseMs)
+      return { is_cancel_requested: reply.isCancelRequested }
+    },
+
+    appendEvents: async (claim, batch) => {
+      await withLease(db, claim, async (transaction, { job, state }) => {
+        if (state === 'completed') throw stale(claim, 'the job is completed')
+        const events = batch.events.map((event) => ({ type: event.type, data: finiteOnly(event.data) }))
+        await appendEvents(transaction, ids, job.id, { offset: batch.offset, events })
+        await extendLease(transaction, job.id, context.leaseMs)
+      })
+      signals.notify(claim.jobId)
+    },
+
+    putFile: async (claim, name, body, sha256) => {
+      if (!isCheckpointFile(name)) {
+        throw new InvalidRequestError('invalid_value', `file must be one of ${CHECKPOINT_FILES.join(', ')}`, {
+          param: 'file',
+        })
+      }
+      await checkLease(db, claim)
+      const blob = await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
+      await withLease(db, claim, async (transaction, { job, state }) => {
+        if (state === 'completed') throw stale(claim, 'the job is completed')
+        await transaction
+          .insertInto('job_files')
+          .values({
+            job_id: job.id,
+            attempt: claim.attempt,
+            name,
+            sha256: blob.sha256,
+            size_bytes: blob.sizeBytes,
+          })
+          .onConflict((conflict) =>
+            conflict
+              .columns(['job_id', 'attempt', 'name'])
+              .doUpdateSet({ sha256: blob.sha256, size_bytes: blob.sizeBytes }),
+          )
+          .execute()
+        await extendLease(transaction, job.id, context.leaseMs)
+      })
+    },
+
+    complete: async (claim, completion) => {
+      for (const file of Object.values(completion.files)) {
+        if (!(await blobs.has(file.sha256))) {
+          throw new StorageError('checkpoint_corrupt', `blob ${file.sha256.slice(0, 64)} of the checkpoint is missing`)
+        }
+      }
+      const step = await completeJob(db, ids, claim, {
+        files: Object.fromEntries(
+          Object.entries(completion.files).map(([name, file]) => [
+            name,
+            { sha256: file.sha256, sizeBytes: file.size_bytes },
+          ]),
+        ),
+        metrics: finiteOnly(completion.metrics),
+      })
+      logger.info({ job_id: claim.jobId, attempt: claim.attempt, step }, 'job.completed')
+      context.requestSweep()
+      signals.notify(claim.jobId)
+    },
+
+    fail: async (claim, failure) => {
+      await failAttempt(db, ids, claim, {
+        code: failure.code,
+        message: failure.message,
+        isCancelled: failure.is_cancelled,
+      })
+      logger.warn(
+        { job_id: claim.jobId, attempt: claim.attempt, code: failure.code, reason: failure.message },
+        'job.failed',
+      )
+      signals.notify(claim.jobId)
+    },
+  }
+}
+
+function isCheckpointFile(name: string): name is CheckpointFile {
+  return CHECKPOINT_FILES.some((known) => known === name)
+}
+
+/** Clients run `float()` on every value, so only finite numbers leave the server. */
+function finiteOnly(data: Readonly<Record<string, JsonValue>>): Record<string, number> {
+  const kept: Record<string, number> = {}
+  for (const [name, value] of Object.entries(data)) {
+    if (typeof value === 'number' && Number.isFinite(value)) kept[name] = value
+  }
+  return kept
+}
+
+/** Reads the headers that prove an attempt. @throws {ConflictError} `stale_attempt` if the attempt is no number */
+export function toAttemptClaim(jobId: string, attempt: string | undefined, token: string | null): AttemptClaim {
+  if (attempt === undefined || !/^\d{1,9}$/.test(attempt)) {
+    throw new ConflictError('stale_attempt', 'header x-trainyard-attempt must be the number of the attempt')
+  }
+  return { jobId, attempt: Number(attempt), token: token ?? '' }
+}

@@ -1,0 +1,151 @@
+/**
+ * A service on a temporary data directory and a free port, for tests of the API.
+ *
+ * `scripted` runs stand-ins for the two child processes, which speak the same protocols and compute nothing: tests of the
+ * server then need no numeric core and can order faults. Without it the real children run.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import { createLogger } from '#base/logging/logger.js'
+import { createService, type Service, type ServiceOptions } from '#service/create-service.js'
+
+export const STAND_INS = {
+  engineHost: join(import.meta.dirname, '..', 'stand-ins', 'engine-host.mjs'),
+  worker: join(import.meta.dirname, '..', 'stand-ins', 'worker.mjs'),
+}
+
+export interface TestService extends Service {
+  readonly dataDir: string
+  readonly apiKey: string
+  /** Sends a request with the key; a plain object as `json` becomes the body. */
+  fetch(path: string, init?: TestRequest): Promise<Response>
+  /** The same, parsed, with the status. */
+  json<T = Record<string, never>>(path: string, init?: TestRequest): Promise<{ status: number; body: T }>
+  /** Waits for the job's end. */
+  waitForJob(id: string, timeoutMs?: number): Promise<TrainingJob>
+  allEvents(jobId: string): Promise<TrainingEvent[]>
+  createModel(name?: string): Promise<string>
+  /** Stops and starts again on the same data directory. */
+  restart(options?: Partial<ServiceOptions>): Promise<TestService>
+  /** Stops and deletes the data directory. */
+  dispose(): Promise<void>
+}
+
+export interface TestRequest {
+  readonly method?: string
+  readonly json?: unknown
+  readonly body?: string | Uint8Array | FormData
+  readonly headers?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal
+}
+
+export interface TestServiceOptions extends Partial<ServiceOptions> {
+  readonly scripted?: boolean
+  readonly apiKey?: string
+}
+
+/** Starts it. Logs are dropped unless `logger` is given. */
+export async function createTestService(options: TestServiceOptions = {}): Promise<TestService> {
+  const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trainyard-test-')))
+  const service = await createService({
+    port: 0,
+    logger: createLogger({ level: 'silent' }),
+    sweepMs: 50,
+    baseModels: ['trainyard/tiny-random'],
+    ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
+    ...options,
+    dataDir,
+  })
+  const apiKey = service.createdApiKey ?? options.apiKey ?? ''
+
+  async function fetchPath(path: string, init: TestRequest = {}): Promise<Response> {
+    const { json, ...rest } = init
+    return fetch(service.url + path, {
+      method: json === undefined ? 'GET' : 'POST',
+      ...rest,
+      headers: {
+        authorization: `Bearer ${apiKey}`,
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        ...init.headers,
+      },
+      ...(json === undefined ? {} : { body: typeof json === 'string' ? json : JSON.stringify(json) }),
+    })
+  }
+
+  async function json<T>(path: string, init?: TestRequest): Promise<{ status: number; body: T }> {
+    const response = await fetchPath(path, init)
+    return { status: response.status, body: (await response.json()) as T }
+  }
+
+  const test: TestService = {
+    ...service,
+    dataDir,
+    apiKey,
+    fetch: fetchPath,
+    json,
+    waitForJob: async (id, timeoutMs = 90_000) => {
+      const deadline = performance.now() + timeoutMs
+      for (;;) {
+        const { body } = await json<TrainingJob>(`/v1/preview/training-jobs/${id}`)
+        if (body.training_end !== null && body.training_end !== undefined) return body
+        if (performance.now() > deadline) throw new Error(`job ${id} is still ${body.status}`)
+        await sleep(20)
+      }
+    },
+    allEvents: async (jobId) => {
+      const events: TrainingEvent[] = []
+      for (;;) {
+        const after = events.at(-1)?.id
+        const query = after === undefined ? '' : `&after=${after}`
+        const { body } = await json<{ data: TrainingEvent[]; has_more: boolean }>(
+          `/v1/preview/training-jobs/${jobId}/events?limit=100${query}`,
+        )
+        events.push(...body.data)
+        if (!body.has_more) return events
+      }
+    },
+    createModel: async (name = 'model') => {
+      const { status, body } = await json<{ id: string }>('/v1/preview/models', {
+        json: { project: 'tests', name, base_model: 'trainyard/tiny-random' },
+      })
+      if (status !== 200) throw new Error(`create model: ${status} ${JSON.stringify(body)}`)
+      return body.id
+    },
+    restart: async (changes = {}) => {
+      await service.close(2000)
+      return createTestService({ ...options, ...changes, dataDir, apiKey })
+    },
+    dispose: async () => {
+      await service.close(500)
+      await rm(dataDir, { recursive: true, force: true })
+    },
+  }
+  return test
+}
+
+/** One group of two trajectories that a trainer would accept. */
+export function sampleGroup(rewards: readonly number[] = [1, 0]): Record<string, unknown> {
+  return {
+    trajectories: rewards.map((reward) => ({
+      messages_and_choices: [
+        { role: 'user', content: 'Say yes.' },
+        {
+          finish_reason: 'stop',
+          index: 0,
+          message: { role: 'assistant', content: 'yes' },
+          logprobs: {
+            content: [
+              { token: 'token_id:121', logprob: -0.5, bytes: [121], top_logprobs: [] },
+              { token: 'token_id:101', logprob: -0.25, bytes: [101], top_logprobs: [] },
+            ],
+          },
+        },
+      ],
+      reward,
+      metrics: { turns: 2, is_right: reward > 0 },
+    })),
+  }
+}

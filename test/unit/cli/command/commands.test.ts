@@ -1,0 +1,677 @@
+/** Commands in each output mode against a scripted service: what is printed where, what is sent, how it ends. */
+import { createHash } from 'node:crypto'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Clock } from '../../../../src/base/util/clock.js'
+import { InterruptedError } from '../../../../src/cli/command/errors.js'
+import { type RunOptions, runCli } from '../../../support/service/run-cli.js'
+import {
+  checkpoint,
+  errorBody,
+  JOB,
+  MODEL,
+  page,
+  type Routes,
+  scriptedService,
+} from '../../../support/service/scripted-service.js'
+
+const clock: Clock = { nowMs: () => Date.parse('2026-11-20T11:12:44Z'), monotonicMs: () => 0 }
+let folder = ''
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'trainyard-commands-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const models: Routes = { 'GET /v1/preview/models': { body: page([MODEL]) } }
+const checkpointsPath = `/v1/preview/models/${MODEL.id}/checkpoints`
+function run(argv: readonly string[], routes: Routes, options: RunOptions = {}) {
+  const service = scriptedService(routes)
+  return runCli(argv, { clock, ...options, fetch: service.fetch }).then((result) => ({
+    ...result,
+    requests: service.requests,
+  }))
+}
+
+describe('lists', () => {
+  test('a terminal shows a table, relative times and the next command', async () => {
+    const { stdout, stderr } = await run(
+      ['models', 'list'],
+      { 'GET /v1/preview/models': { body: page([MODEL], true) } },
+      { tty: true },
+    )
+    const [head, row] = stdout.split('\n')
+    expect(head).toMatch(/^NAME +PROJECT +BASE MODEL +STEP +CREATED +ID$/)
+    expect(row).toContain('2 hours ago')
+    expect(row).toContain(MODEL.id)
+    expect(stderr.trimEnd().split('\n').at(-1)).toBe(`more: trainyard models list --after ${MODEL.id}`)
+  })
+  test('a pipe gets tabs without header or colour, even when colour is forced', async () => {
+    const { stdout } = await run(['models', 'list'], models, { env: { FORCE_COLOR: '1' } })
+    expect(stdout).toBe(`email-agent\tdefault\ttrainyard/tiny-random\t12\t2026-11-20T09:12:44.000Z\t${MODEL.id}\n`)
+  })
+  test('--json is the envelope untouched, also when empty; --quiet is ids', async () => {
+    expect(JSON.parse((await run(['models', 'list', '--json'], models)).stdout)).toEqual(page([MODEL]))
+    const empty = await run(['--json', 'models', 'list'], { 'GET /v1/preview/models': { body: page([]) } })
+    expect(empty).toMatchObject({ stdout: `${JSON.stringify(page([]))}\n`, stderr: '', exitCode: 0 })
+    expect((await run(['models', 'list', '-q'], models)).stdout).toBe(`${MODEL.id}\n`)
+  })
+  test('an empty list is exit 0 and says so on stderr', async () => {
+    const { stdout, stderr, exitCode } = await run(['models', 'list'], { 'GET /v1/preview/models': { body: page([]) } })
+    expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 0 })
+    expect(stderr).toContain('no models yet')
+  })
+  test('--all walks every page into one envelope', async () => {
+    const second = { ...MODEL, id: '019a3c5e-0000-7000-8000-000000000002', name: 'b' }
+    const routes: Routes = {
+      'GET /v1/preview/models': ({ query }) => ({
+        body: query.get('after') === null ? page([MODEL], true) : page([second]),
+      }),
+    }
+    const { stdout } = await run(['models', 'list', '--all', '--json'], routes)
+    expect(JSON.parse(stdout)).toEqual(page([MODEL, second]))
+  })
+  test('checkpoints show the metrics that exist as columns', async () => {
+    const routes = {
+      ...models,
+      [`GET ${checkpointsPath}`]: { body: page([checkpoint(1, { 'val/reward': 0.5 }), checkpoint(2)]) },
+    }
+    const { stdout } = await run(['checkpoints', 'list', 'email-agent'], routes, { tty: true })
+    expect(stdout).toMatch(/^ *STEP +VAL\/REWARD +SIZE +CREATED +ID\n/)
+  })
+  test('base models are plain names', async () => {
+    const routes: Routes = { 'GET /v1/preview/base-models': { body: ['a/b', 'c'] } }
+    expect((await run(['base-models', 'list'], routes)).stdout).toBe('a/b\nc\n')
+    expect((await run(['base-models', 'list', '--json'], routes)).stdout).toBe('["a/b","c"]\n')
+  })
+})
+
+describe('models', () => {
+  test('create sends all five fields and prints the object', async () => {
+    const routes: Routes = { 'POST /v1/preview/models': { body: MODEL } }
+    const { stdout, requests } = await run(
+      ['models', 'create', 'games/email-agent', '--base-model', 'trainyard/tiny-random', '--json'],
+      routes,
+    )
+    expect(requests[0]?.body).toEqual({
+      entity: null,
+      project: 'games',
+      name: 'email-agent',
+      base_model: 'trainyard/tiny-random',
+      return_existing: false,
+    })
+    expect(JSON.parse(stdout)).toEqual(MODEL)
+  })
+  test('an existing name is exit 5 with the flag that reuses it; a different base model too', async () => {
+    const conflict: Routes = {
+      'POST /v1/preview/models': { status: 409, body: errorBody('model_already_exists', 'taken') },
+    }
+    const create = ['models', 'create', 'email-agent', '--base-model', 'other']
+    const first = await run(create, conflict)
+    expect(first.exitCode).toBe(5)
+    expect(first.stderr).toBe(
+      'error: model "email-agent" already exists in project "default"\nhint: add --if-not-exists to reuse it\n',
+    )
+    const second = await run([...create, '--if-not-exists'], { 'POST /v1/preview/models': { body: MODEL } })
+    expect(second.exitCode).toBe(5)
+    expect(second.stderr).toContain('exists with base model trainyard/tiny-random, not other')
+  })
+  test('a misspelt name is exit 3 with the nearest one', async () => {
+    const { stderr, exitCode } = await run(['models', 'get', 'emial-agent'], models)
+    expect(exitCode).toBe(3)
+    expect(stderr).toBe(
+      'error: model "emial-agent" was not found in project "default"\n  Did you mean "email-agent"?\nhint: trainyard models list\n',
+    )
+  })
+  test('get shows facts with the best checkpoint', async () => {
+    const routes = { ...models, [`GET ${checkpointsPath}`]: { body: page([checkpoint(9, { 'val/reward': 0.71 })]) } }
+    const { stdout } = await run(['models', 'get', 'email-agent'], routes, { tty: true })
+    expect(stdout).toContain('Step         12   (1 checkpoint, 8.7 MB)')
+    expect(stdout).toContain('step 9   val/reward 0.71')
+  })
+  test('delete goes on after a failure and exits with it, saying what was deleted', async () => {
+    const other = { ...MODEL, id: '019a3c5e-0000-7000-8000-000000000002', name: 'busy' }
+    const routes: Routes = {
+      'GET /v1/preview/models': { body: page([MODEL, other]) },
+      [`GET ${checkpointsPath}`]: { body: page([]) },
+      [`GET /v1/preview/models/${other.id}/checkpoints`]: { body: page([]) },
+      [`DELETE /v1/preview/models/${MODEL.id}`]: {
+        body: { model_id: MODEL.id, deleted_checkpoints: 0, deleted_run: false },
+      },
+      [`DELETE /v1/preview/models/${other.id}`]: { status: 409, body: errorBody('model_in_use', 'a job is running') },
+    }
+    const { stdout, exitCode } = await run(['models', 'delete', 'busy', 'email-agent', '--yes', '--json'], routes)
+    expect(JSON.parse(stdout)).toEqual({ deleted: [MODEL.id], failed: [{ id: other.id, message: 'a job is running' }] })
+    expect(exitCode).toBe(5)
+  })
+})
+
+describe('checkpoints delete', () => {
+  const listed = {
+    ...models,
+    [`GET ${checkpointsPath}`]: { body: page([checkpoint(1), checkpoint(2), checkpoint(3, { 'val/reward': 1 })]) },
+  }
+  const removed: Routes = { [`DELETE ${checkpointsPath}`]: { body: { deleted_count: 2, not_found_steps: [] } } }
+  test('--keep says what goes and what stays, then deletes it', async () => {
+    const argv = ['checkpoints', 'delete', 'email-agent', '--keep', 'latest', '--keep', 'best:val/reward', '--yes']
+    const { stdout, stderr, requests } = await run(argv, { ...listed, ...removed })
+    expect(stderr).toBe(
+      'Will delete 2 of 3 checkpoints (17 MB): steps 1-2\nKeeping: step 3 (latest, best val/reward 1)\n',
+    )
+    expect(stdout).toBe('Deleted 2 checkpoints\n')
+    expect(requests.at(-1)?.body).toEqual({ steps: [1, 2] })
+  })
+  test('--dry-run sends nothing', async () => {
+    const { stdout, requests } = await run(
+      ['checkpoints', 'delete', 'email-agent', '--steps', '1', '--dry-run', '--json'],
+      listed,
+    )
+    expect(JSON.parse(stdout)).toEqual({ deleted_count: 0, not_found_steps: [], would_delete_steps: [1] })
+    expect(requests.every((request) => request.method === 'GET')).toBe(true)
+  })
+  test('a missing step is exit 3 and nothing is deleted, unless it may be missing', async () => {
+    const argv = ['checkpoints', 'delete', 'email-agent', '--steps', '1,9', '--yes']
+    const refused = await run(argv, { ...listed, ...removed })
+    expect(refused.exitCode).toBe(3)
+    expect(refused.requests.every((request) => request.method === 'GET')).toBe(true)
+    const allowed = await run([...argv, '--ignore-missing', '--json'], { ...listed, ...removed })
+    expect(JSON.parse(allowed.stdout)).toEqual({ deleted_count: 2, not_found_steps: [9] })
+  })
+  test.each([[[]], [['--steps', '1', '--keep', 'latest']]])(
+    'neither or both of --steps and --keep (%j) is exit 2',
+    async (flags) => {
+      expect((await run(['checkpoints', 'delete', 'email-agent', '--yes', ...flags], listed)).exitCode).toBe(2)
+    },
+  )
+})
+
+describe('checkpoints download', () => {
+  const bytes = Buffer.from('adapter bytes')
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  function routes(name: string, digest: string): Routes {
+    return {
+      ...models,
+      [`GET ${checkpointsPath}`]: { body: page([checkpoint(1), checkpoint(9, { 'val/reward': 1 })]) },
+      [`GET ${checkpointsPath}/9/files`]: {
+        body: {
+          model_id: MODEL.id,
+          step: 9,
+          files: [
+            { name, size_bytes: bytes.length, sha256: digest },
+            { name: 'optimizer.safetensors', size_bytes: 1, sha256: '00' },
+          ],
+        },
+      },
+      [`GET ${checkpointsPath}/9/files/${name}`]: () => new Response(bytes),
+    }
+  }
+  const argv = () => ['checkpoints', 'download', 'email-agent', '--step', 'best', '-o', folder, '--json']
+  test('the folder appears with checked files, without the optimizer', async () => {
+    const { stdout, exitCode } = await run(argv(), routes('adapter_model.safetensors', sha256))
+    const path = join(folder, 'email-agent-step9')
+    expect(exitCode).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ model: 'email-agent', step: 9, path, format: 'peft' })
+    expect(readFileSync(join(path, 'adapter_model.safetensors'))).toEqual(bytes)
+    expect(readdirSync(folder)).toEqual(['email-agent-step9'])
+    expect((await run(argv(), routes('adapter_model.safetensors', sha256))).exitCode).toBe(5)
+    expect((await run([...argv(), '--force'], routes('adapter_model.safetensors', sha256))).exitCode).toBe(0)
+    expect(readdirSync(folder)).toEqual(['email-agent-step9'])
+  })
+  test('a wrong digest leaves no folder', async () => {
+    const { stderr, exitCode } = await run(argv(), routes('adapter_model.safetensors', 'ff'.repeat(32)))
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('arrived damaged')
+    expect(existsSync(join(folder, 'email-agent-step9'))).toBe(false)
+  })
+  test('a file name that leaves the folder is refused before anything is fetched', async () => {
+    const { stderr, exitCode } = await run(argv(), routes('../evil', sha256))
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('not a plain file name')
+    expect(readdirSync(folder)).toEqual([])
+  })
+})
+
+const started = { id: 'e1', type: 'training_started', data: { num_sequences: 2 }, created_at: JOB.created_at }
+const step = {
+  id: 'e2',
+  type: 'gradient_step',
+  data: { loss: 0.0132, grad_norm: 0.84, tokens_per_second: 2140.4 },
+  created_at: JOB.created_at,
+}
+const ended = { id: 'e3', type: 'training_ended', data: {}, created_at: JOB.created_at }
+const completed = { ...JOB, status: 'completed', step: 13, training_end: '2026-11-20T10:01:22.000Z' }
+const jobPath = `/v1/preview/training-jobs/${JOB.id}`
+function jobRoutes(job: object, events: readonly { id: string }[] = [started, step, ended]): Routes {
+  return {
+    ...models,
+    'POST /v1/preview/training-jobs': { body: { ...JOB, status: 'queued' } },
+    'POST /v1/preview/sft-training-jobs': { body: { ...JOB, kind: 'sft', status: 'queued' } },
+    'POST /v1/files': { body: { id: 'file-1', object: 'file', bytes: 1, filename: 'f' } },
+    [`GET ${jobPath}/events`]: { body: page(events) },
+    [`GET ${jobPath}`]: { body: job },
+  }
+}
+function writeRows(): string {
+  const path = join(folder, 'rows.jsonl')
+  writeFileSync(path, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
+  return path
+}
+function writeGroups(): string {
+  const path = join(folder, 'groups.jsonl')
+  const trajectory = (reward: number) => ({
+    messages_and_choices: [
+      { role: 'user', content: 'q' },
+      { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] },
+    ],
+    reward,
+  })
+  writeFileSync(
+    path,
+    `${JSON.stringify({ trajectories: [trajectory(0), trajectory(1)] })}\n${JSON.stringify({ trajectories: [trajectory(1)] })}\n`,
+  )
+  return path
+}
+
+describe('train', () => {
+  test('rl sends groups and hyperparameters: named flags over --set over --config', async () => {
+    const config = join(folder, 'config.json')
+    writeFileSync(config, '{"learning_rate":1,"epsilon":0.1,"mask_prob_ratio":true}')
+    const argv = [
+      'train',
+      'rl',
+      'email-agent',
+      '--file',
+      writeGroups(),
+      '--config',
+      config,
+      '--set',
+      'epsilon=0.3',
+      '--learning-rate',
+      '1e-5',
+      '--no-scale-rewards',
+      '--loss',
+      'ppo',
+    ]
+    const { stdout, requests } = await run(argv, jobRoutes(JOB))
+    expect(requests.at(-1)?.body).toMatchObject({
+      model_id: MODEL.id,
+      experimental_config: {
+        learning_rate: 1e-5,
+        epsilon: 0.3,
+        mask_prob_ratio: true,
+        scale_rewards: false,
+        ppo: true,
+        loss_fn: 'ppo',
+      },
+    })
+    expect(stdout).toBe(
+      `Submitted job ${JOB.id} to email-agent: 2 groups, 3 trajectories (1 group with equal rewards)\n`,
+    )
+  })
+  test('sft uploads the file and watches the job to its outcome', async () => {
+    const { stdout, requests, exitCode } = await run(
+      ['train', 'sft', 'email-agent', '--file', writeRows(), '--batch-size', 'auto', '--watch'],
+      jobRoutes(completed),
+    )
+    expect(exitCode).toBe(0)
+    expect(requests.find((request) => request.path.endsWith('sft-training-jobs'))?.body).toEqual({
+      model_id: MODEL.id,
+      training_data_url: 'file-1',
+      config: { batch_size: 'auto' },
+    })
+    expect(stdout.split('\n')).toEqual([
+      `Submitted job ${JOB.id} to email-agent: 1 conversation`,
+      '  step     loss       grad norm   entropy   tokens/s   time',
+      '  1/2      0.0132     0.84        -         2,140      0:00',
+      `Job ${JOB.id} ended: checkpoint step 13 saved, 1m 21s`,
+      '',
+    ])
+  })
+  test('--json --watch is JSON Lines: the job, its events, the settled job', async () => {
+    const { stdout } = await run(
+      ['train', 'sft', 'email-agent', '--file', writeRows(), '--watch', '--json'],
+      jobRoutes(completed),
+    )
+    const lines = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    expect(lines.map((line) => line.type ?? line.status)).toEqual([
+      'queued',
+      'training_started',
+      'gradient_step',
+      'training_ended',
+      'completed',
+    ])
+    expect(lines[1]).toEqual({ object: 'training_job.event', ...started })
+  })
+  test('a watched job that fails is exit 7 with its message', async () => {
+    const failed = {
+      ...JOB,
+      status: 'failed',
+      error_code: 'non_finite_loss',
+      error_message: 'loss became NaN at step 3',
+    }
+    const events = [started, { ...ended, type: 'training_failed', data: { error_message: 'x' } }]
+    const { stderr, exitCode } = await run(
+      ['train', 'rl', 'email-agent', '--file', writeGroups(), '--watch'],
+      jobRoutes(failed, events),
+    )
+    expect(exitCode).toBe(7)
+    expect(stderr).toContain(`error: job ${JOB.id} failed: loss became NaN at step 3\n`)
+  })
+  test('Ctrl-C while watching detaches: exit 130, the job is not cancelled, and it says how to return', async () => {
+    const interruption = new AbortController()
+    const routes = {
+      ...jobRoutes(JOB),
+      [`GET ${jobPath}/events`]: () => {
+        interruption.abort(new InterruptedError('SIGINT'))
+        return { body: page([started]) }
+      },
+    }
+    const { stderr, exitCode, requests } = await run(
+      ['train', 'rl', 'email-agent', '--file', writeGroups(), '--watch'],
+      routes,
+      { signal: interruption.signal },
+    )
+    expect(exitCode).toBe(130)
+    expect(stderr).toContain(
+      `Detached from job ${JOB.id}; it keeps running.\nFollow: trainyard jobs events ${JOB.id} --follow\n`,
+    )
+    expect(requests.some((request) => request.path.endsWith('/cancel'))).toBe(false)
+  })
+  test('nothing to train on is exit 2, or a warning with --allow-empty', async () => {
+    const routes = {
+      ...jobRoutes(JOB),
+      'POST /v1/preview/training-jobs': {
+        status: 400,
+        body: errorBody('no_trainable_tokens', 'nothing to train on: 2 groups have equal rewards'),
+      },
+    }
+    const argv = ['train', 'rl', 'email-agent', '--file', writeGroups()]
+    expect((await run(argv, routes)).exitCode).toBe(2)
+    const allowed = await run([...argv, '--allow-empty'], routes)
+    expect(allowed.exitCode).toBe(0)
+    expect(allowed.stderr).toContain('warning: nothing to train on')
+  })
+  test.each([
+    ['equal rewards', [1, 1], true, 'rewards are equal inside each of the 1 groups'],
+    ['no logprobs', [0, 1], false, 'no choice carries logprobs or token ids'],
+  ])('a file that cannot teach anything is told before it is sent: %s', async (_name, rewards, isSampled, message) => {
+    const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' } }
+    const trajectories = rewards.map((reward) => ({
+      messages_and_choices: [isSampled ? { ...choice, token_ids: [1] } : choice],
+      reward,
+    }))
+    const argv = ['train', 'rl', 'email-agent', '--file', '-']
+    const options = { stdin: JSON.stringify({ trajectories }) }
+    const refused = await run(argv, jobRoutes(JOB), options)
+    expect(refused).toMatchObject({ exitCode: 2, requests: [] })
+    expect(refused.stderr).toContain(message)
+    expect((await run([...argv, '--allow-empty'], jobRoutes(JOB), options)).exitCode).toBe(0)
+  })
+  test('--dry-run checks the file and sends nothing', async () => {
+    const { stdout, requests } = await run(
+      ['train', 'rl', 'email-agent', '--file', writeGroups(), '--dry-run', '--json'],
+      models,
+    )
+    expect(JSON.parse(stdout)).toMatchObject({ dry_run: true, groups: 2, trainable_groups: 1, trajectories: 3 })
+    expect(requests.every((request) => request.method === 'GET')).toBe(true)
+  })
+  test.each([
+    [['train', 'sft', 'email-agent'], 'either --file or --data-url is required'],
+    [['train', 'rl', 'email-agent'], '--file is required'],
+    [
+      ['train', 'sft', 'email-agent', '--file', 'x', '--batch-size', '0'],
+      '--batch-size must be a whole number, 1 or more, got "0"',
+    ],
+    [
+      ['train', 'rl', 'email-agent', '--file', 'x', '--learning-rate', '-1'],
+      '--learning-rate must be a number, 0 or more, got "-1"',
+    ],
+    [['train', 'rl', 'email-agent', '--file', '/no/such/file'], '/no/such/file does not exist'],
+    [['train', 'rl', 'email-agent', '--file', 'x', '--loss', 'mse'], '--loss must be one of cispo, ppo'],
+  ])('%j is exit 2', async (argv, message) => {
+    const { stderr, exitCode, requests } = await run(argv, models)
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+    expect(requests).toEqual([])
+  })
+})
+
+describe('log', () => {
+  test('prints the averages the service made', async () => {
+    const routes = {
+      ...models,
+      [`POST /v1/preview/models/${MODEL.id}/log`]: {
+        body: { metrics: { 'val/reward': 0.69, 'val/exception_rate': 0 } },
+      },
+    }
+    const { stdout, requests } = await run(['log', 'email-agent', '--file', '-'], routes, {
+      stdin: readFileSync(writeGroups(), 'utf8'),
+    })
+    expect(stdout).toBe('Logged 2 groups (3 trajectories) to split val at step 12\n  reward 0.69   exception_rate 0\n')
+    expect(requests.at(-1)?.body).toMatchObject({ split: 'val' })
+  })
+})
+
+describe('jobs', () => {
+  test('list names models and progress', async () => {
+    const routes = { ...models, 'GET /v1/preview/training-jobs': { body: page([completed]) } }
+    const { stdout } = await run(['jobs', 'list'], routes, { tty: true })
+    expect(stdout).toContain('completed   rl     email-agent   2/4')
+    expect(stdout).toContain('1:21')
+  })
+  test('get explains a failure', async () => {
+    const failed = { ...JOB, status: 'failed', error_code: 'non_finite_loss', error_message: 'loss became NaN' }
+    const routes = { [`GET ${jobPath}`]: { body: failed }, [`GET /v1/preview/models/${MODEL.id}`]: { body: MODEL } }
+    const { stdout } = await run(['jobs', 'get', JOB.id], routes, { tty: true })
+    expect(stdout).toContain('failed, gradient step 2 of 4')
+    expect(stdout).toContain('loss became NaN (non_finite_loss)')
+  })
+  test('wait prints all outcomes and exits 7 if any failed', async () => {
+    const other = { ...completed, id: '019a3c5e-7b1f-7000-8000-00000000009d', status: 'cancelled', error_message: null }
+    const routes = {
+      [`GET ${jobPath}`]: { body: completed },
+      [`GET /v1/preview/training-jobs/${other.id}`]: { body: other },
+    }
+    const { stdout, exitCode } = await run(['jobs', 'wait', JOB.id, other.id], routes)
+    expect(stdout).toBe(`${JOB.id}\tcompleted\tcheckpoint step 13\n${other.id}\tcancelled\t\n`)
+    expect(exitCode).toBe(7)
+  })
+  test('wait gives up after its limit with exit 8', async () => {
+    let now = 0
+    const ticking: Clock = { nowMs: () => 0, monotonicMs: () => (now += 20_000) }
+    const { stderr, exitCode } = await run(
+      ['jobs', 'wait', JOB.id, '--wait-timeout', '10s'],
+      { [`GET ${jobPath}`]: { body: JOB } },
+      { clock: ticking },
+    )
+    expect(exitCode).toBe(8)
+    expect(stderr).toBe(`error: gave up after 10s; job ${JOB.id} is still running (2/4)\n`)
+  })
+  test('cancelling a finished job is exit 5', async () => {
+    const routes = {
+      [`POST ${jobPath}/cancel`]: { status: 409, body: errorBody('job_already_finished', 'the job is completed') },
+    }
+    expect((await run(['jobs', 'cancel', JOB.id, '--yes'], routes)).exitCode).toBe(5)
+  })
+  test('a prefix is understood on a terminal, never in a script', async () => {
+    const routes = {
+      ...models,
+      'GET /v1/preview/training-jobs': { body: page([JOB]) },
+      [`GET ${jobPath}`]: { body: JOB },
+    }
+    const prefix = JOB.id.slice(0, 10)
+    expect((await run(['jobs', 'get', prefix], routes, { tty: true })).exitCode).toBe(0)
+    expect((await run(['jobs', 'get', prefix], routes)).exitCode).toBe(3)
+  })
+})
+
+describe('chat', () => {
+  const chunk = (content: string, finish: string | null = null) =>
+    `data: ${JSON.stringify({ id: 'c', choices: [{ index: 0, delta: { content }, finish_reason: finish }] })}\n\n`
+  function chatRoutes(text: string, finish = 'stop'): Routes {
+    return {
+      ...models,
+      'GET /v1/models': { body: { object: 'list', data: [{ id: 'trainyard/tiny-random' }] } },
+      'POST /v1/chat/completions': ({ body }) =>
+        (body as { stream: boolean }).stream
+          ? new Response(`${chunk(text)}${chunk('', finish)}data: [DONE]\n\n`, {
+              headers: { 'content-type': 'text/event-stream' },
+            })
+          : {
+              body: {
+                id: 'c',
+                object: 'chat.completion',
+                choices: [{ index: 0, message: { role: 'assistant', content: text }, finish_reason: finish }],
+              },
+            },
+    }
+  }
+  test('the answer alone is on stdout; a terminal gets a final newline, a pipe does not', async () => {
+    expect(await run(['chat', 'email-agent', 'hi'], chatRoutes('Dana.'))).toMatchObject({
+      stdout: 'Dana.',
+      stderr: '',
+      exitCode: 0,
+    })
+    expect((await run(['chat', 'email-agent', 'hi'], chatRoutes('Dana.'), { tty: true })).stdout).toBe('Dana.\n')
+  })
+  test('the model is named as the inference API wants it, with its step', async () => {
+    const { requests } = await run(
+      ['chat', 'email-agent:step3', 'a', 'b', '--system', 's', '--temperature', '0', '--stop', 'x'],
+      chatRoutes(''),
+    )
+    expect(requests.at(-1)?.body).toMatchObject({
+      model: 'wandb-artifact:///local/default/email-agent:step3',
+      messages: [
+        { role: 'system', content: 's' },
+        { role: 'user', content: 'a b' },
+      ],
+      temperature: 0,
+      stop: ['x'],
+      stream: true,
+    })
+  })
+  test('a base model answers under its own name', async () => {
+    const { requests } = await run(['chat', 'trainyard/tiny-random', 'hi'], chatRoutes(''))
+    expect(requests.at(-1)?.body).toMatchObject({ model: 'trainyard/tiny-random' })
+  })
+  test('standard input goes before the prompt, a blank line between', async () => {
+    const { requests } = await run(['chat', 'email-agent', 'Summarise:'], chatRoutes(''), { stdin: 'mail text\n' })
+    expect(requests.at(-1)?.body).toMatchObject({ messages: [{ role: 'user', content: 'mail text\n\nSummarise:' }] })
+  })
+  test('control characters of a model never reach a terminal, and reach a pipe unchanged', async () => {
+    const hostile = 'a\u001b]0;title\u0007b'
+    expect((await run(['chat', 'email-agent', 'hi'], chatRoutes(hostile), { tty: true })).stdout).toBe('a]0;titleb\n')
+    expect((await run(['chat', 'email-agent', 'hi'], chatRoutes(hostile))).stdout).toBe(hostile)
+  })
+  test('--json is one completion; --json --stream is JSON Lines of chunks', async () => {
+    const one = await run(['chat', 'email-agent', 'hi', '--json'], chatRoutes('x'))
+    expect(JSON.parse(one.stdout)).toMatchObject({ object: 'chat.completion' })
+    const lines = (await run(['chat', 'email-agent', 'hi', '--json', '--stream'], chatRoutes('x'))).stdout
+      .trimEnd()
+      .split('\n')
+    expect(lines.map((line) => JSON.parse(line).id)).toEqual(['c', 'c'])
+  })
+  test('an answer cut at the limit is a warning on stderr', async () => {
+    const { stdout, stderr } = await run(['chat', 'email-agent', 'hi'], chatRoutes('x', 'length'))
+    expect(stdout).toBe('x')
+    expect(stderr).toContain('warning: the answer was cut')
+  })
+  test('nothing to ask is exit 2', async () => {
+    expect((await run(['chat', 'email-agent'], chatRoutes(''))).exitCode).toBe(2)
+    expect((await run(['chat', 'email-agent'], chatRoutes(''), { tty: true })).exitCode).toBe(2)
+  })
+})
+
+describe('whoami, version, system-check, config', () => {
+  test('whoami shows sources and only a fingerprint', async () => {
+    const routes: Routes = {
+      'GET /v1/whoami': { body: { entity: 'local', key_id: 'k', key_prefix: 'ty_', version: '1' } },
+    }
+    const env = { TRAINYARD_API_KEY: 'ty_0123456789abcdefghijklmnop' }
+    const { stdout, exitCode } = await run(['whoami', '--json'], routes, { env })
+    expect(exitCode).toBe(0)
+    expect(JSON.parse(stdout)).toEqual({
+      authenticated: true,
+      server: { value: 'http://127.0.0.1:8642', source: 'default' },
+      api_key: { fingerprint: 'ty_0123…mnop', source: 'env' },
+      entity: 'local',
+      project: { value: 'default', source: 'default' },
+    })
+  })
+  test('not authenticated is exit 4 with the same keys', async () => {
+    const routes: Routes = { 'GET /v1/whoami': { status: 401, body: errorBody('missing_api_key', 'no key') } }
+    const { stdout, exitCode } = await run(['whoami', '--json'], routes)
+    expect(exitCode).toBe(4)
+    expect(JSON.parse(stdout)).toMatchObject({ authenticated: false, api_key: null })
+  })
+  test('version works without a service', async () => {
+    const { stdout, exitCode } = await runCli(['version', '--json'])
+    expect(exitCode).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ client: '0.0.0-test', service: null })
+  })
+  test('a failed check is exit 1 and every check is shown', async () => {
+    const queue = (success: boolean) => ({ success, duration_ms: 5, errors: success ? [] : ['no answer'] })
+    const routes: Routes = {
+      'GET /v1/health': { body: { status: 'ok', version: '1' } },
+      'GET /v1/system-check': {
+        status: 503,
+        body: { api: true, database: true, cpu_queue: queue(true), gpu_queue: queue(false) },
+      },
+    }
+    const { stdout, exitCode } = await run(['system-check', '--server-only', '--json'], routes)
+    expect(exitCode).toBe(1)
+    const { ok, checks } = JSON.parse(stdout)
+    expect(ok).toBe(false)
+    expect(checks.map((check: { name: string; status: string }) => `${check.name} ${check.status}`)).toEqual([
+      'reachable pass',
+      'database pass',
+      'cpu_queue pass',
+      'gpu_queue fail',
+    ])
+  })
+  test('config set, get, unset; an unknown key is exit 3; a secret is never an argument', async () => {
+    const env = { HOME: folder }
+    expect((await runCli(['config', 'set', 'project', 'games'], { env })).exitCode).toBe(0)
+    expect((await runCli(['config', 'get', 'project'], { env })).stdout).toBe('games\n')
+    expect(
+      (await runCli(['config', 'set', 'api-key', '-'], { env, stdin: 'ty_0123456789abcdefghij\n' })).exitCode,
+    ).toBe(0)
+    const list = (await runCli(['config', 'list', '--json'], { env })).stdout
+    expect(list).not.toContain('0123456789')
+    expect((await runCli(['config', 'unset', 'project'], { env })).exitCode).toBe(0)
+    expect((await runCli(['config', 'get', 'project'], { env })).stdout).toBe('default\n')
+    expect((await runCli(['config', 'set', 'projct', 'x'], { env })).exitCode).toBe(3)
+    expect((await runCli(['config', 'set', 'port', 'x'], { env })).exitCode).toBe(2)
+    expect((await runCli(['config', 'set', 'api-key', 'secret'], { env })).exitCode).toBe(2)
+    expect((await runCli(['config', 'set', 'api-key'], { env })).exitCode).toBe(2)
+  })
+})
+
+describe('serve', () => {
+  test.each([
+    [['--base-model', '/no/such/folder'], '--base-model /no/such/folder: expected a folder or a .gguf file'],
+    [['--base-model', '=x'], '--base-model =x: expected'],
+    [['--port', '65536'], '--port must be a whole number from 0 to 65535, got "65536"'],
+    [['--precision', 'f16'], '--precision must be one of auto, f32, int8, int4'],
+  ])('%j is exit 2 before anything starts', async (flags, message) => {
+    const { stdout, stderr, exitCode } = await runCli(['serve', ...flags])
+    expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 2 })
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('verbose', () => {
+  test('request lines never hold keys or bodies', async () => {
+    const { stderr } = await run(['models', 'list', '-v'], models, { env: { TRAINYARD_API_KEY: 'very-secret-key' } })
+    expect(stderr).toMatch(/^GET \/v1\/preview\/models 200 \d+ ms\n$/)
+  })
+  test('an unexpected failure says that it is a bug and exits 1', async () => {
+    const { stderr, exitCode } = await run(['models', 'list'], { 'GET /v1/preview/models': { body: null } })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('this is a bug')
+  })
+})

@@ -29,7 +29,7 @@ describe('coverage', () => {
   })
 
   test('every operator that graph/ops makes has a signature', async () => {
-    const directory = join(import.meta.dirname, '../../../src/graph/ops')
+    const directory = join(import.meta.dirname, '../../../src/numerics/graph/ops')
     const made = new Set<string>()
     for (const file of await readdir(directory)) {
       const source = await readFile(join(directory, file), 'utf8')

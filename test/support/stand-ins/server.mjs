@@ -6,8 +6,8 @@
 import { join } from 'node:path'
 
 const root = join(import.meta.dirname, '../../../dist/src')
-const { createService } = await import(`${root}/service.js`)
-const { createLogger } = await import(`${root}/logging/logger.js`)
+const { createService } = await import(`${root}/service/create-service.js`)
+const { createLogger } = await import(`${root}/base/logging/logger.js`)
 const options = JSON.parse(process.argv[2] ?? '{}')
 try {
   const service = await createService({

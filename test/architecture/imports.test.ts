@@ -19,6 +19,10 @@ interface Rules {
 const rules = JSON.parse(readFileSync(path.join(import.meta.dirname, 'layers.json'), 'utf8')) as Rules
 const files = readSourceTree()
 
+/** Kysely's ways to say SQL; the word before the template is `sql` or `sql<type>`. */
+const SQL =
+  /\.(?:selectFrom|insertInto|replaceInto|updateTable|deleteFrom|mergeInto)\(|\bsql(?:<[^>`]*>)?`|\bsql\.raw\(/
+
 function expectNoCycle(table: Table): void {
   const state = new Map<string, 'open' | 'done'>()
   const visit = (name: string, trail: readonly string[]): void => {
@@ -134,6 +138,14 @@ describe('imports', () => {
         .map((owner) => `${name}: ${owner}`),
     )
     expect(idle).toEqual([])
+  })
+
+  test('SQL is written only in storage', () => {
+    const outside = files
+      .filter((file) => !file.path.startsWith('src/service/storage/'))
+      .flatMap((file) => (SQL.exec(file.code) ?? []).map((found) => `${file.path}: ${found}`))
+    expect(outside).toEqual([])
+    expect(files.some((file) => file.path.startsWith('src/service/storage/') && SQL.test(file.code))).toBe(true)
   })
 
   test('no command but serve and system-check can reach the server or the numeric core', () => {

@@ -10,6 +10,8 @@ export interface SourceFile {
   /** Relative to the repository, with forward slashes. */
   readonly path: string
   readonly text: string
+  /** The text without comments. */
+  readonly code: string
   readonly lineCount: number
   readonly imports: readonly {
     readonly specifier: string
@@ -49,7 +51,7 @@ function readSourceFile(file: string): SourceFile {
     ...[...code.matchAll(/^\s*import\s*'([^']+)'/gm)].map((match) => [match[1] ?? '', false] as const),
     ...[...code.matchAll(/\bimport\(\s*'([^']+)'\s*\)/g)].map((match) => [match[1] ?? '', true] as const),
   ].map(([specifier, isDynamic]) => ({ specifier, isDynamic, target: resolveTarget(file, specifier) }))
-  return { path: file, text, lineCount: text.split('\n').length - 1, imports }
+  return { path: file, text, code, lineCount: text.split('\n').length - 1, imports }
 }
 
 function resolveTarget(file: string, specifier: string): string | null {

@@ -6,6 +6,7 @@
 import type { Logger } from '#base/logging/logger.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 
 const GRACE_MS = 120_000
 
@@ -21,7 +22,7 @@ export function createBlobSweeper(db: DatabaseHandle, blobs: BlobStore, logger: 
   let timer: NodeJS.Timeout | null = null
 
   async function sweep(graceMs: number): Promise<number> {
-    const removed = await blobs.sweep(await referencedBlobs(db), graceMs)
+    const removed = await blobs.sweep(await listReferencedBlobs(db), graceMs)
     if (removed > 0) logger.info({ removed_blobs: removed }, 'storage.swept')
     return removed
   }
@@ -38,20 +39,4 @@ export function createBlobSweeper(db: DatabaseHandle, blobs: BlobStore, logger: 
       if (timer !== null) clearTimeout(timer)
     },
   }
-}
-
-async function referencedBlobs(db: DatabaseHandle): Promise<ReadonlySet<string>> {
-  const referenced = new Set<string>()
-  for (const row of await db.selectFrom('checkpoint_files').select('sha256').distinct().execute()) {
-    referenced.add(row.sha256)
-  }
-  for (const row of await db.selectFrom('job_files').select('sha256').distinct().execute()) referenced.add(row.sha256)
-  for (const row of await db.selectFrom('files').select('sha256').distinct().execute()) referenced.add(row.sha256)
-  for (const row of await db.selectFrom('trajectory_logs').select('body_sha256').distinct().execute()) {
-    referenced.add(row.body_sha256)
-  }
-  for (const row of await db.selectFrom('training_jobs').select('input_sha256').distinct().execute()) {
-    if (row.input_sha256 !== null) referenced.add(row.input_sha256)
-  }
-  return referenced
 }

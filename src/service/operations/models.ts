@@ -12,7 +12,8 @@ import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#ba
 import { endUnsuccessfully } from '#service/queue/outcome.js'
 import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
 import { isUniqueViolation } from '#service/storage/database.js'
-import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { findIdempotent, forgetIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { clearJobInputs } from '#service/storage/jobs/states.js'
 import {
   deleteModelRow,
   findModel,
@@ -105,12 +106,8 @@ export function createModelService(context: ServiceContext): ModelService {
         model.id,
         checkpoints.map((checkpoint) => checkpoint.step),
       )
-      await transaction
-        .updateTable('training_jobs')
-        .set({ input_sha256: null })
-        .where('model_id', '=', model.id)
-        .execute()
-      await transaction.deleteFrom('idempotency_keys').where('object_id', '=', model.id).execute()
+      await clearJobInputs(transaction, model.id)
+      await forgetIdempotent(transaction, model.id)
       await deleteModelRow(transaction, model.id)
       return { steps: checkpoints, jobs: unfinished }
     })

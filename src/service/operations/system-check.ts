@@ -2,6 +2,8 @@
  * Checks that really check: a row is written and read back, the dispatcher is asked, the default engine answers a ping.
  */
 import type { CheckResult, SystemCheckResponse } from '#api/wire/health.js'
+import { findClaimableJob } from '#service/storage/jobs/states.js'
+import { writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
 import type { ServiceContext } from './context.js'
 
 /** Each check runs under its own limit, even after another has failed. */
@@ -15,18 +17,15 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
   const { db, ids } = context
 
   async function checkDatabase(): Promise<void> {
-    const id = ids.uuid()
     const value = ids.secret(8)
-    await db.insertInto('health_probes').values({ id, value }).execute()
-    const row = await db.selectFrom('health_probes').select('value').where('id', '=', id).executeTakeFirst()
-    await db.deleteFrom('health_probes').where('id', '=', id).execute()
-    if (row?.value !== value) throw new Error('a row did not read back as written')
+    if ((await writeAndReadProbe(db, { id: ids.uuid(), value })) !== value)
+      throw new Error('a row did not read back as written')
   }
 
   async function checkQueue(): Promise<void> {
     const failure = context.dispatcher.lastError()
     if (failure !== null) throw new Error(`the job queue failed: ${failure}`)
-    await db.selectFrom('training_jobs').select('id').where('status', '=', 'queued').limit(1).execute()
+    await findClaimableJob(db)
   }
 
   async function checkEngine(): Promise<void> {

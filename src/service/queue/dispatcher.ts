@@ -7,6 +7,7 @@
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { findJob } from '#service/storage/training-jobs.js'
 import { type ClaimedJob, claimNextJob } from './queue.js'
 import { expireLeases, releaseAttempt } from './recovery.js'
 import type { JobSignals } from './signals.js'
@@ -85,13 +86,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   async function killUnresponsive(): Promise<void> {
     for (const slot of slots) {
-      const row = await db
-        .selectFrom('training_jobs')
-        .select(['is_cancel_requested', 'status', 'attempt'])
-        .where('id', '=', slot.jobId)
-        .executeTakeFirst()
-      const isOver = row === undefined || row.status !== 'running' || row.attempt !== slot.attempt
-      if (!isOver && row.is_cancel_requested === 0) continue
+      const job = await findJob(db, slot.jobId)
+      const isOver = job === null || job.status !== 'running' || job.attempt !== slot.attempt
+      if (!isOver && !job.isCancelRequested) continue
       slot.cancelSweeps += 1
       if (slot.cancelSweeps * sweepMs > cancelGraceMs) slot.worker.kill()
     }

@@ -7,8 +7,9 @@
  */
 import { AppError, ConflictError, NotFoundError } from '#base/errors.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
-import { type Database, type DatabaseHandle, databaseNowMs } from '#service/storage/database.js'
-import { type JobRecord, toJob } from '#service/storage/training-jobs.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { extendLease, findLease } from '#service/storage/jobs/states.js'
+import type { JobRecord } from '#service/storage/training-jobs.js'
 
 /** Who a worker says it is. */
 export interface AttemptClaim {
@@ -40,24 +41,20 @@ export async function withLease<T>(
 
 /** The check of `withLease` alone, for reads. */
 export async function checkLease(db: Database, claim: AttemptClaim): Promise<LeasedJob> {
-  const row = await db
-    .selectFrom('training_jobs')
-    .selectAll()
-    .select(databaseNowMs.as('now_ms'))
-    .where('id', '=', claim.jobId)
-    .executeTakeFirst()
-  if (row === undefined) {
+  const lease = await findLease(db, claim.jobId)
+  if (lease === null) {
     throw new NotFoundError('training_job_not_found', `training job "${claim.jobId}" was not found`)
   }
-  if (row.attempt !== claim.attempt) throw stale(claim, `attempt ${row.attempt} is the current one`)
-  if (row.token_hash === null) throw stale(claim, `the job is ${row.status}`)
-  if (!areEqualHashes(row.token_hash, hashSecret(claim.token))) {
+  const { job, tokenHash } = lease
+  if (job.attempt !== claim.attempt) throw stale(claim, `attempt ${job.attempt} is the current one`)
+  if (tokenHash === null) throw stale(claim, `the job is ${job.status}`)
+  if (!areEqualHashes(tokenHash, hashSecret(claim.token))) {
     throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
   }
-  if (row.status === 'completed') return { job: toJob(row), state: 'completed' }
-  if (row.status !== 'running') throw stale(claim, `the job is ${row.status}`)
-  if (row.lease_expires_at_ms === null || row.lease_expires_at_ms <= row.now_ms) throw stale(claim, 'its lease is over')
-  return { job: toJob(row), state: 'held' }
+  if (job.status === 'completed') return { job, state: 'completed' }
+  if (job.status !== 'running') throw stale(claim, `the job is ${job.status}`)
+  if (lease.isLeaseOver) throw stale(claim, 'its lease is over')
+  return { job, state: 'held' }
 }
 
 /** Extends the lease. @returns whether the worker should stop */
@@ -71,15 +68,6 @@ export async function heartbeat(
     await extendLease(transaction, job.id, leaseMs)
     return { isCancelRequested: job.isCancelRequested }
   })
-}
-
-/** Restarts the lease of a job; call with the lease held. */
-export async function extendLease(db: Database, jobId: string, leaseMs: number): Promise<void> {
-  await db
-    .updateTable('training_jobs')
-    .set((e) => ({ heartbeat_at_ms: databaseNowMs, lease_expires_at_ms: e(databaseNowMs, '+', leaseMs) }))
-    .where('id', '=', jobId)
-    .execute()
 }
 
 /** The error a fenced worker gets. */

@@ -6,7 +6,9 @@ import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
-import { type Database, type DatabaseHandle, databaseNowMs } from '#service/storage/database.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
+import { setCancelRequested, setJobCompleted, setJobUnsuccessful } from '#service/storage/jobs/states.js'
 import { findModel, setModelStep } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { appendTerminalEvent } from './event-log.js'
@@ -52,43 +54,25 @@ export async function completeJob(
       files,
     })
     await setModelStep(transaction, model.id, step)
-    await transaction.deleteFrom('job_files').where('job_id', '=', job.id).execute()
-    await transaction
-      .updateTable('training_jobs')
-      .set({
-        status: 'completed',
-        step,
-        // the input is not needed again: the sweeper frees its blob
-        input_sha256: null,
-        lease_expires_at_ms: null,
-        ended_at_ms: databaseNowMs,
-      })
-      .where('id', '=', job.id)
-      .execute()
+    await deleteJobFiles(transaction, job.id)
+    await setJobCompleted(transaction, job.id, step)
     await appendTerminalEvent(transaction, ids, job.id, { type: 'training_ended', data: { step, checkpoint_id: id } })
     return step
   })
 }
 
 async function collectFiles(db: Database, claim: AttemptClaim, completion: Completion) {
-  const rows = await db
-    .selectFrom('job_files')
-    .selectAll()
-    .where('job_id', '=', claim.jobId)
-    .where('attempt', '=', claim.attempt)
-    .orderBy('name')
-    .execute()
-  const uploaded = new Map(rows.map((row) => [row.name, row]))
+  const uploaded = new Map((await listJobFiles(db, claim)).map((file) => [file.name, file]))
   for (const name of REQUIRED_FILES) {
     if (completion.files[name] === undefined) throw incomplete(`files must name "${name}"`)
   }
   return Object.entries(completion.files).map(([name, promised]) => {
-    const row = uploaded.get(name)
-    if (row === undefined) throw incomplete(`file "${name}" was not uploaded`)
-    if (row.sha256 !== promised.sha256 || row.size_bytes !== promised.sizeBytes) {
+    const file = uploaded.get(name)
+    if (file === undefined) throw incomplete(`file "${name}" was not uploaded`)
+    if (file.sha256 !== promised.sha256 || file.sizeBytes !== promised.sizeBytes) {
       throw incomplete(`file "${name}" was uploaded with other bytes than the completion names`)
     }
-    return { name, sha256: row.sha256, sizeBytes: row.size_bytes }
+    return file
   })
 }
 
@@ -123,20 +107,12 @@ export async function failAttempt(
 
 /** Writes a failed or cancelled end: status, error and the one terminal event. Call inside a transaction. */
 export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRecord, failure: Failure): Promise<void> {
-  await db
-    .updateTable('training_jobs')
-    .set({
-      status: failure.isCancelled ? 'cancelled' : 'failed',
-      error_code: failure.code,
-      error_message: failure.message,
-      input_sha256: null,
-      lease_expires_at_ms: null,
-      token_hash: null,
-      ended_at_ms: databaseNowMs,
-    })
-    .where('id', '=', job.id)
-    .execute()
-  await db.deleteFrom('job_files').where('job_id', '=', job.id).execute()
+  await setJobUnsuccessful(db, job.id, {
+    status: failure.isCancelled ? 'cancelled' : 'failed',
+    errorCode: failure.code,
+    errorMessage: failure.message,
+  })
+  await deleteJobFiles(db, job.id)
   await appendTerminalEvent(db, ids, job.id, {
     type: 'training_failed',
     data: { error_message: failure.message, error_code: failure.code },
@@ -156,7 +132,7 @@ export async function requestCancel(db: DatabaseHandle, ids: IdSource, jobId: st
     if (job.status === 'queued') {
       await endUnsuccessfully(transaction, ids, job, CANCELLED)
     } else if (job.status === 'running') {
-      await transaction.updateTable('training_jobs').set({ is_cancel_requested: 1 }).where('id', '=', jobId).execute()
+      await setCancelRequested(transaction, jobId)
     } else {
       throw new ConflictError('job_already_finished', `training job "${jobId}" is ${job.status} already`)
     }

@@ -13,16 +13,11 @@ import { AppError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import { hashSecret } from '#service/storage/api-keys.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
-import { type Database, type DatabaseHandle, databaseNowMs, isUniqueViolation } from '#service/storage/database.js'
+import { type Database, type DatabaseHandle, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
-import {
-  countUnfinishedJobs,
-  findJob,
-  insertJob,
-  type JobRecord,
-  type NewJob,
-  toJob,
-} from '#service/storage/training-jobs.js'
+import { findClaimableJob, findJobByDigest, setJobRunning } from '#service/storage/jobs/states.js'
+import { findModel } from '#service/storage/models.js'
+import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
 
 /** A create repeated within this time is taken for a retry although its job has ended. */
 export const REPEAT_WINDOW_MS = 5_000
@@ -51,8 +46,8 @@ export async function createJob(
   return db.transaction().execute(async (transaction) => {
     const before = await findRepeated(transaction, job, options)
     if (before !== null) return { job: before, isNew: false }
-    const model = await transaction.selectFrom('models').select('id').where('id', '=', job.modelId).executeTakeFirst()
-    if (model === undefined) throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
+    if ((await findModel(transaction, job.modelId)) === null)
+      throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
     if ((await countUnfinishedJobs(transaction, job.entity)) >= MAX_UNFINISHED_JOBS) {
       throw new AppError(
         'rate_limited',
@@ -83,21 +78,13 @@ async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions
     const id = await findIdempotent(db, scope, job.requestDigest)
     return id === null ? null : findJob(db, id)
   }
-  const rows = await db
-    .selectFrom('training_jobs')
-    .selectAll()
-    .select(databaseNowMs.as('now_ms'))
-    .where('model_id', '=', job.modelId)
-    .where('request_digest', '=', job.requestDigest)
-    .orderBy('id', 'desc')
-    .limit(1)
-    .execute()
-  const row = rows[0]
-  if (row === undefined) return null
+  const before = await findJobByDigest(db, job.modelId, job.requestDigest)
+  if (before === null) return null
+  const { status } = before.job
   const windowMs = options.isRetry ? RETRY_WINDOW_MS : REPEAT_WINDOW_MS
-  const isUnfinished = row.status === 'queued' || row.status === 'running'
-  const isArtifact = job.sourceUrl?.startsWith('wandb-artifact:') === true && row.status === 'completed'
-  return isUnfinished || isArtifact || row.now_ms - row.created_at_ms < windowMs ? toJob(row) : null
+  const isUnfinished = status === 'queued' || status === 'running'
+  const isArtifact = job.sourceUrl?.startsWith('wandb-artifact:') === true && status === 'completed'
+  return isUnfinished || isArtifact || before.ageMs < windowMs ? before.job : null
 }
 
 /** A job a worker may now run, and the secret it proves itself with. */
@@ -130,41 +117,16 @@ async function claim(
   ids: IdSource,
   lease: { readonly owner: string; readonly leaseMs: number },
 ): Promise<ClaimedJob | null> {
-  const row = await db
-    .selectFrom('training_jobs as job')
-    .select(['job.id', 'job.model_id'])
-    .where('job.status', '=', 'queued')
-    .where((e) =>
-      e.not(
-        e.exists(
-          e
-            .selectFrom('training_jobs as other')
-            .select('other.id')
-            .whereRef('other.model_id', '=', 'job.model_id')
-            .where('other.status', '=', 'running'),
-        ),
-      ),
-    )
-    .orderBy('job.id')
-    .limit(1)
-    .executeTakeFirst()
-  if (row === undefined) return null
+  const next = await findClaimableJob(db)
+  if (next === null) return null
   const token = ids.secret(32)
-  const parent = await findCheckpoint(db, row.model_id, 'latest')
-  await db
-    .updateTable('training_jobs')
-    .set((e) => ({
-      status: 'running',
-      attempt: e('attempt', '+', 1),
-      lease_owner: lease.owner,
-      lease_expires_at_ms: e(databaseNowMs, '+', lease.leaseMs),
-      heartbeat_at_ms: databaseNowMs,
-      token_hash: hashSecret(token),
-      parent_step: parent?.step ?? 0,
-      started_at_ms: e.fn.coalesce('started_at_ms', databaseNowMs),
-    }))
-    .where('id', '=', row.id)
-    .execute()
-  const job = await findJob(db, row.id)
+  const parent = await findCheckpoint(db, next.modelId, 'latest')
+  await setJobRunning(db, next.id, {
+    leaseOwner: lease.owner,
+    leaseMs: lease.leaseMs,
+    tokenHash: hashSecret(token),
+    parentStep: parent?.step ?? 0,
+  })
+  const job = await findJob(db, next.id)
   return job === null ? null : { job, token }
 }

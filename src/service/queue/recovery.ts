@@ -5,8 +5,10 @@
  */
 
 import type { IdSource } from '#base/util/ids.js'
-import { type Database, type DatabaseHandle, databaseNowMs } from '#service/storage/database.js'
-import { findJob, type JobRecord, toJob } from '#service/storage/training-jobs.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { deleteJobFiles } from '#service/storage/jobs/files.js'
+import { listExpiredJobs, listRunningJobs, setJobQueuedAgain } from '#service/storage/jobs/states.js'
+import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { CANCELLED, endUnsuccessfully } from './outcome.js'
 
 /** Lost workers after which a job fails instead of being run again. */
@@ -34,25 +36,20 @@ export async function releaseAttempt(
 /** Releases every running job whose lease is over. @returns their ids */
 export async function expireLeases(db: DatabaseHandle, ids: IdSource): Promise<readonly string[]> {
   return db.transaction().execute(async (transaction) => {
-    const rows = await transaction
-      .selectFrom('training_jobs')
-      .selectAll()
-      .where('status', '=', 'running')
-      .where('lease_expires_at_ms', '<=', databaseNowMs)
-      .execute()
-    for (const row of rows)
-      await release(transaction, ids, toJob(row), { reason: 'its worker stopped answering', isOrderly: false })
-    return rows.map((row) => row.id)
+    const jobs = await listExpiredJobs(transaction)
+    for (const job of jobs)
+      await release(transaction, ids, job, { reason: 'its worker stopped answering', isOrderly: false })
+    return jobs.map((job) => job.id)
   })
 }
 
 /** Releases all running jobs: their workers died with the previous server. @returns their ids */
 export async function recoverInterrupted(db: DatabaseHandle, ids: IdSource): Promise<readonly string[]> {
   return db.transaction().execute(async (transaction) => {
-    const rows = await transaction.selectFrom('training_jobs').selectAll().where('status', '=', 'running').execute()
-    for (const row of rows)
-      await release(transaction, ids, toJob(row), { reason: 'the server stopped while it ran', isOrderly: false })
-    return rows.map((row) => row.id)
+    const jobs = await listRunningJobs(transaction)
+    for (const job of jobs)
+      await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: false })
+    return jobs.map((job) => job.id)
   })
 }
 
@@ -72,11 +69,7 @@ async function release(
     await endUnsuccessfully(db, ids, job, { code: 'worker_lost', message, isCancelled: false })
     return 'failed'
   }
-  await db
-    .updateTable('training_jobs')
-    .set({ status: 'queued', losses, lease_owner: null, lease_expires_at_ms: null, token_hash: null })
-    .where('id', '=', job.id)
-    .execute()
-  await db.deleteFrom('job_files').where('job_id', '=', job.id).execute()
+  await setJobQueuedAgain(db, job.id, losses)
+  await deleteJobFiles(db, job.id)
   return 'queued'
 }

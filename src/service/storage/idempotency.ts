@@ -55,3 +55,8 @@ export async function rememberIdempotent(
     })
     .execute()
 }
+
+/** Forgets the keys that made an object, when it is deleted. */
+export async function forgetIdempotent(db: Database, objectId: string): Promise<void> {
+  await db.deleteFrom('idempotency_keys').where('object_id', '=', objectId).execute()
+}

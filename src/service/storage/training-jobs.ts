@@ -1,5 +1,5 @@
 /**
- * Rows of training jobs. State changes that must be fenced or atomic live in `jobs/`; this file reads and inserts.
+ * Rows of training jobs. Their state changes stand in `jobs/states.ts`; this file reads and inserts.
  */
 import type { Selectable } from 'kysely'
 import { StorageError } from '#base/errors.js'

@@ -13,9 +13,11 @@ import {
 import { ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { appendEvents } from '#service/queue/event-log.js'
-import { type AttemptClaim, checkLease, extendLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
+import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
+import { putJobFile } from '#service/storage/jobs/files.js'
+import { extendLease } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { ServiceContext } from '../context.js'
 
@@ -98,21 +100,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       const blob = await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
       await withLease(db, claim, async (transaction, { job, state }) => {
         if (state === 'completed') throw stale(claim, 'the job is completed')
-        await transaction
-          .insertInto('job_files')
-          .values({
-            job_id: job.id,
-            attempt: claim.attempt,
-            name,
-            sha256: blob.sha256,
-            size_bytes: blob.sizeBytes,
-          })
-          .onConflict((conflict) =>
-            conflict
-              .columns(['job_id', 'attempt', 'name'])
-              .doUpdateSet({ sha256: blob.sha256, size_bytes: blob.sizeBytes }),
-          )
-          .execute()
+        await putJobFile(transaction, claim, { name, sha256: blob.sha256, sizeBytes: blob.sizeBytes })
         await extendLease(transaction, job.id, context.leaseMs)
       })
     },

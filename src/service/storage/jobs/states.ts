@@ -1,0 +1,177 @@
+/**
+ * The rows behind a job's state: waiting, claimed, leased, ended. Each function is one statement; which of them may run
+ * when, and what must happen in the same transaction, is the queue's business.
+ */
+import { type Database, databaseNowMs } from '../database.js'
+import { type JobRecord, type JobStatus, toJob } from '../training-jobs.js'
+
+/** The oldest queued job whose model has no running one. */
+export async function findClaimableJob(
+  db: Database,
+): Promise<{ readonly id: string; readonly modelId: string } | null> {
+  const row = await db
+    .selectFrom('training_jobs as job')
+    .select(['job.id', 'job.model_id'])
+    .where('job.status', '=', 'queued')
+    .where((e) =>
+      e.not(
+        e.exists(
+          e
+            .selectFrom('training_jobs as other')
+            .select('other.id')
+            .whereRef('other.model_id', '=', 'job.model_id')
+            .where('other.status', '=', 'running'),
+        ),
+      ),
+    )
+    .orderBy('job.id')
+    .limit(1)
+    .executeTakeFirst()
+  return row === undefined ? null : { id: row.id, modelId: row.model_id }
+}
+
+/** What a claim fixes for the attempt it starts. */
+export interface NewAttempt {
+  readonly leaseOwner: string
+  readonly leaseMs: number
+  readonly tokenHash: string
+  readonly parentStep: number
+}
+
+/** Makes a job running: raises its attempt and starts the lease. Fails with a unique violation if its model has one. */
+export async function setJobRunning(db: Database, id: string, attempt: NewAttempt): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({
+      status: 'running',
+      attempt: e('attempt', '+', 1),
+      lease_owner: attempt.leaseOwner,
+      lease_expires_at_ms: e(databaseNowMs, '+', attempt.leaseMs),
+      heartbeat_at_ms: databaseNowMs,
+      token_hash: attempt.tokenHash,
+      parent_step: attempt.parentStep,
+      started_at_ms: e.fn.coalesce('started_at_ms', databaseNowMs),
+    }))
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Takes a job from its attempt and queues it again. @param losses workers it has lost so far */
+export async function setJobQueuedAgain(db: Database, id: string, losses: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({ status: 'queued', losses, lease_owner: null, lease_expires_at_ms: null, token_hash: null })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Ends a job with the step it made; its token stays, so that a repeated completion is known again. */
+export async function setJobCompleted(db: Database, id: string, step: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    // the input is not needed again: the sweeper frees its blob
+    .set({ status: 'completed', step, input_sha256: null, lease_expires_at_ms: null, ended_at_ms: databaseNowMs })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Ends a job without a checkpoint. */
+export async function setJobUnsuccessful(
+  db: Database,
+  id: string,
+  end: {
+    readonly status: Extract<JobStatus, 'failed' | 'cancelled'>
+    readonly errorCode: string
+    readonly errorMessage: string
+  },
+): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({
+      status: end.status,
+      error_code: end.errorCode,
+      error_message: end.errorMessage,
+      input_sha256: null,
+      lease_expires_at_ms: null,
+      token_hash: null,
+      ended_at_ms: databaseNowMs,
+    })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Marks a job as asked to stop. */
+export async function setCancelRequested(db: Database, id: string): Promise<void> {
+  await db.updateTable('training_jobs').set({ is_cancel_requested: 1 }).where('id', '=', id).execute()
+}
+
+/** Forgets the inputs of a model's jobs, so that the sweeper frees them. */
+export async function clearJobInputs(db: Database, modelId: string): Promise<void> {
+  await db.updateTable('training_jobs').set({ input_sha256: null }).where('model_id', '=', modelId).execute()
+}
+
+/** A job with what proves an attempt of it, by the database's clock. */
+export interface LeaseRecord {
+  readonly job: JobRecord
+  readonly tokenHash: string | null
+  readonly isLeaseOver: boolean
+}
+
+export async function findLease(db: Database, jobId: string): Promise<LeaseRecord | null> {
+  const row = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .select(databaseNowMs.as('now_ms'))
+    .where('id', '=', jobId)
+    .executeTakeFirst()
+  if (row === undefined) return null
+  return {
+    job: toJob(row),
+    tokenHash: row.token_hash,
+    isLeaseOver: row.lease_expires_at_ms === null || row.lease_expires_at_ms <= row.now_ms,
+  }
+}
+
+/** Restarts the lease of a job; call with the lease held. */
+export async function extendLease(db: Database, jobId: string, leaseMs: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({ heartbeat_at_ms: databaseNowMs, lease_expires_at_ms: e(databaseNowMs, '+', leaseMs) }))
+    .where('id', '=', jobId)
+    .execute()
+}
+
+/** Every running job. */
+export async function listRunningJobs(db: Database): Promise<readonly JobRecord[]> {
+  const rows = await db.selectFrom('training_jobs').selectAll().where('status', '=', 'running').execute()
+  return rows.map(toJob)
+}
+
+/** Running jobs whose lease is over by the database's clock. */
+export async function listExpiredJobs(db: Database): Promise<readonly JobRecord[]> {
+  const rows = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .where('status', '=', 'running')
+    .where('lease_expires_at_ms', '<=', databaseNowMs)
+    .execute()
+  return rows.map(toJob)
+}
+
+/** The newest job a request with this digest made for a model, and its age by the database's clock. */
+export async function findJobByDigest(
+  db: Database,
+  modelId: string,
+  requestDigest: string,
+): Promise<{ readonly job: JobRecord; readonly ageMs: number } | null> {
+  const row = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .select(databaseNowMs.as('now_ms'))
+    .where('model_id', '=', modelId)
+    .where('request_digest', '=', requestDigest)
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return row === undefined ? null : { job: toJob(row), ageMs: row.now_ms - row.created_at_ms }
+}

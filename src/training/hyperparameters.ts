@@ -1,9 +1,9 @@
 /**
  * What a training job does with its options: the request's `experimental_config` or `config` with every default filled in.
  *
- * Defaults and meanings: training-semantics.md sections 3.1, 4, 6 and the decisions of section 12. Null counts as absent for
- * every field, because clients send null for what the user left unset. Unknown fields are ignored, because older and newer
- * clients differ. What is known but not available is refused, so that no option changes its meaning silently.
+ * Names, defaults and meanings are those of OpenPipe ART; `src/docs/how-training-works.md` has the formulas. Null counts as
+ * absent for every field, because clients send null for what the user left unset. Unknown fields are ignored, because older
+ * and newer clients differ. What is known but not available is refused, so that no option changes its meaning silently.
  *
  * Accepted without effect, because they tune memory or debugging of another trainer: `logprob_calculation_chunk_size`,
  * `plot_tensors`; and `scale_learning_rate_by_reward_std_dev`, which the hosted service's released code does not apply either.
@@ -82,7 +82,7 @@ export interface SftHyperparameters {
   readonly lora: LoraHyperparameters | null
 }
 
-/** AdamW and clipping; training-semantics.md section 12. */
+/** AdamW and clipping: the values ART trains with. */
 export interface OptimizerSettings {
   readonly beta1: number
   readonly beta2: number

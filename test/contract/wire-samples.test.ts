@@ -2,7 +2,7 @@
  * Wire samples both ways: bodies as upstream's clients send them must fit our schemas, and our answers must hold every
  * field the published schemas require. Changing a sample needs a decision: it is a promise to callers.
  *
- * Source of the samples: wire-contract.md sections 1 and 3 (client library of openpipe-art), restated.
+ * Source of the samples: what the client library openpipe-art sends and reads, restated.
  */
 import type { z } from '@hono/zod-openapi'
 import { describe, expect, it } from 'vitest'

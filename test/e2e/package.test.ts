@@ -60,7 +60,8 @@ describe('contents', () => {
     expect(paths).toContain('bin/trainyard.js')
     expect(paths).toContain('dist/src/index.d.ts')
     expect(paths.filter((path) => /\.(map|test\.js)$|^dist\/test|^test\//.test(path))).toEqual([])
-    expect(paths.filter((path) => path.startsWith('src/') && !path.startsWith('src/assets/'))).toEqual([])
+    expect(paths).toContain('src/docs/how-training-works.md')
+    expect(paths.filter((path) => path.startsWith('src/') && !/^src\/(assets|docs)\//.test(path))).toEqual([])
   })
   test('it is at most 25 MB, packed and unpacked together', () => {
     expect(packed.size + packed.unpackedSize).toBeLessThanOrEqual(MAX_BYTES)

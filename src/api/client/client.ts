@@ -2,7 +2,7 @@
  * A typed client of the service: one method per endpoint, values exactly as the wire carries them.
  *
  * Knows nothing of terminals, files or settings. Every failure is an `AppError`: `ApiError` for a refusal,
- * `ConnectionError` or `RequestTimeoutError` when no answer came. Source: wire-contract.md section 1.
+ * `ConnectionError` or `RequestTimeoutError` when no answer came.
  */
 import type { ChatChunk, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'

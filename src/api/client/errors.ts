@@ -1,7 +1,7 @@
 /**
  * What can go wrong between the client and the service, as `AppError`s: the server's own refusal, or no answer at all.
  *
- * Reads both error bodies of wire-contract.md section 1.13: OpenAI's `{"error": {…}}` and FastAPI's `{"detail": …}`.
+ * Reads both error bodies the service sends: OpenAI's `{"error": {…}}` and FastAPI's `{"detail": …}`.
  */
 import { AppError, type ErrorCategory } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'

@@ -1,5 +1,5 @@
 /**
- * Walks a paged list by cursor. Source: wire-contract.md section 1.4.
+ * Walks a paged list by cursor.
  *
  * Stops when `has_more` is false, a page is empty, or a server repeats its cursor (which would otherwise never end).
  */

@@ -1,5 +1,5 @@
 /**
- * Checkpoints of a model: an adapter at a step, with the metrics known for it. Source: wire-contract.md sections 1.3 and 1.5.
+ * Checkpoints of a model: an adapter at a step, with the metrics known for it.
  *
  * `created_at`, `size_bytes` and the file routes are additions of ours:
  *

@@ -1,8 +1,8 @@
 /**
  * Error bodies: FastAPI's `{detail: [{loc, msg, type}]}` for validation and OpenAI's `{error: {...}}`, sent together.
  *
- * Knows nothing of HTTP status codes; `service/http/middleware/errors.ts` chooses them. Source: wire-contract.md section 1.13,
- * chat-semantics.md section 6; error types and texts follow pydantic 2.
+ * Knows nothing of HTTP status codes; `service/http/middleware/errors.ts` chooses them. Error types and
+ * texts follow pydantic 2.
  */
 import { z } from '@hono/zod-openapi'
 import { InvalidRequestError } from '#base/errors.js'

@@ -1,5 +1,5 @@
 /**
- * Health, system check and who-am-I. Source: wire-contract.md section 1.11; sub-keys are ours, the published page shows none.
+ * Health, system check and who-am-I. The sub-keys are ours, the published API shows none.
  */
 import { z } from '@hono/zod-openapi'
 

@@ -1,5 +1,5 @@
 /**
- * The list envelope and its cursors, shared by every list route. Source: wire-contract.md section 1.4.
+ * The list envelope and its cursors, shared by every list route, in the form the OpenAI SDKs' pages read.
  */
 import { z } from '@hono/zod-openapi'
 import { laxInteger } from './lax.js'

@@ -1,5 +1,5 @@
 /**
- * Models: a named policy that is trained from a base model. Source: wire-contract.md sections 1.1 and 1.2.
+ * Models: a named policy that is trained from a base model. The form is the hosted service's.
  *
  * `step` and `created_at` are additions of ours. List and get do not exist upstream.
  */

@@ -1,5 +1,5 @@
 /**
- * Training jobs and their events. Source: wire-contract.md sections 1.7 to 1.10.
+ * Training jobs and their events, in the form the hosted service publishes and openpipe-art polls.
  *
  * Additions of ours: the job record beyond `id`, `GET /v1/preview/training-jobs`, `POST …/{id}/cancel`, and server-sent
  * events on `GET …/{id}/events` with `Accept: text/event-stream` (`id:` is the event id, `data:` one event; resumes from

@@ -1,5 +1,5 @@
 /**
- * Trajectories and groups as clients send them. Source: wire-contract.md section 3.
+ * Trajectories and groups as openpipe-art serializes them.
  *
  * Unknown fields are kept, null is absent. Only the outer shape is described here; token ids, logprobs and messages are
  * checked by `training/data/parse.ts`, which names the path of the element that is wrong.

@@ -1,6 +1,6 @@
 /**
  * The protocol between the server and a training worker: HTTP with a per-attempt token, the same on loopback and from
- * another machine (architecture.md sections 1 and 2).
+ * another machine.
  *
  *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
  *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows

@@ -2,7 +2,7 @@
  * A command as data: path, summary, examples, arguments, flags, exit codes and one function.
  *
  * Help, completion, the README table and the contract tests all read this. Flags and arguments carry their own parser, so
- * a command receives typed values and a bad one is the same usage error everywhere. cli.md section 17.
+ * a command receives typed values and a bad one is the same usage error everywhere.
  * Commander only splits the command line into words, flags and their texts.
  */
 import { CommanderError, Option, Command as Parser } from 'commander'

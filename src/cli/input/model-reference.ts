@@ -2,7 +2,7 @@
  * The one grammar for naming a model, and how a name becomes a model of the service.
  *
  * `<uuid>` · `name` · `project/name` · `entity/project/name` · `wandb-artifact:///entity/project/name` (two or three
- * slashes), each optionally with `:stepN`, `:vN` or `:latest`. cli.md section 15.
+ * slashes), each optionally with `:stepN`, `:vN` or `:latest`.
  */
 
 import type { Client } from '#api/client/client.js'
@@ -47,7 +47,7 @@ export function parseModelReference(text: string): ModelReference {
   return { id: null, entity: parts.at(-3) ?? null, project: parts.at(-2) ?? null, name, step }
 }
 
-/** Name under which a checkpoint answers chat requests. Source: wire-contract.md section 2.1. */
+/** Name under which a checkpoint answers chat requests. The form is openpipe-art's. */
 export function inferenceName(model: Model, step: number | null): string {
   const base = `wandb-artifact:///${model.entity}/${model.project}/${model.name}`
   return step === null ? base : `${base}:step${step}`

@@ -2,7 +2,8 @@
  * The one place that knows the output modes: human (terminal or pipe), `--json`, `--quiet`.
  *
  * stdout carries only what was asked for; status, hints, warnings and errors go to stderr. Commands hand over data and
- * columns and never format or test a mode themselves. Design after hf's `Output` object (cli.md section 14).
+ * columns and never format or test a mode themselves. Design after the `Output`
+ * object of the `hf` command line.
  */
 import type { List } from '#api/wire/list.js'
 import { type Clock, systemClock } from '#base/util/clock.js'

@@ -1,7 +1,7 @@
 /**
  * Checks a request against the model before it may wait: lengths, token ids, queue.
  *
- * Texts are those clients match on: chat-semantics.md sections 1.4 to 1.6.
+ * Texts are vLLM's, because clients match on them.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { GenerationRequest } from './generation.js'

@@ -2,7 +2,7 @@
  * Finds stop strings in text that arrives in pieces, holding back what might become one.
  *
  * Only a tail that begins some stop string is held back. When several match at once the order of the list decides.
- * Source: chat-semantics.md section 2.3.
+ * As in vLLM (v0.17).
  */
 
 /** What came out of one piece of text. */

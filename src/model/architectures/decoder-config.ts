@@ -23,7 +23,7 @@ export interface RotaryConfig {
   readonly linearFactor: number
 }
 
-/** Sizes and switches of one decoder. Letters are those of the house style's shape table. */
+/** Sizes and switches of one decoder. The letters are those of every shape comment (B batch row, T position, L layers, …). */
 export interface DecoderConfig {
   /** Family as the model names it, for messages: `llama`, `qwen2`, `qwen3`, `mistral`. */
   readonly family: string

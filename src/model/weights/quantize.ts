@@ -5,7 +5,8 @@
  * default. The value of largest magnitude maps to the lowest code, which uses all codes; scales may be negative.
  * For 4 bits the scale is then refined by a small search for the least squared error, after `make_qx_quants` of
  * llama.cpp's `ggml-quants.c`.
- * Source of the layout: ONNX Runtime, docs/ContribOperators.md, "com.microsoft.MatMulNBits".
+ * Source of the layout: "com.microsoft.MatMulNBits" in
+ * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { WeightsError } from '#base/errors.js'
 

@@ -3,7 +3,7 @@
  *
  * Knows nothing of models: named parameters and gradients in, parameters changed in place. Moments are float32 as in
  * PyTorch, so that a saved state is exact. Source: Loshchilov and Hutter (arXiv:1711.05101), algorithm 2, in the order of
- * operations of `torch.optim.AdamW`; checked against it in `test/unit/nn/adamw.test.ts`.
+ * operations of `torch.optim.AdamW`; checked against it in `test/unit/numerics/nn/adamw.test.ts`.
  */
 import { TrainingError } from '#base/errors.js'
 
@@ -15,7 +15,7 @@ export interface AdamWOptions {
   readonly isDecayed?: (name: string) => boolean
   /** Decay of the first moment; default 0.9. */
   readonly beta1?: number
-  /** Decay of the second moment; default 0.99 (training-semantics.md section 4). */
+  /** Decay of the second moment; default 0.99, what ART trains with (PyTorch: 0.999). */
   readonly beta2?: number
   /** Default 1e-8. */
   readonly epsilon?: number

@@ -2,7 +2,7 @@
  * Supervised loss: summed cross-entropy of the trained tokens over a denominator the caller gives.
  *
  * The log-probabilities come from `fused-head.ts`; the denominator is the trainable tokens of the whole batch, so that
- * accumulated micro-batches add up to the batch's own loss (training-semantics.md section 6.3).
+ * accumulated micro-batches add up to the batch's own loss.
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'

@@ -2,8 +2,8 @@
  * Policy-gradient losses as graph operators: CISPO and PPO, four levels of importance ratio, and ART's modifiers.
  *
  * Emits the value only; the gradient comes from autodiff like any other, with `stopGradient` where the formulas have it.
- * Sources: training-semantics.md sections 3.2 to 3.7 with the decisions of section 12; CISPO (arXiv:2506.13585), PPO
- * (arXiv:1707.06347), GSPO (arXiv:2507.18071). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
+ * Formulas: `src/docs/how-training-works.md`. Sources: CISPO (arXiv:2506.13585), PPO (arXiv:1707.06347), GSPO
+ * (arXiv:2507.18071). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
  * token has no gradient in CISPO either; log ratios are clamped to ±30, so that no ratio overflows float32.
  */
 

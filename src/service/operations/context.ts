@@ -1,5 +1,5 @@
 /**
- * What every service is built from. Made once in `service.ts`; each service takes the parts it needs.
+ * What every service is built from. Made once in `service/create-service.ts`; each service takes the parts it needs.
  */
 
 import type { Logger } from '#base/logging/logger.js'

@@ -2,7 +2,7 @@
  * The queue: creating jobs once, and claiming them in order.
  *
  * First in, first out per model; one running job per model (also a unique index); jobs of different models side by side.
- * A repeated create answers with the job it made before (wire-contract.md section 6, item 4):
+ * A repeated create answers with the job it made before, because clients retry creates without saying so:
  * - the same `Idempotency-Key`: always; a given key switches the rules below off;
  * - the same model, kind, input and configuration while that job is unfinished, or within `REPEAT_WINDOW_MS` of its
  *   creation, or within `RETRY_WINDOW_MS` when the client says that it retries (`x-stainless-retry-count` above 0);

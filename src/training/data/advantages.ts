@@ -2,7 +2,7 @@
  * Group-relative advantages and the batch-wide scaling that follows.
  *
  * Knows nothing about tokens or models: rewards and token counts in, coefficients out.
- * Source: training-semantics.md sections 0 and 1 (GRPO, arXiv:2402.03300, as ART computes it).
+ * Source: GRPO (arXiv:2402.03300) as ART computes it; formulas in `src/docs/how-training-works.md`.
  * Deviation from ART: equality is tested with a tolerance of 1e-12, because the float mean of equal rewards may differ from
  * them in the last bit and the batch scaling would then train on that noise at full size.
  */

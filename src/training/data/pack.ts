@@ -9,7 +9,6 @@
  * at t - 1, which always lies in the same segment. `trainTargets` lists exactly these pairs.
  *
  * Packing: best-fit in decreasing size, then rows shuffled by a generator seeded from the caller's seed.
- * Source: training-semantics.md sections 2.5, 2.6 and 12.
  */
 import { createRng } from '#base/util/rng.js'
 import type { LossAggregation } from './advantages.js'

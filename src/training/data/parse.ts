@@ -1,8 +1,8 @@
 /**
  * Trajectory groups from JSON to types, with the path of the offending element in every error.
  *
- * Accepts both generations of the wire form (wire-contract.md section 3): `messages_and_choices` with
- * `additional_histories`, and recorded `exchanges`. Unknown fields are ignored, null counts as absent, `logs` and times are
+ * Accepts both forms that versions of openpipe-art send: `messages_and_choices` with `additional_histories`, and recorded
+ * `exchanges`. Unknown fields are ignored, null counts as absent, `logs` and times are
  * not kept. An element is a Choice when it has `message`, otherwise a message and then needs `role`.
  * A group may hold no trajectory or one: it is kept, contributes nothing to training, and is counted there.
  */

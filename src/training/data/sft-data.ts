@@ -3,7 +3,7 @@
  *
  * Everything streams, so a file of gigabytes needs the memory of one batch. Order is the file's: no shuffling, batch i holds
  * the examples [i * batchSize, (i + 1) * batchSize), and learning rates are indexed by that i even when a batch is skipped.
- * Examples longer than the limit are dropped whole and counted. Source: training-semantics.md section 6.
+ * Examples longer than the limit are dropped whole and counted.
  * Tokenizers enter through the `SftText` interface only.
  */
 import { AppError, type DataError, InvalidRequestError } from '#base/errors.js'

@@ -2,8 +2,8 @@
  * Which sequences of a trajectory group store their common prompt once.
  *
  * The shared part ends before the first trained token of any of its sequences, minus one: the last shared token stays private,
- * because it predicts the first completion token. Source: training-semantics.md section 2.6; generalised so that a group with
- * several prompts is cut into the clusters that save the most tokens.
+ * because it predicts the first completion token. ART shares one prompt per group; here a group with several prompts is cut
+ * into the clusters that save the most tokens.
  */
 import type { TrainingSequence } from './tokenize.js'
 

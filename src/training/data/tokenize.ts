@@ -4,7 +4,7 @@
  * Prefix merging: the turns of a trajectory are walked in order and a turn whose prompt starts with everything so far is
  * appended, so an append-only conversation becomes one sequence; otherwise a new sequence starts. All sequences of a
  * trajectory share its advantage and weight. A turn that appears in two histories that do not merge trains twice, as in ART.
- * Source: training-semantics.md sections 1.4, 2.1, 2.3. Finding the turns is turns.ts's work, batch scaling advantages.ts's.
+ * Finding the turns is turns.ts's work, batch scaling advantages.ts's.
  */
 import { groupAdvantages, type LossAggregation, trajectoryWeight } from './advantages.js'
 import type { Trajectory, TrajectoryGroup } from './trajectory.js'

@@ -1,6 +1,6 @@
 /**
- * From trajectory groups to the packed rows of one train call: the whole path of training-semantics.md section 0, steps 1 to 3,
- * and 2.5 to 2.6, with counts of everything that was left out.
+ * From trajectory groups to the packed rows of one train call: advantages, tokens, batch scaling, packing,
+ * with counts of everything that was left out.
  *
  * Deterministic: the same groups, options and seed give the same rows, byte for byte.
  */

@@ -4,7 +4,7 @@
  * Ids are taken in this order: the choice's `token_ids` (or `token_id:<id>` texts) with `prompt_token_ids`; missing prompt ids
  * are rendered from the messages before the turn, as the sampler did; missing completion ids are found from token texts.
  * With `allowTrainingWithoutLogprobs`, turns without log-probabilities train too: their own ids if they have them, else the
- * rendered text of the turn. Source: training-semantics.md sections 1.6, 2.1 to 2.4.
+ * rendered text of the turn.
  * Deviation from ART: a token text that is not in the vocabulary makes its choice untrainable and is counted; ART trains on
  * end-of-sequence in its place.
  */

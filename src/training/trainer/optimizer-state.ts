@@ -2,7 +2,8 @@
  * AdamW's state as a safetensors file, so that a job continues exactly where the last one stopped.
  *
  * Two float32 tensors per parameter (`<name>.first`, `<name>.second`); the number of updates and the kind of job that made
- * them stand in the metadata. State is dropped when RL and SFT alternate (training-semantics.md section 12).
+ * them stand in the metadata. State is dropped when RL and SFT alternate, as ART does: moments of
+ * one loss say nothing about the other.
  */
 import { CheckpointError } from '#base/errors.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'

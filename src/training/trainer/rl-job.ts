@@ -1,7 +1,7 @@
 /**
  * A reinforcement-learning job: trajectory groups to packed rows to optimizer steps.
  *
- * training-semantics.md sections 0 to 4 and 12. Old log-probabilities and those of the KL reference are computed for all rows
+ * Formulas: `src/docs/how-training-works.md`. Old log-probabilities and those of the KL reference are computed for all rows
  * before the first step, in a session of their own that is gone before training starts.
  */
 

@@ -1,5 +1,5 @@
 /**
- * The numbers an RL gradient step reports (training-semantics.md sections 7.1 and 12).
+ * The numbers an RL gradient step reports, under the names that ART's client knows.
  *
  * All names are bare, all values finite; what does not exist (a mean of nothing) is left out.
  */

@@ -1,8 +1,8 @@
 /**
  * A supervised fine-tuning job: batches of examples to optimizer steps, in the order of the file.
  *
- * training-semantics.md sections 6 and 12. A batch's loss is summed cross-entropy over all its trainable tokens, whatever
- * micro-batches it is cut into. Batches in which nothing trains are passed over and make no step.
+ * A batch's loss is the summed cross-entropy of its trainable tokens divided by their number, whatever micro-batches it is cut
+ * into. Batches in which nothing trains are passed over and make no step.
  */
 
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'

@@ -2,7 +2,7 @@
  * Writes a Q8_0 copy of a GGUF file, so that llama.cpp and our int8 read the same numbers at the same width.
  *
  * Metadata is copied byte for byte; matrices are dequantized and quantized again, vectors become F32.
- * Source of the layout: ggml's docs/gguf.md; a Q8_0 block is a float16 scale and 32 signed bytes.
+ * Source of the layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; a Q8_0 block is a float16 scale and 32 signed bytes.
  */
 import { closeSync, existsSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
 import { dequantizeGguf } from '../../../dist/src/model/weights/gguf/dequantize.js'

@@ -1,5 +1,5 @@
 /**
- * Faults: processes killed at any moment, workers that freeze, a full disk, two servers, shutdown. Source: faults.md.
+ * Faults: processes killed at any moment, workers that freeze, a full disk, two servers, shutdown.
  *
  * The promise after each: nothing acknowledged is lost, exactly one terminal event, never a torn checkpoint, never two.
  */

@@ -1,5 +1,6 @@
 /**
- * Every operator against the float64 reference, and every gradient rule against central differences. See `support/op-case.ts`.
+ * Every operator against the float64 reference, and every gradient rule against central differences. See
+ * `test/support/reference/op-case.ts`.
  */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'

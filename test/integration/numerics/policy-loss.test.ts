@@ -1,5 +1,5 @@
 /**
- * The policy loss as it runs in ONNX Runtime: the vectors of training-semantics.md section 3.8, PyTorch goldens for every
+ * The policy loss as it runs in ONNX Runtime: vectors computed from the formulas, PyTorch goldens for every
  * modifier, and random rows against the float64 reference. Values and gradients to 2e-6.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -103,7 +103,7 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
   }
 }
 
-describe('policy loss: the vectors of section 3.8', () => {
+describe('policy loss: vectors of one row', () => {
   const row: Tokens = {
     logp: [-0.5, -1.0, -0.2, -2.0, -1.5],
     old: [-0.7, -1.0, -0.1, -4.0, -1.2],

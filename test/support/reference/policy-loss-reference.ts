@@ -1,8 +1,8 @@
 /**
- * The policy loss of training-semantics.md sections 3.2 to 3.7 in float64 with its analytic gradient, for one packed row.
+ * The policy loss of `src/docs/how-training-works.md` in float64 with its analytic gradient, for one packed row.
  *
  * Written from the formulas, token by token, with no regard for speed: the train graph is tested against it. It works on the N
- * trained tokens of the row only. Section 12 decides where ART's behaviour and ours differ: a masked token has zero loss and
+ * trained tokens of the row only. Where ART's behaviour and ours differ, it follows ours: a masked token has zero loss and
  * gradient, and truncation needs precalculated log-probabilities; `truncateModifiedRatio` shows ART's form of the latter.
  */
 import type { RlHyperparameters } from '#training/hyperparameters.js'
@@ -45,7 +45,7 @@ export interface PolicyLossInput {
 export interface PolicyLossResult {
   readonly loss: number
   readonly gradient: number[]
-  /** Ratio of each token before the modifiers of section 3.4. */
+  /** Ratio of each token before any modifier. */
   readonly ratios: number[]
   /** Advantages after tau and KL penalty. */
   readonly shapedAdvantages: number[]
@@ -116,7 +116,7 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossCo
   return { loss, gradient, ratios, shapedAdvantages }
 }
 
-/** Section 3.4 (3) and 3.6; everything here is detached from the gradient. */
+/** `alt_k2_tau` and the KL penalty; everything here is detached from the gradient. */
 function shapeAdvantages(
   input: PolicyLossInput,
   config: PolicyLossConfig,

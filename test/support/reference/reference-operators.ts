@@ -1,7 +1,8 @@
 /**
  * ONNX operators in float64, straight from the specification: one entry per operator, no speed.
  *
- * Source: ONNX operator specification, opset 21; ONNX Runtime's ContribOperators.md for the `com.microsoft` ones.
+ * Source: ONNX operator specification, opset 21; for the `com.microsoft` ones
+ * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { type Attributes, readFloat, readInt, readInts, readText } from '#numerics/graph/attributes.js'
 import type { Node } from '#numerics/graph/graph.js'
@@ -338,7 +339,7 @@ const cumSum: ReferenceOperator = ([x, axisTensor], attributes) => {
   return [alongAxis(x!, axisTensor!.data[0]!, line)]
 }
 
-/** Dequantized weight times input, as ContribOperators.md defines the packing: low half of a byte first, blocks along K. */
+/** Dequantized weight times input, as MatMulNBits defines the packing: low half of a byte first, blocks along K. */
 const matMulNBits: ReferenceOperator = ([x, quantized, scales, zeroPoints, , bias], attributes) => {
   const [columns, rows] = [readInt(attributes, 'K', 0), readInt(attributes, 'N', 0)]
   const [bits, blockSize] = [readInt(attributes, 'bits', 4), readInt(attributes, 'block_size', 32)]

@@ -1,7 +1,7 @@
 /**
  * What changes a row of logits before sampling: allowed ids, minimum length, bias, penalties, in this order.
  *
- * Source: chat-semantics.md section 2.1, steps 3 to 7. Each processor edits the row in place; log-probabilities are
+ * The order is vLLM's (v0.17). Each processor edits the row in place; log-probabilities are
  * read before any of them runs.
  */
 

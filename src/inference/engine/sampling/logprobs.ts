@@ -2,7 +2,7 @@
  * Picks the reported log-probabilities of one position out of a row of raw log-softmax values.
  *
  * Order: the sampled token is reported apart; alternatives are the k most likely tokens by rank, lower id first among
- * equals (chat-semantics.md section 2.5 merges the two lists on the wire).
+ * equals (the wire merges the two lists, the sampled token first).
  */
 
 /** One token and its raw log-probability. */

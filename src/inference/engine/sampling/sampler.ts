@@ -3,7 +3,7 @@
  *
  * Scores are logits or log-probabilities: every rule here is blind to a constant added to the row. The draw inverts the
  * cumulative distribution with one uniform number, so one token costs one number of the request's generator.
- * Source of order and borders: chat-semantics.md section 2.1 (ties at the top_k border stay; a token stays in top_p while
+ * Order and borders are vLLM's, v0.17 (ties at the top_k border stay; a token stays in top_p while
  * the tokens ranked above it hold less than top_p).
  */
 

@@ -2,7 +2,7 @@
  * When a choice ends by its token ids: end of sequence, stop ids, length; in this order.
  *
  * Stop strings are matched on text and belong to the engine host (`stop-strings.ts` there).
- * Source: chat-semantics.md section 2.3.
+ * The order of the rules is vLLM's (v0.17).
  */
 
 /** The rules of one request. */

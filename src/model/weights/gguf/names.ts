@@ -1,7 +1,8 @@
 /**
  * GGUF tensor names as Hugging Face names, and the row order of Llama's query and key weights.
  *
- * Source: `gguf-py/gguf/tensor_mapping.py` and `LlamaModel.permute` of llama.cpp's `convert_hf_to_gguf.py`.
+ * Source: https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/tensor_mapping.py, and `LlamaModel.permute` of
+ * llama.cpp's converter `convert_hf_to_gguf`.
  */
 
 const OUTER_NAMES: ReadonlyMap<string, string> = new Map([

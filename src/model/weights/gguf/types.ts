@@ -1,7 +1,8 @@
 /**
  * Tensor types of GGUF: number, name, block size and block bytes. A flat table.
  *
- * Source: `ggml.h` (enum ggml_type) and `gguf-py/gguf/constants.py` (GGML_QUANT_SIZES) of llama.cpp.
+ * Source: `ggml.h` (enum ggml_type) and GGML_QUANT_SIZES in
+ * https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/constants.py.
  */
 
 /** Types whose values we can read. */

@@ -1,7 +1,7 @@
 /**
  * Softmax, RMS norms and rotary embedding: operators that ONNX Runtime has fused kernels for.
  *
- * Source: ONNX Runtime contrib operators, docs/ContribOperators.md.
+ * Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { float, int } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'

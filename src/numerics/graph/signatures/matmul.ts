@@ -1,7 +1,8 @@
 /**
  * Signatures of matrix products.
  *
- * Source: ONNX opset 21 (MatMul, Gemm); ONNX Runtime contrib operators (FusedMatMul, MatMulNBits), docs/ContribOperators.md.
+ * Source: ONNX opset 21 (MatMul, Gemm); ONNX Runtime contrib operators (FusedMatMul, MatMulNBits),
+ * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { readInt } from '../attributes.js'
 import { formatShape } from '../dims.js'

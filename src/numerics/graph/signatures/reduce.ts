@@ -2,7 +2,8 @@
  * Signatures of reductions and of operators that normalize along an axis.
  *
  * Source: ONNX opset 21; ONNX Runtime contrib operators (SimplifiedLayerNormalization, SkipSimplifiedLayerNormalization,
- * RotaryEmbedding), docs/ContribOperators.md.
+ * RotaryEmbedding),
+ * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { readInt } from '../attributes.js'
 import type { Shape } from '../graph.js'

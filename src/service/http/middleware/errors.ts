@@ -1,7 +1,7 @@
 /**
  * Errors → HTTP: the only place that knows status codes. A total map over `ErrorCategory`.
  *
- * Preview routes answer `{detail, error, request_id}`, chat routes vLLM's envelope (chat-semantics.md section 6). Only an
+ * Preview routes answer `{detail, error, request_id}`, chat routes vLLM's envelope. Only an
  * `AppError` is shown; anything else is logged with its cause and becomes a bland 500.
  */
 import type { ErrorHandler } from 'hono'

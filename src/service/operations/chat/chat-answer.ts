@@ -1,6 +1,6 @@
 /**
- * Engine events → the wire's choices, logprobs and usage, for whole answers and for chunks. Source: chat-semantics.md
- * sections 2.5, 3 and 4. Knows nothing of engines or HTTP.
+ * Engine events → the wire's choices, logprobs and usage, for whole answers and for chunks, in vLLM's form
+ * (v0.17). Knows nothing of engines or HTTP.
  */
 
 import type { ChatChoice, ChatChunk, ChatResponse, ChoiceLogprobs, Usage } from '#api/wire/chat-completions.js'

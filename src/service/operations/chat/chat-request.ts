@@ -1,6 +1,6 @@
 /**
  * A chat request → the command the engine host runs. Ranges, combinations and the words of their errors follow vLLM
- * (chat-semantics.md section 1); defaults are neutral (temperature 1, top_p 1, nothing else).
+ * (v0.17); defaults are neutral (temperature 1, top_p 1, nothing else).
  *
  * Differences from vLLM, on purpose: `tool_choice` omitted means `none` (the published schema's default), so tools are
  * rendered and the answer is plain text; `continue_final_message` with `add_generation_prompt` omitted means false for the

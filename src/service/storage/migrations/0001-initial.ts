@@ -1,5 +1,5 @@
 /**
- * The first schema. A released migration is never edited; changes are new files, listed in `migrations/index.ts`.
+ * The first schema. A released migration is never edited; changes are new files, listed in `storage/migrations/index.ts`.
  */
 import { type Kysely, sql } from 'kysely'
 

@@ -1,5 +1,6 @@
 /**
- * The streaming JSON reader: equal to JSON.parse on valid text whatever the chunks, and strict where faults.md asks.
+ * The streaming JSON reader: equal to JSON.parse on valid text whatever the chunks, and strict: no duplicate or prototype
+ * keys, bounded depth and size.
  */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'

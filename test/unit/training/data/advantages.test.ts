@@ -1,4 +1,4 @@
-/** Rules of training-semantics.md sections 0 and 1, with its test vectors. */
+/** The rules of `src/docs/how-training-works.md` with vectors computed from its formulas. */
 import { describe, expect, it } from 'vitest'
 import { groupAdvantages, normalizeBatch, trajectoryWeight } from '#training/data/advantages.js'
 import vectors from '../../../fixtures/trajectories/advantage-vectors.json' with { type: 'json' }

@@ -1,4 +1,4 @@
-/** Log metrics of training-semantics.md section 7.2. */
+/** Metrics of a log call as `src/docs/how-training-works.md` defines them. */
 import { describe, expect, it } from 'vitest'
 import {
   countBatch,

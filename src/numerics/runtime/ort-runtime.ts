@@ -9,6 +9,8 @@
  * the calling thread's mode once, when the process makes its first session, so all sessions ask for it; from then on JavaScript
  * on that thread flushes denormals too.
  */
+// First: the library reads its switches when it is loaded.
+import './telemetry-off.js'
 import { InferenceSession, env as ortEnvironment, Tensor } from 'onnxruntime-node'
 import { RuntimeError } from '#base/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'

@@ -37,10 +37,14 @@ export function startCli(
     readonly stdin?: string
     /** Folder of another copy of the package. Default: this checkout. */
     readonly packageRoot?: string
+    /** A program and its arguments that run the command, for example a tracer. */
+    readonly wrapper?: readonly string[]
   },
 ): CliProcess {
   const env: NodeJS.ProcessEnv = { PATH: process.env['PATH'], HOME: options.home, ...options.env }
-  const child = spawn(process.execPath, [join(options.packageRoot ?? ROOT, 'bin/trainyard.js'), ...argv], { env })
+  const launcher = join(options.packageRoot ?? ROOT, 'bin/trainyard.js')
+  const [program = process.execPath, ...rest] = [...(options.wrapper ?? []), process.execPath, launcher, ...argv]
+  const child = spawn(program, rest, { env })
   const seen = { stdout: '', stderr: '' }
   const watchers = new Set<() => void>()
   for (const name of ['stdout', 'stderr'] as const) {

@@ -2,6 +2,7 @@
  * The choices that are being decoded, one cache row each, and the step that gives every one of them a token.
  */
 
+import { AppError } from '#base/errors.js'
 import type { ActiveRequest } from './active-request.js'
 import { type KvBlock, KvCache, type KvShape } from './cache/kv-cache.js'
 import { PREFIX_BLOCK_TOKENS } from './cache/prefix-cache.js'
@@ -60,8 +61,8 @@ export class DecodeBatch {
     if (moved !== row && last !== undefined) this.#rows[row] = last
   }
 
-  /** One token for every row. The events are in row order; null stands for numbers that are not finite. */
-  async step(): Promise<readonly { readonly active: ActiveRequest; readonly event: TokenEvent | null }[]> {
+  /** One token for every row. The events are in row order; an error concerns its request only. */
+  async step(): Promise<readonly { readonly active: ActiveRequest; readonly event: TokenEvent | AppError }[]> {
     const rows = [...this.#rows]
     const starts = [...this.#cache.lengths]
     this.#reserve(Math.max(...starts) + 1)
@@ -88,7 +89,7 @@ export class DecodeBatch {
     return rows.map(({ active, choice }, index) => {
       const event = choice.next(logitsRow(result, index, this.#model.config.vocabularySize))
       // A row of NaN must not reach whoever gets its memory next: 0 times NaN is NaN.
-      if (event === null) this.#cache.truncateRow(index, 0)
+      if (event instanceof AppError) this.#cache.truncateRow(index, 0)
       return { active, event }
     })
   }

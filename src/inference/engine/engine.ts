@@ -271,9 +271,9 @@ class StepLoop implements Engine {
    *
    * @returns whether the choice goes on
    */
-  #deliver(active: ActiveRequest, event: TokenEvent | null, started?: Choice): boolean {
-    if (event === null) {
-      this.#fail(active, new RuntimeError('non_finite_logits', 'model produced numbers that are not finite'))
+  #deliver(active: ActiveRequest, event: TokenEvent | AppError, started?: Choice): boolean {
+    if (event instanceof AppError) {
+      this.#fail(active, event)
       return false
     }
     const mayGoOn = active.listener.onToken(event)

@@ -6,6 +6,7 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
 import type { SamplingRules } from './sampling/sampler.js'
+import type { TokenMask } from './sampling/token-mask.js'
 
 /** The token-level part of a request's sampling parameters. */
 export interface GenerationRules extends SamplingRules, ProcessorRules {
@@ -19,6 +20,11 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly ignoreEos: boolean
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
+  /**
+   * Makes the mask of a choice, for output that must follow a grammar; absent: every token may come. Called once per choice
+   * when the request is submitted.
+   */
+  readonly tokenMask?: ((choice: number) => TokenMask) | null
 }
 
 /** An immutable adapter and how to load it when it is not in memory. */
@@ -41,7 +47,7 @@ export interface GenerationRequest {
 export interface TokenEvent {
   readonly choice: number
   readonly tokenId: number
-  /** Raw log-softmax of the model's logits at this position. */
+  /** Raw log-softmax of the model's logits at this position; under a mask, among the allowed tokens. */
   readonly logprob: number
   readonly top: readonly RankedToken[]
   /** Set on the last token of the choice, unless the listener ends it. */

@@ -128,6 +128,50 @@ describe('generation', () => {
   })
 })
 
+describe('token masks', () => {
+  /** Allows odd ids, then even ids, in turn. */
+  const alternating = (accepted: number[] = []) => ({
+    next: () => Uint32Array.from({ length: 9 }, () => (accepted.length % 2 === 0 ? 0xaaaaaaaa : 0x55555555)),
+    accept: (tokenId: number) => void accepted.push(tokenId),
+  })
+
+  it('bind every choice, and logprobs are those among the allowed tokens', async () => {
+    const rules = { ...RANDOM, n: 2, maxTokens: 6, topLogprobs: 300 }
+    const masked = await generate(engine, promptOf(10), { ...rules, tokenMask: () => alternating() })
+    for (const choice of [0, 1]) expect(masked.ids(choice).map((id) => id % 2)).toEqual([1, 0, 1, 0, 1, 0])
+    const [first] = masked.events
+    const open = (await generate(engine, promptOf(10), { ...rules, maxTokens: 1 })).events[0]
+    const odd = (open?.top ?? []).filter(({ id }) => id % 2 === 1)
+    const mass = odd.reduce((sum, { logprob }) => sum + Math.exp(logprob), 0)
+    const own = odd.find(({ id }) => id === first?.tokenId)
+    expect(first?.logprob).toBeCloseTo((own?.logprob ?? 0) - Math.log(mass), 4)
+  })
+
+  it('hold under penalties and bias too', async () => {
+    const rules = { ...GREEDY, repetitionPenalty: 1.5, logitBias: { '2': 100 }, maxTokens: 4 }
+    const { events } = await generate(engine, promptOf(10), { ...rules, tokenMask: () => alternating() })
+    expect(events.map(({ tokenId }) => tokenId % 2)).toEqual([1, 0, 1, 0])
+  })
+
+  it('fail their own request when they allow nothing or break', async () => {
+    const nothing = { next: () => new Uint32Array(9), accept: () => undefined }
+    const broken = {
+      next: () => {
+        throw new Error('grammar is gone')
+      },
+      accept: () => undefined,
+    }
+    const [empty, failed, good] = await Promise.all([
+      generate(engine, promptOf(5), { ...GREEDY, tokenMask: () => nothing }),
+      generate(engine, promptOf(5), { ...GREEDY, tokenMask: () => broken }),
+      generate(engine, promptOf(5), GREEDY),
+    ])
+    expect(empty.error).toMatchObject({ code: 'empty_token_mask' })
+    expect(failed.error).toMatchObject({ code: 'token_mask_failed' })
+    expect(good.ids()).toHaveLength(8)
+  })
+})
+
 describe('adapters', () => {
   it('are mixed in one batch, each request with its own', async () => {
     const adapters = [adapterOf(1, 4), null, adapterOf(2, 2), adapterOf(1, 4)]

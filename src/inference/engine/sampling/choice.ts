@@ -1,6 +1,7 @@
 /**
  * One choice of one request while it is generated: its random numbers, its output and the rules that end it.
  */
+import { AppError, RuntimeError } from '#base/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../step-model.js'
@@ -8,6 +9,7 @@ import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, topTokens } from './logprobs.js'
 import { argMax, drawFromProbabilities, effectiveTemperature, isGreedy, sample } from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
+import { maskLogprobs, maskScores, type TokenBitmask, type TokenMask } from './token-mask.js'
 
 /** One row of what a step returned; a view is valid until the next step. */
 export interface LogitsRow {
@@ -24,6 +26,7 @@ export class Choice {
   readonly #stopRules: StopRules
   readonly #processors: readonly LogitsProcessor[]
   readonly #rng: Rng
+  readonly #mask: TokenMask | null
 
   constructor(
     index: number,
@@ -36,6 +39,7 @@ export class Choice {
     const stopIds = [...stopRules.eosTokenIds, ...stopRules.stopTokenIds]
     this.#processors = createProcessors(rules, promptIds, stopIds)
     this.#rng = createRng(rules.seed === null ? randomSeed() : rules.seed + BigInt(index))
+    this.#mask = rules.tokenMask?.(index) ?? null
   }
 
   /** 1 / temperature for the graph's probabilities. */
@@ -49,41 +53,66 @@ export class Choice {
       // The repetition penalty is the one rule that sees a constant added to the row.
       return this.#rules.repetitionPenalty === 1 ? ['logprobs'] : ['logprobs', 'logits']
     }
-    return this.#drawsFromAll() ? ['logprobs', 'probabilities'] : ['logprobs']
+    return this.#drawsFromAll() && this.#mask === null ? ['logprobs', 'probabilities'] : ['logprobs']
   }
 
   /**
    * Samples the next token.
    *
-   * @returns null if the model's numbers are not finite
+   * @returns an error, which concerns this request only, if the model's numbers are not finite (`non_finite_logits`), the mask
+   * allows no token (`empty_token_mask`) or its maker failed (`token_mask_failed`)
    */
-  next(row: LogitsRow): TokenEvent | null {
-    const tokenId = this.#sample(row)
-    const logprob = row.logprobs[tokenId] as number
-    if (Number.isNaN(logprob)) return null
+  next(row: LogitsRow): TokenEvent | AppError {
+    try {
+      return this.#next(row)
+    } catch (cause) {
+      if (cause instanceof AppError) return cause
+      return new RuntimeError('token_mask_failed', 'token mask of a request failed', { cause })
+    }
+  }
+
+  #next(row: LogitsRow): TokenEvent {
+    const mask = this.#mask?.next() ?? null
+    const logprobs = mask === null ? row.logprobs : maskLogprobs(row.logprobs, mask)
+    if (logprobs === null) throw new RuntimeError('empty_token_mask', 'token mask of a request allows no token')
+    const tokenId = this.#sample(row, logprobs, mask)
+    const logprob = logprobs[tokenId] as number
+    if (Number.isNaN(logprob)) {
+      throw new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
+    }
     this.outputIds.push(tokenId)
+    this.#mask?.accept(tokenId)
     const stop = checkStop(this.#stopRules, tokenId, this.outputIds.length)
     return {
       choice: this.index,
       tokenId,
       logprob: reportedLogprob(logprob),
-      top: topTokens(row.logprobs, this.#rules.topLogprobs),
+      top: topTokens(logprobs, this.#rules.topLogprobs),
       finishReason: stop?.finishReason ?? null,
       stopReason: stop?.stopReason ?? null,
     }
   }
 
-  #sample(row: LogitsRow): number {
+  /** What is read depends on this choice's rules only: a step may hold more because another row needs it. */
+  #sample(row: LogitsRow, logprobs: Float32Array, mask: TokenBitmask | null): number {
     const rules = this.#rules
     if (this.#processors.length > 0) {
-      const scores = Float32Array.from(row.logits ?? row.logprobs)
+      const scores = rules.repetitionPenalty === 1 ? logprobs.slice() : this.#logits(row, mask)
       for (const processor of this.#processors) processor.apply(scores, this.outputIds)
       return sample(scores, rules, this.#uniform())
     }
-    if (isGreedy(rules)) return argMax(row.logprobs)
+    if (isGreedy(rules)) return argMax(logprobs)
     const uniform = this.#uniform()
-    if (this.#drawsFromAll() && row.probabilities !== null) return drawFromProbabilities(row.probabilities, uniform)
-    return sample(row.logprobs, rules, uniform)
+    if (mask === null && this.#drawsFromAll() && row.probabilities !== null) {
+      return drawFromProbabilities(row.probabilities, uniform)
+    }
+    return sample(logprobs, rules, uniform)
+  }
+
+  /** A copy of the logits, masked. */
+  #logits(row: LogitsRow, mask: TokenBitmask | null): Float32Array {
+    if (row.logits === null) throw new Error('step did not fetch logits')
+    return mask === null ? row.logits.slice() : maskScores(row.logits, mask)
   }
 
   #drawsFromAll(): boolean {

@@ -46,8 +46,6 @@ export const downloadCheckpoint = defineCommand({
         target: resolve(path),
         files,
         isForced: flags.force,
-        baseUrl: client.baseUrl,
-        signal,
         openFile: (name) => client.checkpoints.download(model.id, step, name, { signal }),
         onProgress: (name, done, total) => progress.update(`${name}  ${formatBytes(done)} of ${formatBytes(total)}`),
       })

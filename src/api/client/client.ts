@@ -162,7 +162,7 @@ export function createClient(options: ClientOptions) {
       ...call,
     })
     if (!isEventStream(response)) throw new ProtocolError('the server did not stream its answer')
-    for await (const message of readEvents(response, options.baseUrl, call.signal)) {
+    for await (const message of readEvents(response)) {
       if (message.data === '[DONE]') return
       yield parseChunk(message.data)
     }

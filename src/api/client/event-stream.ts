@@ -77,10 +77,10 @@ async function* readOnce(
     signal,
   })
   if (!isEventStream(response)) {
-    yield* (await readJson<List<TrainingEvent>>(response, http.baseUrl, signal)).data
+    yield* (await readJson<List<TrainingEvent>>(response, http.baseUrl)).data
     return
   }
-  for await (const message of readEvents(response, http.baseUrl, signal)) {
+  for await (const message of readEvents(response)) {
     if (message.data !== '') yield parseEvent(message.data)
   }
 }

@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from './errors.js'
+import { startExchange } from './exchange.js'
 
 /** The part of the platform's `fetch` that is used; tests and in-process servers supply their own. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
@@ -26,9 +27,9 @@ export interface HttpOptions {
   /** Origin and optional prefix, without `/v1`. */
   readonly baseUrl: string
   readonly apiKey: string | null
-  /** Limit per ordinary request, milliseconds (default 30 000). */
+  /** Longest silence of the server in an ordinary request, milliseconds (default 30 000). */
   readonly timeoutMs?: number
-  /** Limit for answers of a model, uploads and downloads, milliseconds (default 1 200 000, as ART's client). */
+  /** The same for answers of a model, uploads and downloads, milliseconds (default 1 200 000, as ART's client). */
   readonly longTimeoutMs?: number
   /** Attempts after the first one (default 2). */
   readonly maxRetries?: number
@@ -75,22 +76,31 @@ export function createHttp(options: HttpOptions): Http {
 
   async function attempt(request: HttpRequest): Promise<Response> {
     const timeoutMs = request.isLong === true ? (options.longTimeoutMs ?? 1_200_000) : (options.timeoutMs ?? 30_000)
-    const timeout = AbortSignal.timeout(timeoutMs)
-    const signal = request.signal === undefined ? timeout : AbortSignal.any([request.signal, timeout])
+    const exchange = startExchange(request.signal, timeoutMs)
+    /** What an end or a broken connection means to the caller, before the answer and in its middle alike. */
+    function toError(cause: unknown): unknown {
+      switch (exchange.endCause()) {
+        case 'aborted':
+          return request.signal?.reason
+        case 'timed_out':
+          return new RequestTimeoutError(options.baseUrl, timeoutMs)
+        case null:
+          return new ConnectionError(options.baseUrl, cause)
+      }
+    }
     const startMs = clock.monotonicMs()
     let status: number | null = null
     let requestId: string | null = null
     try {
-      const response = await send(buildUrl(options.baseUrl, request), buildInit(request, options, signal))
+      const response = await send(buildUrl(options.baseUrl, request), buildInit(request, options, exchange.signal))
       status = response.status
       requestId = response.headers.get('x-request-id')
-      if (!response.ok) throw await readError(response)
-      return response
+      const answer = exchange.guard(response, toError)
+      if (!response.ok) throw await readError(answer)
+      return answer
     } catch (error) {
-      if (error instanceof ApiError) throw error
-      if (request.signal?.aborted === true) throw request.signal.reason
-      if (timeout.aborted) throw new RequestTimeoutError(options.baseUrl, timeoutMs)
-      throw new ConnectionError(options.baseUrl, error)
+      exchange.release()
+      throw error instanceof ApiError ? error : toError(error)
     } finally {
       const durationMs = clock.monotonicMs() - startMs
       options.onRequest?.({ method: request.method, path: request.path, status, durationMs, requestId })
@@ -115,20 +125,14 @@ export function createHttp(options: HttpOptions): Http {
     sleep: pause,
     async json<T>(request: HttpRequest): Promise<T> {
       const response = await open({ ...request, headers: { accept: 'application/json', ...request.headers } })
-      return await readJson<T>(response, options.baseUrl, request.signal)
+      return await readJson<T>(response, options.baseUrl)
     },
   }
 }
 
-/** Reads a success body as JSON; a body that breaks off is a `ConnectionError`, other text a `ProtocolError`. */
-export async function readJson<T>(response: Response, baseUrl: string, signal?: AbortSignal): Promise<T> {
-  let text: string
-  try {
-    text = await response.text()
-  } catch (error) {
-    if (signal?.aborted === true) throw signal.reason
-    throw new ConnectionError(baseUrl, error)
-  }
+/** Reads a success body as JSON; text that is none is a `ProtocolError`. */
+export async function readJson<T>(response: Response, baseUrl: string): Promise<T> {
+  const text = await response.text()
   try {
     return JSON.parse(text) as T
   } catch (error) {

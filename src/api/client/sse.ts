@@ -2,7 +2,6 @@
  * Server-sent events of an open answer, over `eventsource-parser`. Knows no endpoint.
  */
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
-import { ConnectionError } from './errors.js'
 
 /** Whether an answer is an event stream. */
 export function isEventStream(response: Response): boolean {
@@ -12,13 +11,9 @@ export function isEventStream(response: Response): boolean {
 /**
  * Yields the messages of an answer in order; the body is cancelled when the caller stops early.
  *
- * @throws {ConnectionError} when the stream breaks; the signal's reason when it was aborted
+ * @throws what the answer's body fails with: a `ConnectionError` when it breaks, the signal's reason when it was aborted
  */
-export async function* readEvents(
-  response: Response,
-  baseUrl: string,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<EventSourceMessage> {
+export async function* readEvents(response: Response): AsyncGenerator<EventSourceMessage> {
   if (response.body === null) return
   const queue: EventSourceMessage[] = []
   const parser = createParser({ onEvent: (event) => queue.push(event) })
@@ -31,9 +26,6 @@ export async function* readEvents(
       parser.feed(decoder.decode(chunk.value, { stream: true }))
       yield* queue.splice(0)
     }
-  } catch (error) {
-    if (signal?.aborted === true) throw signal.reason
-    throw new ConnectionError(baseUrl, error)
   } finally {
     await reader.cancel().catch(() => undefined)
   }

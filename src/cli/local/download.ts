@@ -9,7 +9,7 @@ import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { ConnectionError, ProtocolError } from '#api/client/errors.js'
+import { ProtocolError } from '#api/client/errors.js'
 import type { CheckpointFileEntry } from '#api/wire/checkpoints.js'
 import { ConflictError } from '#base/errors.js'
 
@@ -21,8 +21,6 @@ export interface DownloadRequest {
   readonly openFile: (name: string) => Promise<Response>
   /** Put files into an existing folder, replacing those of the same name. */
   readonly isForced: boolean
-  readonly baseUrl: string
-  readonly signal: AbortSignal
   readonly onProgress: (name: string, doneBytes: number, totalBytes: number) => void
 }
 
@@ -59,7 +57,7 @@ async function downloadFile(file: CheckpointFileEntry, folder: string, request: 
   try {
     const reader = response.body?.getReader()
     for (;;) {
-      const chunk = await readChunk(reader, request)
+      const chunk = (await reader?.read())?.value
       if (chunk === undefined) break
       hash.update(chunk)
       await handle.write(chunk)
@@ -75,18 +73,6 @@ async function downloadFile(file: CheckpointFileEntry, folder: string, request: 
   if (digest !== file.sha256.toLowerCase()) {
     await rm(path, { force: true })
     throw new ProtocolError(`${file.name} arrived damaged: expected sha256 ${file.sha256}, got ${digest}`)
-  }
-}
-
-async function readChunk(
-  reader: ReadableStreamDefaultReader<Uint8Array> | undefined,
-  request: DownloadRequest,
-): Promise<Uint8Array | undefined> {
-  try {
-    return (await reader?.read())?.value
-  } catch (error) {
-    if (request.signal.aborted) throw request.signal.reason
-    throw new ConnectionError(request.baseUrl, error)
   }
 }
 

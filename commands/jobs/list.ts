@@ -4,15 +4,13 @@
 
 import type { Client } from '#api/client/client.js'
 import { collectPages, eachItem } from '#api/client/pages.js'
-import type { JobStatus, TrainingJob } from '#api/wire/training-jobs.js'
+import { JOB_STATUSES, type TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/terminal/watch.js'
-
-const statuses: readonly JobStatus[] = ['queued', 'running', 'completed', 'failed', 'cancelled']
 
 export const listJobs = defineCommand({
   path: ['jobs', 'list'],
@@ -25,7 +23,7 @@ export const listJobs = defineCommand({
   args: {},
   flags: {
     model: flag.text('--model <model>', 'only jobs of this model'),
-    status: flag.choice(statuses)('--status <status>', 'queued, running, completed, failed or cancelled'),
+    status: flag.choice(JOB_STATUSES)('--status <status>', 'queued, running, completed, failed or cancelled'),
     ...pageFlags,
   },
   exits: ['not_found'],

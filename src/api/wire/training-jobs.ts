@@ -9,6 +9,10 @@ import { z } from '@hono/zod-openapi'
 import { laxBoolean, laxInteger, laxNumber } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 
+/** What a job trains by. The one list: what differs between kinds is a map over it, so a new kind compiles only when complete. */
+export const JOB_KINDS = ['rl', 'sft'] as const
+export type JobKind = (typeof JOB_KINDS)[number]
+
 export const JOB_STATUSES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const
 export type JobStatus = (typeof JOB_STATUSES)[number]
 
@@ -54,7 +58,7 @@ export type CreateSftJobRequest = z.infer<typeof createSftJobRequestSchema>
 export const trainingJobSchema = z.object({
   id: z.string(),
   model_id: z.string(),
-  kind: z.enum(['rl', 'sft']),
+  kind: z.enum(JOB_KINDS),
   status: z.enum(JOB_STATUSES),
   /** Times the job was claimed by a worker. */
   attempt: z.number().int(),

@@ -15,6 +15,7 @@
  * and must stop at once. All writes are idempotent for one attempt.
  */
 import { z } from '@hono/zod-openapi'
+import { JOB_KINDS } from './training-jobs.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
@@ -22,13 +23,13 @@ export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
 
 export const workerJobSchema = z.object({
   id: z.string(),
-  kind: z.enum(['rl', 'sft']),
+  kind: z.enum(JOB_KINDS),
   attempt: z.number().int(),
   model_id: z.string(),
   /** Step of the parent checkpoint; the job makes step + 1. */
   parent_step: z.number().int(),
   /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
-  parent_kind: z.enum(['rl', 'sft']).nullable(),
+  parent_kind: z.enum(JOB_KINDS).nullable(),
   parent_files: z.array(z.enum(CHECKPOINT_FILES)),
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
   /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */

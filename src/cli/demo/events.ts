@@ -1,11 +1,16 @@
 /**
  * What a demo reports while it runs, in the form `--json` prints it. Times are seconds since the command was started.
  */
+import type { JobKind } from '#api/wire/training-jobs.js'
+
+/** The kinds of job a demo shows. */
+export const DEMO_KINDS = ['rl', 'sft'] as const satisfies readonly JobKind[]
+export type DemoKind = (typeof DEMO_KINDS)[number]
 
 /** Who learns what. */
 export interface DemoStarted {
   readonly object: 'demo.started'
-  readonly kind: 'rl' | 'sft'
+  readonly kind: DemoKind
   readonly task: string
   readonly teaches: string
   readonly rule: string
@@ -69,7 +74,7 @@ export interface DemoSample {
 /** The end, and why it came. */
 export interface DemoFinished {
   readonly object: 'demo.finished'
-  readonly kind: 'rl' | 'sft'
+  readonly kind: DemoKind
   readonly task: string
   readonly model_id: string
   readonly model: string

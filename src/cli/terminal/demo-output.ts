@@ -3,7 +3,7 @@
  *
  * Turns the events of `cli/demo/events.ts` into text; `--json` prints them as they are, `--quiet` only the model's id.
  */
-import type { DemoEvent, DemoFinished, DemoSample, DemoStarted, DemoStep } from '#cli/demo/events.js'
+import type { DemoEvent, DemoFinished, DemoKind, DemoSample, DemoStarted, DemoStep } from '#cli/demo/events.js'
 import type { CommandContext } from '../command/context.js'
 import { renderChart } from './chart.js'
 import { formatClock, formatDuration, formatNumber, plural } from './format.js'
@@ -57,9 +57,13 @@ export function createDemoPrinter(context: CommandContext, next: NextSteps): Dem
   }
 }
 
+const WORDS: Readonly<Record<DemoKind, { readonly way: string; readonly rows: string }>> = {
+  rl: { way: 'reinforcement learning', rows: 'prompts to learn from' },
+  sft: { way: 'fine-tuning', rows: 'example conversations' },
+}
+
 function introduction(event: DemoStarted): string {
-  const way = event.kind === 'rl' ? 'reinforcement learning' : 'fine-tuning'
-  const rows = event.kind === 'rl' ? 'prompts to learn from' : 'example conversations'
+  const { way, rows } = WORDS[event.kind]
   return [
     `Task ${event.task}: teach ${event.model} (from ${event.base_model}) to ${event.teaches}, by ${way}`,
     `Reward: ${event.rule}`,

@@ -2,8 +2,10 @@
  * Rows of checkpoints and of their files. A row exists only in the transaction that ends its job, so a half-made
  * checkpoint cannot be seen.
  */
+import { JOB_KINDS, type JobKind } from '#api/wire/training-jobs.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { readNumbers, readOneOf } from './row-values.js'
 
 export interface CheckpointFileRecord {
   readonly name: string
@@ -15,7 +17,7 @@ export interface CheckpointRecord {
   readonly id: string
   readonly modelId: string
   readonly step: number
-  readonly kind: 'rl' | 'sft'
+  readonly kind: JobKind
   readonly jobId: string
   readonly adapterDigest: string
   readonly metrics: Readonly<Record<string, number>>
@@ -110,7 +112,7 @@ export async function mergeCheckpointMetrics(
 ): Promise<void> {
   const row = await db.selectFrom('checkpoints').select('metrics').where('id', '=', id).executeTakeFirst()
   if (row === undefined) return
-  const merged = { ...parseNumbers(row.metrics), ...metrics }
+  const merged = { ...readNumbers(row.metrics, 'metrics of a checkpoint'), ...metrics }
   await db
     .updateTable('checkpoints')
     .set({ metrics: JSON.stringify(merged) })
@@ -170,19 +172,11 @@ function toCheckpoint(
     id: row.id,
     modelId: row.model_id,
     step: row.step,
-    kind: row.kind === 'sft' ? 'sft' : 'rl',
+    kind: readOneOf(JOB_KINDS, row.kind, 'kind of a checkpoint'),
     jobId: row.job_id,
     adapterDigest: row.adapter_digest,
-    metrics: parseNumbers(row.metrics),
+    metrics: readNumbers(row.metrics, 'metrics of a checkpoint'),
     createdAtMs: row.created_at_ms,
     files: files.get(row.id) ?? [],
   }
-}
-
-function parseNumbers(text: string): Record<string, number> {
-  const parsed: unknown = JSON.parse(text)
-  const numbers: Record<string, number> = {}
-  if (typeof parsed !== 'object' || parsed === null) return numbers
-  for (const [name, value] of Object.entries(parsed)) if (typeof value === 'number') numbers[name] = value
-  return numbers
 }

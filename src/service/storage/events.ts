@@ -1,11 +1,11 @@
 /**
  * Rows of training job events: append-only, numbered from 0 inside a job.
  */
+import { EVENT_TYPES, type EventType } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
-
-export type EventType = 'training_started' | 'gradient_step' | 'training_ended' | 'training_failed'
+import { readObject, readOneOf } from './row-values.js'
 
 export interface EventRecord {
   readonly id: string
@@ -87,7 +87,7 @@ export async function readProgress(db: Database, jobIds: readonly string[]): Pro
     .orderBy('position')
     .execute()
   for (const row of starts) {
-    const data = toObject(row.data)
+    const data = readObject(row.data, 'data of an event')
     const count = data['num_sequences']
     progress.set(row.job_id, { gradientSteps: 0, numSequences: typeof count === 'number' ? count : null })
   }
@@ -112,18 +112,8 @@ function toEvent(row: {
     id: row.id,
     jobId: row.job_id,
     position: row.position,
-    type: toType(row.type),
-    data: toObject(row.data),
+    type: readOneOf(EVENT_TYPES, row.type, 'type of an event'),
+    data: readObject(row.data, 'data of an event'),
     createdAtMs: row.created_at_ms,
   }
-}
-
-function toType(text: string): EventType {
-  if (text === 'training_started' || text === 'gradient_step' || text === 'training_ended') return text
-  return 'training_failed'
-}
-
-function toObject(text: string): JsonObject {
-  const value: unknown = JSON.parse(text)
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {}
 }

@@ -2,14 +2,12 @@
  * Rows of training jobs. Their state changes stand in `jobs/states.ts`; this file reads and inserts.
  */
 import type { Selectable } from 'kysely'
-import { StorageError } from '#base/errors.js'
+import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { readObject, readOneOf } from './row-values.js'
 import type { TrainingJobsTable } from './schema.js'
-
-export type JobKind = 'rl' | 'sft'
-export type JobStatus = 'queued' | 'running' | 'completed' | 'failed' | 'cancelled'
 
 export interface JobRecord {
   readonly id: string
@@ -122,9 +120,9 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     id: row.id,
     entity: row.entity,
     modelId: row.model_id,
-    kind: row.kind === 'sft' ? 'sft' : 'rl',
-    status: toStatus(row.status),
-    config: toObject(row.config),
+    kind: readOneOf(JOB_KINDS, row.kind, 'kind of a training job'),
+    status: readOneOf(JOB_STATUSES, row.status, 'status of a training job'),
+    config: readObject(row.config, 'configuration of a training job'),
     inputSha256: row.input_sha256,
     requestDigest: row.request_digest,
     sourceUrl: row.source_url,
@@ -141,25 +139,4 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     startedAtMs: row.started_at_ms,
     endedAtMs: row.ended_at_ms,
   }
-}
-
-function toStatus(text: string): JobStatus {
-  switch (text) {
-    case 'queued':
-    case 'running':
-    case 'completed':
-    case 'failed':
-    case 'cancelled':
-      return text
-    default:
-      throw new StorageError('invalid_row', `job status must be a known status, got "${text}"`)
-  }
-}
-
-function toObject(text: string): JsonObject {
-  const value: unknown = JSON.parse(text)
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new StorageError('invalid_row', 'a job configuration must be a JSON object')
-  }
-  return value as JsonObject
 }

@@ -2,6 +2,7 @@
  * Rows of logged trajectory groups: the bodies are blobs, the metrics are kept to average repeated logs.
  */
 import { type Database, databaseNowMs } from './database.js'
+import { readNumbers } from './row-values.js'
 
 export interface NewTrajectoryLog {
   readonly id: string
@@ -41,10 +42,7 @@ export async function averageLogMetrics(db: Database, modelId: string, step: num
     .execute()
   const sums = new Map<string, { sum: number; count: number }>()
   for (const row of rows) {
-    const metrics: unknown = JSON.parse(row.metrics)
-    if (typeof metrics !== 'object' || metrics === null) continue
-    for (const [name, value] of Object.entries(metrics)) {
-      if (typeof value !== 'number') continue
+    for (const [name, value] of Object.entries(readNumbers(row.metrics, 'metrics of a trajectory log'))) {
       const entry = sums.get(name) ?? { sum: 0, count: 0 }
       sums.set(name, { sum: entry.sum + value, count: entry.count + 1 })
     }

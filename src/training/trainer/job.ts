@@ -12,7 +12,7 @@ import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DEFAULT_LORA, type LoraHyperparameters } from '#training/hyperparameters.js'
-import { decodeOptimizerState, type JobKind } from './optimizer-state.js'
+import { decodeOptimizerState } from './optimizer-state.js'
 import type { RowModel } from './row-decoder.js'
 import { type RowSessionOptions, readFrequencies } from './row-session.js'
 import { adapterParameters } from './trainer.js'
@@ -62,7 +62,7 @@ export interface ParentCheckpoint {
 export function startingPoint(
   prepared: PreparedModel,
   parent: ParentCheckpoint | null,
-  options: { readonly kind: JobKind; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
+  options: { readonly kind: string; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
 ): Pick<JobContext, 'adapter' | 'optimizer'> {
   const { rank, alpha } = options.lora ?? DEFAULT_LORA
   const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared), { rank, alpha, seed: options.seed })

@@ -10,11 +10,8 @@ import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors
 import { type AdamWState, createAdamWState } from '#numerics/nn/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
-/** Kind of a training job. */
-export type JobKind = 'rl' | 'sft'
-
-/** Serializes a state; equal states give equal bytes. */
-export function encodeOptimizerState(state: AdamWState, kind: JobKind): Uint8Array<ArrayBuffer> {
+/** Serializes a state; equal states give equal bytes. @param kind what kind of job made it: a label, compared exactly */
+export function encodeOptimizerState(state: AdamWState, kind: string): Uint8Array<ArrayBuffer> {
   const tensors = new Map<string, HostTensor>()
   for (const [name, { first, second }] of state.moments) {
     tensors.set(`${name}.first`, float32Tensor(first, [first.length]))
@@ -27,12 +24,12 @@ export function encodeOptimizerState(state: AdamWState, kind: JobKind): Uint8Arr
  * Restores a state for a job of `kind`.
  *
  * @param parameters the parameters it belongs to, by name
- * @returns a fresh state if the file was made by the other kind of job or belongs to parameters of other sizes
+ * @returns a fresh state if the file was made by another kind of job or belongs to parameters of other sizes
  * @throws {CheckpointError} `checkpoint_corrupt` if the file is damaged
  */
 export function decodeOptimizerState(
   bytes: Uint8Array,
-  kind: JobKind,
+  kind: string,
   parameters: ReadonlyMap<string, Float32Array>,
 ): AdamWState {
   const { tensors, metadata } = parse(bytes)

@@ -75,7 +75,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   if (steps.length > 0) {
     const settings = await rowSettings(context)
     const prepared = await scoreRows(rows, hyperparameters, { ...context, ...settings })
-    const loss = { kind: 'rl' as const, options: policyOptions(hyperparameters) }
+    const loss = { kind: 'policy' as const, options: policyOptions(hyperparameters) }
     const longest = rows.reduce((length, row) => Math.max(length, row.tokens.length), 0)
     const isRecomputed = needsRecomputation(context.prepared.config, { rows: 1, length: longest })
     const trainer = await createTrainer({ ...context, ...settings, loss, settings: RL_OPTIMIZER, isRecomputed })

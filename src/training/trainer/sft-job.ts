@@ -55,7 +55,7 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
     const trainer = await createTrainer({
       ...context,
       ...settings,
-      loss: { kind: 'sft' },
+      loss: { kind: 'cross_entropy' },
       settings: SFT_OPTIMIZER,
       isRecomputed: needsRecomputation(context.prepared.config, largestMicroBatch(survey)),
     })

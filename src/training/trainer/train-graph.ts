@@ -15,7 +15,9 @@ import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
 
 /** Which loss a train graph has. */
-export type LossKind = { readonly kind: 'sft' } | { readonly kind: 'rl'; readonly options: PolicyLossOptions }
+export type LossKind =
+  | { readonly kind: 'cross_entropy' }
+  | { readonly kind: 'policy'; readonly options: PolicyLossOptions }
 
 /** Name of the output that carries an adapter tensor's gradient. */
 export function gradientName(tensorName: string): string {
@@ -97,7 +99,7 @@ function emitLoss(
   const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
   const weight = perToken('weight')
   const denominator = g.input('denominator', 'float32', [])
-  if (loss.kind === 'sft') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }
+  if (loss.kind === 'cross_entropy') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }
   const { options } = loss
   const inputs = {
     logp,

@@ -13,26 +13,16 @@ import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepa
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { readLines } from '#training/data/json-lines.js'
-import { parseTrajectoryGroup } from '#training/data/parse.js'
-import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
-import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import {
-  type JobContext,
   type ParentCheckpoint,
   startingPoint,
   type TrainingEvent,
   type TrainingOutcome,
 } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
-import { trainRl } from '#training/trainer/rl-job.js'
-import { trainSft } from '#training/trainer/sft-job.js'
+import { START_TRAINING } from './job-kinds.js'
 import { bindText } from './text-binding.js'
 import type { UploadedFile, WorkerClient } from './worker-client.js'
-
-/** Longest trajectory group, as JSON; a string of V8 holds little more. */
-const MAX_GROUP_BYTES = 500 * 1024 * 1024
 
 /** What an attempt runs with. */
 export interface AttemptOptions {
@@ -87,31 +77,17 @@ async function startTraining(
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
   const parent = await fetchParent(options)
   const base = { runtime, prepared, clock, jobId: job.id, ...(threads === undefined ? {} : { threads }) }
-  if (job.kind === 'rl') {
-    const hyperparameters = resolveRlConfig(job.config)
-    const context: JobContext = { ...base, ...startingPoint(prepared, parent, startOptions(job, hyperparameters)) }
-    const padTokenId = textModel.eosTokenIds[0] ?? 0
-    const groups = await readGroups(client)
-    return trainRl({ groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }, context)
-  }
-  const hyperparameters = resolveSftConfig(job.config)
-  const context: JobContext = { ...base, ...startingPoint(prepared, parent, startOptions(job, hyperparameters)) }
-  const batchOptions: SftBatchOptions = {
+  return START_TRAINING[job.kind]({
+    client,
+    job,
     text,
-    batchSize: hyperparameters.batchSize,
-    assistantTurns: hyperparameters.assistantTurns,
+    padTokenId: textModel.eosTokenIds[0] ?? 0,
     maxLength: prepared.config.contextLength,
-  }
-  // Two passes over the stream: the number of steps is announced before the first one, and no file is held in memory.
-  const survey = await surveySftData(client.openInput(), batchOptions)
-  return trainSft({ survey, batches: readSftBatches(client.openInput(), batchOptions), hyperparameters }, context)
-}
-
-function startOptions(
-  job: WorkerJob,
-  hyperparameters: Pick<ReturnType<typeof resolveRlConfig>, 'lora' | 'seed'>,
-): Parameters<typeof startingPoint>[2] {
-  return { kind: job.kind, lora: hyperparameters.lora, seed: hyperparameters.seed ?? job.id }
+    contextOf: ({ lora, seed }) => ({
+      ...base,
+      ...startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id }),
+    }),
+  })
 }
 
 async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheckpoint | null> {
@@ -123,15 +99,6 @@ async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheck
   }
   if (!files.has('adapter_model.safetensors')) return null
   return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
-}
-
-async function readGroups(client: WorkerClient): Promise<TrajectoryGroup[]> {
-  const groups: TrajectoryGroup[] = []
-  for await (const line of readLines(client.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
-    if (line.text.trim() === '') continue
-    groups.push(parseTrajectoryGroup(JSON.parse(line.text), `trajectory_groups[${groups.length}]`))
-  }
-  return groups
 }
 
 async function uploadCheckpoint(

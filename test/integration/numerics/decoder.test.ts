@@ -110,7 +110,7 @@ function lossCase(golden: DecoderGolden, name: keyof DecoderGolden['losses'], ba
     )
   const denominator = float32Tensor(Float32Array.of(count), [])
   if (name === 'sft') {
-    const loss: LossKind = { kind: 'sft' }
+    const loss: LossKind = { kind: 'cross_entropy' }
     return { graph: buildTrainGraph(model, loss), extras: { denominator, weight: perToken(batch, () => 1) } }
   }
   const options: PolicyLossOptions = policyOptions(resolveRlConfig({ ...golden.losses[name].options }))
@@ -120,7 +120,7 @@ function lossCase(golden: DecoderGolden, name: keyof DecoderGolden['losses'], ba
     membership[n * segments.length + segments.indexOf(segment)] = 1
   })
   return {
-    graph: buildTrainGraph(model, { kind: 'rl', options }),
+    graph: buildTrainGraph(model, { kind: 'policy', options }),
     extras: {
       denominator,
       weight: column(golden.weight),

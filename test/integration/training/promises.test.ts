@@ -29,7 +29,7 @@ import {
   withRandomB,
 } from '../../support/model/training-fixture.js'
 
-const SFT = { kind: 'sft' } as const
+const SFT = { kind: 'cross_entropy' } as const
 let fixture: TrainingFixture
 beforeAll(async () => {
   fixture = await createTrainingFixture()
@@ -151,7 +151,7 @@ describe('memory', () => {
 })
 
 describe('reinforcement learning', () => {
-  const loss = { kind: 'rl', options: policyOptions(resolveRlConfig({})) } as const
+  const loss = { kind: 'policy', options: policyOptions(resolveRlConfig({})) } as const
 
   it.each([
     ['raises', 1],

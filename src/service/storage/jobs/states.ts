@@ -2,8 +2,9 @@
  * The rows behind a job's state: waiting, claimed, leased, ended. Each function is one statement; which of them may run
  * when, and what must happen in the same transaction, is the queue's business.
  */
+import type { JobStatus } from '#api/wire/training-jobs.js'
 import { type Database, databaseNowMs } from '../database.js'
-import { type JobRecord, type JobStatus, toJob } from '../training-jobs.js'
+import { type JobRecord, toJob } from '../training-jobs.js'
 
 /** The oldest queued job whose model has no running one. */
 export async function findClaimableJob(

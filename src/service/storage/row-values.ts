@@ -1,0 +1,33 @@
+/**
+ * Text columns → values: a word of a closed list, a JSON object, numbers by name. What a row should never hold is an error
+ * that names it, not a silent default.
+ */
+import { StorageError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+
+/**
+ * The word a column holds.
+ *
+ * @param what what the column says, for the error: `status of a training job`
+ * @throws {StorageError} `invalid_row`
+ */
+export function readOneOf<Word extends string>(words: readonly Word[], text: string, what: string): Word {
+  const word = words.find((known) => known === text)
+  if (word !== undefined) return word
+  throw new StorageError('invalid_row', `${what} must be one of ${words.join(', ')}, got "${text.slice(0, 100)}"`)
+}
+
+/** @throws {StorageError} `invalid_row` */
+export function readObject(text: string, what: string): JsonObject {
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new StorageError('invalid_row', `${what} must be a JSON object`)
+  }
+  return value as JsonObject
+}
+
+/** Numbers by name; other values are left out. @throws {StorageError} `invalid_row` */
+export function readNumbers(text: string, what: string): Record<string, number> {
+  const entries = Object.entries(readObject(text, what))
+  return Object.fromEntries(entries.filter((entry): entry is [string, number] => typeof entry[1] === 'number'))
+}

@@ -1,0 +1,59 @@
+/**
+ * How each kind of job starts: its configuration, its input, its trainer. A new kind is a new entry here.
+ */
+import type { JobKind } from '#api/wire/training-jobs.js'
+import type { WorkerJob } from '#api/wire/worker.js'
+import { readLines } from '#training/data/json-lines.js'
+import { parseTrajectoryGroup } from '#training/data/parse.js'
+import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
+import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import { type LoraHyperparameters, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
+import { type RlJob, trainRl } from '#training/trainer/rl-job.js'
+import { trainSft } from '#training/trainer/sft-job.js'
+import type { WorkerClient } from './worker-client.js'
+
+/** Longest trajectory group, as JSON; a string of V8 holds little more. */
+const MAX_GROUP_BYTES = 500 * 1024 * 1024
+
+/** What every kind starts from. */
+export interface TrainingStart {
+  readonly client: WorkerClient
+  readonly job: WorkerJob
+  readonly text: RlJob['text'] & SftBatchOptions['text']
+  readonly padTokenId: number
+  /** Longest sequence the base model takes, tokens. */
+  readonly maxLength: number
+  /** Adapter and optimizer state for the resolved options. */
+  contextOf(options: { readonly lora: LoraHyperparameters | null; readonly seed: number | null }): JobContext
+}
+
+/** A running job: its events, then what it leaves behind. */
+export type Training = AsyncGenerator<TrainingEvent, TrainingOutcome>
+
+export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => Promise<Training>>> = {
+  rl: async ({ client, job, text, padTokenId, contextOf }) => {
+    const hyperparameters = resolveRlConfig(job.config)
+    const context = contextOf(hyperparameters)
+    const groups = await readGroups(client)
+    return trainRl({ groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }, context)
+  },
+  sft: async ({ client, job, text, maxLength, contextOf }) => {
+    const hyperparameters = resolveSftConfig(job.config)
+    const context = contextOf(hyperparameters)
+    const { batchSize, assistantTurns } = hyperparameters
+    const options: SftBatchOptions = { text, batchSize, assistantTurns, maxLength }
+    // Two passes over the stream: the number of steps is announced before the first one, and no file is held in memory.
+    const survey = await surveySftData(client.openInput(), options)
+    return trainSft({ survey, batches: readSftBatches(client.openInput(), options), hyperparameters }, context)
+  },
+}
+
+async function readGroups(client: WorkerClient): Promise<TrajectoryGroup[]> {
+  const groups: TrajectoryGroup[] = []
+  for await (const line of readLines(client.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
+    if (line.text.trim() === '') continue
+    groups.push(parseTrajectoryGroup(JSON.parse(line.text), `trajectory_groups[${groups.length}]`))
+  }
+  return groups
+}

@@ -1,0 +1,59 @@
+/**
+ * Closed lists are spelled once: the kinds of job, the states of one, the types of its events stand in `api/wire`. Everything
+ * else takes the list, or is a map over it that does not compile while a member is missing.
+ */
+import { describe, expect, test } from 'vitest'
+import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#api/wire/training-jobs.js'
+import { readSourceTree } from './source-tree.js'
+
+const HOME = 'src/api/wire/training-jobs.ts'
+
+/** The kinds a demo shows are a choice among all kinds, checked against them by the compiler. */
+const ALLOWED = new Set([HOME, 'src/cli/demo/events.ts'])
+
+/** Two members of a list written one after the other: a union or an array of them. */
+function spelled(words: readonly string[]): RegExp {
+  const word = `'(?:${words.join('|')})'`
+  return new RegExp(`${word}\\s*(?:\\||,)\\s*${word}`)
+}
+
+const files = readSourceTree()
+
+describe('closed lists', () => {
+  test('the kinds of job are listed in one place', () => {
+    const pattern = spelled(JOB_KINDS)
+    expect(
+      files
+        .filter((file) => pattern.test(file.code))
+        .map((file) => file.path)
+        .sort(),
+    ).toEqual([...ALLOWED].sort())
+  })
+
+  test.each([
+    ['states of a job', JOB_STATUSES],
+    ['types of an event', EVENT_TYPES],
+  ])('all %s are listed in one place', (_, words) => {
+    const list = new RegExp(words.map((word) => `'${word}'`).join('\\s*[|,]\\s*'))
+    expect(files.filter((file) => list.test(file.code)).map((file) => file.path)).toEqual([HOME])
+  })
+
+  test('nothing falls back to a kind of job', () => {
+    const fallback = new RegExp(`\\?[^?\\n]*'(?:${JOB_KINDS.join('|')})'\\s*:\\s*'(?:${JOB_KINDS.join('|')})'`)
+    const found = files.filter((file) => fallback.test(file.code)).map((file) => file.path)
+    // `demo --sft` is a flag with two values
+    expect(found).toEqual(['commands/demo.ts'])
+  })
+
+  test('adding a kind of job touches few files', () => {
+    const quoted = new RegExp(`'(?:${JOB_KINDS.join('|')})'|^\\s+(?:${JOB_KINDS.join('|')}):`, 'm')
+    const naming = files.filter((file) => quoted.test(file.code) && !/\bdemo\b/.test(file.path))
+    expect(naming.map((file) => file.path).sort()).toEqual([
+      'commands/train/rl.ts',
+      'commands/train/sft.ts',
+      HOME,
+      'src/service/operations/training/training-jobs.ts',
+      'src/training/worker/job-kinds.ts',
+    ])
+  })
+})

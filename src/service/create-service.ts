@@ -87,8 +87,14 @@ export interface ServiceOptions {
   readonly allowedHosts?: readonly string[]
   /** Folder below which `file:` training data is read; null refuses all. Default null. */
   readonly trainingDataRoot?: string | null
-  /** How long a worker may be silent before its job is taken from it. Default 30000. */
+  /** A job whose worker is not known to live is given away after this silence. Default 30000. */
   readonly leaseMs?: number
+  /** How long a training worker may take from its start to its first request. Default 10 minutes. */
+  readonly workerStartMs?: number
+  /** How long a training worker that answers may make no progress before it is given up. Default 60 minutes. */
+  readonly workerStallMs?: number
+  /** Pause before a job that lost its worker runs again; grows with each loss. Default 2000. */
+  readonly restartBackoffMs?: number
   /** How often leases and cancels are looked at. Default 500. */
   readonly sweepMs?: number
   /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
@@ -184,6 +190,9 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     logger,
     signals,
     leaseMs,
+    startMs: options.workerStartMs,
+    stallMs: options.workerStallMs,
+    backoffMs: options.restartBackoffMs,
     trainWorkers: options.trainWorkers ?? 1,
     ...(options.sweepMs === undefined ? {} : { sweepMs: options.sweepMs }),
     ...(options.cancelGraceMs === undefined ? {} : { cancelGraceMs: options.cancelGraceMs }),

@@ -5,7 +5,7 @@
  *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
  *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
  *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint
- *     POST /internal/worker/jobs/{job_id}/heartbeat            → HeartbeatReply; extends the lease
+ *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
  *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
@@ -37,6 +37,12 @@ export const workerJobSchema = z.object({
   lease_seconds: z.number(),
 })
 export type WorkerJob = z.infer<typeof workerJobSchema>
+
+export const workerHeartbeatSchema = z.object({
+  /** Counts what the attempt has done, a graph run or a request: a heartbeat alone only says that the process lives. */
+  progress: z.number().int().nonnegative().optional(),
+})
+export type WorkerHeartbeat = z.infer<typeof workerHeartbeatSchema>
 
 export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() })
 

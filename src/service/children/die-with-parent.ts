@@ -4,6 +4,9 @@
  * The parent holds the other end of a pipe and never writes; the operating system closes it when the parent dies. Not the
  * IPC channel's `disconnect`, because listening to that changes what keeps a child alive. Knows nothing of what the child
  * does; the child's state is crash-safe by design.
+ *
+ * Signals meant for the whole process group (Ctrl-C in a terminal, a service manager's stop) are left to the parent: it
+ * drains first and then ends its children.
  */
 import { Socket } from 'node:net'
 import { LIFELINE_FD } from './lifeline.js'
@@ -14,6 +17,8 @@ lifeline.unref()
 lifeline.on('error', die)
 lifeline.on('close', die)
 lifeline.resume()
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 function die(): void {
   process.kill(process.pid, 'SIGKILL')

@@ -1,5 +1,6 @@
 /**
- * Gives queued jobs to workers and watches them: claims, starts, sweeps leases, stops workers that ignore a cancel.
+ * Gives queued jobs to workers and watches them: claims, starts, renews the leases of those that live, gives up those that
+ * do not move on (`attempt-watch.ts`), stops workers that ignore a cancel.
  *
  * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
  */
@@ -8,8 +9,9 @@ import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { findJob } from '#service/storage/training-jobs.js'
+import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
 import { type ClaimedJob, claimNextJob } from './queue.js'
-import { expireLeases, releaseAttempt } from './recovery.js'
+import { expireLeases, type LostAttempt, releaseAttempt } from './recovery.js'
 import type { JobSignals } from './signals.js'
 
 /** A started worker. */
@@ -31,6 +33,12 @@ export interface DispatcherOptions {
   /** Jobs that may run at once. */
   readonly trainWorkers: number
   readonly leaseMs: number
+  /** How long a worker may take from its start to its first request. Default 10 minutes. */
+  readonly startMs?: number | undefined
+  /** How long a worker that answers may make no progress. Default 60 minutes. */
+  readonly stallMs?: number | undefined
+  /** Pause before a job runs again after its first loss. Default `RESTART_BACKOFF_MS`. */
+  readonly backoffMs?: number | undefined
   /** How often leases and cancels are looked at. Default 500. */
   readonly sweepMs?: number
   /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
@@ -41,6 +49,8 @@ export interface Dispatcher {
   start(): void
   /** Looks for work now instead of at the next sweep. */
   wake(): void
+  /** A worker sent a request. @param progress see `AttemptWatch.note` */
+  noteContact(attempt: { readonly jobId: string; readonly attempt: number }, progress: number | 'moved' | null): void
   /** Jobs running in this process. */
   runningCount(): number
   /** A sweep failed: what the system check reports; null while all is well. */
@@ -53,14 +63,23 @@ interface Slot {
   readonly jobId: string
   readonly worker: RunningWorker
   readonly attempt: number
-  cancelSweeps: number
+  readonly watch: AttemptWatch
+  cancelTicks: number
 }
+
+/** A living worker may miss this many leases before it counts as frozen. */
+const SILENT_LEASES = 10
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
   const sweepMs = options.sweepMs ?? 500
   const cancelGraceMs = options.cancelGraceMs ?? 15_000
   const owner = `local-${ids.uuid()}`
+  const limits: AttemptLimits = {
+    startMs: options.startMs ?? 10 * 60_000,
+    silenceMs: SILENT_LEASES * options.leaseMs,
+    stallMs: options.stallMs ?? 60 * 60_000,
+  }
   const slots = new Set<Slot>()
   const endings = new Set<Promise<void>>()
   let timer: NodeJS.Timeout | null = null
@@ -70,12 +89,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let isWoken = false
 
   async function sweep(): Promise<void> {
-    for (const jobId of await expireLeases(db, ids)) {
+    const { lost, renewed } = await expireLeases(db, ids, { living: [...slots], leaseMs: options.leaseMs })
+    for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
-      // the process may only be frozen: it is fenced already, and must not hold memory either
-      for (const slot of slots) if (slot.jobId === jobId) slot.worker.kill()
       signals.notify(jobId)
     }
+    for (const jobId of renewed) logger.debug({ job_id: jobId }, 'job.lease_renewed')
+    for (const slot of slots) await giveUpStuck(slot)
     await killUnresponsive()
     while (!isStopped && slots.size < options.trainWorkers) {
       const claimed = await claimNextJob(db, ids, { owner, leaseMs: options.leaseMs })
@@ -84,13 +104,28 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
   }
 
+  /** Fences first: whatever the process still does, and whenever it dies, changes nothing. */
+  async function giveUpStuck({ jobId, attempt, watch, worker }: Slot): Promise<void> {
+    const reason = watch.verdict()
+    if (reason === null) return
+    await release({ jobId, attempt, reason, isOrderly: false })
+    worker.kill()
+  }
+
+  async function release(lost: LostAttempt): Promise<void> {
+    const status = await releaseAttempt(db, ids, { ...lost, backoffMs: options.backoffMs })
+    if (status === null) return
+    logger.warn({ job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason, status }, 'job.worker_lost')
+    signals.notify(lost.jobId)
+  }
+
   async function killUnresponsive(): Promise<void> {
     for (const slot of slots) {
       const job = await findJob(db, slot.jobId)
       const isOver = job === null || job.status !== 'running' || job.attempt !== slot.attempt
       if (!isOver && !job.isCancelRequested) continue
-      slot.cancelSweeps += 1
-      if (slot.cancelSweeps * sweepMs > cancelGraceMs) slot.worker.kill()
+      slot.cancelTicks += 1
+      if (slot.cancelTicks * sweepMs > cancelGraceMs) slot.worker.kill()
     }
   }
 
@@ -98,17 +133,17 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { job } = claimed
     logger.info({ job_id: job.id, model_id: job.modelId, kind: job.kind, attempt: job.attempt }, 'job.started')
     const worker = options.startWorker(claimed)
-    const slot: Slot = { jobId: job.id, worker, attempt: job.attempt, cancelSweeps: 0 }
+    const slot: Slot = {
+      jobId: job.id,
+      worker,
+      attempt: job.attempt,
+      watch: watchAttempt(limits, sweepMs),
+      cancelTicks: 0,
+    }
     slots.add(slot)
     const ending = worker.ended.then(async (reason) => {
       slots.delete(slot)
-      const status = await releaseAttempt(db, ids, {
-        jobId: job.id,
-        attempt: job.attempt,
-        reason,
-        isOrderly: isStopped,
-      })
-      if (status !== null) logger.warn({ job_id: job.id, attempt: job.attempt, reason, status }, 'job.worker_lost')
+      await release({ jobId: job.id, attempt: job.attempt, reason, isOrderly: isStopped })
       signals.notify(job.id)
       wake()
     })
@@ -145,8 +180,14 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   return {
     wake,
     start: () => {
-      timer = setInterval(wake, sweepMs)
+      timer = setInterval(() => {
+        for (const slot of slots) slot.watch.tick()
+        wake()
+      }, sweepMs)
       wake()
+    },
+    noteContact: ({ jobId, attempt }, progress) => {
+      for (const slot of slots) if (slot.jobId === jobId && slot.attempt === attempt) slot.watch.note(progress)
     },
     runningCount: () => slots.size,
     lastError: () => failure,

@@ -2,8 +2,9 @@
  * Fencing: what an attempt may still do.
  *
  * Every write of a worker passes `withLease`, inside the same transaction as the write itself: the attempt must be the
- * current one, the job running, and the lease not over by the database's clock. A worker that slept past its lease can
- * therefore change nothing, whether or not somebody else has claimed the job meanwhile.
+ * current one and the job running. A lease that is over by the clock ends an attempt only when `recovery.ts` takes the job
+ * from it, in one transaction as well; until then the attempt's next request renews the lease. One place decides, so that a
+ * machine that slept through a lease fences nobody, and a worker whose job was taken can change nothing.
  */
 import { AppError, ConflictError, NotFoundError } from '#base/errors.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
@@ -18,7 +19,7 @@ export interface AttemptClaim {
   readonly token: string
 }
 
-/** What an attempt may do: `held` while its lease lasts; `completed` when it repeats a completion that succeeded. */
+/** What an attempt may do: `held` while the job is its own; `completed` when it repeats a completion that succeeded. */
 export interface LeasedJob {
   readonly job: JobRecord
   readonly state: 'held' | 'completed'
@@ -28,7 +29,7 @@ export interface LeasedJob {
  * Runs `action` in one transaction, if the attempt holds its lease.
  *
  * @throws {NotFoundError} `training_job_not_found`
- * @throws {ConflictError} `stale_attempt` for any other attempt, an ended lease or an ended job
+ * @throws {ConflictError} `stale_attempt` for any other attempt, a job taken from it or an ended job
  * @throws {AppError} `invalid_api_key` for a wrong token
  */
 export async function withLease<T>(
@@ -53,7 +54,6 @@ export async function checkLease(db: Database, claim: AttemptClaim): Promise<Lea
   }
   if (job.status === 'completed') return { job, state: 'completed' }
   if (job.status !== 'running') throw stale(claim, `the job is ${job.status}`)
-  if (lease.isLeaseOver) throw stale(claim, 'its lease is over')
   return { job, state: 'held' }
 }
 

@@ -94,7 +94,7 @@ export interface ClaimedJob {
 }
 
 /**
- * Claims the oldest queued job whose model has no running one; null when there is none.
+ * Claims the oldest queued job that is the first of its model and whose pause after a loss is over; null without one.
  *
  * The claim raises `attempt` (the fencing token), starts the lease and fixes the parent checkpoint.
  */

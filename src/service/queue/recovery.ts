@@ -7,24 +7,36 @@
 import type { IdSource } from '#base/util/ids.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { deleteJobFiles } from '#service/storage/jobs/files.js'
-import { listExpiredJobs, listRunningJobs, setJobQueuedAgain } from '#service/storage/jobs/states.js'
+import { extendLease, listExpiredJobs, listRunningJobs, setJobQueuedAgain } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { CANCELLED, endUnsuccessfully } from './outcome.js'
 
-/** Lost workers after which a job fails instead of being run again. */
+/** Workers lost in a row, without a new event between, after which a job fails instead of being run again. */
 export const MAX_LOSSES = 3
+/** Pause before the second attempt; each further one waits five times as long. */
+export const RESTART_BACKOFF_MS = 2000
+
+/** A loss as it counts against its job. */
+export interface LostAttempt {
+  readonly jobId: string
+  readonly attempt: number
+  /** One clause for the job's record, for example `the worker was killed by SIGKILL`. */
+  readonly reason: string
+  /** True when the server itself stopped: does not count against the job, which runs again at once. */
+  readonly isOrderly: boolean
+  /** Default `RESTART_BACKOFF_MS`. */
+  readonly backoffMs?: number | undefined
+}
 
 /**
  * Takes a job from an attempt that will not finish it; does nothing if the job has moved on.
  *
- * @param lost.reason one clause for the event, for example `the worker was killed by SIGKILL`
- * @param lost.isOrderly true when the server itself stopped the worker to shut down: does not count against the job
  * @returns the job's new status, or null if nothing was done
  */
 export async function releaseAttempt(
   db: DatabaseHandle,
   ids: IdSource,
-  lost: { readonly jobId: string; readonly attempt: number; readonly reason: string; readonly isOrderly: boolean },
+  lost: LostAttempt,
 ): Promise<JobRecord['status'] | null> {
   return db.transaction().execute(async (transaction) => {
     const job = await findJob(transaction, lost.jobId)
@@ -33,13 +45,30 @@ export async function releaseAttempt(
   })
 }
 
-/** Releases every running job whose lease is over. @returns their ids */
-export async function expireLeases(db: DatabaseHandle, ids: IdSource): Promise<readonly string[]> {
+/**
+ * Releases every running job whose lease is over, except those whose worker is known to live: their leases start anew.
+ *
+ * @param local.living attempts whose process runs; whether they move on is for `attempt-watch.ts` to judge
+ * @returns the ids of both
+ */
+export async function expireLeases(
+  db: DatabaseHandle,
+  ids: IdSource,
+  local: { readonly living: readonly { readonly jobId: string; readonly attempt: number }[]; readonly leaseMs: number },
+): Promise<{ readonly lost: readonly string[]; readonly renewed: readonly string[] }> {
   return db.transaction().execute(async (transaction) => {
-    const jobs = await listExpiredJobs(transaction)
-    for (const job of jobs)
+    const lost: string[] = []
+    const renewed: string[] = []
+    for (const job of await listExpiredJobs(transaction)) {
+      if (local.living.some(({ jobId, attempt }) => jobId === job.id && attempt === job.attempt)) {
+        await extendLease(transaction, job.id, local.leaseMs)
+        renewed.push(job.id)
+        continue
+      }
       await release(transaction, ids, job, { reason: 'its worker stopped answering', isOrderly: false })
-    return jobs.map((job) => job.id)
+      lost.push(job.id)
+    }
+    return { lost, renewed }
   })
 }
 
@@ -48,7 +77,7 @@ export async function recoverInterrupted(db: DatabaseHandle, ids: IdSource): Pro
   return db.transaction().execute(async (transaction) => {
     const jobs = await listRunningJobs(transaction)
     for (const job of jobs)
-      await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: false })
+      await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: true })
     return jobs.map((job) => job.id)
   })
 }
@@ -57,7 +86,7 @@ async function release(
   db: Database,
   ids: IdSource,
   job: JobRecord,
-  lost: { readonly reason: string; readonly isOrderly: boolean },
+  lost: Pick<LostAttempt, 'reason' | 'isOrderly' | 'backoffMs'>,
 ): Promise<JobRecord['status']> {
   if (job.isCancelRequested) {
     await endUnsuccessfully(db, ids, job, CANCELLED)
@@ -65,11 +94,12 @@ async function release(
   }
   const losses = job.losses + (lost.isOrderly ? 0 : 1)
   if (losses >= MAX_LOSSES) {
-    const message = `the training job lost its worker ${losses} times: ${lost.reason}`
+    const message = `the training job lost its worker ${losses} times in a row without progress, at last because ${lost.reason}`
     await endUnsuccessfully(db, ids, job, { code: 'worker_lost', message, isCancelled: false })
     return 'failed'
   }
-  await setJobQueuedAgain(db, job.id, losses)
+  const pauseMs = lost.isOrderly ? 0 : (lost.backoffMs ?? RESTART_BACKOFF_MS) * 5 ** (losses - 1)
+  await setJobQueuedAgain(db, job.id, { losses, pauseMs })
   await deleteJobFiles(db, job.id)
   return 'queued'
 }

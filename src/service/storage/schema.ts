@@ -66,8 +66,10 @@ export interface TrainingJobsTable {
   source_url: string | null
   /** Claims so far; also the fencing token. */
   attempt: Generated<number>
-  /** Attempts whose worker was lost; an orderly shutdown of the server is not one. */
+  /** Attempts in a row whose worker was lost before it stored a new event; a stop of the server is not one. */
   losses: Generated<number>
+  /** After a loss: not claimed again before this time. */
+  retry_at_ms: number | null
   is_cancel_requested: Generated<number>
   lease_owner: string | null
   lease_expires_at_ms: number | null

@@ -2,20 +2,14 @@
  * The thread that keeps a training worker's lease alive while native code blocks the main thread.
  *
  * It sends heartbeats, passes a cancel request on through shared memory, and kills the whole process (SIGKILL: the main
- * thread may be inside native code) when the attempt is stale, when the server has been gone for a lease and a half, or when the parent
- * process has died. A killed worker has changed nothing: the server only ever sees complete requests.
+ * thread may be inside native code) when the attempt is stale, when the parent process has died, or, on a machine without
+ * the server, when the server has been gone for a lease and a half. The last is counted in ticks of a timer, so that a
+ * machine that slept does not take its own sleep for the server's. A killed worker has changed nothing: the server only
+ * ever sees complete requests.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { createWorkerClient, FencedError, type WorkerIdentity } from './worker-client.js'
-
-/** What the main thread hands over. */
-export interface HeartbeatData {
-  readonly identity: WorkerIdentity
-  readonly leaseSeconds: number
-  readonly parentPid: number
-  /** One Int32: 1 once a cancel was requested. */
-  readonly flags: SharedArrayBuffer
-}
+import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
+import { createWorkerClient, FencedError } from './worker-client.js'
 
 /** How often parent and server are looked after. */
 const WATCH_MS = 1000
@@ -24,24 +18,30 @@ function start(data: HeartbeatData): void {
   const client = createWorkerClient(data.identity)
   const flags = new Int32Array(data.flags)
   const leaseMs = data.leaseSeconds * 1000
-  let lastAnswerMs = performance.now()
+  let ticksWithoutAnswer = 0
   let isStopped = false
+  let isBeating = false
 
   const beat = async (): Promise<void> => {
+    if (isBeating) return
+    isBeating = true
     try {
-      const { isCancelRequested } = await client.heartbeat()
-      lastAnswerMs = performance.now()
-      if (isCancelRequested) Atomics.store(flags, 0, 1)
+      const { isCancelRequested } = await client.heartbeat(Atomics.load(flags, PROGRESS_FLAG))
+      ticksWithoutAnswer = 0
+      if (isCancelRequested) Atomics.store(flags, CANCEL_FLAG, 1)
     } catch (error) {
       if (isStopped) return
       if (error instanceof FencedError) killSelf()
+    } finally {
+      isBeating = false
     }
   }
   // A third of the lease leaves room for two lost heartbeats.
   const beatTimer = setInterval(() => void beat(), Math.max(200, leaseMs / 3))
   const watchTimer = setInterval(() => {
     // Half a lease of grace: a server that restarts finds the attempt alive if it is back in time.
-    const isServerGone = performance.now() - lastAnswerMs > 1.5 * leaseMs
+    ticksWithoutAnswer += 1
+    const isServerGone = !data.isServerParent && ticksWithoutAnswer > 1 + (1.5 * leaseMs) / WATCH_MS
     if (isServerGone || process.ppid !== data.parentPid) killSelf()
   }, WATCH_MS)
   void beat()

@@ -11,6 +11,7 @@ import { AppError } from '#base/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { countRuns } from './counted-runtime.js'
 import { startHeartbeat } from './heartbeat.js'
 import { runJob } from './run-job.js'
 import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity } from './worker-client.js'
@@ -23,12 +24,18 @@ async function main(environment: Environment): Promise<void> {
   const identity = readIdentity(environment)
   const client = createWorkerClient(identity)
   const job = await client.getJob()
-  const heartbeat = startHeartbeat({ identity, leaseSeconds: job.lease_seconds, parentPid: process.ppid })
+  const heartbeat = startHeartbeat({
+    identity,
+    leaseSeconds: job.lease_seconds,
+    parentPid: process.ppid,
+    // an IPC channel means that the server itself started this process
+    isServerParent: process.send !== undefined,
+  })
   try {
     await runJob({
       client,
       job,
-      runtime: createOrtRuntime(),
+      runtime: countRuns(createOrtRuntime(), heartbeat.noteProgress),
       clock: systemClock,
       logger,
       isCancelRequested: heartbeat.isCancelRequested,

@@ -45,7 +45,8 @@ export interface WorkerClient {
   /** The job's input as a byte stream; a fresh one at each call. */
   openInput(): AsyncIterable<Uint8Array>
   getParentFile(file: CheckpointFile): Promise<Uint8Array>
-  heartbeat(): Promise<{ readonly isCancelRequested: boolean }>
+  /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
+  heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
   putFile(file: CheckpointFile, bytes: Uint8Array): Promise<UploadedFile>
   complete(completion: WorkerCompletion): Promise<void>
@@ -83,8 +84,8 @@ export function createWorkerClient(identity: WorkerIdentity): WorkerClient {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
     openInput: () => streamInput(() => send('GET', '/input')),
     getParentFile: async (file) => new Uint8Array(await (await send('GET', `/parent/${file}`)).arrayBuffer()),
-    heartbeat: async () => {
-      const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', {})).json())
+    heartbeat: async (progress) => {
+      const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
       return { isCancelRequested: reply.is_cancel_requested }
     },
     postEvents: async (events) => void (await postJson('/events', events)),

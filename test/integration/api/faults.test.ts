@@ -149,15 +149,42 @@ describe('a killed worker', { timeout: 240_000 }, () => {
   })
 })
 
+describe('a slow start', { timeout: 240_000 }, () => {
+  it('of many leases costs the job nothing', async () => {
+    const server = await startServer({ leaseMs: 100, environment: { STAND_IN_START_MS: '3000' } })
+    const modelId = await createModel(server)
+    const jobId = await submit(server, modelId, { steps: 2 })
+    expect(await checkPromise(server, modelId, jobId)).toMatchObject({ status: 'completed', attempt: 1 })
+  })
+
+  it('past its own deadline is tried again, and the job completes', async () => {
+    const environment = { STAND_IN_START_MS: '60000', STAND_IN_START_ATTEMPT: '1' }
+    const server = await startServer({ workerStartMs: 1000, environment })
+    const modelId = await createModel(server)
+    const jobId = await submit(server, modelId, { steps: 2 })
+    const job = await checkPromise(server, modelId, jobId)
+    expect(job.status).toBe('completed')
+    expect(job.attempt).toBeGreaterThan(1)
+  })
+})
+
 describe('a frozen worker', { timeout: 240_000 }, () => {
   it('that wakes past its lease can change nothing', async () => {
-    const server = await startServer({ leaseMs: 6000 })
+    const server = await startServer({ leaseMs: 400 })
     const modelId = await createModel(server)
-    const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 9000, only_attempt: 1 })
+    const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 30_000, only_attempt: 1 })
     const job = await checkPromise(server, modelId, jobId)
     expect(job).toMatchObject({ status: 'completed', attempt: 2 })
     await sleep(500)
     expect(await checkPromise(server, modelId, jobId)).toEqual(job)
+  })
+
+  it('that sends heartbeats but makes no progress is given up', async () => {
+    const server = await startServer({ workerStallMs: 2000 })
+    const modelId = await createModel(server)
+    const standIn = { steps: 3, freeze_at: 1, freeze_ms: 60_000, beats_while_frozen: true, only_attempt: 1 }
+    const job = await checkPromise(server, modelId, await submit(server, modelId, standIn))
+    expect(job).toMatchObject({ status: 'completed', attempt: 2 })
   })
 })
 

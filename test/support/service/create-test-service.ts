@@ -54,6 +54,7 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     port: 0,
     logger: createLogger({ level: 'silent' }),
     sweepMs: 50,
+    restartBackoffMs: 50,
     baseModels: ['trainyard/tiny-random'],
     ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
     ...options,

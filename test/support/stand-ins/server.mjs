@@ -14,6 +14,7 @@ try {
     port: 0,
     logger: createLogger({ level: 'silent' }),
     sweepMs: 50,
+    restartBackoffMs: 50,
     baseModels: ['trainyard/tiny-random'],
     ...options,
   })

@@ -2,7 +2,8 @@
  * A scripted training worker for tests of the queue: speaks `wire/worker.ts` over HTTP, trains nothing.
  *
  * The job's config steers it (`stand_in`): `steps`, `delay_ms` per step, `die_at` / `fail_at` / `freeze_at` a step,
- * `freeze_ms`, `only_attempt` (the faults above happen in this attempt only), `is_empty_checkpoint`.
+ * `freeze_ms`, `beats_while_frozen`, `only_attempt` (the faults above happen in this attempt only), `is_empty_checkpoint`. The environment
+ * variable STAND_IN_START_MS delays its first request, STAND_IN_START_ATTEMPT in that attempt only.
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,6 +26,14 @@ async function call(method, path, body, more = {}) {
   return response
 }
 
+async function freeze({ freeze_ms: freezeMs, beats_while_frozen: isBeating }) {
+  const end = performance.now() + freezeMs
+  while (performance.now() < end) {
+    await sleep(isBeating ? 50 : freezeMs)
+    if (isBeating) await call('POST', '/heartbeat', { progress: 7 })
+  }
+}
+
 async function train() {
   const job = await (await call('GET', '')).json()
   const script = { steps: 3, delay_ms: 0, freeze_ms: 0, ...job.config.stand_in }
@@ -40,13 +49,13 @@ async function train() {
   await post('training_started', { num_sequences: script.steps })
   for (let step = 0; step < script.steps; step += 1) {
     if (isFaulty && script.die_at === step) process.kill(process.pid, 'SIGKILL')
-    if (isFaulty && script.freeze_at === step) await sleep(script.freeze_ms)
+    if (isFaulty && script.freeze_at === step) await freeze(script)
     if (isFaulty && script.fail_at === step) {
       await call('POST', '/fail', { code: 'non_finite_loss', message: `the loss became NaN at gradient step ${step}` })
       return
     }
     await sleep(script.delay_ms)
-    const { is_cancel_requested: isCancelled } = await (await call('POST', '/heartbeat')).json()
+    const { is_cancel_requested: isCancelled } = await (await call('POST', '/heartbeat', {})).json()
     if (isCancelled) {
       await call('POST', '/fail', { code: 'cancelled', message: 'the training job was cancelled', is_cancelled: true })
       return
@@ -72,6 +81,7 @@ async function train() {
 }
 
 try {
+  if (Number(env.STAND_IN_START_ATTEMPT ?? attempt) === attempt) await sleep(Number(env.STAND_IN_START_MS ?? 0))
   await train()
 } catch (error) {
   process.stderr.write(`stand-in worker: ${error instanceof Error ? error.message : error}\n`)

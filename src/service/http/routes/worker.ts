@@ -2,7 +2,12 @@
  * The worker protocol of `api/wire/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
  */
 import { Readable } from 'node:stream'
-import { workerCompletionSchema, workerEventsSchema, workerFailureSchema } from '#api/wire/worker.js'
+import {
+  workerCompletionSchema,
+  workerEventsSchema,
+  workerFailureSchema,
+  workerHeartbeatSchema,
+} from '#api/wire/worker.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { parseBearer } from '#service/operations/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
@@ -26,7 +31,9 @@ export function bindWorker(app: App, options: AppOptions): void {
     const stream = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
     return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
   })
-  app.post(`${root}/heartbeat`, async (c) => c.json(await workerApi.heartbeat(claimOf(c))))
+  app.post(`${root}/heartbeat`, async (c) =>
+    c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, workerHeartbeatSchema, small))),
+  )
   app.post(`${root}/events`, async (c) => {
     await workerApi.appendEvents(claimOf(c), await readJson(c, workerEventsSchema, small))
     return c.json({})

@@ -8,6 +8,7 @@ import {
   type WorkerCompletion,
   type WorkerEvents,
   type WorkerFailure,
+  type WorkerHeartbeat,
   type WorkerJob,
 } from '#api/wire/worker.js'
 import { ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
@@ -28,7 +29,7 @@ export interface WorkerApiService {
   job(claim: AttemptClaim): Promise<WorkerJob>
   openInput(claim: AttemptClaim): Promise<ReadStream>
   openParentFile(claim: AttemptClaim, name: string): Promise<ReadStream>
-  heartbeat(claim: AttemptClaim): Promise<{ readonly is_cancel_requested: boolean }>
+  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
@@ -36,11 +37,12 @@ export interface WorkerApiService {
 }
 
 export function createWorkerApiService(context: ServiceContext): WorkerApiService {
-  const { db, blobs, ids, logger, signals } = context
+  const { db, blobs, ids, logger, signals, dispatcher } = context
 
   return {
     job: async (claim) => {
       const { job } = await checkLease(db, claim)
+      dispatcher.noteContact(claim, 'moved')
       const model = await findModel(db, job.modelId)
       const base = context.baseModels.find((entry) => entry.name === model?.baseModel)
       if (model === null || base === undefined) {
@@ -63,6 +65,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
 
     openInput: async (claim) => {
       const { job } = await checkLease(db, claim)
+      dispatcher.noteContact(claim, 'moved')
       if (job.inputSha256 === null) throw new NotFoundError('input_not_found', 'the input of this job was deleted')
       return blobs.openRead(job.inputSha256)
     },
@@ -75,8 +78,9 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       return blobs.openRead(file.sha256)
     },
 
-    heartbeat: async (claim) => {
+    heartbeat: async (claim, beat) => {
       const reply = await heartbeat(db, claim, context.leaseMs)
+      dispatcher.noteContact(claim, beat.progress ?? null)
       return { is_cancel_requested: reply.isCancelRequested }
     },
 
@@ -84,9 +88,10 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       await withLease(db, claim, async (transaction, { job, state }) => {
         if (state === 'completed') throw stale(claim, 'the job is completed')
         const events = batch.events.map((event) => ({ type: event.type, data: finiteOnly(event.data) }))
-        await appendEvents(transaction, ids, job.id, { offset: batch.offset, events })
-        await extendLease(transaction, job.id, context.leaseMs)
+        const added = await appendEvents(transaction, ids, job.id, { offset: batch.offset, events })
+        await extendLease(transaction, job.id, context.leaseMs, { hasAdvanced: added > 0 })
       })
+      dispatcher.noteContact(claim, 'moved')
       signals.notify(claim.jobId)
     },
 
@@ -103,6 +108,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         await putJobFile(transaction, claim, { name, sha256: blob.sha256, sizeBytes: blob.sizeBytes })
         await extendLease(transaction, job.id, context.leaseMs)
       })
+      dispatcher.noteContact(claim, 'moved')
     },
 
     complete: async (claim, completion) => {

@@ -6,7 +6,7 @@ import type { JobStatus } from '#api/wire/training-jobs.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 
-/** The oldest queued job whose model has no running one. */
+/** The oldest queued job that is the first of its model and whose pause after a loss is over. */
 export async function findClaimableJob(
   db: Database,
 ): Promise<{ readonly id: string; readonly modelId: string } | null> {
@@ -14,6 +14,7 @@ export async function findClaimableJob(
     .selectFrom('training_jobs as job')
     .select(['job.id', 'job.model_id'])
     .where('job.status', '=', 'queued')
+    .where((e) => e.or([e('job.retry_at_ms', 'is', null), e('job.retry_at_ms', '<=', databaseNowMs)]))
     .where((e) =>
       e.not(
         e.exists(
@@ -21,7 +22,13 @@ export async function findClaimableJob(
             .selectFrom('training_jobs as other')
             .select('other.id')
             .whereRef('other.model_id', '=', 'job.model_id')
-            .where('other.status', '=', 'running'),
+            // an older job that waits for its next attempt keeps its place
+            .where((o) =>
+              o.or([
+                o('other.status', '=', 'running'),
+                o.and([o('other.status', '=', 'queued'), o(o.ref('other.id'), '<', o.ref('job.id'))]),
+              ]),
+            ),
         ),
       ),
     )
@@ -49,6 +56,7 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
       lease_owner: attempt.leaseOwner,
       lease_expires_at_ms: e(databaseNowMs, '+', attempt.leaseMs),
       heartbeat_at_ms: databaseNowMs,
+      retry_at_ms: null,
       token_hash: attempt.tokenHash,
       parent_step: attempt.parentStep,
       started_at_ms: e.fn.coalesce('started_at_ms', databaseNowMs),
@@ -57,11 +65,27 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
     .execute()
 }
 
-/** Takes a job from its attempt and queues it again. @param losses workers it has lost so far */
-export async function setJobQueuedAgain(db: Database, id: string, losses: number): Promise<void> {
+/**
+ * Takes a job from its attempt and queues it again.
+ *
+ * @param again.losses workers it has lost in a row
+ * @param again.pauseMs time in which nobody may claim it
+ */
+export async function setJobQueuedAgain(
+  db: Database,
+  id: string,
+  again: { readonly losses: number; readonly pauseMs: number },
+): Promise<void> {
   await db
     .updateTable('training_jobs')
-    .set({ status: 'queued', losses, lease_owner: null, lease_expires_at_ms: null, token_hash: null })
+    .set((e) => ({
+      status: 'queued',
+      losses: again.losses,
+      retry_at_ms: again.pauseMs === 0 ? null : e(databaseNowMs, '+', again.pauseMs),
+      lease_owner: null,
+      lease_expires_at_ms: null,
+      token_hash: null,
+    }))
     .where('id', '=', id)
     .execute()
 }
@@ -111,33 +135,35 @@ export async function clearJobInputs(db: Database, modelId: string): Promise<voi
   await db.updateTable('training_jobs').set({ input_sha256: null }).where('model_id', '=', modelId).execute()
 }
 
-/** A job with what proves an attempt of it, by the database's clock. */
+/** A job with what proves an attempt of it. */
 export interface LeaseRecord {
   readonly job: JobRecord
   readonly tokenHash: string | null
-  readonly isLeaseOver: boolean
 }
 
 export async function findLease(db: Database, jobId: string): Promise<LeaseRecord | null> {
-  const row = await db
-    .selectFrom('training_jobs')
-    .selectAll()
-    .select(databaseNowMs.as('now_ms'))
-    .where('id', '=', jobId)
-    .executeTakeFirst()
-  if (row === undefined) return null
-  return {
-    job: toJob(row),
-    tokenHash: row.token_hash,
-    isLeaseOver: row.lease_expires_at_ms === null || row.lease_expires_at_ms <= row.now_ms,
-  }
+  const row = await db.selectFrom('training_jobs').selectAll().where('id', '=', jobId).executeTakeFirst()
+  return row === undefined ? null : { job: toJob(row), tokenHash: row.token_hash }
 }
 
-/** Restarts the lease of a job; call with the lease held. */
-export async function extendLease(db: Database, jobId: string, leaseMs: number): Promise<void> {
+/**
+ * Restarts the lease of a job; call with the lease held.
+ *
+ * @param options.hasAdvanced the attempt stored something no attempt had before: earlier losses no longer count
+ */
+export async function extendLease(
+  db: Database,
+  jobId: string,
+  leaseMs: number,
+  options: { readonly hasAdvanced?: boolean } = {},
+): Promise<void> {
   await db
     .updateTable('training_jobs')
-    .set((e) => ({ heartbeat_at_ms: databaseNowMs, lease_expires_at_ms: e(databaseNowMs, '+', leaseMs) }))
+    .set((e) => ({
+      heartbeat_at_ms: databaseNowMs,
+      lease_expires_at_ms: e(databaseNowMs, '+', leaseMs),
+      ...(options.hasAdvanced === true ? { losses: 0 } : {}),
+    }))
     .where('id', '=', jobId)
     .execute()
 }

@@ -39,7 +39,13 @@ async function upload(at: AttemptClaim): Promise<void> {
 const complete = (at: AttemptClaim) =>
   completeJob(fixture.db, systemIds, at, { files: FILES, metrics: { 'loss/train': 1 } })
 const lose = (at: AttemptClaim) =>
-  releaseAttempt(fixture.db, systemIds, { jobId: at.jobId, attempt: at.attempt, reason: 'test', isOrderly: false })
+  releaseAttempt(fixture.db, systemIds, {
+    jobId: at.jobId,
+    attempt: at.attempt,
+    reason: 'test',
+    isOrderly: false,
+    backoffMs: 0,
+  })
 const eventTypes = async () =>
   (await listEvents(fixture.db, claim.jobId, { limit: 100 })).items.map((event) => event.type)
 
@@ -106,11 +112,25 @@ describe('fencing', () => {
     expect(await eventTypes()).toEqual([])
   })
 
-  it('refuses an attempt whose lease is over even before anybody took the job', async () => {
-    await fixture.db.updateTable('training_jobs').set({ lease_expires_at_ms: 1 }).execute()
+  const overdue = () => fixture.db.updateTable('training_jobs').set({ lease_expires_at_ms: 1 }).execute()
+  const NOBODY = { living: [], leaseMs: 60_000 }
+
+  it('takes a job whose lease is over, and refuses its attempt from then on', async () => {
+    await overdue()
+    expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [claim.jobId], renewed: [] })
     await expect(heartbeat(fixture.db, claim, 1000)).rejects.toMatchObject({ code: 'stale_attempt' })
-    expect(await expireLeases(fixture.db, systemIds)).toEqual([claim.jobId])
-    expect((await findJob(fixture.db, claim.jobId))?.status).toBe('queued')
+    expect(await findJob(fixture.db, claim.jobId)).toMatchObject({ status: 'queued', losses: 1 })
+  })
+
+  it('renews a lease that ran out while the machine slept: by the next request, or for a worker that lives', async () => {
+    await overdue()
+    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })
+    expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
+    await overdue()
+    const local = { living: [claim], leaseMs: 60_000 }
+    expect(await expireLeases(fixture.db, systemIds, local)).toEqual({ lost: [], renewed: [claim.jobId] })
+    expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
+    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })
   })
 
   it('refuses a wrong token and an unknown job', async () => {

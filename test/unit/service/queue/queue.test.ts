@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { claimNextJob, createJob } from '#service/queue/queue.js'
-import { recoverInterrupted } from '#service/queue/recovery.js'
+import { recoverInterrupted, releaseAttempt } from '#service/queue/recovery.js'
 import { listEvents } from '#service/storage/events.js'
 import { deleteModelRow } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
@@ -121,11 +121,21 @@ describe('repeated creates', () => {
 })
 
 describe('recovery', () => {
+  it('runs a job again however often the server stopped under it', async () => {
+    const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
+    for (let i = 0; i < 5; i += 1) {
+      expect((await claim())?.job.id).toBe(job.id)
+      await recoverInterrupted(fixture.db, systemIds)
+    }
+    expect(await findJob(fixture.db, job.id)).toMatchObject({ status: 'queued', losses: 0, attempt: 5 })
+  })
+
   it('fails a job with one event after it has lost three workers', async () => {
     const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
-    for (let i = 0; i < 3; i += 1) {
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
       await claim()
-      await recoverInterrupted(fixture.db, systemIds)
+      const lost = { jobId: job.id, attempt, reason: 'the worker exited with code 1', isOrderly: false, backoffMs: 0 }
+      await releaseAttempt(fixture.db, systemIds, lost)
     }
     expect(await claim()).toBeNull()
     expect(await findJob(fixture.db, job.id)).toMatchObject({ status: 'failed', errorCode: 'worker_lost', attempt: 3 })

@@ -1,0 +1,20 @@
+/**
+ * What the main thread of a training worker and its heartbeat thread share.
+ */
+import type { WorkerIdentity } from './worker-client.js'
+
+/** What the main thread hands over. */
+export interface HeartbeatData {
+  readonly identity: WorkerIdentity
+  readonly leaseSeconds: number
+  readonly parentPid: number
+  /** The parent is the server: as long as it lives, a late answer only means that the machine is busy. */
+  readonly isServerParent: boolean
+  /** Int32: `CANCEL_FLAG`, `PROGRESS_FLAG`. */
+  readonly flags: SharedArrayBuffer
+}
+
+/** Index of the flag that is 1 once a cancel was requested. */
+export const CANCEL_FLAG = 0
+/** Index of the counter of what the main thread has done. */
+export const PROGRESS_FLAG = 1

@@ -2,10 +2,10 @@
  * Files stay readable in one sitting: 500 lines is a failure unless `sizes.json` gives a reason. Prints a total per room so
  * that growth is seen in every log. Also: a header in every file, and the words that have no place in `src/`.
  */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { readSourceTree, roomOf } from './source-tree.js'
+import { ROOT, readSourceTree, roomOf } from './source-tree.js'
 
 interface Sizes {
   readonly limit: number
@@ -26,10 +26,13 @@ test('no file is longer than the limit without a reason', () => {
   expect(tooLong).toEqual([])
 })
 
-test('no folder holds more than fifteen files', () => {
+test('no folder of code holds more than fifteen files, below test/ too', () => {
+  const tests = readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
+    .map((name) => path.posix.join('test', name.replaceAll(path.sep, '/')))
+    .filter((name) => /\.(ts|js|py)$/.test(name) && !/^test\/(fixtures|goldens)\//.test(name))
   const counts = new Map<string, number>()
-  for (const file of files) {
-    const folder = path.posix.dirname(file.path)
+  for (const name of [...files.map((file) => file.path), ...tests]) {
+    const folder = path.posix.dirname(name)
     counts.set(folder, (counts.get(folder) ?? 0) + 1)
   }
   expect([...counts].filter(([, count]) => count > 15)).toEqual([])

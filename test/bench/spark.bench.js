@@ -100,7 +100,7 @@ const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.u
 async function measure() {
   const { createOrtRuntime } = await load('numerics/runtime/ort-runtime')
   const { fromHfConfig } = await load('model/architectures/hf-config')
-  const { sparkConfig } = await import('../spark/model-config.js')
+  const { sparkConfig } = await import('../spark/text-model/model-config.js')
   const runtime = createOrtRuntime()
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-spark-'))
   try {
@@ -148,8 +148,8 @@ async function microBatch(config, { rows, length, share, chunk }) {
 
 /** Steps of all weights. */
 async function fullTask(config, { runtime, directory }, { optimizer, share, microBatches, rows }) {
-  const { createFullTrainer, initialState } = await load('training/trainer/full-trainer')
-  const { HEAD_CHUNK } = await import('../spark/data-order.js')
+  const { createFullTrainer, initialState } = await import('../../dist/test/spark/training/full-trainer.js')
+  const { HEAD_CHUNK } = await import('../spark/data/data-order.js')
   const { rotaryFrequencies } = await load('numerics/nn/rotary-embedding')
   const { parameterCount } = await load('model/architectures/decoder-config')
   const session = { runtime, directory, frequencies: rotaryFrequencies(config.rotary, config.headSize) }
@@ -173,10 +173,10 @@ async function adapterTask(config, { runtime, directory }) {
   const { rowSettings, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/hyperparameters')
   const { prepareBaseModel } = await load('model/architectures/prepare')
-  const { initialState } = await load('training/trainer/full-trainer')
+  const { initialState } = await import('../../dist/test/spark/training/full-trainer.js')
   const { toHfTensors } = await load('model/architectures/parameters')
   const { writeSafetensors } = await load('model/weights/safetensors')
-  const { sparkConfig } = await import('../spark/model-config.js')
+  const { sparkConfig } = await import('../spark/text-model/model-config.js')
   const { mkdirSync, writeFileSync } = await import('node:fs')
   const modelDirectory = path.join(directory, 'model')
   mkdirSync(modelDirectory)

@@ -1,7 +1,7 @@
 /**
  * The loop of an evaluation, without the server: rows, answers, mean scores.
  */
-import { heldOutRows } from './conversations.js'
+import { heldOutRows } from './data/conversations.js'
 
 /** Room for the longest reference, a story. */
 const MAX_TOKENS = 160

@@ -6,8 +6,8 @@
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { sparkDirectory, verifySpark } from '#model/built-in/spark.js'
-import { exportModel } from './export-model.js'
 import { SPARK_CACHE } from './paths.js'
+import { exportModel } from './text-model/export-model.js'
 
 const { values } = parseArgs({
   options: {

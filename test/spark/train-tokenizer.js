@@ -7,11 +7,11 @@ import { parseArgs } from 'node:util'
 import { createRng } from '#base/util/rng.js'
 import { loadTextModel } from '#model/text/text-model.js'
 import { ABILITIES } from './abilities/index.js'
-import { chatSegments } from './chat-template.js'
-import { heldOutRows } from './conversations.js'
+import { heldOutRows } from './data/conversations.js'
 import { MODEL_DIRECTORY } from './paths.js'
 import { TEXT_SOURCES } from './text/documents.js'
-import { writeTextModel } from './text-model-files.js'
+import { chatSegments } from './text-model/chat-template.js'
+import { writeTextModel } from './text-model/text-model-files.js'
 
 const { values } = parseArgs({
   options: {

@@ -15,11 +15,16 @@ import { encodeSafetensors } from '#model/weights/safetensors.js'
 import { warmupCosine } from '#numerics/nn/learning-rate-schedule.js'
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { createFullTrainer, decodeFullState, encodeFullState, initialState } from '#training/trainer/full-trainer.js'
-import { openTrainingData, readHeldOut, toMicroBatches } from './data-order.js'
-import { readManifest } from './mixture.js'
-import { sparkConfig } from './model-config.js'
+import {
+  createFullTrainer,
+  decodeFullState,
+  encodeFullState,
+  initialState,
+} from '../../dist/test/spark/training/full-trainer.js'
+import { openTrainingData, readHeldOut, toMicroBatches } from './data/data-order.js'
+import { readManifest } from './data/mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY, RUN_DIRECTORY } from './paths.js'
+import { sparkConfig } from './text-model/model-config.js'
 
 const { values } = parseArgs({
   options: {

@@ -11,7 +11,7 @@ import { parameterCount } from '#model/architectures/decoder-config.js'
 import { fromHfConfig } from '#model/architectures/hf-config.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { abilityOf } from './abilities/index.js'
-import { readManifest } from './mixture.js'
+import { readManifest } from './data/mixture.js'
 import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
 import { PHASES, SCHEDULES } from './run.js'
 

@@ -7,7 +7,7 @@
 import { parseArgs } from 'node:util'
 import { loadTextModel } from '#model/text/text-model.js'
 import { STYLES } from './abilities/define.js'
-import { writeMixture } from './mixture.js'
+import { writeMixture } from './data/mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
 
 const { values } = parseArgs({

@@ -13,9 +13,9 @@ import { decoderParameters, toHfTensors } from '#model/architectures/parameters.
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { buildFullTrainGraph, fullGradients } from '#training/trainer/full-graph.js'
 import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { openRowSession } from '#training/trainer/row-session.js'
+import { buildFullTrainGraph, fullGradients } from '../../spark/training/full-graph.js'
 import {
   type DecoderGolden,
   formulaAdapter,

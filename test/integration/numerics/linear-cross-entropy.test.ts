@@ -5,7 +5,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { GraphBuilder } from '#numerics/graph/builder.js'
-import { linearCrossEntropy } from '#numerics/nn/linear-cross-entropy.js'
+import { linearCrossEntropy } from '../../spark/training/linear-cross-entropy.js'
 import { expectClose } from '../../support/reference/expect-close.js'
 import { integers, normals, runGraph } from '../../support/reference/op-case.js'
 import { type ReferenceTensor, reference } from '../../support/reference/reference-tensor.js'

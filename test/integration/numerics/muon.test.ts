@@ -5,7 +5,13 @@
  * are small, so that elements are not compared one by one.
  */
 import { expect, test } from 'vitest'
-import { buildOrthogonalizeGraph, type MuonMatrix, muonApply, muonMomentum, orthogonalName } from '#numerics/nn/muon.js'
+import {
+  buildOrthogonalizeGraph,
+  type MuonMatrix,
+  muonApply,
+  muonMomentum,
+  orthogonalName,
+} from '../../spark/training/muon.js'
 import { normals, runGraph } from '../../support/reference/op-case.js'
 import {
   type Matrix,

@@ -11,7 +11,11 @@ import { encodeSafetensors, writeSafetensors } from '#model/weights/safetensors.
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { buildFullScoreGraph } from '#training/trainer/full-graph.js'
+import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
+import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
+import { buildScoreGraph } from '#training/trainer/train-graph.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
+import { buildFullScoreGraph } from '../../spark/training/full-graph.js'
 import {
   decodeFullState,
   encodeFullState,
@@ -19,11 +23,7 @@ import {
   type FullTrainingState,
   initialState,
   type MatrixOptimizer,
-} from '#training/trainer/full-trainer.js'
-import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
-import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
-import { buildScoreGraph } from '#training/trainer/train-graph.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
+} from '../../spark/training/full-trainer.js'
 import { expectCode } from '../../support/expect-code.js'
 import {
   microBatchesOf,

@@ -11,7 +11,7 @@ import { writeRandomModel } from '../../../src/model/built-in/tiny-random.js'
 import { readSafetensors, toFloat32, writeSafetensors } from '../../../src/model/weights/safetensors.js'
 import { float16ToFloat32, float32ToFloat16 } from '../../../src/numerics/tensor/half.js'
 import { float32Tensor } from '../../../src/numerics/tensor/host-tensor.js'
-import { exportModel } from '../../spark/export-model.js'
+import { exportModel } from '../../spark/text-model/export-model.js'
 import { expectCode } from '../../support/expect-code.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 

@@ -4,9 +4,9 @@
  * Facts cover every country and every explained word, also those held out from questions; see the two abilities.
  */
 
-import { explainedWords, shortMeaning } from '../abilities/explain.js'
 import { between, capitalize, chance, isHeldOut, pick, sample, say, shuffle, withArticle } from '../abilities/say.js'
 import { drawStory } from '../abilities/story.js'
+import { explainedWords, shortMeaning } from '../abilities/words/explain.js'
 import { commonWords } from './common-words.js'
 import { COUNTRIES, withThe } from './countries.js'
 import { factbookPages } from './factbook.js'

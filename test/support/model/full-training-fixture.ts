@@ -8,15 +8,15 @@ import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { perToken, type Row, toRowBatch } from '#training/trainer/row-batch.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
 import {
   createFullTrainer,
   type FullStepOptions,
   type FullTrainer,
   type FullTrainingState,
   type MatrixOptimizer,
-} from '#training/trainer/full-trainer.js'
-import { perToken, type Row, toRowBatch } from '#training/trainer/row-batch.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
+} from '../../spark/training/full-trainer.js'
 import { temporaryDirectory } from '../temporary-directory.js'
 
 /** Grouped heads, biases everywhere, a head of its own. */

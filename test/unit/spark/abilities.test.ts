@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'
 import { ABILITIES, abilityOf } from '../../spark/abilities/index.js'
 import { isHeldOut, say } from '../../spark/abilities/say.js'
-import { heldOutRows } from '../../spark/conversations.js'
+import { heldOutRows } from '../../spark/data/conversations.js'
 import { isClean } from '../../spark/text/wordnet.js'
 
 const ROWS = 40

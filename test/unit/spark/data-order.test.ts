@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Row } from '#training/trainer/row-batch.js'
-import { openTrainingData, toMicroBatches, toRow } from '../../spark/data-order.js'
-import { LOSS, REAL, rowBytes, START } from '../../spark/mixture.js'
+import { openTrainingData, toMicroBatches, toRow } from '../../spark/data/data-order.js'
+import { LOSS, REAL, rowBytes, START } from '../../spark/data/mixture.js'
 
 const FILES = [
   { file: 'train-4.bin', rowLength: 4, rows: 26 },

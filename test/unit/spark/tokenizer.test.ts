@@ -12,12 +12,20 @@ import { renderWithMask } from '#model/text/render-with-mask.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { parseToolCalls } from '#model/text/tool-calls.js'
 import { ABILITIES, abilityOf } from '../../spark/abilities/index.js'
-import { trainingConversation } from '../../spark/conversations.js'
+import { trainingConversation } from '../../spark/data/conversations.js'
+import {
+  createPacker,
+  encodeConversation,
+  LOSS,
+  openRows,
+  REAL,
+  START,
+  writeMixture,
+} from '../../spark/data/mixture.js'
 import { evaluateAbility } from '../../spark/evaluation.js'
-import { createPacker, encodeConversation, LOSS, openRows, REAL, START, writeMixture } from '../../spark/mixture.js'
 import { TEXT_SOURCES } from '../../spark/text/documents.js'
-import { writeTextModel } from '../../spark/text-model-files.js'
-import { learnMerges } from '../../spark/tokenizer.js'
+import { writeTextModel } from '../../spark/text-model/text-model-files.js'
+import { learnMerges } from '../../spark/text-model/tokenizer.js'
 
 let directory: string
 let model: TextModel
@@ -166,7 +174,7 @@ describe('mixture', () => {
 describe('evaluation', () => {
   test('a server that knows the references gets 1, one that always says the same gets less', async () => {
     const ability = abilityOf('sort')
-    const { heldOutRows } = await import('../../spark/conversations.js')
+    const { heldOutRows } = await import('../../spark/data/conversations.js')
     const answers = new Map(
       heldOutRows(ability, 20).map(({ messages }) => [messages[0]!.content, messages[1]!.content]),
     )

@@ -4,10 +4,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
-import { ABILITIES } from './abilities/index.js'
+import { ABILITIES } from '../abilities/index.js'
+import { trainingConversation } from '../data/conversations.js'
+import { TEXT_SOURCES } from '../text/documents.js'
 import { CHAT_TEMPLATE, chatSegments } from './chat-template.js'
-import { trainingConversation } from './conversations.js'
-import { TEXT_SOURCES } from './text/documents.js'
 import { addedToken, CONTROL_TOKENS, learnMerges, TAG_TOKENS, tokenizerJson } from './tokenizer.js'
 
 /** Plain text weighs this much more for the tokenizer than for the model: it should read sentences well, too. */

@@ -1,11 +1,11 @@
 /**
  * Counting: words of a phrase, letters of a word, one letter in a word, one thing in a list.
  */
-import { commonWords } from '../text/common-words.js'
-import { oneNumber } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { ANIMALS, FRUITS, plural } from './lists.js'
-import { between, chance, pick, sample, say, shuffle } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { oneNumber } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { ANIMALS, FRUITS, plural } from '../lists.js'
+import { between, chance, pick, sample, say, shuffle } from '../say.js'
 
 const ASK_WORDS = [
   'How many words are [in this|in the following|in the] [phrase|text|sentence|list]: {text}',

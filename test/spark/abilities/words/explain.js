@@ -4,11 +4,11 @@
  * Held-out words stand with their meaning in the training text only. A hard ability for a small model: the score is the
  * overlap of words with the dictionary's meaning.
  */
-import { commonWords } from '../text/common-words.js'
-import { nounMeanings } from '../text/wordnet.js'
-import { overlap } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { capitalize, pick, say, withArticle } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { nounMeanings } from '../../text/wordnet.js'
+import { overlap } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { capitalize, pick, say, withArticle } from '../say.js'
 
 const MAX_LENGTH = 70
 const RANKED = 2500

@@ -1,10 +1,10 @@
 /**
  * Backwards: letters of a word, order of a few words or digits. Words and lists are held out.
  */
-import { commonWords } from '../text/common-words.js'
-import { nearText } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { between, pick, sample, say } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { nearText } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { between, pick, sample, say } from '../say.js'
 
 const ASK_WORD = [
   '[Reverse|Please reverse] [the word |]"{word}"[.|]',

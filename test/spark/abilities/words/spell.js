@@ -1,10 +1,10 @@
 /**
  * Letters of words: spelling them out, reading a spelling, first and last letter. Each of these holds out words of its own.
  */
-import { commonWords } from '../text/common-words.js'
-import { nearText, plain } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { chance, pick, say } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { nearText, plain } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { chance, pick, say } from '../say.js'
 
 const ASK = [
   '[How do you|How do I|Can you|Could you] spell [the word |]"{word}"?',

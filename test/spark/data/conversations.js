@@ -4,10 +4,10 @@
  * Held-out rows are never decorated: `heldOutRows` is the set that evaluation, training logs and demos share.
  */
 import { createRng } from '#base/util/rng.js'
-import { ABILITIES } from './abilities/index.js'
-import { between, chance, pick } from './abilities/say.js'
+import { ABILITIES } from '../abilities/index.js'
+import { between, chance, pick } from '../abilities/say.js'
 
-/** @typedef {import('./abilities/define.js').Row} Row @typedef {import('./abilities/define.js').Ability} Ability */
+/** @typedef {import('../abilities/define.js').Row} Row @typedef {import('../abilities/define.js').Ability} Ability */
 /** @typedef {{ messages: Row['messages'], tools?: Row['tools'] }} Conversation */
 
 const SYSTEM_PROMPTS = [
@@ -26,9 +26,9 @@ const LONG_SHARE = 0.009
 /**
  * A training conversation that begins with a row of the ability.
  *
- * @param {import('../../src/base/util/rng.js').Rng} rng
+ * @param {import('../../../src/base/util/rng.js').Rng} rng
  * @param {Ability} ability
- * @param {import('./abilities/define.js').Style} [style]
+ * @param {import('../abilities/define.js').Style} [style]
  * @returns {Conversation}
  */
 export function trainingConversation(rng, ability, style) {
@@ -45,9 +45,9 @@ export function trainingConversation(rng, ability, style) {
 }
 
 /**
- * @param {import('../../src/base/util/rng.js').Rng} rng
+ * @param {import('../../../src/base/util/rng.js').Rng} rng
  * @param {number} count
- * @param {import('./abilities/define.js').Style} [style]
+ * @param {import('../abilities/define.js').Style} [style]
  */
 function moreTurns(rng, count, style) {
   const plain = ABILITIES.filter(({ name }) => !name.startsWith('tool-'))

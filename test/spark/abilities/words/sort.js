@@ -1,10 +1,10 @@
 /**
  * Order: words by the alphabet, numbers up and down, the smallest and the largest. Lists are held out as sets.
  */
-import { commonWords } from '../text/common-words.js'
-import { PARTIAL, plain } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { between, chance, pick, sample, say } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { PARTIAL, plain } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { between, chance, pick, sample, say } from '../say.js'
 
 const ASK_WORDS = [
   '[Sort|Please sort|Order|Arrange] [these|the following|the] words [alphabetically|in alphabetical order]: {list}',

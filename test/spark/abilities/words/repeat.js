@@ -1,11 +1,11 @@
 /**
  * Saying again what was said: words, short sentences, several times, in capitals.
  */
-import { commonWords } from '../text/common-words.js'
-import { wordnetSenses } from '../text/wordnet.js'
-import { nearText } from './compare.js'
-import { defineAbility, exchange } from './define.js'
-import { between, chance, pick, sample, say } from './say.js'
+import { commonWords } from '../../text/common-words.js'
+import { wordnetSenses } from '../../text/wordnet.js'
+import { nearText } from '../compare.js'
+import { defineAbility, exchange } from '../define.js'
+import { between, chance, pick, sample, say } from '../say.js'
 
 const ASK = [
   '[Repeat after me|Please repeat after me|Say this|Repeat this|Echo this|Copy this]: {text}',

@@ -6,7 +6,7 @@
  */
 import { toPythonJson } from '#model/text/tool-calls.js'
 
-/** @typedef {import('./abilities/define.js').Message} Message @typedef {import('./abilities/define.js').Tool} Tool */
+/** @typedef {import('../abilities/define.js').Message} Message @typedef {import('../abilities/define.js').Tool} Tool */
 
 const TOOLS_BEFORE = 'To call a tool, write <tool_call>{"name": ..., "arguments": ...}</tool_call>. Tools:\n<tools>'
 const TOOLS_AFTER = '\n</tools>'

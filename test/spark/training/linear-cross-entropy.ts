@@ -16,8 +16,8 @@ import { loop } from '#numerics/graph/ops/loop.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
 import { softmax } from '#numerics/graph/ops/normalize.js'
 import { expand, reshape, transpose, unsqueeze } from '#numerics/graph/ops/shape.js'
+import { type HeadInputs, labelLogp } from '#numerics/nn/fused-head.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { type HeadInputs, labelLogp } from './fused-head.js'
 
 /** What is trained, and how much each position counts. */
 export interface LinearCrossEntropyInputs extends HeadInputs {

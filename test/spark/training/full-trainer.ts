@@ -13,6 +13,11 @@ import { type DecoderParameter, decoderParameters } from '#model/architectures/p
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
 import { type AdamWOptions, type AdamWState, adamWStep, createAdamWState } from '#numerics/nn/adamw.js'
 import { clipGradNorm } from '#numerics/nn/clip-grad-norm.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { addGradients, float32Of } from '#training/trainer/gradients.js'
+import { openGraphSession, openRowSession, type RowSessionOptions } from '#training/trainer/row-session.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
+import { buildFullScoreGraph, buildFullTrainGraph, fullGradients } from './full-graph.js'
 import {
   buildOrthogonalizeGraph,
   type MuonMatrix,
@@ -20,12 +25,7 @@ import {
   muonApply,
   muonMomentum,
   orthogonalName,
-} from '#numerics/nn/muon.js'
-import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { buildFullScoreGraph, buildFullTrainGraph, fullGradients } from './full-graph.js'
-import { addGradients, float32Of } from './gradients.js'
-import { openGraphSession, openRowSession, type RowSessionOptions } from './row-session.js'
-import type { MicroBatch } from './trainer.js'
+} from './muon.js'
 
 /** What is trained: weights by canonical name and the optimizers that move them. Changed in place by steps. */
 export interface FullTrainingState {

@@ -9,12 +9,12 @@ import { createHash } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, renameSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
-import { ABILITIES } from './abilities/index.js'
-import { chatSegments } from './chat-template.js'
+import { ABILITIES } from '../abilities/index.js'
+import { TEXT_SOURCES } from '../text/documents.js'
+import { chatSegments } from '../text-model/chat-template.js'
 import { heldOutRows, trainingConversation } from './conversations.js'
-import { TEXT_SOURCES } from './text/documents.js'
 
-/** @typedef {import('../../src/model/text/tokenizer.js').Tokenizer} Tokenizer */
+/** @typedef {import('../../../src/model/text/tokenizer.js').Tokenizer} Tokenizer */
 /** @typedef {{ ids: number[], mask: number[] }} Sequence `mask` is 1 where trained */
 /** @typedef {{ ids: Uint16Array, flags: Uint8Array }} PackedTokens one row */
 
@@ -49,7 +49,7 @@ export function encodeDocument(tokenizer, text) {
  *
  * @param {Tokenizer} tokenizer
  * @param {string} seed
- * @param {{ emphasis?: Record<string, number>, style?: import('./abilities/define.js').Style }} [options] `emphasis`: factors on
+ * @param {{ emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style }} [options] `emphasis`: factors on
  *   the shares of sources
  * @returns {Generator<{ source: string, sequence: Sequence }>}
  */
@@ -133,7 +133,7 @@ export function rowBytes({ ids, flags }) {
  *
  * @param {string} directory made if missing; files in it are replaced
  * @param {{ tokenizer: Tokenizer, tokens: number, rowLengths: readonly number[], seed: string, heldOutCount: number,
- *   emphasis?: Record<string, number>, style?: import('./abilities/define.js').Style, onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
+ *   emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style, onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
  *   and a sequence goes into the shortest rows that hold it: attention costs the square of a row's length
  */
 export function writeMixture(

@@ -1,7 +1,7 @@
 /**
  * The train graph of all weights: rows and weights in, loss and gradients out; `fullGradients` reads one per weight from them.
  *
- * Weights are graph inputs, because every step changes them. The head's gradients come from `numerics/nn/linear-cross-entropy.ts`,
+ * Weights are graph inputs, because every step changes them. The head's gradients come from `linear-cross-entropy.ts`,
  * all others from autodiff; a tied embedding gets both. Rows of the embedding that tokens and labels look up get their gradients
  * as rows, which `fullGradients` adds up on the host: a scatter in the graph took 2 to 4% of a step.
  */
@@ -15,12 +15,12 @@ import { div } from '#numerics/graph/ops/elementwise.js'
 import { reshape } from '#numerics/graph/ops/shape.js'
 import { crossEntropy } from '#numerics/nn/cross-entropy.js'
 import { fusedHead, placeRows } from '#numerics/nn/fused-head.js'
-import { linearCrossEntropy } from '#numerics/nn/linear-cross-entropy.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
-import { float32Of, gradientsOf } from './gradients.js'
-import type { RowBatch } from './row-batch.js'
-import { emitBareDecoder } from './row-decoder.js'
-import { gradientName } from './train-graph.js'
+import { float32Of, gradientsOf } from '#training/trainer/gradients.js'
+import type { RowBatch } from '#training/trainer/row-batch.js'
+import { emitBareDecoder } from '#training/trainer/row-decoder.js'
+import { gradientName } from '#training/trainer/train-graph.js'
+import { linearCrossEntropy } from './linear-cross-entropy.js'
 
 /** Outputs of gradients by row: d loss / d embedding row of each token [B*T, E], and of each label [N, E]. */
 const TOKEN_ROWS = 'gradient_rows:tokens'

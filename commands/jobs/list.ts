@@ -4,7 +4,8 @@
 
 import type { Client } from '#api/client/client.js'
 import { collectPages, eachItem } from '#api/client/pages.js'
-import { JOB_STATUSES, type TrainingJob } from '#api/wire/training-jobs.js'
+import { JOB_STATUSES } from '#api/wire/job-words.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'

@@ -3,6 +3,7 @@
  */
 
 import { ApiError } from '#api/client/errors.js'
+import { KL_PENALTY_COEF, LEARNING_RATE, POLICY_LOSSES, RATIO_BOUND, RL_DEFAULTS } from '#api/settings/training.js'
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -30,13 +31,24 @@ export const trainRl = defineCommand({
   args: { model: argument.required('id, name, project/name or entity/project/name') },
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
-    learningRate: flag.number(0)('--learning-rate <x>', 'step size of the optimizer; default 5e-6'),
+    learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
+      '--learning-rate <x>',
+      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}`,
+    ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
-    loss: flag.choice(['cispo', 'ppo'])('--loss <cispo|ppo>', 'policy loss; default cispo', { isAdvanced: true }),
-    epsilon: flag.number(0)('--epsilon <x>', 'clip below', { isAdvanced: true }),
-    epsilonHigh: flag.number(0)('--epsilon-high <x>', 'clip above', { isAdvanced: true }),
-    klCoef: flag.number(0)('--kl-coef <x>', 'weight of the KL penalty; default 0', { isAdvanced: true }),
+    loss: flag.choice(POLICY_LOSSES)(
+      `--loss <${POLICY_LOSSES.join('|')}>`,
+      `policy loss; default ${RL_DEFAULTS.loss_fn}`,
+      { isAdvanced: true },
+    ),
+    epsilon: flag.number(RATIO_BOUND.min)('--epsilon <x>', 'clip below', { isAdvanced: true }),
+    epsilonHigh: flag.number(RATIO_BOUND.min)('--epsilon-high <x>', 'clip above', { isAdvanced: true }),
+    klCoef: flag.number(KL_PENALTY_COEF.min)(
+      '--kl-coef <x>',
+      `weight of the KL penalty; default ${RL_DEFAULTS.kl_penalty_coef}`,
+      { isAdvanced: true },
+    ),
     scaleRewards: flag.toggle('--scale-rewards', "divide advantages by the group's deviation; default on", {
       isAdvanced: true,
     }),

@@ -1,7 +1,9 @@
 /**
  * `trainyard train sft`: uploads example conversations and trains on them as one job.
  */
+
 import { basename } from 'node:path'
+import { ASSISTANT_TURNS, BATCH_SIZE, LEARNING_RATE, SFT_DEFAULTS } from '#api/settings/training.js'
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -28,16 +30,23 @@ export const trainSft = defineCommand({
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of conversations, - for standard input'),
     dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id> or wandb-artifact:///…'),
-    batchSize: flag.custom((text) => (text === 'auto' ? text : parseInteger(text, 1)))(
+    batchSize: flag.custom((text) => (text === 'auto' ? text : parseInteger(text, BATCH_SIZE.min, BATCH_SIZE.max)))(
       '--batch-size <n|auto>',
-      'conversations per gradient step; default auto',
+      `conversations per gradient step; default ${SFT_DEFAULTS.batch_size}`,
     ),
-    learningRate: flag.number(0)('--learning-rate <x>', 'step size of the optimizer; default 5e-5'),
+    learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
+      '--learning-rate <x>',
+      `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}`,
+    ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
-    assistantTurns: flag.choice(['all', 'last'])('--assistant-turns <all|last>', 'turns to learn from; default all', {
-      isAdvanced: true,
-    }),
+    assistantTurns: flag.choice(ASSISTANT_TURNS)(
+      `--assistant-turns <${ASSISTANT_TURNS.join('|')}>`,
+      `turns to learn from; default ${SFT_DEFAULTS.assistant_turns}`,
+      {
+        isAdvanced: true,
+      },
+    ),
     config: flag.text('--config <file>', 'JSON object of config', { isAdvanced: true }),
     set: flag.repeated(parseAssignment, '--set <key=value>', 'one key of config'),
   },

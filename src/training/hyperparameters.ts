@@ -1,20 +1,19 @@
 /**
- * What a training job does with its options: the request's `experimental_config` or `config` with every default filled in.
+ * What a training job does with its options: the request's `experimental_config` or `config` in the terms of the
+ * trainer. Names stand in `api/wire/training-options.ts`, bounds and defaults in `api/settings/training.ts`.
  *
- * Names, defaults and meanings are those of OpenPipe ART; `src/docs/how-training-works.md` has the formulas. Null counts as
- * absent for every field, because clients send null for what the user left unset. Unknown fields are ignored, because older
- * and newer clients differ. What is known but not available is refused, so that no option changes its meaning silently.
+ * Meanings are those of OpenPipe ART; `src/docs/how-training-works.md` has the formulas. Null counts as absent for every field,
+ * because clients send null for what the user left unset. Unknown fields are ignored, because older and newer clients differ. What is known but not available is refused, so that no option changes its meaning silently.
  *
  * Accepted without effect, because they tune memory or debugging of another trainer: `logprob_calculation_chunk_size`,
  * `plot_tensors`; and `scale_learning_rate_by_reward_std_dev`, which the hosted service's released code does not apply either.
  */
-
-import { z } from '@hono/zod-openapi'
+import { AUTO_BATCH_SIZE, CLIP_DEFAULTS, LORA_DEFAULTS } from '#api/settings/training.js'
+import { parseOptions, type RlOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import type { LossAggregation } from '#training/data/advantages.js'
-
-export type ImportanceSamplingLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 
 /** Shape of a new adapter; null in a job's hyperparameters means the model's own, or the default for its first job. */
 export interface LoraHyperparameters {
@@ -24,35 +23,19 @@ export interface LoraHyperparameters {
   readonly alpha: number
 }
 
-/** Everything an RL job needs to know besides its trajectories. Ratios, epsilons and coefficients are dimensionless. */
+/** Everything an RL job needs to know besides its trajectories. Coefficients are dimensionless. */
 export interface RlHyperparameters {
   readonly learningRate: number
-  /** `cispo` clips the detached importance weight; `ppo` takes the pessimistic minimum. Wire: `ppo`, `loss_fn`. */
-  readonly loss: 'cispo' | 'ppo'
-  /** Ratios are clipped below at 1 - epsilon. */
-  readonly epsilon: number
-  /** Ratios are clipped above at 1 + epsilonHigh. */
-  readonly epsilonHigh: number
-  readonly importanceSamplingLevel: ImportanceSamplingLevel
+  /** The loss and its modifiers, as the train graph takes them. */
+  readonly policyLoss: PolicyLossOptions
   /** Divide advantages by the group's population standard deviation + 1e-6. Wire: `scale_rewards`, `normalize_advantages`. */
   readonly scaleRewards: boolean
   /** From -1 (only negative advantages train) over 0 to 1 (only positive ones). */
   readonly advantageBalance: number
-  /** Upper bound of the ratio of all tokens, whatever the sign of the advantage, as ART does; null for none. */
-  readonly maxNegativeAdvantageImportanceSamplingWeight: number | null
-  /** Tokens whose ratio lies outside the clip range have zero gradient. */
-  readonly maskProbRatio: boolean
-  /** A_t is reduced by tau times the detached log-ratio. Wire: `alt_k2_tau`, `kimi_k2_tau`. */
-  readonly altK2Tau: number | null
   /** Old log-probabilities come from a forward pass before the first step; true whenever truncation is on. */
   readonly precalculateLogprobs: boolean
-  /** Cap of the sampler-to-trainer correction weight; null for none. */
-  readonly truncatedImportanceSampling: number | null
   /** Assistant turns without log-probabilities train too, as if sampled from the current policy. */
   readonly allowTrainingWithoutLogprobs: boolean
-  /** Strength of the centred KL term added to advantages; measured to the base model without adapter. */
-  readonly klPenaltyCoef: number
-  readonly klPenaltySource: 'current_learner' | 'sample'
   /** Tokens per packed row; null for automatic. */
   readonly packedSequenceLength: number | null
   /** Packed rows per optimizer step. */
@@ -106,112 +89,55 @@ export const SFT_OPTIMIZER: OptimizerSettings = {
   weightDecay: 0,
   maxGradientNorm: 1,
 }
-export const DEFAULT_LORA: LoraHyperparameters = { rank: 8, alpha: 16 }
-
-/** Most tokens a packed row may be asked to hold. */
-export const MAX_PACKED_SEQUENCE_LENGTH = 131_072
-const MAX_LORA_RANK = 256
-const MAX_ROWS_PER_STEP = 4096
-const MAX_BATCH_SIZE = 65_536
-
-const learningRate = z.number().min(0).max(1)
-const ratioBound = z.number().min(0)
-const seed = z.number().int().safe()
-const lora = z.object({
-  rank: z.number().int().min(1).max(MAX_LORA_RANK).optional(),
-  alpha: z.number().positive().optional(),
-})
-
-const rlSchema = z.object({
-  learning_rate: learningRate.default(5e-6),
-  ppo: z.boolean().default(false),
-  loss_fn: z.enum(['cispo', 'ppo']).default('cispo'),
-  epsilon: ratioBound.optional(),
-  epsilon_high: ratioBound.optional(),
-  importance_sampling_level: z.enum(['token', 'sequence', 'average', 'geometric_average']).default('token'),
-  scale_rewards: z.boolean().default(true),
-  normalize_advantages: z.boolean().default(true),
-  advantage_balance: z.number().min(-1).max(1).default(0),
-  max_negative_advantage_importance_sampling_weight: ratioBound.optional(),
-  mask_prob_ratio: z.boolean().default(false),
-  alt_k2_tau: z.number().min(0).optional(),
-  kimi_k2_tau: z.number().min(0).optional(),
-  precalculate_logprobs: z.boolean().default(false),
-  truncated_importance_sampling: ratioBound.optional(),
-  allow_training_without_logprobs: z.boolean().default(false),
-  kl_penalty_coef: z.number().min(0).default(0),
-  kl_penalty_source: z.enum(['current_learner', 'sample']).default('current_learner'),
-  kl_penalty_reference_step: z.number().int().min(0).optional(),
-  kl_penalty_step_lag: z.number().int().min(1).optional(),
-  kl_ref_adapter_path: z.string().optional(),
-  packed_sequence_length: z.number().int().min(2).max(MAX_PACKED_SEQUENCE_LENGTH).optional(),
-  grad_accumulation_sequences: z.number().int().min(1).max(MAX_ROWS_PER_STEP).default(1),
-  num_trajectories_learning_rate_multiplier_power: z.number().min(-8).max(8).default(0),
-  logprob_calculation_chunk_size: z.number().int().min(1).optional(),
-  scale_learning_rate_by_reward_std_dev: z.boolean().optional(),
-  plot_tensors: z.boolean().optional(),
-  loss_aggregation: z.enum(['trajectory', 'token', 'constant']).default('trajectory'),
-  mask_truncated: z.boolean().default(false),
-  seed: seed.optional(),
-  lora: lora.optional(),
-})
-
-const sftSchema = z.object({
-  batch_size: z
-    .union([z.literal('auto'), z.number().int().min(1).max(MAX_BATCH_SIZE)], {
-      error: `expected 'auto' or an integer from 1 to ${MAX_BATCH_SIZE}`,
-    })
-    .default('auto'),
-  learning_rate: z
-    .union([learningRate, z.array(learningRate).min(1)], { error: 'expected a number from 0 to 1 or a list of them' })
-    .default(5e-5),
-  assistant_turns: z.enum(['all', 'last']).default('all'),
-  metric_logging: z
-    .object({ enabled: z.boolean().default(false), target_training_step: z.number().int().min(0).optional() })
-    .optional(),
-  seed: seed.optional(),
-  lora: lora.optional(),
-})
+export const DEFAULT_LORA: LoraHyperparameters = LORA_DEFAULTS
 
 /**
  * Fills in the defaults of an RL job.
  *
  * @param raw `experimental_config` of the request, nulls allowed
- * @throws {InvalidRequestError} `invalid_value` with `param` like `experimental_config.epsilon`;
- *   {AppError} of category `not_implemented` for KL references other than the base model
- * @example resolveRlConfig({ ppo: true }).epsilonHigh // 0.2
+ * @throws {RequestValidationError} `invalid_value` naming every wrong option; {AppError} of category `not_implemented` for KL
+ *   references other than the base model
+ * @example resolveRlConfig({ ppo: true }).policyLoss.epsilonHigh // 0.2
  */
 export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
-  const config = parseConfig(rlSchema, raw, 'experimental_config')
-  assertSupportedReference(config)
-  const loss = config.ppo || config.loss_fn === 'ppo' ? 'ppo' : 'cispo'
-  const epsilon = config.epsilon ?? (loss === 'ppo' ? 0.2 : 1)
-  const truncation = config.truncated_importance_sampling ?? null
+  const options = parseOptions(rlOptionsSchema, withoutNulls(raw), 'experimental_config')
+  assertSupportedReference(options)
+  const policyLoss = toPolicyLoss(options)
   return {
-    learningRate: config.learning_rate,
+    learningRate: options.learning_rate,
+    policyLoss,
+    scaleRewards: options.scale_rewards && options.normalize_advantages,
+    advantageBalance: options.advantage_balance,
+    precalculateLogprobs: options.precalculate_logprobs || policyLoss.truncation !== null,
+    allowTrainingWithoutLogprobs: options.allow_training_without_logprobs,
+    packedSequenceLength: options.packed_sequence_length ?? null,
+    gradAccumulationSequences: options.grad_accumulation_sequences,
+    numTrajectoriesLearningRateMultiplierPower: options.num_trajectories_learning_rate_multiplier_power,
+    lossAggregation: options.loss_aggregation,
+    maskTruncated: options.mask_truncated,
+    seed: options.seed ?? null,
+    lora: options.lora ?? null,
+  }
+}
+
+function toPolicyLoss(options: RlOptions): PolicyLossOptions {
+  const loss = options.ppo || options.loss_fn === 'ppo' ? 'ppo' : 'cispo'
+  const clip = CLIP_DEFAULTS[loss]
+  const epsilon = options.epsilon ?? clip.epsilon
+  const truncation = options.truncated_importance_sampling
+  return {
     loss,
     epsilon,
-    epsilonHigh: config.epsilon_high ?? (loss === 'ppo' ? epsilon : 4),
-    importanceSamplingLevel: config.importance_sampling_level,
-    scaleRewards: config.scale_rewards && config.normalize_advantages,
-    advantageBalance: config.advantage_balance,
-    maxNegativeAdvantageImportanceSamplingWeight: unsetWhenZero(
-      config.max_negative_advantage_importance_sampling_weight,
-    ),
-    maskProbRatio: config.mask_prob_ratio,
-    altK2Tau: unsetWhenZero(aliased(config.alt_k2_tau, config.kimi_k2_tau)),
-    precalculateLogprobs: config.precalculate_logprobs || truncation !== null,
-    truncatedImportanceSampling: truncation,
-    allowTrainingWithoutLogprobs: config.allow_training_without_logprobs,
-    klPenaltyCoef: config.kl_penalty_coef,
-    klPenaltySource: config.kl_penalty_source,
-    packedSequenceLength: config.packed_sequence_length ?? null,
-    gradAccumulationSequences: config.grad_accumulation_sequences,
-    numTrajectoriesLearningRateMultiplierPower: config.num_trajectories_learning_rate_multiplier_power,
-    lossAggregation: config.loss_aggregation,
-    maskTruncated: config.mask_truncated,
-    seed: config.seed ?? null,
-    lora: resolveLora(config.lora),
+    epsilonHigh: options.epsilon_high ?? clip.epsilonHigh ?? epsilon,
+    ratioLevel: options.importance_sampling_level,
+    maxRatio: unsetWhenZero(options.max_negative_advantage_importance_sampling_weight),
+    isMaskedOutsideClip: options.mask_prob_ratio,
+    tau: unsetWhenZero(aliased(options.alt_k2_tau, options.kimi_k2_tau)),
+    kl:
+      options.kl_penalty_coef === 0
+        ? null
+        : { coefficient: options.kl_penalty_coef, source: options.kl_penalty_source },
+    truncation: truncation === undefined ? null : { limit: truncation, source: 'precalculated' },
   }
 }
 
@@ -219,40 +145,25 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
  * Fills in the defaults of an SFT job.
  *
  * @param raw `config` of the request, nulls allowed; `seed` and `lora` may stand in it or in its `experimental_config`
- * @throws {InvalidRequestError} `invalid_value` with `param` like `config.learning_rate[3]`
+ * @throws {RequestValidationError} `invalid_value` naming every wrong option
  */
 export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
   const { experimental_config: nested, ...flat } = withoutNulls(raw)
-  const extensions = nested !== undefined && isPlainObject(nested) ? withoutNulls(nested) : {}
-  const config = parseConfig(sftSchema, { ...pick(extensions, ['seed', 'lora']), ...flat }, 'config')
-  const logging = config.metric_logging
+  const extensions = nested !== undefined && isPlainObject(nested) ? nested : {}
+  const options = parseOptions(sftOptionsSchema, { ...pick(extensions, ['seed', 'lora']), ...flat }, 'config')
+  const logging = options.metric_logging
   return {
-    batchSize: config.batch_size === 'auto' ? 2 : config.batch_size,
-    learningRate: config.learning_rate,
-    assistantTurns: config.assistant_turns,
+    batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
+    learningRate: options.learning_rate,
+    assistantTurns: options.assistant_turns,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
-    seed: config.seed ?? null,
-    lora: resolveLora(config.lora),
+    seed: options.seed ?? null,
+    lora: options.lora ?? null,
   }
 }
 
-function parseConfig<Schema extends z.ZodType>(schema: Schema, raw: JsonObject, root: string): z.output<Schema> {
-  const result = schema.safeParse(withoutNulls(raw))
-  if (result.success) return result.data
-  const issue = result.error.issues[0]
-  const param = [root, ...(issue?.path ?? [])].reduce<string>(
-    (path, key) => (typeof key === 'number' ? `${path}[${key}]` : path === '' ? String(key) : `${path}.${String(key)}`),
-    '',
-  )
-  throw new InvalidRequestError(
-    'invalid_value',
-    `${param} is not valid: ${lowerFirst(issue?.message ?? 'wrong value')}.`,
-    { param },
-  )
-}
-
 /** Only the base model can be the KL reference: a checkpoint's files or foreign paths are not handed to workers. */
-function assertSupportedReference(config: z.output<typeof rlSchema>): void {
+function assertSupportedReference(config: RlOptions): void {
   const given: [string, unknown][] = [
     [
       'kl_penalty_reference_step',
@@ -268,11 +179,6 @@ function assertSupportedReference(config: z.output<typeof rlSchema>): void {
       hint: 'Leave it out: the KL penalty is then measured to the base model.',
     })
   }
-}
-
-function resolveLora(value: z.output<typeof lora> | undefined): LoraHyperparameters | null {
-  if (value === undefined) return null
-  return { rank: value.rank ?? DEFAULT_LORA.rank, alpha: value.alpha ?? DEFAULT_LORA.alpha }
 }
 
 function aliased(ours: number | undefined, upstream: number | undefined): number | undefined {
@@ -306,8 +212,4 @@ function pick(object: JsonObject, keys: readonly string[]): JsonObject {
 
 function isPlainObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function lowerFirst(text: string): string {
-  return text.slice(0, 1).toLowerCase() + text.slice(1)
 }

@@ -16,6 +16,8 @@ export interface SourceFile {
   readonly imports: readonly {
     readonly specifier: string
     readonly isDynamic: boolean
+    /** Gone at run time: `import type`. */
+    readonly isTypeOnly: boolean
     readonly target: string | null
   }[]
 }
@@ -45,12 +47,17 @@ function readSourceFile(file: string): SourceFile {
   const text = readFileSync(path.join(ROOT, file), 'utf8')
   const code = text.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/^\s*\/\/.*$/gm, '')
   const imports = [
-    ...[...code.matchAll(/^\s*(?:import|export)\s[^;'"`]*?from\s*'([^']+)'/gm)].map(
-      (match) => [match[1] ?? '', false] as const,
+    ...[...code.matchAll(/^\s*(?:import|export)\s(type\s)?[^;'"`]*?from\s*'([^']+)'/gm)].map(
+      (match) => [match[2] ?? '', false, match[1] !== undefined] as const,
     ),
-    ...[...code.matchAll(/^\s*import\s*'([^']+)'/gm)].map((match) => [match[1] ?? '', false] as const),
-    ...[...code.matchAll(/\bimport\(\s*'([^']+)'\s*\)/g)].map((match) => [match[1] ?? '', true] as const),
-  ].map(([specifier, isDynamic]) => ({ specifier, isDynamic, target: resolveTarget(file, specifier) }))
+    ...[...code.matchAll(/^\s*import\s*'([^']+)'/gm)].map((match) => [match[1] ?? '', false, false] as const),
+    ...[...code.matchAll(/\bimport\(\s*'([^']+)'\s*\)/g)].map((match) => [match[1] ?? '', true, false] as const),
+  ].map(([specifier, isDynamic, isTypeOnly]) => ({
+    specifier,
+    isDynamic,
+    isTypeOnly,
+    target: resolveTarget(file, specifier),
+  }))
   return { path: file, text, code, lineCount: text.split('\n').length - 1, imports }
 }
 

@@ -3,10 +3,10 @@
  * else takes the list, or is a map over it that does not compile while a member is missing.
  */
 import { describe, expect, test } from 'vitest'
-import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#api/wire/training-jobs.js'
+import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#api/wire/job-words.js'
 import { readSourceTree } from './source-tree.js'
 
-const HOME = 'src/api/wire/training-jobs.ts'
+const HOME = 'src/api/wire/job-words.ts'
 
 /** The kinds a demo shows are a choice among all kinds, checked against them by the compiler. */
 const ALLOWED = new Set([HOME, 'src/cli/demo/events.ts'])

@@ -9,11 +9,11 @@ import { describe, expect, it } from 'vitest'
 import { chatRequestSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
 import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { errorBodySchema } from '#api/wire/errors.js'
+import { EVENT_TYPES } from '#api/wire/job-words.js'
 import { createModelRequestSchema, modelSchema } from '#api/wire/models.js'
 import {
   createRlJobRequestSchema,
   createSftJobRequestSchema,
-  EVENT_TYPES,
   trainingEventListSchema,
   trainingJobSchema,
 } from '#api/wire/training-jobs.js'

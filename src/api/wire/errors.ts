@@ -127,16 +127,18 @@ function quoteAll(values: readonly unknown[]): string {
   return `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1) ?? ''}`
 }
 
-/** A body, query or path that does not fit its schema. */
+/** A body, query or path that does not fit its schema. The text is vLLM's unless another one is given. */
 export class RequestValidationError extends InvalidRequestError {
   readonly problems: readonly ValidationProblem[]
 
-  constructor(problems: readonly ValidationProblem[]) {
+  constructor(problems: readonly ValidationProblem[], summary?: { readonly code: string; readonly message: string }) {
     const count = `${problems.length} validation error${problems.length === 1 ? '' : 's'}`
     const texts = problems.map(
       (problem) => `{'type': '${problem.type}', 'loc': ${toTuple(problem.loc)}, 'msg': '${problem.msg}'}`,
     )
-    super('invalid_request', `${count}: ${texts.join(', ')}`, { param: toJsonPath(problems[0]?.loc.slice(1) ?? []) })
+    super(summary?.code ?? 'invalid_request', summary?.message ?? `${count}: ${texts.join(', ')}`, {
+      param: toJsonPath(problems[0]?.loc.slice(1) ?? []),
+    })
     this.problems = problems
   }
 }

@@ -6,30 +6,10 @@
  * `Last-Event-ID` or `after`; ends after the terminal event).
  */
 import { z } from '@hono/zod-openapi'
-import { laxBoolean, laxInteger, laxNumber } from './lax.js'
+import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { listSchema, pageQuerySchema } from './list.js'
 
-/** What a job trains by. The one list: what differs between kinds is a map over it, so a new kind compiles only when complete. */
-export const JOB_KINDS = ['rl', 'sft'] as const
-export type JobKind = (typeof JOB_KINDS)[number]
-
-export const JOB_STATUSES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const
-export type JobStatus = (typeof JOB_STATUSES)[number]
-
-export const EVENT_TYPES = ['training_started', 'gradient_step', 'training_ended', 'training_failed'] as const
-export type EventType = (typeof EVENT_TYPES)[number]
-
-/** True for a status no event can follow. */
-export function isFinished(status: JobStatus): boolean {
-  return status === 'completed' || status === 'failed' || status === 'cancelled'
-}
-
-/** True for the event that ends a job; a job has exactly one. */
-export function isTerminalEvent(type: EventType): boolean {
-  return type === 'training_ended' || type === 'training_failed'
-}
-
-/** `experimental_config` stays open: `training/hyperparameters.ts` knows its fields and defaults. */
+/** `config` and `experimental_config` stay open here: `training-options.ts` knows their fields. */
 export const createRlJobRequestSchema = z.object({
   model_id: z.guid(),
   trajectory_groups: z.array(z.unknown()),
@@ -37,20 +17,11 @@ export const createRlJobRequestSchema = z.object({
 })
 export type CreateRlJobRequest = z.infer<typeof createRlJobRequestSchema>
 
-export const sftConfigSchema = z.looseObject({
-  batch_size: z.union([z.literal('auto'), laxInteger({ min: 1 })]).nullish(),
-  learning_rate: z.union([z.array(laxNumber({ min: 0 })), laxNumber({ min: 0 })]).nullish(),
-  assistant_turns: z.enum(['all', 'last']).nullish(),
-  metric_logging: z
-    .looseObject({ enabled: laxBoolean().nullish(), target_training_step: laxInteger().nullish() })
-    .nullish(),
-})
-
 export const createSftJobRequestSchema = z.object({
   model_id: z.guid(),
   /** `file-…` from `POST /v1/files`, `file:` below the configured root, or `wandb-artifact:///entity/project/name:version`. */
   training_data_url: z.string().min(1).max(4096),
-  config: sftConfigSchema.nullish(),
+  config: z.record(z.string(), z.json()).nullish(),
   experimental_config: z.record(z.string(), z.json()).nullish(),
 })
 export type CreateSftJobRequest = z.infer<typeof createSftJobRequestSchema>

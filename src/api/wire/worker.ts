@@ -15,7 +15,7 @@
  * and must stop at once. All writes are idempotent for one attempt.
  */
 import { z } from '@hono/zod-openapi'
-import { JOB_KINDS } from './training-jobs.js'
+import { JOB_KINDS } from './job-words.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const

@@ -1,7 +1,7 @@
 /**
  * Rows of training job events: append-only, numbered from 0 inside a job.
  */
-import { EVENT_TYPES, type EventType } from '#api/wire/training-jobs.js'
+import { EVENT_TYPES, type EventType } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'

@@ -2,7 +2,7 @@
  * Rows of training jobs. Their state changes stand in `jobs/states.ts`; this file reads and inserts.
  */
 import type { Selectable } from 'kysely'
-import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#api/wire/training-jobs.js'
+import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'

@@ -5,7 +5,6 @@
  * before the first step, in a session of their own that is gone before training starts.
  */
 
-import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { countBatch, logMetrics, offPolicyMetrics } from '#training/data/metrics.js'
 import type { PackedRow } from '#training/data/pack.js'
@@ -75,7 +74,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   if (steps.length > 0) {
     const settings = await rowSettings(context)
     const prepared = await scoreRows(rows, hyperparameters, { ...context, ...settings })
-    const loss = { kind: 'policy' as const, options: policyOptions(hyperparameters) }
+    const loss = { kind: 'policy' as const, options: hyperparameters.policyLoss }
     const longest = rows.reduce((length, row) => Math.max(length, row.tokens.length), 0)
     const isRecomputed = needsRecomputation(context.prepared.config, { rows: 1, length: longest })
     const trainer = await createTrainer({ ...context, ...settings, loss, settings: RL_OPTIMIZER, isRecomputed })
@@ -112,23 +111,6 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   }
 }
 
-/** The loss a job's hyperparameters ask for. */
-export function policyOptions(hyperparameters: RlHyperparameters): PolicyLossOptions {
-  const { klPenaltyCoef, truncatedImportanceSampling } = hyperparameters
-  return {
-    loss: hyperparameters.loss,
-    epsilon: hyperparameters.epsilon,
-    epsilonHigh: hyperparameters.epsilonHigh,
-    ratioLevel: hyperparameters.importanceSamplingLevel,
-    maxRatio: hyperparameters.maxNegativeAdvantageImportanceSamplingWeight,
-    isMaskedOutsideClip: hyperparameters.maskProbRatio,
-    tau: hyperparameters.altK2Tau,
-    kl: klPenaltyCoef === 0 ? null : { coefficient: klPenaltyCoef, source: hyperparameters.klPenaltySource },
-    truncation:
-      truncatedImportanceSampling === null ? null : { limit: truncatedImportanceSampling, source: 'precalculated' },
-  }
-}
-
 /** Runs the forward passes that must precede the first step. */
 async function scoreRows(
   rows: readonly PackedRow[],
@@ -136,7 +118,7 @@ async function scoreRows(
   context: JobContext & Awaited<ReturnType<typeof rowSettings>>,
 ): Promise<PreparedRow[]> {
   const prepared = rows.map((row) => ({ row, batch: toRowBatch([row]), trainerLogp: null, referenceLogp: null }))
-  const needsReference = hyperparameters.klPenaltyCoef !== 0
+  const needsReference = hyperparameters.policyLoss.kl !== null
   if (!hyperparameters.precalculateLogprobs && !needsReference) return prepared
   const session = await openRowSession(buildScoreGraph(context.model), context.session)
   try {
@@ -169,7 +151,7 @@ function toMicroBatches(step: readonly PreparedRow[], hyperparameters: RlHyperpa
     const read = (values: Float32Array, padding = 0): HostTensor =>
       perToken(batch, (token) => values[token.index] as number, padding)
     const sampler = read(row.logprobs, Number.NaN)
-    const segments = hyperparameters.importanceSamplingLevel === 'token' ? {} : { segments: segmentMatrix(row, batch) }
+    const segments = hyperparameters.policyLoss.ratioLevel === 'token' ? {} : { segments: segmentMatrix(row, batch) }
     return {
       batch,
       lossInputs: {

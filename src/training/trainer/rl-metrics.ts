@@ -63,8 +63,8 @@ export function rlStepMetrics(
       if (referenceLogp !== null) fromReference.push(logp - (referenceLogp[n] as number))
     })
   })
-  const low = 1 - hyperparameters.epsilon
-  const high = 1 + hyperparameters.epsilonHigh
+  const low = 1 - hyperparameters.policyLoss.epsilon
+  const high = 1 + hyperparameters.policyLoss.epsilonHigh
   const clipped = ratios.filter((ratio) => ratio < low || ratio > high).length
   const counts = countBatch(groups)
   const used = step.reduce((sum, { row }) => sum + row.usedLength, 0)

@@ -1,7 +1,7 @@
 /**
  * How each kind of job starts: its configuration, its input, its trainer. A new kind is a new entry here.
  */
-import type { JobKind } from '#api/wire/training-jobs.js'
+import type { JobKind } from '#api/wire/job-words.js'
 import type { WorkerJob } from '#api/wire/worker.js'
 import { readLines } from '#training/data/json-lines.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'

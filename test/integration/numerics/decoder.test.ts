@@ -12,7 +12,6 @@ import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
-import { policyOptions } from '#training/trainer/rl-job.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
 import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
@@ -113,7 +112,7 @@ function lossCase(golden: DecoderGolden, name: keyof DecoderGolden['losses'], ba
     const loss: LossKind = { kind: 'cross_entropy' }
     return { graph: buildTrainGraph(model, loss), extras: { denominator, weight: perToken(batch, () => 1) } }
   }
-  const options: PolicyLossOptions = policyOptions(resolveRlConfig({ ...golden.losses[name].options }))
+  const options: PolicyLossOptions = resolveRlConfig({ ...golden.losses[name].options }).policyLoss
   const segments = [...new Set(golden.segments)]
   const membership = new Float32Array(batch.paddedCount * segments.length)
   golden.segments.forEach((segment, n) => {

@@ -15,7 +15,6 @@ import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
-import { policyOptions } from '#training/trainer/rl-job.js'
 import { readGolden } from '../../support/model/decoder-goldens.js'
 import { policyLossReference } from '../../support/reference/policy-loss-reference.js'
 
@@ -153,14 +152,14 @@ describe('policy loss: vectors of one row', () => {
     ['mask_prob_ratio', { mask_prob_ratio: true }, 0.393323, [-0.407134, -0.333333, 0.100537, 0, 0.082313]],
     ['tau 0.1', { kimi_k2_tau: 0.1 }, -1.048317, [-0.401027, -0.333333, 0.099029, 0.722222, 0.078609]],
   ])('%s', async (_, config, loss, gradient) => {
-    const result = await run(row, policyOptions(resolveRlConfig(config)))
+    const result = await run(row, resolveRlConfig(config).policyLoss)
     expectClose([result.loss], [loss])
     expectClose(result.gradient, gradient)
   })
 
   it('TIS 2.0 without precalculation', async () => {
     const truncation = { limit: 2, source: 'ratio' as const }
-    const result = await run(row, { ...policyOptions(resolveRlConfig({})), truncation })
+    const result = await run(row, { ...resolveRlConfig({}).policyLoss, truncation })
     expectClose([result.loss], [-1.749914])
     expectClose(result.gradient, [-0.497275, -0.333333, 0.09097, 1.111111, 0.060979])
   })
@@ -178,7 +177,7 @@ describe('policy loss: PyTorch goldens', () => {
   it.each(Object.keys(golden.cases))('%s', async (name) => {
     const { options, loss, gradient } = golden.cases[name]!
     const tokens = { ...golden, old: withNaN(golden.old), sampler: withNaN(golden.sampler) }
-    const result = await run(tokens, policyOptions(resolveRlConfig(options)))
+    const result = await run(tokens, resolveRlConfig(options).policyLoss)
     expectClose([result.loss], [loss])
     expectClose(result.gradient, gradient)
   })
@@ -206,7 +205,7 @@ describe('policy loss: random rows against the float64 reference', () => {
       kl_penalty_coef: rng.uniform() < 0.4 ? 0.3 : 0,
       kl_penalty_source: rng.uniform() < 0.5 ? 'sample' : 'current_learner',
       truncated_importance_sampling: rng.uniform() < 0.3 ? 1.1 : null,
-    })
+    }).policyLoss
     const sampler = numbers(0.8, -2)
     const tokens = {
       logp,
@@ -218,13 +217,13 @@ describe('policy loss: random rows against the float64 reference', () => {
       sampler,
     }
     const precalculated =
-      config.truncatedImportanceSampling === null
+      config.truncation === null
         ? {}
         : { precalculatedLogprobs: old.map((value, i) => (Number.isNaN(value) ? logp[i]! : value)) }
     const expected = policyLossReference(
       {
         logprobs: logp,
-        samplerLogprobs: config.truncatedImportanceSampling === null ? old : sampler,
+        samplerLogprobs: config.truncation === null ? old : sampler,
         ...precalculated,
         referenceLogprobs: tokens.reference,
         advantages: tokens.advantage,
@@ -233,7 +232,7 @@ describe('policy loss: random rows against the float64 reference', () => {
       },
       config,
     )
-    const result = await run(tokens, policyOptions(config))
+    const result = await run(tokens, config)
     expectClose([result.loss], [expected.loss])
     expectClose(result.gradient, expected.gradient)
   })
@@ -241,7 +240,7 @@ describe('policy loss: random rows against the float64 reference', () => {
   it('a log ratio that overflows float32 leaves loss and gradient finite', async () => {
     const tokens = { logp: [-1, -1], old: [-500, -1], advantage: [1, -1], weight: [1, 1], segments: [0, 0] }
     for (const ppo of [true, false]) {
-      const result = await run(tokens, policyOptions(resolveRlConfig({ ppo })))
+      const result = await run(tokens, resolveRlConfig({ ppo }).policyLoss)
       expect([result.loss, ...result.gradient].every(Number.isFinite)).toBe(true)
     }
   })

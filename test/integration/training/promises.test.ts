@@ -16,7 +16,6 @@ import { packRows } from '#training/data/pack.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
-import { policyOptions } from '#training/trainer/rl-job.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { toMicroBatches } from '#training/trainer/sft-job.js'
 import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
@@ -151,7 +150,7 @@ describe('memory', () => {
 })
 
 describe('reinforcement learning', () => {
-  const loss = { kind: 'policy', options: policyOptions(resolveRlConfig({})) } as const
+  const loss = { kind: 'policy', options: resolveRlConfig({}).policyLoss } as const
 
   it.each([
     ['raises', 1],

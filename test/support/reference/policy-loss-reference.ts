@@ -3,27 +3,9 @@
  *
  * Written from the formulas, token by token, with no regard for speed: the train graph is tested against it. It works on the N
  * trained tokens of the row only. Where ART's behaviour and ours differ, it follows ours: a masked token has zero loss and
- * gradient, and truncation needs precalculated log-probabilities; `truncateModifiedRatio` shows ART's form of the latter.
+ * gradient, and truncation needs precalculated log-probabilities; truncation by `ratio` shows ART's form without them.
  */
-import type { RlHyperparameters } from '#training/hyperparameters.js'
-
-/** The options that shape the loss; `resolveRlConfig` yields them. */
-export type PolicyLossConfig = Pick<
-  RlHyperparameters,
-  | 'loss'
-  | 'epsilon'
-  | 'epsilonHigh'
-  | 'importanceSamplingLevel'
-  | 'maxNegativeAdvantageImportanceSamplingWeight'
-  | 'maskProbRatio'
-  | 'altK2Tau'
-  | 'truncatedImportanceSampling'
-  | 'klPenaltyCoef'
-  | 'klPenaltySource'
-> & {
-  /** ART without precalculated log-probabilities: the truncation weight is the ratio itself, counted a second time. */
-  readonly truncateModifiedRatio?: boolean
-}
+import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 
 /** Arrays over the N trained tokens of a row. */
 export interface PolicyLossInput {
@@ -52,7 +34,7 @@ export interface PolicyLossResult {
 }
 
 /** Computes loss and gradient. */
-export function policyLossReference(input: PolicyLossInput, config: PolicyLossConfig): PolicyLossResult {
+export function policyLossReference(input: PolicyLossInput, config: PolicyLossOptions): PolicyLossResult {
   const count = input.logprobs.length
   const tokens = Array.from({ length: count }, (_, t) => t)
   const at = (array: ArrayLike<number>, t: number): number => array[t] ?? Number.NaN
@@ -72,7 +54,7 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossCo
     const own = (u: number): number => (u === t ? 1 : 0)
     const members = segment(t)
     const share = (u: number): number => (members.includes(u) ? 1 / members.length : 0)
-    switch (config.importanceSamplingLevel) {
+    switch (config.ratioLevel) {
       case 'token':
         return { value: token, derivative: (u) => token * own(u) }
       case 'sequence':
@@ -88,7 +70,7 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossCo
 
   const low = 1 - config.epsilon
   const high = 1 + config.epsilonHigh
-  const cap = config.maxNegativeAdvantageImportanceSamplingWeight ?? Number.POSITIVE_INFINITY
+  const cap = config.maxRatio ?? Number.POSITIVE_INFINITY
   const shapedAdvantages = shapeAdvantages(input, config, old, d)
   const ratios: number[] = []
   const gradient = tokens.map(() => 0)
@@ -98,7 +80,7 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossCo
     ratios.push(raw.value)
     const ratio = Math.min(raw.value, cap)
     const isInside = ratio > low && ratio < high
-    const isMasked = config.maskProbRatio && !isInside
+    const isMasked = config.isMaskedOutsideClip && !isInside
     const clipped = Math.min(Math.max(ratio, low), high)
     const advantage = at(shapedAdvantages, t)
     const factor =
@@ -119,30 +101,31 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossCo
 /** `alt_k2_tau` and the KL penalty; everything here is detached from the gradient. */
 function shapeAdvantages(
   input: PolicyLossInput,
-  config: PolicyLossConfig,
+  config: PolicyLossOptions,
   old: readonly number[],
   d: readonly number[],
 ): number[] {
-  const source = config.klPenaltySource === 'sample' ? old : Array.from(input.logprobs)
+  const { kl } = config
+  const source = kl?.source === 'sample' ? old : Array.from(input.logprobs)
   const reference = input.referenceLogprobs
   const k = source.map((value, t) =>
-    config.klPenaltyCoef > 0 && reference !== undefined ? value - (reference[t] ?? Number.NaN) : 0,
+    kl !== null && reference !== undefined ? value - (reference[t] ?? Number.NaN) : 0,
   )
   const centre = mean(k)
   return d.map((difference, t) => {
-    const tau = (config.altK2Tau ?? 0) * difference
-    return (input.advantages[t] ?? Number.NaN) - tau + config.klPenaltyCoef * (centre - (k[t] ?? 0))
+    const tau = (config.tau ?? 0) * difference
+    return (input.advantages[t] ?? Number.NaN) - tau + (kl?.coefficient ?? 0) * (centre - (k[t] ?? 0))
   })
 }
 
-function truncation(input: PolicyLossInput, config: PolicyLossConfig, t: number, modifiedRatio: number): number {
-  const cap = config.truncatedImportanceSampling
-  if (cap === null) return 1
-  if (config.truncateModifiedRatio === true) return Math.min(modifiedRatio, cap)
+function truncation(input: PolicyLossInput, config: PolicyLossOptions, t: number, modifiedRatio: number): number {
+  if (config.truncation === null) return 1
+  const { limit, source } = config.truncation
+  if (source === 'ratio') return Math.min(modifiedRatio, limit)
   const trainer = input.precalculatedLogprobs?.[t]
   const sampler = input.samplerLogprobs[t] ?? Number.NaN
   if (trainer === undefined) throw new Error('truncation needs precalculated log-probabilities')
-  return Number.isNaN(sampler) ? 1 : Math.min(Math.exp(trainer - sampler), cap)
+  return Number.isNaN(sampler) ? 1 : Math.min(Math.exp(trainer - sampler), limit)
 }
 
 function mean(values: readonly number[]): number {

@@ -2,14 +2,14 @@
  * Submitting, reading, following and cancelling training jobs.
  */
 import { createHash } from 'node:crypto'
+import { isTerminalEvent } from '#api/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
-import {
-  type CreateRlJobRequest,
-  type CreateSftJobRequest,
-  isTerminalEvent,
-  type ListTrainingJobsQuery,
-  type TrainingEvent,
-  type TrainingJob,
+import type {
+  CreateRlJobRequest,
+  CreateSftJobRequest,
+  ListTrainingJobsQuery,
+  TrainingEvent,
+  TrainingJob,
 } from '#api/wire/training-jobs.js'
 import { NotFoundError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
@@ -126,7 +126,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       const model = await requireModel(context, principal, request.model_id)
       const experimental = stripNulls(request.experimental_config ?? {})
       const config: JsonObject = {
-        ...stripNulls((request.config ?? {}) as JsonObject),
+        ...stripNulls(request.config ?? {}),
         ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
       }
       const hyperparameters = resolveSftConfig(config)

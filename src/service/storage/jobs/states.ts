@@ -2,7 +2,7 @@
  * The rows behind a job's state: waiting, claimed, leased, ended. Each function is one statement; which of them may run
  * when, and what must happen in the same transaction, is the queue's business.
  */
-import type { JobStatus } from '#api/wire/training-jobs.js'
+import type { JobStatus } from '#api/wire/job-words.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 

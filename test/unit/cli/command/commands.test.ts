@@ -424,11 +424,11 @@ describe('train', () => {
     [['train', 'rl', 'email-agent'], '--file is required'],
     [
       ['train', 'sft', 'email-agent', '--file', 'x', '--batch-size', '0'],
-      '--batch-size must be a whole number, 1 or more, got "0"',
+      '--batch-size must be a whole number, 1 to 65536, got "0"',
     ],
     [
       ['train', 'rl', 'email-agent', '--file', 'x', '--learning-rate', '-1'],
-      '--learning-rate must be a number, 0 or more, got "-1"',
+      '--learning-rate must be a number from 0 to 1, got "-1"',
     ],
     [['train', 'rl', 'email-agent', '--file', '/no/such/file'], '/no/such/file does not exist'],
     [['train', 'rl', 'email-agent', '--file', 'x', '--loss', 'mse'], '--loss must be one of cispo, ppo'],

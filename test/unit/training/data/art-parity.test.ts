@@ -68,7 +68,7 @@ describe('the float64 reference of the policy loss', () => {
     it(`has the library's loss and gradient for ${JSON.stringify(vector.config)}`, () => {
       const { precalculatedLogprobs, ...arrays } = vector
       const input = precalculatedLogprobs === null ? arrays : { ...arrays, precalculatedLogprobs }
-      const { loss, gradient } = policyLossReference(input, resolveRlConfig(vector.config))
+      const { loss, gradient } = policyLossReference(input, resolveRlConfig(vector.config).policyLoss)
       expect(loss).toBeCloseTo(vector.loss, 5)
       gradient.forEach((value, t) => {
         expect(value).toBeCloseTo(vector.gradient[t], 5)
@@ -78,11 +78,11 @@ describe('the float64 reference of the policy loss', () => {
 
   for (const [name, { options, loss, gradient }] of Object.entries(goldens.cases)) {
     it(`agrees with the independent PyTorch golden ${name}`, () => {
-      const config = resolveRlConfig(options)
+      const config = resolveRlConfig(options).policyLoss
       const input = {
         logprobs: goldens.logp,
-        samplerLogprobs: unknown(config.truncatedImportanceSampling === null ? goldens.old : goldens.sampler),
-        ...(config.truncatedImportanceSampling === null ? {} : { precalculatedLogprobs: unknown(goldens.old) }),
+        samplerLogprobs: unknown(config.truncation === null ? goldens.old : goldens.sampler),
+        ...(config.truncation === null ? {} : { precalculatedLogprobs: unknown(goldens.old) }),
         referenceLogprobs: goldens.reference,
         advantages: goldens.advantage,
         weights: goldens.weight,

@@ -6,20 +6,21 @@ describe('resolveRlConfig', () => {
   it('has the defaults of CISPO', () => {
     expect(resolveRlConfig({})).toEqual({
       learningRate: 5e-6,
-      loss: 'cispo',
-      epsilon: 1,
-      epsilonHigh: 4,
-      importanceSamplingLevel: 'token',
+      policyLoss: {
+        loss: 'cispo',
+        epsilon: 1,
+        epsilonHigh: 4,
+        ratioLevel: 'token',
+        maxRatio: null,
+        isMaskedOutsideClip: false,
+        tau: null,
+        kl: null,
+        truncation: null,
+      },
       scaleRewards: true,
       advantageBalance: 0,
-      maxNegativeAdvantageImportanceSamplingWeight: null,
-      maskProbRatio: false,
-      altK2Tau: null,
       precalculateLogprobs: false,
-      truncatedImportanceSampling: null,
       allowTrainingWithoutLogprobs: false,
-      klPenaltyCoef: 0,
-      klPenaltySource: 'current_learner',
       packedSequenceLength: null,
       gradAccumulationSequences: 1,
       numTrajectoriesLearningRateMultiplierPower: 0,
@@ -62,9 +63,9 @@ describe('resolveRlConfig', () => {
   })
 
   it('has the defaults of PPO, epsilon_high following epsilon', () => {
-    expect(resolveRlConfig({ ppo: true })).toMatchObject({ loss: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 })
-    expect(resolveRlConfig({ ppo: true, epsilon: 0.1 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.1 })
-    expect(resolveRlConfig({ loss_fn: 'ppo', ppo: false, epsilon_high: 0.28 })).toMatchObject({
+    expect(resolveRlConfig({ ppo: true }).policyLoss).toMatchObject({ loss: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 })
+    expect(resolveRlConfig({ ppo: true, epsilon: 0.1 }).policyLoss).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.1 })
+    expect(resolveRlConfig({ loss_fn: 'ppo', ppo: false, epsilon_high: 0.28 }).policyLoss).toMatchObject({
       loss: 'ppo',
       epsilon: 0.2,
       epsilonHigh: 0.28,
@@ -72,12 +73,12 @@ describe('resolveRlConfig', () => {
   })
 
   it('keeps CISPO bounds independent of each other', () => {
-    expect(resolveRlConfig({ epsilon: 0.3 })).toMatchObject({ epsilon: 0.3, epsilonHigh: 4 })
+    expect(resolveRlConfig({ epsilon: 0.3 }).policyLoss).toMatchObject({ epsilon: 0.3, epsilonHigh: 4 })
   })
 
   it('reads both names of tau, and refuses two different values', () => {
-    expect(resolveRlConfig({ kimi_k2_tau: 0.1 }).altK2Tau).toBe(0.1)
-    expect(resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.1 }).altK2Tau).toBe(0.1)
+    expect(resolveRlConfig({ kimi_k2_tau: 0.1 }).policyLoss.tau).toBe(0.1)
+    expect(resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.1 }).policyLoss.tau).toBe(0.1)
     expect(() => resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.2 })).toThrow(
       expect.objectContaining({ param: 'experimental_config.alt_k2_tau' }),
     )
@@ -87,15 +88,12 @@ describe('resolveRlConfig', () => {
     expect(resolveRlConfig({ normalize_advantages: false, scale_rewards: true }).scaleRewards).toBe(false)
     expect(resolveRlConfig({ truncated_importance_sampling: 2 })).toMatchObject({
       precalculateLogprobs: true,
-      truncatedImportanceSampling: 2,
+      policyLoss: { truncation: { limit: 2, source: 'precalculated' } },
     })
   })
 
   it('counts a weight bound of 0 as unset', () => {
-    expect(
-      resolveRlConfig({ max_negative_advantage_importance_sampling_weight: 0 })
-        .maxNegativeAdvantageImportanceSamplingWeight,
-    ).toBeNull()
+    expect(resolveRlConfig({ max_negative_advantage_importance_sampling_weight: 0 }).policyLoss.maxRatio).toBeNull()
   })
 
   it('reads the extensions and fills in half a lora', () => {
@@ -115,20 +113,46 @@ describe('resolveRlConfig', () => {
     })
   })
 
+  it('names every wrong option at once, with what was given', () => {
+    expect(() => resolveRlConfig({ learning_rate: 2, lora: { rank: 0 }, seed: 'x' })).toThrow(
+      expect.objectContaining({
+        code: 'invalid_value',
+        message: [
+          'experimental_config.learning_rate: input should be less than or equal to 1, got 2',
+          'experimental_config.seed: input should be a valid integer, unable to parse string as an integer, got "x"',
+          'experimental_config.lora.rank: input should be greater than or equal to 1, got 0',
+        ].join('; '),
+        problems: [
+          expect.objectContaining({ loc: ['body', 'experimental_config', 'learning_rate'] }),
+          expect.objectContaining({ loc: ['body', 'experimental_config', 'seed'] }),
+          expect.objectContaining({ loc: ['body', 'experimental_config', 'lora', 'rank'] }),
+        ],
+      }),
+    )
+  })
+
+  it('reads scalars as leniently as every other field', () => {
+    expect(resolveRlConfig({ learning_rate: '1e-4', ppo: 'true', seed: '7' })).toMatchObject({
+      learningRate: 1e-4,
+      policyLoss: { loss: 'ppo' },
+      seed: 7,
+    })
+  })
+
   it('ignores unknown fields', () => {
     expect(resolveRlConfig({ moe_routing_replay_path: 'x', future: { deep: [1] } })).toEqual(resolveRlConfig({}))
   })
 
   const refused: [Record<string, unknown>, string][] = [
     [{ learning_rate: -1 }, 'experimental_config.learning_rate'],
-    [{ learning_rate: '5e-6' }, 'experimental_config.learning_rate'],
+    [{ learning_rate: 'small' }, 'experimental_config.learning_rate'],
     [{ learning_rate: Number.NaN }, 'experimental_config.learning_rate'],
     [{ learning_rate: Number.POSITIVE_INFINITY }, 'experimental_config.learning_rate'],
     [{ learning_rate: 2 }, 'experimental_config.learning_rate'],
     [{ advantage_balance: 1.5 }, 'experimental_config.advantage_balance'],
     [{ epsilon: -0.1 }, 'experimental_config.epsilon'],
     [{ importance_sampling_level: 'word' }, 'experimental_config.importance_sampling_level'],
-    [{ ppo: 'yes' }, 'experimental_config.ppo'],
+    [{ ppo: 'maybe' }, 'experimental_config.ppo'],
     [{ packed_sequence_length: 1e9 }, 'experimental_config.packed_sequence_length'],
     [{ packed_sequence_length: 100.5 }, 'experimental_config.packed_sequence_length'],
     [{ grad_accumulation_sequences: 0 }, 'experimental_config.grad_accumulation_sequences'],
@@ -162,7 +186,10 @@ describe('resolveRlConfig', () => {
         expect.objectContaining({ category: 'not_implemented', code: 'unsupported_option' }),
       )
     }
-    expect(resolveRlConfig({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 }).klPenaltyCoef).toBe(0.1)
+    expect(resolveRlConfig({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 }).policyLoss.kl).toEqual({
+      coefficient: 0.1,
+      source: 'current_learner',
+    })
   })
 })
 

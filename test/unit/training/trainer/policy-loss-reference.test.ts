@@ -1,14 +1,11 @@
 /** The float64 reference of the policy loss against every published vector, and against central differences. */
 import { describe, expect, it } from 'vitest'
+import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { normalizeBatch, trajectoryWeight } from '#training/data/advantages.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import vectors from '../../../fixtures/trajectories/policy-loss-vectors.json' with { type: 'json' }
 import { forSeeds } from '../../../support/model/random-trajectories.js'
-import {
-  type PolicyLossConfig,
-  type PolicyLossInput,
-  policyLossReference,
-} from '../../../support/reference/policy-loss-reference.js'
+import { type PolicyLossInput, policyLossReference } from '../../../support/reference/policy-loss-reference.js'
 
 const { logprobs, samplerLogprobs, rawAdvantages, segmentIds } = vectors.input
 const coefficients = normalizeBatch(
@@ -29,7 +26,9 @@ const row: PolicyLossInput = {
 describe('policyLossReference on the published row', () => {
   for (const vector of vectors.cases) {
     it(`gives loss and gradient of: ${vector.name}`, () => {
-      const config = { ...resolveRlConfig(vector.config), truncateModifiedRatio: vector.truncateModifiedRatio ?? false }
+      const { truncation, ...options } = resolveRlConfig(vector.config).policyLoss
+      const isByRatio = truncation !== null && vector.truncateModifiedRatio === true
+      const config = { ...options, truncation: isByRatio ? { ...truncation, source: 'ratio' as const } : truncation }
       const { loss, gradient } = policyLossReference(row, config)
       expect(loss).toBeCloseTo(vector.loss, 5)
       gradient.forEach((value, t) => {
@@ -43,7 +42,7 @@ describe('policyLossReference on the published row', () => {
  * The same loss with everything detached held at `at`, so that central differences see what the gradient should see.
  * Only PPO has a gradient through the ratio; CISPO's is checked in closed form.
  */
-function centralDifference(input: PolicyLossInput, config: PolicyLossConfig, t: number): number {
+function centralDifference(input: PolicyLossInput, config: PolicyLossOptions, t: number): number {
   const step = 1e-6
   const moved = (delta: number): number =>
     policyLossReference(
@@ -71,7 +70,7 @@ describe('policyLossReference', () => {
           ppo: true,
           importance_sampling_level: level,
           max_negative_advantage_importance_sampling_weight: 3,
-        })
+        }).policyLoss
         const { gradient } = policyLossReference(input, config)
         gradient.forEach((value, t) => {
           expect(Math.abs(value - centralDifference(input, config, t))).toBeLessThan(1e-6)
@@ -82,7 +81,7 @@ describe('policyLossReference', () => {
 
   it('uses ratio 1 where the sampler is unknown', () => {
     const input = { ...row, samplerLogprobs: samplerLogprobs.map(() => Number.NaN) }
-    const { ratios, gradient } = policyLossReference(input, resolveRlConfig({}))
+    const { ratios, gradient } = policyLossReference(input, resolveRlConfig({}).policyLoss)
     expect(ratios).toEqual([1, 1, 1, 1, 1])
     gradient.forEach((value, t) => {
       expect(value).toBeCloseTo((-row.advantages[t] * row.weights[t]) / 5, 12)
@@ -90,7 +89,7 @@ describe('policyLossReference', () => {
   })
 
   it('truncates by the sampler-to-trainer ratio when log-probabilities are precalculated', () => {
-    const config = resolveRlConfig({ truncated_importance_sampling: 2 })
+    const config = resolveRlConfig({ truncated_importance_sampling: 2 }).policyLoss
     const { gradient, ratios } = policyLossReference({ ...row, precalculatedLogprobs: logprobs }, config)
     expect(ratios).toEqual([1, 1, 1, 1, 1])
     logprobs.forEach((value, t) => {
@@ -100,13 +99,13 @@ describe('policyLossReference', () => {
   })
 
   it('gives a masked token zero gradient under PPO too', () => {
-    const { gradient } = policyLossReference(row, resolveRlConfig({ ppo: true, mask_prob_ratio: true }))
+    const { gradient } = policyLossReference(row, resolveRlConfig({ ppo: true, mask_prob_ratio: true }).policyLoss)
     expect(gradient[3]).toBe(0)
     expect(gradient[1]).not.toBe(0)
   })
 
   it('only redistributes credit by the KL penalty: shaped advantages keep their sum', () => {
-    const config = resolveRlConfig({ kl_penalty_coef: 0.3 })
+    const config = resolveRlConfig({ kl_penalty_coef: 0.3 }).policyLoss
     const { shapedAdvantages } = policyLossReference({ ...row, referenceLogprobs: samplerLogprobs }, config)
     const sum = (values: ArrayLike<number>): number => Array.from(values).reduce((a, b) => a + b, 0)
     expect(sum(shapedAdvantages)).toBeCloseTo(sum(row.advantages), 12)
@@ -115,7 +114,7 @@ describe('policyLossReference', () => {
   })
 
   it('gives every token of a sequence the same ratio at sequence level', () => {
-    const { ratios } = policyLossReference(row, resolveRlConfig({ importance_sampling_level: 'sequence' }))
+    const { ratios } = policyLossReference(row, resolveRlConfig({ importance_sampling_level: 'sequence' }).policyLoss)
     expect(ratios[0]).toBe(ratios[1])
     expect(ratios[0]).toBeCloseTo(Math.exp(0.1), 12)
   })

@@ -1,0 +1,62 @@
+/**
+ * Bounds, choices and defaults of a training job's options, each written once: the request's schemas
+ * (`api/wire/training-options.ts`), the trainer and the command line's flags all read them here.
+ *
+ * Plain data on purpose: a command shows a default without loading a schema. Names and defaults are those of OpenPipe ART.
+ */
+
+/** Inclusive bounds. */
+export const LEARNING_RATE = { min: 0, max: 1 } as const
+/** Clip ranges and caps of importance weights. */
+export const RATIO_BOUND = { min: 0 } as const
+export const KL_PENALTY_COEF = { min: 0 } as const
+/** Strength of the log-ratio taken from advantages. */
+export const TAU = { min: 0 } as const
+export const ADVANTAGE_BALANCE = { min: -1, max: 1 } as const
+/** Tokens. */
+export const PACKED_SEQUENCE_LENGTH = { min: 2, max: 131_072 } as const
+export const GRAD_ACCUMULATION_SEQUENCES = { min: 1, max: 4096 } as const
+export const MULTIPLIER_POWER = { min: -8, max: 8 } as const
+/** Examples of an SFT step. */
+export const BATCH_SIZE = { min: 1, max: 65_536 } as const
+export const LORA_RANK = { min: 1, max: 256 } as const
+export const LORA_ALPHA = { min: 1e-6 } as const
+
+export const POLICY_LOSSES = ['cispo', 'ppo'] as const
+export const IMPORTANCE_SAMPLING_LEVELS = ['token', 'sequence', 'average', 'geometric_average'] as const
+export const KL_PENALTY_SOURCES = ['current_learner', 'sample'] as const
+export const LOSS_AGGREGATIONS = ['trajectory', 'token', 'constant'] as const
+export const ASSISTANT_TURNS = ['all', 'last'] as const
+
+/** `experimental_config` of an RL job; an option that is not here has a default that depends on others, or none. */
+export const RL_DEFAULTS = {
+  learning_rate: 5e-6,
+  loss_fn: 'cispo',
+  importance_sampling_level: 'token',
+  scale_rewards: true,
+  normalize_advantages: true,
+  advantage_balance: 0,
+  mask_prob_ratio: false,
+  precalculate_logprobs: false,
+  allow_training_without_logprobs: false,
+  kl_penalty_coef: 0,
+  kl_penalty_source: 'current_learner',
+  grad_accumulation_sequences: 1,
+  num_trajectories_learning_rate_multiplier_power: 0,
+  loss_aggregation: 'trajectory',
+  mask_truncated: false,
+} as const
+
+/** Clip range by loss; PPO's upper bound follows its lower one. */
+export const CLIP_DEFAULTS = {
+  cispo: { epsilon: 1, epsilonHigh: 4 },
+  ppo: { epsilon: 0.2, epsilonHigh: null },
+} as const
+
+/** `config` of an SFT job. */
+export const SFT_DEFAULTS = { batch_size: 'auto', learning_rate: 5e-5, assistant_turns: 'all' } as const
+/** Examples of a step for `batch_size: "auto"`. */
+export const AUTO_BATCH_SIZE = 2
+
+/** Shape of a model's first adapter. */
+export const LORA_DEFAULTS = { rank: 8, alpha: 16 } as const

@@ -1,0 +1,121 @@
+/**
+ * The options of training jobs as clients send them: `experimental_config` of an RL job, `config` of an SFT job.
+ *
+ * Bounds and defaults are in `api/settings/training.ts`, meanings in `training/hyperparameters.ts`. Scalars are read as leniently as everywhere (`lax.ts`). Null counts as absent;
+ * whoever parses strips it first. An option without a default here has one that depends on other options.
+ */
+import { z } from '@hono/zod-openapi'
+import {
+  ADVANTAGE_BALANCE,
+  ASSISTANT_TURNS,
+  BATCH_SIZE,
+  GRAD_ACCUMULATION_SEQUENCES,
+  IMPORTANCE_SAMPLING_LEVELS,
+  KL_PENALTY_COEF,
+  KL_PENALTY_SOURCES,
+  LEARNING_RATE,
+  LORA_ALPHA,
+  LORA_DEFAULTS,
+  LORA_RANK,
+  LOSS_AGGREGATIONS,
+  MULTIPLIER_POWER,
+  PACKED_SEQUENCE_LENGTH,
+  POLICY_LOSSES,
+  RATIO_BOUND,
+  RL_DEFAULTS,
+  SFT_DEFAULTS,
+  TAU,
+} from '#api/settings/training.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { RequestValidationError, toJsonPath, toValidationProblems } from './errors.js'
+import { laxBoolean, laxInteger, laxNumber } from './lax.js'
+
+const seedSchema = laxInteger()
+const loraSchema = z.object({
+  rank: laxInteger(LORA_RANK).default(LORA_DEFAULTS.rank),
+  alpha: laxNumber(LORA_ALPHA).default(LORA_DEFAULTS.alpha),
+})
+
+export const rlOptionsSchema = z.object({
+  learning_rate: laxNumber(LEARNING_RATE).default(RL_DEFAULTS.learning_rate),
+  ppo: laxBoolean().default(false),
+  loss_fn: z.enum(POLICY_LOSSES).default(RL_DEFAULTS.loss_fn),
+  epsilon: laxNumber(RATIO_BOUND).optional(),
+  epsilon_high: laxNumber(RATIO_BOUND).optional(),
+  importance_sampling_level: z.enum(IMPORTANCE_SAMPLING_LEVELS).default(RL_DEFAULTS.importance_sampling_level),
+  scale_rewards: laxBoolean().default(RL_DEFAULTS.scale_rewards),
+  normalize_advantages: laxBoolean().default(RL_DEFAULTS.normalize_advantages),
+  advantage_balance: laxNumber(ADVANTAGE_BALANCE).default(RL_DEFAULTS.advantage_balance),
+  max_negative_advantage_importance_sampling_weight: laxNumber(RATIO_BOUND).optional(),
+  mask_prob_ratio: laxBoolean().default(RL_DEFAULTS.mask_prob_ratio),
+  alt_k2_tau: laxNumber(TAU).optional(),
+  kimi_k2_tau: laxNumber(TAU).optional(),
+  precalculate_logprobs: laxBoolean().default(RL_DEFAULTS.precalculate_logprobs),
+  truncated_importance_sampling: laxNumber(RATIO_BOUND).optional(),
+  allow_training_without_logprobs: laxBoolean().default(RL_DEFAULTS.allow_training_without_logprobs),
+  kl_penalty_coef: laxNumber(KL_PENALTY_COEF).default(RL_DEFAULTS.kl_penalty_coef),
+  kl_penalty_source: z.enum(KL_PENALTY_SOURCES).default(RL_DEFAULTS.kl_penalty_source),
+  kl_penalty_reference_step: laxInteger({ min: 0 }).optional(),
+  kl_penalty_step_lag: laxInteger({ min: 1 }).optional(),
+  kl_ref_adapter_path: z.string().optional(),
+  packed_sequence_length: laxInteger(PACKED_SEQUENCE_LENGTH).optional(),
+  grad_accumulation_sequences: laxInteger(GRAD_ACCUMULATION_SEQUENCES).default(RL_DEFAULTS.grad_accumulation_sequences),
+  num_trajectories_learning_rate_multiplier_power: laxNumber(MULTIPLIER_POWER).default(
+    RL_DEFAULTS.num_trajectories_learning_rate_multiplier_power,
+  ),
+  logprob_calculation_chunk_size: laxInteger({ min: 1 }).optional(),
+  scale_learning_rate_by_reward_std_dev: laxBoolean().optional(),
+  plot_tensors: laxBoolean().optional(),
+  loss_aggregation: z.enum(LOSS_AGGREGATIONS).default(RL_DEFAULTS.loss_aggregation),
+  mask_truncated: laxBoolean().default(RL_DEFAULTS.mask_truncated),
+  seed: seedSchema.optional(),
+  lora: loraSchema.optional(),
+})
+export type RlOptions = z.output<typeof rlOptionsSchema>
+
+export const sftOptionsSchema = z.object({
+  batch_size: z.union([z.literal('auto'), laxInteger(BATCH_SIZE)]).default(SFT_DEFAULTS.batch_size),
+  learning_rate: z
+    .union([z.array(laxNumber(LEARNING_RATE)).min(1), laxNumber(LEARNING_RATE)])
+    .default(SFT_DEFAULTS.learning_rate),
+  assistant_turns: z.enum(ASSISTANT_TURNS).default(SFT_DEFAULTS.assistant_turns),
+  metric_logging: z
+    .object({ enabled: laxBoolean().default(false), target_training_step: laxInteger({ min: 0 }).optional() })
+    .optional(),
+  seed: seedSchema.optional(),
+  lora: loraSchema.optional(),
+})
+export type SftOptions = z.output<typeof sftOptionsSchema>
+
+/**
+ * Reads options.
+ *
+ * @param raw without nulls
+ * @param root where the options stand in the request: `config` or `experimental_config`
+ * @throws {RequestValidationError} `invalid_value` with one problem for every wrong option
+ */
+export function parseOptions<Schema extends z.ZodType>(
+  schema: Schema,
+  raw: JsonObject,
+  root: string,
+): z.output<Schema> {
+  const result = schema.safeParse(raw)
+  if (result.success) return result.data
+  const problems = toValidationProblems(result.error.issues, root).map((problem) => ({
+    ...problem,
+    loc: ['body', ...problem.loc],
+  }))
+  const sentences = problems.map(({ loc, msg }) => {
+    const given = JSON.stringify(valueAt(raw, loc.slice(2))) ?? 'nothing'
+    return `${toJsonPath(loc.slice(1))}: ${msg.slice(0, 1).toLowerCase()}${msg.slice(1)}, got ${given.slice(0, 100)}`
+  })
+  throw new RequestValidationError(problems, { code: 'invalid_value', message: sentences.join('; ') })
+}
+
+function valueAt(value: JsonValue | undefined, path: readonly (string | number)[]): JsonValue | undefined {
+  const [key, ...rest] = path
+  if (key === undefined) return value
+  if (typeof value !== 'object' || value === null) return undefined
+  const entry = Array.isArray(value) ? value[Number(key)] : (value as JsonObject)[String(key)]
+  return valueAt(entry, rest)
+}

@@ -3,6 +3,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
+import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
@@ -19,7 +20,7 @@ export const serve = defineCommand({
   details:
     'The first start creates an API key, prints it once and stores it in the data directory, where the command line on this machine finds it.',
   examples: [
-    ['trainyard serve', 'on http://127.0.0.1:8642, data in the default place'],
+    ['trainyard serve', `on ${DEFAULT_SERVER_URL}, data in the default place`],
     ['trainyard serve --base-model my/model=./models/my-model.gguf --data-dir ./data', 'own weights under a name'],
     ['trainyard serve --port 0 --json', 'any free port; one JSON line on stdout when ready'],
   ],

@@ -6,14 +6,14 @@
  */
 import { randomBytes } from 'node:crypto'
 import { chmod, rename, writeFile } from 'node:fs/promises'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { readEnvironment } from '#base/environment.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
-import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
+import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { SPARK_NAME, sparkDirectory, verifySpark } from '#model/built-in/spark.js'
-import { ensureTinyRandomModel, TINY_RANDOM_NAME } from '#model/built-in/tiny-random.js'
+import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
 import { startWorkerProcess } from '#service/children/worker-process.js'
 import { createApp } from '#service/http/app.js'
@@ -30,7 +30,8 @@ import { createSystemCheckService } from '#service/operations/system-check.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
 import { createWorkerApiService } from '#service/operations/training/worker-api.js'
 import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
-import { createDispatcher } from '#service/queue/dispatcher.js'
+import { resolveSettings, type ServiceOptions } from '#service/options.js'
+import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
 import { hasApiKeys, insertApiKey, KEY_PREFIX } from '#service/storage/api-keys.js'
@@ -41,73 +42,9 @@ import { type DatabaseHandle, openDatabase, toStorageError } from '#service/stor
 /** Entity of the first key, and of every model it creates. */
 const DEFAULT_ENTITY = 'local'
 
-/** Base models that need no file from the user, by name: makes sure one is there and whole, and says where. */
-const BUILT_IN_MODELS = {
-  [SPARK_NAME]: async () => {
-    await verifySpark()
-    return sparkDirectory()
-  },
-  [TINY_RANDOM_NAME]: (dataDir: DataDir) => ensureTinyRandomModel(dataDir.baseModelsPath),
-}
-/** A base model that comes with the package: a small useful one, and one of random weights for tests. */
-export type BuiltInModel = keyof typeof BUILT_IN_MODELS
-/** Served when no base model is given. */
-const DEFAULT_BASE_MODEL: BuiltInModel = SPARK_NAME
-
-/** Whether `name` is a built-in base model's. */
-export function isBuiltInModel(name: string): name is BuiltInModel {
-  return Object.hasOwn(BUILT_IN_MODELS, name)
-}
-
-export interface ServiceOptions {
-  readonly dataDir: string
-  /** Default `127.0.0.1`. */
-  readonly host?: string
-  /** 0 takes any free port. Default 8642. */
-  readonly port?: number
-  /** The first one answers requests that name no model. Default: `trainyard/spark`. */
-  readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
-  /** Jobs that train side by side; 0 trains nothing here. Default 1. */
-  readonly trainWorkers?: number
-  /** Weights while serving. Default `auto`. */
-  readonly precision?: 'auto' | 'f32' | 'int8' | 'int4'
-  /** Threads of the engine and of training; null for all cores. Default null. */
-  readonly threads?: number | null
-  /** Ceiling for prompt + answer, tokens; null for the model's own. Default null. */
-  readonly maxContextLength?: number | null
-  /** Sequences an engine computes at once. Default 16. */
-  readonly maxConcurrentSequences?: number
-  /** Chat requests of one base model that may run or wait; beyond it 429. Default 512. */
-  readonly maxPendingRequests?: number
-  /** A request body that sends nothing for this long is given up with 408. Default 30000. */
-  readonly bodyIdleMs?: number
-  /** Default `info`. */
-  readonly logLevel?: LogLevel
-  /** Host names requests may carry besides loopback names and addresses. Default none. */
-  readonly allowedHosts?: readonly string[]
-  /** Folder below which `file:` training data is read; null refuses all. Default null. */
-  readonly trainingDataRoot?: string | null
-  /** A job whose worker is not known to live is given away after this silence. Default 30000. */
-  readonly leaseMs?: number
-  /** How long a training worker may take from its start to its first request. Default 10 minutes. */
-  readonly workerStartMs?: number
-  /** How long a training worker that answers may make no progress before it is given up. Default 60 minutes. */
-  readonly workerStallMs?: number
-  /** Pause before a job that lost its worker runs again; grows with each loss. Default 2000. */
-  readonly restartBackoffMs?: number
-  /** How often leases and cancels are looked at. Default 500. */
-  readonly sweepMs?: number
-  /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
-  readonly cancelGraceMs?: number
-  /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
-  readonly maxDatabasePages?: number
-  /** Environment that children inherit. Default: this process's. */
-  readonly environment?: Readonly<Record<string, string | undefined>>
-  /** Modules that children run instead of the built ones, for tests of faults. */
-  readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
-  /** Default: JSON or pretty lines on stderr. */
-  readonly logger?: Logger
-}
+// this file is the room's door: what a caller needs to start a service is had from here
+export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
+export type { ServiceOptions, ServiceSeams, ServiceTuning } from './options.js'
 
 export interface Service {
   /** Where it listens, for example `http://127.0.0.1:8642`. */
@@ -132,7 +69,7 @@ export interface Service {
  * @example const service = await createService({ dataDir: './data', port: 0 })
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const logger = options.logger ?? createLogger({ level: options.logLevel ?? 'info' })
+  const logger = options.logger ?? createLogger({ level: options.logLevel ?? SERVICE_DEFAULTS.logLevel })
   const undo: (() => unknown)[] = []
   try {
     return await build(options, logger, undo)
@@ -143,13 +80,15 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 }
 
 async function build(options: ServiceOptions, logger: Logger, undo: (() => unknown)[]): Promise<Service> {
+  const settings = resolveSettings(options)
+  const seams = options.seams ?? {}
   const dataDir = await openDataDir(options.dataDir)
   undo.push(() => dataDir.unlock())
   // Before the first key is made: a start that is refused must not use up the one time the key is shown.
   const baseModels = await resolveBaseModels(options, dataDir)
   const database = await openDatabase(
     dataDir.databasePath,
-    options.maxDatabasePages === undefined ? {} : { maxPages: options.maxDatabasePages },
+    seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages },
   )
   undo.push(() => database.close())
   const { db } = database
@@ -168,42 +107,37 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
         baseModel: entry.name,
         sourcePath: entry.sourcePath,
         preparedDir: dataDir.preparedPath,
-        precision: options.precision ?? 'auto',
-        threads: options.threads ?? null,
-        maxContextLength: options.maxContextLength ?? null,
-        maxConcurrentSequences: options.maxConcurrentSequences ?? 16,
+        precision: settings.precision,
+        threads: settings.threads,
+        maxContextLength: settings.maxContextLength,
+        maxConcurrentSequences: settings.maxConcurrentSequences,
       },
       logger,
       clock: systemClock,
-      ...(options.maxPendingRequests === undefined ? {} : { maxPendingRequests: options.maxPendingRequests }),
-      ...(options.entryPaths?.engineHost === undefined ? {} : { entryPath: options.entryPaths.engineHost }),
+      maxPendingRequests: settings.maxPendingRequests,
+      ...(seams.entryPaths?.engineHost === undefined ? {} : { entryPath: seams.entryPaths.engineHost }),
     }
   })
   undo.push(() => engines.stop(0))
 
   const signals = createJobSignals()
-  const leaseMs = options.leaseMs ?? 30_000
+  const timing = { ...DEFAULT_JOB_TIMING, ...options.tuning?.jobs }
   let listening: Listening | null = null
   const dispatcher = createDispatcher({
     db,
     ids: systemIds,
     logger,
     signals,
-    leaseMs,
-    startMs: options.workerStartMs,
-    stallMs: options.workerStallMs,
-    backoffMs: options.restartBackoffMs,
-    trainWorkers: options.trainWorkers ?? 1,
-    ...(options.sweepMs === undefined ? {} : { sweepMs: options.sweepMs }),
-    ...(options.cancelGraceMs === undefined ? {} : { cancelGraceMs: options.cancelGraceMs }),
+    trainWorkers: settings.trainWorkers,
+    timing,
     startWorker: ({ job, token }) =>
       startWorkerProcess({
-        serverUrl: listening === null ? '' : workerUrl(listening, options.host),
+        serverUrl: listening === null ? '' : workerUrl(listening, settings.host),
         token,
         jobId: job.id,
         attempt: job.attempt,
         environment: workerEnvironment(options),
-        entryPath: options.entryPaths?.worker,
+        entryPath: seams.entryPaths?.worker,
       }),
   })
 
@@ -218,8 +152,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     engines,
     baseModels,
     preparedDir: dataDir.preparedPath,
-    trainingDataRoot: options.trainingDataRoot ?? null,
-    leaseMs,
+    trainingDataRoot: settings.trainingDataRoot,
+    leaseMs: timing.leaseMs,
     version: packageVersion(),
     requestSweep: () => sweeper.request(),
   }
@@ -242,11 +176,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     ids: systemIds,
     version: context.version,
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
-    bodyIdleMs: options.bodyIdleMs ?? 30_000,
+    bodyIdleMs: options.tuning?.bodyIdleMs ?? 30_000,
     closing: closing.signal,
     translateError: toStorageError,
   })
-  const server = await listen(app, { host: options.host ?? '127.0.0.1', port: options.port ?? 8642 })
+  const server = await listen(app, { host: settings.host, port: settings.port })
   listening = server
   startDefaultEngine(context)
   dispatcher.start()
@@ -322,7 +256,7 @@ function startDefaultEngine(context: ServiceContext): void {
 }
 
 /** Workers run on this machine: they call loopback, whatever address the server is bound to. */
-function workerUrl(listening: Listening, host: string | undefined): string {
+function workerUrl(listening: Listening, host: string): string {
   const isAny = host === '0.0.0.0' || host === '::'
   return isAny ? `http://127.0.0.1:${listening.port}` : listening.url
 }
@@ -330,7 +264,7 @@ function workerUrl(listening: Listening, host: string | undefined): string {
 function workerEnvironment(options: ServiceOptions): Readonly<Record<string, string | undefined>> {
   const threads = options.threads ?? null
   return {
-    ...(options.environment ?? readEnvironment()),
+    ...(options.seams?.environment ?? readEnvironment()),
     ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
   }
 }

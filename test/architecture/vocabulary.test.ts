@@ -3,6 +3,8 @@
  * else takes the list, or is a map over it that does not compile while a member is missing.
  */
 import { describe, expect, test } from 'vitest'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
+import { RL_DEFAULTS, SFT_DEFAULTS } from '#api/settings/training.js'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#api/wire/job-words.js'
 import { readSourceTree } from './source-tree.js'
 
@@ -18,6 +20,19 @@ function spelled(words: readonly string[]): RegExp {
 }
 
 const files = readSourceTree()
+
+describe('defaults and bounds', () => {
+  test.each([
+    ['the port', String(SERVICE_DEFAULTS.port), 'src/api/settings/service.ts'],
+    ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/api/settings/service.ts'],
+    ['learning rate of RL', RL_DEFAULTS.learning_rate.toExponential(), 'src/api/settings/training.ts'],
+    ['learning rate of SFT', SFT_DEFAULTS.learning_rate.toExponential(), 'src/api/settings/training.ts'],
+    ['longest packed row', '131_072', 'src/api/settings/training.ts'],
+  ])('%s is written once', (_, spelling, home) => {
+    const pattern = new RegExp(spelling)
+    expect(files.filter((file) => pattern.test(file.code)).map((file) => file.path)).toEqual([home])
+  })
+})
 
 describe('closed lists', () => {
   test('the kinds of job are listed in one place', () => {

@@ -4,6 +4,14 @@
  * Help texts, `trainyard config list`, validation and did-you-mean come from this table. Hyperparameters are not
  * settings: they belong to a job. Where a value came from is `load.ts`; reading the environment is `environment.ts`.
  */
+import {
+  DEFAULT_SERVER_URL,
+  LOG_LEVELS,
+  PRECISIONS,
+  type Precision,
+  SERVICE_BOUNDS,
+  SERVICE_DEFAULTS,
+} from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 
 /** What a setting's text is parsed to. */
@@ -23,14 +31,14 @@ export interface SettingValues {
   readonly 'data-dir': string | null
   readonly 'base-models': readonly string[]
   readonly threads: number | null
-  readonly precision: 'auto' | 'f32' | 'int8' | 'int4'
+  readonly precision: Precision
   readonly 'train-workers': number
   readonly 'max-context-length': number | null
   readonly 'max-sequences': number
   readonly 'max-pending-requests': number
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
-  readonly 'log-level': 'debug' | 'info' | 'warn' | 'error'
+  readonly 'log-level': (typeof LOG_LEVELS)[number]
 }
 
 export type SettingKey = keyof SettingValues
@@ -55,15 +63,13 @@ export interface Setting<T> {
   readonly parse: (text: string) => T
 }
 
-/** Port of `serve` and of the default server URL. */
-export const DEFAULT_PORT = 8642
 /** Project of a model named without one. */
 export const DEFAULT_PROJECT = 'default'
 
 export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> } = {
   server: {
     type: 'url',
-    default: `http://127.0.0.1:${DEFAULT_PORT}`,
+    default: DEFAULT_SERVER_URL,
     env: ['TRAINYARD_URL', 'TRAINYARD_SERVER'],
     flag: '--server <url>',
     usedBy: 'client',
@@ -155,7 +161,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
   },
   host: {
     type: 'address',
-    default: '127.0.0.1',
+    default: SERVICE_DEFAULTS.host,
     env: ['TRAINYARD_HOST'],
     flag: '--host <address>',
     usedBy: 'service',
@@ -164,12 +170,12 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
   },
   port: {
     type: 'integer',
-    default: DEFAULT_PORT,
+    default: SERVICE_DEFAULTS.port,
     env: ['TRAINYARD_PORT'],
     flag: '--port <n>',
     usedBy: 'service',
     summary: 'port to listen on, 0 for any free one',
-    parse: (text) => parseInteger(text, 0, 65535),
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.port),
   },
   'data-dir': {
     type: 'path',
@@ -196,25 +202,25 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     flag: '--threads <n>',
     usedBy: 'service',
     summary: 'threads for inference and training; default all cores',
-    parse: (text) => parseInteger(text, 1, 1024),
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.threads),
   },
   precision: {
     type: 'choice',
-    default: 'auto',
+    default: SERVICE_DEFAULTS.precision,
     env: ['TRAINYARD_PRECISION'],
-    flag: '--precision <auto|f32|int8|int4>',
+    flag: `--precision <${PRECISIONS.join('|')}>`,
     usedBy: 'service',
     summary: 'weights while serving; auto is f32 up to 200 million parameters, int8 above',
-    parse: (text) => parseChoice(text, ['auto', 'f32', 'int8', 'int4'] as const),
+    parse: (text) => parseChoice(text, PRECISIONS),
   },
   'train-workers': {
     type: 'integer',
-    default: 1,
+    default: SERVICE_DEFAULTS.trainWorkers,
     env: ['TRAINYARD_TRAIN_WORKERS'],
     flag: '--train-workers <n>',
     usedBy: 'service',
     summary: 'training jobs that run side by side',
-    parse: (text) => parseInteger(text, 0, 64),
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.trainWorkers),
   },
   'max-context-length': {
     type: 'integer',
@@ -224,25 +230,25 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     flag: '--max-context-length <n>',
     usedBy: 'service',
     summary: "ceiling for prompt and answer together; default the model's own",
-    parse: (text) => parseInteger(text, 16, 2 ** 24),
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxContextLength),
   },
   'max-sequences': {
     type: 'integer',
-    default: 16,
+    default: SERVICE_DEFAULTS.maxConcurrentSequences,
     env: ['TRAINYARD_MAX_SEQUENCES'],
     flag: '--max-sequences <n>',
     usedBy: 'service',
-    summary: 'answers computed at once; more wait; default 16',
-    parse: (text) => parseInteger(text, 1, 1024),
+    summary: `answers computed at once; more wait; default ${SERVICE_DEFAULTS.maxConcurrentSequences}`,
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxConcurrentSequences),
   },
   'max-pending-requests': {
     type: 'integer',
-    default: 512,
+    default: SERVICE_DEFAULTS.maxPendingRequests,
     env: ['TRAINYARD_MAX_PENDING_REQUESTS'],
     flag: '--max-pending-requests <n>',
     usedBy: 'service',
-    summary: 'chat requests of one base model that may run or wait; beyond it 429; default 512',
-    parse: (text) => parseInteger(text, 1, 1_000_000),
+    summary: `chat requests of one base model that may run or wait; beyond it 429; default ${SERVICE_DEFAULTS.maxPendingRequests}`,
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxPendingRequests),
   },
   'training-data-root': {
     type: 'path',
@@ -264,12 +270,12 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
   },
   'log-level': {
     type: 'choice',
-    default: 'info',
+    default: SERVICE_DEFAULTS.logLevel,
     env: ['TRAINYARD_LOG'],
-    flag: '--log-level <debug|info|warn|error>',
+    flag: `--log-level <${LOG_LEVELS.join('|')}>`,
     usedBy: 'service',
     summary: 'least severe log line to print',
-    parse: (text) => parseChoice(text, ['debug', 'info', 'warn', 'error'] as const),
+    parse: (text) => parseChoice(text, LOG_LEVELS),
   },
 }
 
@@ -323,7 +329,7 @@ function parseText(text: string): string {
 function parseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new ExpectedError('a URL such as http://127.0.0.1:8642')
+    throw new ExpectedError(`a URL such as ${DEFAULT_SERVER_URL}`)
   }
   // Clients of the API are given `…/v1`; both spellings mean the same server.
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '').replace(/\/v1$/, '')
@@ -336,9 +342,9 @@ function parseBoolean(text: string): boolean {
   throw new ExpectedError('1 or 0 (true, false, yes, no)')
 }
 
-function parseInteger(text: string, least: number, most: number): number {
+function parseWhole(text: string, { min, max }: { readonly min: number; readonly max: number }): number {
   const value = /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
-  if (!(value >= least && value <= most)) throw new ExpectedError(`a whole number from ${least} to ${most}`)
+  if (!(value >= min && value <= max)) throw new ExpectedError(`a whole number from ${min} to ${max}`)
   return value
 }
 

@@ -31,8 +31,8 @@ export interface EngineProcessOptions {
   readonly clock: Clock
   /** Module the child runs. Default: the built engine host. */
   readonly entryPath?: string
-  /** Requests that may be in flight or wait; beyond it `queue_full`. Default 512. */
-  readonly maxPendingRequests?: number
+  /** Requests that may be in flight or wait; beyond it `queue_full`. */
+  readonly maxPendingRequests: number
 }
 
 export type GenerationEvent = StartedEvent | DeltaEvent
@@ -70,7 +70,7 @@ const STABLE_AFTER_MS = 10_000
 
 export function createEngineProcess(options: EngineProcessOptions): EngineProcess {
   const { logger, clock, load } = options
-  const maxPending = options.maxPendingRequests ?? 512
+  const maxPending = options.maxPendingRequests
   const pending = new Map<string, Pending>()
   const pings = new Map<string, { resolve: (pong: PongEvent) => void; reject: (error: AppError) => void }>()
   let running: Running | null = null

@@ -11,7 +11,7 @@ import type { DatabaseHandle } from '#service/storage/database.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
 import { type ClaimedJob, claimNextJob } from './queue.js'
-import { expireLeases, type LostAttempt, releaseAttempt } from './recovery.js'
+import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt } from './recovery.js'
 import type { JobSignals } from './signals.js'
 
 /** A started worker. */
@@ -32,17 +32,32 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** Jobs that may run at once. */
   readonly trainWorkers: number
+  readonly timing: JobTiming
+}
+
+/** When the queue gives up on a worker, and when it tries again. */
+export interface JobTiming {
+  /** A job whose worker is not known to live is given away after this silence. */
   readonly leaseMs: number
-  /** How long a worker may take from its start to its first request. Default 10 minutes. */
-  readonly startMs?: number | undefined
-  /** How long a worker that answers may make no progress. Default 60 minutes. */
-  readonly stallMs?: number | undefined
-  /** Pause before a job runs again after its first loss. Default `RESTART_BACKOFF_MS`. */
-  readonly backoffMs?: number | undefined
-  /** How often leases and cancels are looked at. Default 500. */
-  readonly sweepMs?: number
-  /** How long a worker may take to honour a cancel before it is killed. Default 15000. */
-  readonly cancelGraceMs?: number
+  /** How long a worker may take from its start to its first request. */
+  readonly startMs: number
+  /** How long a worker that answers may make no progress. */
+  readonly stallMs: number
+  /** Pause before a job that lost its worker runs again; grows with each loss. */
+  readonly backoffMs: number
+  /** How often leases and cancels are looked at. */
+  readonly sweepMs: number
+  /** How long a worker may take to honour a cancel before it is killed. */
+  readonly cancelGraceMs: number
+}
+
+export const DEFAULT_JOB_TIMING: JobTiming = {
+  leaseMs: 30_000,
+  startMs: 10 * 60_000,
+  stallMs: 60 * 60_000,
+  backoffMs: RESTART_BACKOFF_MS,
+  sweepMs: 500,
+  cancelGraceMs: 15_000,
 }
 
 export interface Dispatcher {
@@ -72,13 +87,12 @@ const SILENT_LEASES = 10
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
-  const sweepMs = options.sweepMs ?? 500
-  const cancelGraceMs = options.cancelGraceMs ?? 15_000
+  const { leaseMs, startMs, stallMs, backoffMs, sweepMs, cancelGraceMs } = options.timing
   const owner = `local-${ids.uuid()}`
   const limits: AttemptLimits = {
-    startMs: options.startMs ?? 10 * 60_000,
-    silenceMs: SILENT_LEASES * options.leaseMs,
-    stallMs: options.stallMs ?? 60 * 60_000,
+    startMs,
+    silenceMs: SILENT_LEASES * leaseMs,
+    stallMs,
   }
   const slots = new Set<Slot>()
   const endings = new Set<Promise<void>>()
@@ -89,7 +103,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let isWoken = false
 
   async function sweep(): Promise<void> {
-    const { lost, renewed } = await expireLeases(db, ids, { living: [...slots], leaseMs: options.leaseMs })
+    const { lost, renewed } = await expireLeases(db, ids, { living: [...slots], leaseMs: leaseMs })
     for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
       signals.notify(jobId)
@@ -98,7 +112,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     for (const slot of slots) await giveUpStuck(slot)
     await killUnresponsive()
     while (!isStopped && slots.size < options.trainWorkers) {
-      const claimed = await claimNextJob(db, ids, { owner, leaseMs: options.leaseMs })
+      const claimed = await claimNextJob(db, ids, { owner, leaseMs: leaseMs })
       if (claimed === null) break
       launch(claimed)
     }
@@ -113,7 +127,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   }
 
   async function release(lost: LostAttempt): Promise<void> {
-    const status = await releaseAttempt(db, ids, { ...lost, backoffMs: options.backoffMs })
+    const status = await releaseAttempt(db, ids, { ...lost, backoffMs: backoffMs })
     if (status === null) return
     logger.warn({ job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason, status }, 'job.worker_lost')
     signals.notify(lost.jobId)

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { ServiceOptions } from '#service/create-service.js'
 import {
   createTestService,
   STAND_INS,
@@ -38,11 +39,15 @@ interface Server {
 }
 
 let apiKey = ''
-async function startServer(options: object = {}): Promise<Server> {
+async function startServer(options: Pick<ServiceOptions, 'tuning' | 'seams' | 'trainWorkers'> = {}): Promise<Server> {
   const script = join(import.meta.dirname, '../../support/stand-ins/server.mjs')
-  const child = spawn(process.execPath, [script, JSON.stringify({ dataDir, entryPaths: STAND_INS, ...options })], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
+  const child = spawn(
+    process.execPath,
+    [script, JSON.stringify({ dataDir, ...options, seams: { entryPaths: STAND_INS, ...options.seams } })],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  )
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   const kill = async (signal: NodeJS.Signals) => {
     child.kill(signal)
@@ -151,7 +156,10 @@ describe('a killed worker', { timeout: 240_000 }, () => {
 
 describe('a slow start', { timeout: 240_000 }, () => {
   it('of many leases costs the job nothing', async () => {
-    const server = await startServer({ leaseMs: 100, environment: { STAND_IN_START_MS: '3000' } })
+    const server = await startServer({
+      tuning: { jobs: { leaseMs: 100 } },
+      seams: { environment: { STAND_IN_START_MS: '3000' } },
+    })
     const modelId = await createModel(server)
     const jobId = await submit(server, modelId, { steps: 2 })
     expect(await checkPromise(server, modelId, jobId)).toMatchObject({ status: 'completed', attempt: 1 })
@@ -159,7 +167,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
 
   it('past its own deadline is tried again, and the job completes', async () => {
     const environment = { STAND_IN_START_MS: '60000', STAND_IN_START_ATTEMPT: '1' }
-    const server = await startServer({ workerStartMs: 1000, environment })
+    const server = await startServer({ tuning: { jobs: { startMs: 1000 } }, seams: { environment } })
     const modelId = await createModel(server)
     const jobId = await submit(server, modelId, { steps: 2 })
     const job = await checkPromise(server, modelId, jobId)
@@ -170,7 +178,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
 
 describe('a frozen worker', { timeout: 240_000 }, () => {
   it('that wakes past its lease can change nothing', async () => {
-    const server = await startServer({ leaseMs: 400 })
+    const server = await startServer({ tuning: { jobs: { leaseMs: 400 } } })
     const modelId = await createModel(server)
     const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 30_000, only_attempt: 1 })
     const job = await checkPromise(server, modelId, jobId)
@@ -180,7 +188,7 @@ describe('a frozen worker', { timeout: 240_000 }, () => {
   })
 
   it('that sends heartbeats but makes no progress is given up', async () => {
-    const server = await startServer({ workerStallMs: 2000 })
+    const server = await startServer({ tuning: { jobs: { stallMs: 2000 } } })
     const modelId = await createModel(server)
     const standIn = { steps: 3, freeze_at: 1, freeze_ms: 60_000, beats_while_frozen: true, only_attempt: 1 }
     const job = await checkPromise(server, modelId, await submit(server, modelId, standIn))
@@ -260,7 +268,7 @@ describe('shutdown', { timeout: 240_000 }, () => {
 describe('a disk that is full', { timeout: 240_000 }, () => {
   let service: TestService
   it('refuses writes with a clear error, goes on reading, and works again when space returns', async () => {
-    service = await createTestService({ dataDir, maxDatabasePages: 60 })
+    service = await createTestService({ dataDir, seams: { maxDatabasePages: 60 } })
     closers.push(() => service.close(500))
     const create = (name: string) =>
       service.json<{ id: string }>('/v1/preview/models', {
@@ -274,7 +282,7 @@ describe('a disk that is full', { timeout: 240_000 }, () => {
     }
     expect([refused.status, JSON.stringify(refused.body)]).toEqual([503, expect.stringContaining('disk_full')])
     expect((await service.json('/v1/preview/models?limit=5')).status).toBe(200)
-    const again = await service.restart({ maxDatabasePages: 100_000 })
+    const again = await service.restart({ seams: { maxDatabasePages: 100_000 } })
     closers.push(() => again.close(500))
     const { status } = await again.json('/v1/preview/models', {
       json: { project: 'p', name: 'after', base_model: 'trainyard/tiny-random' },

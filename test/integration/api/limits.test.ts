@@ -12,7 +12,7 @@ import { createTestService, sampleGroup, type TestService } from '../../support/
 let service: TestService
 let model: string
 beforeAll(async () => {
-  service = await createTestService({ maxPendingRequests: 4, bodyIdleMs: 2000 })
+  service = await createTestService({ maxPendingRequests: 4, tuning: { bodyIdleMs: 2000 } })
   model = await service.createModel('m')
 })
 afterAll(() => service.dispose())

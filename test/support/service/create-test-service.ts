@@ -53,11 +53,10 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
   const service = await createService({
     port: 0,
     logger: createLogger({ level: 'silent' }),
-    sweepMs: 50,
-    restartBackoffMs: 50,
     baseModels: ['trainyard/tiny-random'],
-    ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
     ...options,
+    tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
+    seams: { ...(options.scripted === false ? {} : { entryPaths: STAND_INS }), ...options.seams },
     dataDir,
   })
   const apiKey = service.createdApiKey ?? options.apiKey ?? ''

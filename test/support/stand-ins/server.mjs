@@ -13,10 +13,9 @@ try {
   const service = await createService({
     port: 0,
     logger: createLogger({ level: 'silent' }),
-    sweepMs: 50,
-    restartBackoffMs: 50,
     baseModels: ['trainyard/tiny-random'],
     ...options,
+    tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
   })
   process.stdout.write(
     `${JSON.stringify({ url: service.url, apiKey: service.createdApiKey, enginePids: service.enginePids() })}\n`,

@@ -4,7 +4,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { createDispatcher, type Dispatcher, type DispatcherOptions } from '#service/queue/dispatcher.js'
+import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '#service/queue/dispatcher.js'
 import { type ClaimedJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
@@ -33,16 +33,14 @@ afterEach(async () => {
   await fixture.close()
 })
 
-function start(options: Partial<DispatcherOptions> = {}): void {
+function start(timing: Partial<JobTiming> = {}, trainWorkers = 1): void {
   dispatcher = createDispatcher({
     db: fixture.db,
     ids: systemIds,
     logger: createLogger({ level: 'silent' }),
     signals: createJobSignals(),
-    leaseMs: 30_000,
-    sweepMs: SWEEP_MS,
-    backoffMs: 0,
-    trainWorkers: 1,
+    timing: { ...DEFAULT_JOB_TIMING, sweepMs: SWEEP_MS, backoffMs: 0, ...timing },
+    trainWorkers,
     startWorker: (claimed) => {
       let end: (reason: string) => void = () => undefined
       const ended = new Promise<string>((resolve) => {
@@ -52,7 +50,6 @@ function start(options: Partial<DispatcherOptions> = {}): void {
       workers.push({ ...claimed, kill, end })
       return { ended, kill }
     },
-    ...options,
   })
   dispatcher.start()
 }
@@ -137,7 +134,7 @@ describe('losses', () => {
   })
 
   it('make the next attempt wait, longer each time, and nothing of the model overtakes it', async () => {
-    start({ backoffMs: 3_600_000, trainWorkers: 2 })
+    start({ backoffMs: 3_600_000 }, 2)
     const id = await submit()
     const next = await submit()
     await until(() => expect(workers).toHaveLength(1))

@@ -1,0 +1,107 @@
+/**
+ * What a service is started with, in three groups: what users set, tuning that few need, and seams for tests.
+ *
+ * Defaults and bounds of the first group are in `api/settings/service.ts`, those of tuning beside the code they tune.
+ */
+import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/service.js'
+import { InvalidRequestError } from '#base/errors.js'
+import type { Logger, LogLevel } from '#base/logging/logger.js'
+import type { BuiltInModel } from './built-in-models.js'
+import type { BaseModelEntry } from './operations/context.js'
+import type { JobTiming } from './queue/dispatcher.js'
+
+/** What users set, by flags, variables or a file; null and absent mean the default. */
+export interface ServiceSettings {
+  readonly dataDir: string
+  readonly host?: string
+  /** 0 takes any free port. */
+  readonly port?: number
+  /** The first one answers requests that name no model. Default: `trainyard/spark`. */
+  readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
+  /** Jobs that train side by side; 0 trains nothing here. */
+  readonly trainWorkers?: number
+  /** Weights while serving. */
+  readonly precision?: Precision
+  /** Threads of the engine and of training; null for all cores. */
+  readonly threads?: number | null
+  /** Ceiling for prompt + answer, tokens; null for the model's own. */
+  readonly maxContextLength?: number | null
+  /** Sequences an engine computes at once. */
+  readonly maxConcurrentSequences?: number
+  /** Chat requests of one base model that may run or wait; beyond it 429. */
+  readonly maxPendingRequests?: number
+  readonly logLevel?: LogLevel
+  /** Host names requests may carry besides loopback names and addresses. Default none. */
+  readonly allowedHosts?: readonly string[]
+  /** Folder below which `file:` training data is read; null refuses all. Default null. */
+  readonly trainingDataRoot?: string | null
+}
+
+/** Times and limits that fit almost everybody. */
+export interface ServiceTuning {
+  /** Leases, restarts and cancels of training jobs. Defaults: `DEFAULT_JOB_TIMING`. */
+  readonly jobs?: Partial<JobTiming>
+  /** A request body that sends nothing for this long is given up with 408. Default 30000. */
+  readonly bodyIdleMs?: number
+}
+
+/** What tests replace: nothing here is for production. */
+export interface ServiceSeams {
+  /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
+  readonly maxDatabasePages?: number
+  /** Environment that children inherit. Default: this process's. */
+  readonly environment?: Readonly<Record<string, string | undefined>>
+  /** Modules that children run instead of the built ones. */
+  readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
+}
+
+export interface ServiceOptions extends ServiceSettings {
+  readonly tuning?: ServiceTuning
+  readonly seams?: ServiceSeams
+  /** Default: JSON or pretty lines on stderr. */
+  readonly logger?: Logger
+}
+
+/** Settings with every default filled in. */
+export interface ResolvedSettings {
+  readonly host: string
+  readonly port: number
+  readonly trainWorkers: number
+  readonly precision: Precision
+  readonly threads: number | null
+  readonly maxContextLength: number | null
+  readonly maxConcurrentSequences: number
+  readonly maxPendingRequests: number
+  readonly trainingDataRoot: string | null
+}
+
+/**
+ * Fills in defaults.
+ *
+ * @throws {InvalidRequestError} `invalid_setting` naming a number outside its bounds
+ */
+export function resolveSettings(options: ServiceSettings): ResolvedSettings {
+  const settings = {
+    host: options.host ?? SERVICE_DEFAULTS.host,
+    port: options.port ?? SERVICE_DEFAULTS.port,
+    trainWorkers: options.trainWorkers ?? SERVICE_DEFAULTS.trainWorkers,
+    precision: options.precision ?? SERVICE_DEFAULTS.precision,
+    threads: options.threads ?? null,
+    maxContextLength: options.maxContextLength ?? null,
+    maxConcurrentSequences: options.maxConcurrentSequences ?? SERVICE_DEFAULTS.maxConcurrentSequences,
+    maxPendingRequests: options.maxPendingRequests ?? SERVICE_DEFAULTS.maxPendingRequests,
+    trainingDataRoot: options.trainingDataRoot ?? null,
+  }
+  for (const [name, { min, max }] of Object.entries(SERVICE_BOUNDS)) {
+    const value = settings[name as keyof typeof SERVICE_BOUNDS]
+    if (value === null || (Number.isInteger(value) && value >= min && value <= max)) continue
+    throw new InvalidRequestError(
+      'invalid_setting',
+      `${name} must be a whole number from ${min} to ${max}, got ${value}`,
+      {
+        param: name,
+      },
+    )
+  }
+  return settings
+}

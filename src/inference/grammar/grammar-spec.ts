@@ -1,0 +1,41 @@
+/**
+ * What an answer can be held to: the kinds of structured output, as plain data that can be sent between threads and processes.
+ */
+import { createHash } from 'node:crypto'
+
+/** A constraint on the whole text of an answer. */
+export type GrammarSpec =
+  | {
+      readonly kind: 'json_schema'
+      /** The schema as JSON text. */
+      readonly schema: string
+      /** False: compact JSON, without any white space between elements. */
+      readonly isWhitespaceFree: boolean
+    }
+  | { readonly kind: 'regex'; readonly pattern: string }
+  | { readonly kind: 'choice'; readonly choices: readonly string[] }
+  /** EBNF in GBNF's style with a rule `root`. */
+  | { readonly kind: 'ebnf'; readonly grammar: string }
+  /** xgrammar's structural tag as JSON text: free text with constrained parts. */
+  | { readonly kind: 'structural_tag'; readonly tag: string }
+
+/** Equal specifications have equal keys. */
+export function grammarKey(spec: GrammarSpec): string {
+  return createHash('sha256').update(JSON.stringify(spec)).digest('hex')
+}
+
+/** Alternatives as EBNF. @returns a grammar whose `root` is exactly one of the strings */
+export function choiceGrammar(choices: readonly string[]): string {
+  return `root ::= ${choices.map(quoted).join(' | ')}`
+}
+
+/** A literal of EBNF: JSON's escapes, but no surrogate pairs, which xgrammar would read as two characters. */
+function quoted(text: string): string {
+  const escaped = Array.from(text, (character) => {
+    const code = character.codePointAt(0) ?? 0
+    if (character === '"' || character === '\\') return `\\${character}`
+    if (code < 0x20 || code === 0x7f) return `\\u${code.toString(16).padStart(4, '0')}`
+    return character
+  })
+  return `"${escaped.join('')}"`
+}

@@ -1,0 +1,140 @@
+/**
+ * The thread of one grammar: compiles it, then answers for every choice that is held to it which tokens may come next.
+ *
+ * A grammar has a thread and a WebAssembly instance of its own, because an invalid one aborts its instance and an exploding one
+ * computes for ever: the owner ends the thread and nothing else is harmed.
+ */
+import { readlinkSync } from 'node:fs'
+import { parentPort, workerData } from 'node:worker_threads'
+import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
+import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
+import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
+import { type TokenTable, tokenBytes } from './token-table.js'
+import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
+
+export interface GrammarThreadData {
+  readonly spec: GrammarSpec
+  readonly table: TokenTable
+  readonly maxBytes: number
+}
+
+/** From the owner: a choice begins, took a token, ends. */
+export type GrammarThreadCommand =
+  | { readonly type: 'open'; readonly choice: number; readonly memory: SharedArrayBuffer }
+  | { readonly type: 'accept'; readonly choice: number; readonly tokenId: number }
+  | { readonly type: 'close'; readonly choice: number }
+
+/** To the owner. `compiling` comes right before the work that the time limit is for. */
+export type GrammarThreadEvent =
+  | { readonly type: 'compiling'; readonly threadId: number | null }
+  | { readonly type: 'compiled' }
+  | { readonly type: 'refused'; readonly reason: string; readonly isMemoryExhausted: boolean }
+
+type Xgrammar = LoadedXgrammar['xgrammar']
+type Compiler = Awaited<ReturnType<Xgrammar['GrammarCompiler']['createGrammarCompiler']>>
+type Compiled = Awaited<ReturnType<Compiler['compileGrammar']>>
+type Matcher = Awaited<ReturnType<Xgrammar['GrammarMatcher']['createGrammarMatcher']>>
+
+interface OpenChoice {
+  readonly matcher: Matcher
+  readonly buffer: MaskBuffer
+  /** Number of the mask published last. */
+  count: number
+}
+
+function compile(compiler: Compiler, spec: GrammarSpec): Promise<Compiled> {
+  switch (spec.kind) {
+    case 'json_schema':
+      return spec.isWhitespaceFree
+        ? compiler.compileJSONSchema(spec.schema, false, -1, [',', ':'])
+        : compiler.compileJSONSchema(spec.schema, true)
+    case 'regex':
+      return compiler.compileStructuralTag({
+        type: 'structural_tag',
+        format: { type: 'regex', pattern: spec.pattern },
+      })
+    case 'choice':
+      return compiler.compileGrammar(choiceGrammar(spec.choices))
+    case 'ebnf':
+      return compiler.compileGrammar(spec.grammar)
+    case 'structural_tag':
+      return compiler.compileStructuralTag(spec.tag)
+  }
+}
+
+/** The kernel's number of this thread, whose processor time the owner can then read; null where there is none. */
+function kernelThreadId(): number | null {
+  try {
+    return Number(readlinkSync('/proc/thread-self').split('/').at(-1))
+  } catch {
+    return null
+  }
+}
+
+async function run(
+  { spec, table }: GrammarThreadData,
+  { xgrammar }: LoadedXgrammar,
+  port: NonNullable<typeof parentPort>,
+): Promise<void> {
+  const send = (event: GrammarThreadEvent): void => port.postMessage(event)
+  const texts = Array.from(tokenBytes(table), toByteLevelText)
+  const stopIds = [...table.stopTokenIds]
+  const info = await xgrammar.TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
+  const compiler = await xgrammar.GrammarCompiler.createGrammarCompiler(info, false)
+  send({ type: 'compiling', threadId: kernelThreadId() })
+  const compiled = await compile(compiler, spec)
+  const choices = new Map<number, OpenChoice>()
+
+  async function publish(choice: OpenChoice): Promise<void> {
+    choice.count++
+    try {
+      if (choice.matcher.isTerminated()) stopTokensOnly(choice.buffer, stopIds)
+      else choice.buffer.words.set(Uint32Array.from(await choice.matcher.getNextTokenBitmask()))
+      publishMask(choice.buffer, choice.count, MASK_STATE.allowed)
+    } catch {
+      publishMask(choice.buffer, choice.count, MASK_STATE.failed)
+    }
+  }
+
+  async function handle(command: GrammarThreadCommand): Promise<void> {
+    if (command.type === 'open') {
+      const matcher = await xgrammar.GrammarMatcher.createGrammarMatcher(compiled)
+      const choice = { matcher, buffer: createMaskBuffer(texts.length, command.memory), count: 0 }
+      choices.set(command.choice, choice)
+      return publish(choice)
+    }
+    const choice = choices.get(command.choice)
+    if (choice === undefined) return
+    if (command.type === 'close') {
+      choices.delete(command.choice)
+      return choice.matcher.dispose()
+    }
+    if (choice.matcher.isTerminated() || choice.matcher.acceptToken(command.tokenId)) return publish(choice)
+    choice.count++
+    publishMask(choice.buffer, choice.count, MASK_STATE.failed)
+  }
+
+  // one command after the other: a matcher is created with a promise
+  let last: Promise<void> = Promise.resolve()
+  port.on('message', (command: GrammarThreadCommand) => {
+    last = last.then(() => handle(command))
+  })
+  send({ type: 'compiled' })
+}
+
+/** After the end of the text only a stop token may come, however often it is asked for. */
+function stopTokensOnly({ words }: MaskBuffer, stopTokenIds: readonly number[]): void {
+  words.fill(0)
+  for (const id of stopTokenIds) words[id >>> 5] = (words[id >>> 5] ?? 0) | (1 << (id & 31))
+}
+
+if (parentPort !== null) {
+  const port = parentPort
+  const data = workerData as GrammarThreadData
+  const loaded = loadXgrammar(data.maxBytes)
+  run(data, loaded, port).catch((error: unknown) => {
+    const reason = error instanceof Error ? error.message : String(error)
+    const refused: GrammarThreadEvent = { type: 'refused', reason, isMemoryExhausted: loaded.isMemoryExhausted() }
+    port.postMessage(refused)
+  })
+}

@@ -1,0 +1,182 @@
+/**
+ * A compiled grammar, seen from the engine's thread: makes masks for choices; the work is done by a thread of its own.
+ *
+ * Compiling has a limit of processor time and of memory. A machine that is busy with something else does not use it up: where
+ * the system tells a thread's processor time (Linux), that is what counts, elsewhere the clock.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Worker } from 'node:worker_threads'
+import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
+import type { Clock } from '#base/util/clock.js'
+import { createDeferred } from '#base/util/deferred.js'
+import { packageRoot } from '#base/util/package-root.js'
+import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
+import type { GrammarSpec } from './grammar-spec.js'
+import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
+import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
+import type { TokenTable } from './token-table.js'
+
+export interface GrammarLimits {
+  /** Processor time of compiling, the vocabulary not counted. */
+  readonly compileMs: number
+  /** WebAssembly memory of one grammar, compiled and in use. */
+  readonly maxBytes: number
+}
+
+export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes: 256 * 2 ** 20 }
+
+/** However little processor time it got, a grammar is given up after this many times its limit. */
+const MAX_WAIT_FACTOR = 30
+const WATCH_MS = 50
+/** A mask takes well below a millisecond; a thread that does not answer in this time is lost. */
+const MASK_TIMEOUT_MS = 10_000
+
+export interface Grammar {
+  /** Choices that use it now. */
+  readonly openCount: number
+  /** The mask of a choice that begins; `close` it when the choice ends. */
+  open(): TokenMask & { close(): void }
+  /** Ends the thread; masks fail from now on. */
+  dispose(): Promise<void>
+}
+
+/**
+ * Compiles a grammar in a thread of its own.
+ *
+ * @throws {InvalidRequestError} `invalid_grammar` with the library's reason; `grammar_too_complex` at a limit
+ */
+export async function compileGrammar(
+  spec: GrammarSpec,
+  table: TokenTable,
+  options: { readonly clock: Clock; readonly limits?: GrammarLimits },
+): Promise<Grammar> {
+  const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
+  const data: GrammarThreadData = { spec, table, maxBytes: limits.maxBytes }
+  // threads always run the build in dist/, as child processes do
+  const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
+  const thread = new Worker(entry, { workerData: data, stdout: true, stderr: true })
+  thread.unref()
+  let printed = ''
+  thread.stderr.on('data', (chunk: Buffer) => {
+    printed = (printed + chunk.toString()).slice(-4000)
+  })
+  // what the library prints goes nowhere else
+  thread.stdout.resume()
+  const { promise, resolve, reject } = createDeferred<void>()
+  let watch: NodeJS.Timeout | undefined
+  thread.on('message', (event: GrammarThreadEvent) => {
+    if (event.type === 'compiling') watch = watchTime(event.threadId, limits, options.clock, reject)
+    else if (event.type === 'compiled') resolve()
+    else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
+    // what it printed before comes by another way
+    else setImmediate(() => reject(refusal(printed, event.reason)))
+  })
+  let isDead = false
+  thread.once('error', (error) => reject(refusal(printed, error.message)))
+  thread.once('exit', () => {
+    isDead = true
+    reject(new RuntimeError('grammar_failed', 'the thread of a grammar ended'))
+  })
+  try {
+    await promise
+  } catch (error) {
+    await thread.terminate()
+    throw error
+  } finally {
+    clearInterval(watch)
+  }
+  const send = (command: GrammarThreadCommand): void => thread.postMessage(command)
+  const vocabularySize = table.offsets.byteLength / 4 - 1
+  let nextChoice = 0
+  let openCount = 0
+  return {
+    get openCount() {
+      return openCount
+    },
+    open: () => {
+      const choice = nextChoice++
+      const buffer = createMaskBuffer(vocabularySize)
+      let expected = 1
+      let isOpen = true
+      openCount++
+      send({ type: 'open', choice, memory: buffer.memory })
+      return {
+        next: (): TokenBitmask => {
+          if (isDead || !isOpen) throw new RuntimeError('grammar_failed', 'the grammar of a request is gone')
+          const state = awaitMask(buffer, expected, MASK_TIMEOUT_MS)
+          if (state === MASK_STATE.allowed) return buffer.words
+          const reason = state === null ? 'did not answer in time' : 'does not allow the token that was taken'
+          throw new RuntimeError('grammar_failed', `the grammar of a request ${reason}`)
+        },
+        accept: (tokenId) => {
+          expected++
+          send({ type: 'accept', choice, tokenId })
+        },
+        close: () => {
+          if (!isOpen) return
+          isOpen = false
+          openCount--
+          send({ type: 'close', choice })
+        },
+      }
+    },
+    dispose: async () => {
+      isDead = true
+      await thread.terminate()
+    },
+  }
+}
+
+function watchTime(
+  threadId: number | null,
+  { compileMs }: GrammarLimits,
+  clock: Clock,
+  reject: (error: AppError) => void,
+): NodeJS.Timeout {
+  const startedMs = clock.monotonicMs()
+  const startedCpuMs = cpuMsOf(threadId)
+  const timer = setInterval(() => {
+    const waitedMs = clock.monotonicMs() - startedMs
+    const cpuMs = cpuMsOf(threadId)
+    const usedMs = cpuMs === null || startedCpuMs === null ? waitedMs : cpuMs - startedCpuMs
+    if (usedMs > compileMs || waitedMs > compileMs * MAX_WAIT_FACTOR) {
+      reject(tooComplex(`takes more than ${compileMs} ms to compile`))
+    }
+  }, WATCH_MS)
+  timer.unref()
+  return timer
+}
+
+/** Processor time of a thread of this process, from /proc; null where that is not known. */
+function cpuMsOf(threadId: number | null): number | null {
+  if (threadId === null) return null
+  try {
+    const stat = readFileSync(`/proc/self/task/${threadId}/stat`, 'utf8')
+    // the second field, in brackets, may hold spaces; user and system time are the 14th and 15th, in ticks of 10 ms
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return (Number(fields[11]) + Number(fields[12])) * 10
+  } catch {
+    return null
+  }
+}
+
+/** The library's own words are on the lines it printed before it aborted: `[FATAL] /path/file.cc:12: words`. */
+function refusal(printed: string, thrown: string): AppError {
+  const fatal = printed
+    .split('\n')
+    .filter((line) => line.startsWith('[FATAL]'))
+    .at(-1)
+  const reason = (fatal ?? thrown).replace(/^\[FATAL\] \S+?:\d+: /, '').replace(/Check failed: \(.*?\) is \w+: /, '')
+  return new InvalidRequestError(
+    'invalid_grammar',
+    `the grammar of the request cannot be compiled: ${reason.slice(0, 500)}`,
+  )
+}
+
+function tooComplex(what: string): InvalidRequestError {
+  return new InvalidRequestError('grammar_too_complex', `the grammar of the request ${what}`, {
+    hint: 'use fewer nested or repeated parts, and smaller bounds on lengths',
+  })
+}

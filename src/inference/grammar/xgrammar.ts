@@ -1,0 +1,56 @@
+/**
+ * Loads xgrammar's WebAssembly build, with a ceiling on its memory.
+ *
+ * The package ships one UMD file inside an ES module package, which Node can neither import nor require, so the file is compiled
+ * as CommonJS by hand. An invalid grammar aborts the whole instance: load it only where that harms nothing else.
+ */
+import { readFileSync } from 'node:fs'
+import { createRequire, Module } from 'node:module'
+import { dirname } from 'node:path'
+
+type Xgrammar = typeof import('@mlc-ai/web-xgrammar')
+
+interface WebAssemblyMemory {
+  readonly buffer: ArrayBuffer
+  grow(pages: number): number
+}
+// the library of TypeScript has it only together with the browser's
+declare const WebAssembly: { readonly Memory: { readonly prototype: WebAssemblyMemory } }
+
+const PAGE_BYTES = 65_536
+
+export interface LoadedXgrammar {
+  readonly xgrammar: Xgrammar
+  /** Whether something needed more memory than it may have. The library aborts then, without a word. */
+  isMemoryExhausted(): boolean
+}
+
+/**
+ * Loads the library into this thread.
+ *
+ * Side effect: no WebAssembly memory of this thread grows beyond `maxBytes` any more; what would need more fails.
+ */
+export function loadXgrammar(maxBytes: number): LoadedXgrammar {
+  const isMemoryExhausted = limitMemory(maxBytes)
+  const require = createRequire(import.meta.url)
+  const path = require.resolve('@mlc-ai/web-xgrammar')
+  const loaded = new Module(path)
+  loaded.filename = path
+  loaded.paths = require.resolve.paths(dirname(path)) ?? []
+  // not in Node's types, but what every loader hook uses
+  const compile: unknown = Reflect.get(loaded, '_compile')
+  if (typeof compile !== 'function') throw new Error('Module has no _compile in this version of Node')
+  Reflect.apply(compile, loaded, [readFileSync(path, 'utf8'), path])
+  return { xgrammar: loaded.exports as Xgrammar, isMemoryExhausted }
+}
+
+function limitMemory(maxBytes: number): () => boolean {
+  let wasRefused = false
+  const { grow } = WebAssembly.Memory.prototype
+  WebAssembly.Memory.prototype.grow = function growWithin(this: WebAssemblyMemory, pages: number): number {
+    wasRefused = this.buffer.byteLength + pages * PAGE_BYTES > maxBytes
+    if (wasRefused) throw new RangeError('memory limit of a grammar reached')
+    return grow.call(this, pages)
+  }
+  return () => wasRefused
+}

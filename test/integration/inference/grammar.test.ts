@@ -1,0 +1,158 @@
+/**
+ * Grammars over the built-in model's real vocabulary: what a random walk below the masks writes is what the grammar allows.
+ */
+import { Ajv } from 'ajv'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { systemClock } from '#base/util/clock.js'
+import { createRng, type Rng } from '#base/util/rng.js'
+import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
+import { compileGrammar } from '#inference/grammar/grammar.js'
+import { createGrammarCache, type GrammarCache } from '#inference/grammar/grammar-cache.js'
+import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
+import { createTokenTable, type TokenTable } from '#inference/grammar/token-table.js'
+import { sparkDirectory } from '#model/built-in/spark.js'
+import { loadTextModel, type TextModel } from '#model/text/text-model.js'
+import { expectCode } from '../../support/expect-code.js'
+
+const clock = systemClock
+let model: TextModel
+let table: TokenTable
+let cache: GrammarCache
+/** Tokens that end the answer, or whose text only closes something. */
+let closingIds: ReadonlySet<number>
+
+beforeAll(async () => {
+  model = await loadTextModel(sparkDirectory())
+  table = createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
+  const ids = Array.from({ length: model.tokenizer.vocabularySize }, (_, id) => id)
+  closingIds = new Set(
+    ids.filter((id) => model.eosTokenIds.includes(id) || /^["\]}]+$/.test(model.tokenizer.decode([id]))),
+  )
+  cache = createGrammarCache({ compile: (spec) => compileGrammar(spec, table, { clock }), maxGrammars: 3 })
+})
+
+afterAll(() => cache.dispose())
+
+/** Takes allowed tokens at random until the grammar ends; after `patience` tokens it prefers those that close. */
+function walk(mask: TokenMask, rng: Rng, patience = 60): string {
+  const ids: number[] = []
+  for (let step = 0; step < 2000; step++) {
+    const allowed = allowedIds(mask)
+    const closing = allowed.filter((id) => closingIds.has(id))
+    const from = step > patience && closing.length > 0 ? closing : allowed
+    const id = from[Math.floor(rng.uniform() * from.length)]
+    if (id === undefined) throw new Error('nothing is allowed')
+    mask.accept(id)
+    if (model.eosTokenIds.includes(id)) return model.tokenizer.decode(ids)
+    ids.push(id)
+  }
+  throw new Error('the walk did not end')
+}
+
+function allowedIds(mask: TokenMask): number[] {
+  const words = mask.next()
+  const ids: number[] = []
+  for (let id = 0; id < model.tokenizer.vocabularySize; id++) {
+    if (words === null || (((words[id >>> 5] ?? 0) >>> (id & 31)) & 1) === 1) ids.push(id)
+  }
+  return ids
+}
+
+async function samples(spec: GrammarSpec, count: number): Promise<string[]> {
+  const lease = await cache.lease(spec)
+  try {
+    const rng = createRng(7n)
+    return Array.from({ length: count }, () => walk(lease.createMask(), rng))
+  } finally {
+    lease.release()
+  }
+}
+
+describe('what may be written', () => {
+  test('a JSON schema: every answer validates', async () => {
+    const schema = {
+      type: 'object',
+      properties: {
+        name: { type: 'string' },
+        age: { type: 'integer', minimum: 0, maximum: 150 },
+        kind: { enum: ['cat', 'dog', 3, null] },
+        tags: { type: 'array', items: { type: 'boolean' }, minItems: 1, maxItems: 3 },
+      },
+      required: ['name', 'age', 'kind', 'tags'],
+      additionalProperties: false,
+    }
+    const validate = new Ajv().compile(schema)
+    for (const isWhitespaceFree of [false, true]) {
+      const spec: GrammarSpec = { kind: 'json_schema', schema: JSON.stringify(schema), isWhitespaceFree }
+      for (const text of await samples(spec, 8)) {
+        expect(validate(JSON.parse(text)), text).toBe(true)
+        if (isWhitespaceFree) expect(text).toBe(JSON.stringify(JSON.parse(text)))
+      }
+    }
+  })
+
+  test('a regular expression', async () => {
+    for (const text of await samples({ kind: 'regex', pattern: '[a-z]{3,5}-\\d+(x|yz)' }, 10)) {
+      expect(text).toMatch(/^[a-z]{3,5}-\d+(x|yz)$/)
+    }
+  })
+
+  test('one of the choices, whatever characters they hold', async () => {
+    const choices = ['yes', 'no "quoted"', 'back\\slash', 'line\nbreak', 'äöü 😀', 'a']
+    const texts = await samples({ kind: 'choice', choices }, 40)
+    expect(texts.filter((text) => !choices.includes(text))).toEqual([])
+    expect(new Set(texts).size).toBeGreaterThan(3)
+  })
+
+  test('a grammar with rules', async () => {
+    const grammar = 'root ::= item ("," item)*\nitem ::= [0-9] [0-9]'
+    for (const text of await samples({ kind: 'ebnf', grammar }, 10)) expect(text).toMatch(/^\d\d(,\d\d)*$/)
+  })
+
+  test('after the end only a stop token may come, again and again', async () => {
+    const lease = await cache.lease({ kind: 'choice', choices: ['a'] })
+    const mask = lease.createMask()
+    mask.accept(model.tokenizer.tokenToId('a') ?? -1)
+    for (let i = 0; i < 3; i++) {
+      expect(allowedIds(mask)).toEqual([...model.eosTokenIds].sort((a, b) => a - b))
+      mask.accept(model.eosTokenIds[0] ?? -1)
+    }
+    lease.release()
+  })
+})
+
+describe('what is refused', () => {
+  test.each<[string, GrammarSpec]>([
+    ['a schema that accepts nothing', { kind: 'json_schema', schema: 'false', isWhitespaceFree: false }],
+    ['a reference to nothing', { kind: 'json_schema', schema: '{"$ref":"#/nope"}', isWhitespaceFree: false }],
+    ['a grammar without root', { kind: 'ebnf', grammar: 'a ::= "b"' }],
+    ['a grammar with a syntax error', { kind: 'ebnf', grammar: 'root ::= (((' }],
+    ['a regular expression with a syntax error', { kind: 'regex', pattern: '(a' }],
+  ])('%s, and others go on', async (_, spec) => {
+    const error = await cache.lease(spec).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: 'invalid_grammar', category: 'invalid_request' })
+    expect(String(error)).not.toMatch(/\.cc|FATAL|Users/)
+    expect(await samples({ kind: 'choice', choices: ['still here'] }, 1)).toEqual(['still here'])
+  })
+
+  test('what explodes ends at its limit of time or memory', async () => {
+    const limits = { compileMs: 300, maxBytes: 64 * 2 ** 20 }
+    const bomb = { kind: 'regex', pattern: '((a{1,200}){1,200}){1,200}' } as const
+    await expectCode(() => compileGrammar(bomb, table, { clock, limits }), 'grammar_too_complex')
+  })
+})
+
+test('grammars in use are kept, idle ones make room', async () => {
+  const small = createGrammarCache({ compile: (spec) => compileGrammar(spec, table, { clock }), maxGrammars: 2 })
+  const specOf = (text: string): GrammarSpec => ({ kind: 'choice', choices: [text] })
+  const first = await small.lease(specOf('one'))
+  const again = await small.lease(specOf('one'))
+  const second = await small.lease(specOf('two'))
+  await expectCode(() => small.lease(specOf('three')), 'grammar_queue_full')
+  second.release()
+  const third = await small.lease(specOf('three'))
+  expect(walk(first.createMask(), createRng(1n))).toBe('one')
+  expect(walk(again.createMask(), createRng(1n))).toBe('one')
+  expect(walk(third.createMask(), createRng(1n))).toBe('three')
+  await small.dispose()
+})

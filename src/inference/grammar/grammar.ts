@@ -11,10 +11,12 @@ import { Worker } from 'node:worker_threads'
 import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
+import type { JsonValue } from '#base/util/json.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
+import { toGrammarSchema } from './json-schema.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
 import type { TokenTable } from './token-table.js'
 
@@ -45,7 +47,7 @@ export interface Grammar {
 /**
  * Compiles a grammar in a thread of its own.
  *
- * @throws {InvalidRequestError} `invalid_grammar` with the library's reason; `grammar_too_complex` at a limit
+ * @throws {InvalidRequestError} `unsupported_schema` naming the keyword; `invalid_grammar` with the library's reason; `grammar_too_complex` at a limit
  */
 export async function compileGrammar(
   spec: GrammarSpec,
@@ -53,7 +55,7 @@ export async function compileGrammar(
   options: { readonly clock: Clock; readonly limits?: GrammarLimits },
 ): Promise<Grammar> {
   const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
-  const data: GrammarThreadData = { spec, table, maxBytes: limits.maxBytes }
+  const data: GrammarThreadData = { spec: withHonouredSchema(spec), table, maxBytes: limits.maxBytes }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
   const thread = new Worker(entry, { workerData: data, stdout: true, stderr: true })
@@ -126,6 +128,22 @@ export async function compileGrammar(
       isDead = true
       await thread.terminate()
     },
+  }
+}
+
+/** Whatever the compiler would skip in a schema is refused before it starts. */
+function withHonouredSchema(spec: GrammarSpec): GrammarSpec {
+  if (spec.kind !== 'json_schema') return spec
+  return { ...spec, schema: JSON.stringify(toGrammarSchema(parseSchema(spec.schema))) }
+}
+
+function parseSchema(text: string): JsonValue {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new InvalidRequestError('invalid_grammar', 'JSON schema must be JSON text, a schema as an object works too', {
+      cause,
+    })
   }
 }
 

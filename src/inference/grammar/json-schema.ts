@@ -7,7 +7,8 @@
  * of JSON Schema are annotations and change nothing, as the specification says (2020-12, core 6.5).
  */
 import { InvalidRequestError } from '#base/errors.js'
-import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject } from '#model/text/json-fields.js'
 
 const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf'] as const
 
@@ -99,21 +100,21 @@ function convert(schema: JsonValue, path: string, depth: number): JsonValue {
   }
   checkSiblings(schema, path)
   checkValues(schema, path)
-  const converted: JsonObject = { ...schema, ...subschemas(schema, path, depth) }
+  const converted = { ...schema, ...subschemas(schema, path, depth) }
   if (COMBINING.some((name) => Object.hasOwn(schema, name))) return converted
   const types = typesOf(schema)
-  if (types.includes('object') && schema['properties'] === undefined && schema['additionalProperties'] === undefined) {
-    converted['additionalProperties'] = true
+  const isAnyObject = schema['properties'] === undefined && schema['additionalProperties'] === undefined
+  const isAnyArray = schema['items'] === undefined && schema['prefixItems'] === undefined
+  return {
+    ...converted,
+    ...(types.includes('object') && isAnyObject ? { additionalProperties: true } : {}),
+    ...(types.includes('array') && isAnyArray ? { items: true } : {}),
   }
-  if (types.includes('array') && schema['items'] === undefined && schema['prefixItems'] === undefined) {
-    converted['items'] = true
-  }
-  return converted
 }
 
 /** The schemas inside, converted, by keyword. */
 function subschemas(schema: JsonObject, path: string, depth: number): JsonObject {
-  const found: JsonObject = {}
+  const found: Record<string, JsonValue> = {}
   const child = (value: JsonValue, name: string): JsonValue => convert(value, `${path}/${name}`, depth + 1)
   for (const name of ['items', 'additionalProperties']) {
     const value = schema[name]
@@ -162,9 +163,14 @@ function checkValues(schema: JsonObject, path: string): void {
   }
   if (Array.isArray(allOf) && allOf.length > 1) throw unsupported(`${path}/allOf`, 'has more than one schema')
   if (Array.isArray(oneOf) && !areDisjoint(oneOf)) {
-    throw unsupported(`${path}/oneOf`, 'has schemas that are not told apart by their type or a required constant', 'anyOf')
+    throw unsupported(
+      `${path}/oneOf`,
+      'has schemas that are not told apart by their type or a required constant',
+      'anyOf',
+    )
   }
-  if (typeof format === 'string' && !FORMATS.has(format)) throw unsupported(`${path}/format`, `"${format}" is not known`)
+  if (typeof format === 'string' && !FORMATS.has(format))
+    throw unsupported(`${path}/format`, `"${format}" is not known`)
   const hasLength = schema['minLength'] !== undefined || schema['maxLength'] !== undefined
   if (hasLength && (pattern !== undefined || format !== undefined)) {
     throw unsupported(path, 'has a length together with a pattern or format')
@@ -212,7 +218,11 @@ function requiredConstants(schema: JsonValue): Map<string, string[]> {
   for (const [name, property] of Object.entries(schema['properties'] as JsonObject)) {
     if (!required.includes(name) || !isJsonObject(property)) continue
     if (property['const'] !== undefined) found.set(name, [JSON.stringify(property['const'])])
-    else if (Array.isArray(property['enum'])) found.set(name, property['enum'].map((value) => JSON.stringify(value)))
+    else if (Array.isArray(property['enum']))
+      found.set(
+        name,
+        property['enum'].map((value) => JSON.stringify(value)),
+      )
   }
   return found
 }
@@ -232,6 +242,7 @@ function isOfType(value: JsonValue, type: string): boolean {
 
 function unsupported(path: string, what: string, instead?: string): InvalidRequestError {
   return new InvalidRequestError('unsupported_schema', `JSON schema at ${path} ${what}`, {
-    hint: instead === undefined ? 'the keywords that work are listed in the API documentation' : `use "${instead}" instead`,
+    hint:
+      instead === undefined ? 'the keywords that work are listed in the API documentation' : `use "${instead}" instead`,
   })
 }

@@ -16,6 +16,10 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { compileGrammar } from '../grammar/grammar.js'
+import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
+import type { GrammarSpec } from '../grammar/grammar-spec.js'
+import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand } from './protocol.js'
 import { toGenerationRequest } from './request.js'
@@ -34,16 +38,21 @@ export interface Host {
 
 /** Models up to this size are served in float32 by default. */
 const FLOAT32_PARAMETERS = 200e6
+/** Compiled grammars kept at once; each is a thread with its own copy of the vocabulary, about 50 MB at 49,152 tokens. */
+const MAX_GRAMMARS = 8
 
 interface Loaded {
   readonly engine: Engine
   readonly textModel: TextModel
+  readonly grammars: GrammarCache
 }
 
 /** Creates a host with no model; `load` comes first. */
 export function createHost(options: HostOptions): Host {
   const { send, clock } = options
   let loaded: Loaded | null = null
+  /** Requests whose grammar is being compiled. */
+  const compiling = new Set<string>()
 
   async function load(command: LoadCommand): Promise<void> {
     const startedMs = clock.monotonicMs()
@@ -60,7 +69,7 @@ export function createHost(options: HostOptions): Host {
         maxConcurrentSequences: command.maxConcurrentSequences,
         eosTokenIds: textModel.eosTokenIds,
       })
-      loaded = { engine, textModel }
+      loaded = { engine, textModel, grammars: createGrammars(textModel, config.vocabularySize, clock) }
       send({
         type: 'loaded',
         baseModel: command.baseModel,
@@ -76,14 +85,31 @@ export function createHost(options: HostOptions): Host {
     }
   }
 
-  function generate(command: GenerateCommand): void {
+  async function generate(command: GenerateCommand): Promise<void> {
+    let lease: GrammarLease | null = null
     try {
       if (loaded === null) throw new AppError('unavailable', 'model_loading', 'model is not loaded yet')
-      const { engine, textModel } = loaded
-      const request = toGenerationRequest(command, textModel, engine.contextLength)
-      engine.submit(request, createListener(command, { textModel, send, promptTokenIds: request.promptTokenIds }))
+      const { engine, textModel, grammars } = loaded
+      lease = command.grammar === null ? null : await leaseGrammar(command.id, command.grammar, grammars)
+      const request = toGenerationRequest(command, textModel, engine.contextLength, lease?.createMask ?? null)
+      const { promptTokenIds } = request
+      engine.submit(request, releasing(createListener(command, { textModel, send, promptTokenIds }), lease))
     } catch (error) {
+      lease?.release()
       send(toFailedEvent(command.id, error))
+    }
+  }
+
+  /** A request that is aborted while its grammar is compiled never reaches the engine. */
+  async function leaseGrammar(id: string, spec: GrammarSpec, grammars: GrammarCache): Promise<GrammarLease> {
+    compiling.add(id)
+    try {
+      const lease = await grammars.lease(spec)
+      if (compiling.has(id)) return lease
+      lease.release()
+      throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+    } finally {
+      compiling.delete(id)
     }
   }
 
@@ -100,8 +126,9 @@ export function createHost(options: HostOptions): Host {
         case 'load':
           return await load(command)
         case 'generate':
-          return generate(command)
+          return await generate(command)
         case 'abort':
+          compiling.delete(command.id)
           return loaded?.engine.abort(command.id)
         case 'forget_adapter':
           return loaded?.engine.forgetAdapter(command.digest)
@@ -117,6 +144,34 @@ export function createHost(options: HostOptions): Host {
         default:
           return assertNever(command)
       }
+    },
+  }
+}
+
+/** The vocabulary is read when the first grammar comes: most hosts never see one. */
+function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): GrammarCache {
+  let table: TokenTable | null = null
+  return createGrammarCache({
+    maxGrammars: MAX_GRAMMARS,
+    compile: (spec) => {
+      table ??= createTokenTable(textModel.tokenizer, vocabularySize, textModel.eosTokenIds)
+      return compileGrammar(spec, table, { clock })
+    },
+  })
+}
+
+/** The listener, with a grammar that is given back when the request ends. */
+function releasing(listener: GenerationListener, lease: GrammarLease | null): GenerationListener {
+  if (lease === null) return listener
+  return {
+    ...listener,
+    onFinished: () => {
+      lease.release()
+      listener.onFinished()
+    },
+    onFailed: (error) => {
+      lease.release()
+      listener.onFailed(error)
     },
   }
 }

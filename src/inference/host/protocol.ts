@@ -7,6 +7,9 @@
  */
 import type { ErrorCategory } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { GrammarSpec } from '../grammar/grammar-spec.js'
+
+export type { GrammarSpec } from '../grammar/grammar-spec.js'
 
 /** How to load the base model; sent once, first. */
 export interface LoadCommand {
@@ -77,6 +80,8 @@ export interface GenerateCommand {
   /** Keep the last k prompt tokens; -1: the most the context allows; null: off. */
   readonly truncatePromptTokens: number | null
   readonly sampling: SamplingParameters
+  /** What the answer is held to; null: nothing. */
+  readonly grammar: GrammarSpec | null
   readonly adapter: AdapterRef | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null

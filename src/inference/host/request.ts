@@ -4,6 +4,7 @@
 import { readFile } from 'node:fs/promises'
 import { InvalidRequestError } from '#base/errors.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
+import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
 import { renderConversation } from '#model/text/render.js'
 import type { TextModel } from '#model/text/text-model.js'
 import {
@@ -17,12 +18,14 @@ import type { AdapterRef, GenerateCommand } from './protocol.js'
 /**
  * Renders and tokenizes a command.
  *
+ * @param createMask the mask of each choice, when the answer is held to a grammar
  * @throws {InvalidRequestError} if the template refuses the messages or the truncation is out of range
  */
 export function toGenerationRequest(
   command: GenerateCommand,
   textModel: TextModel,
   contextLength: number,
+  createMask: (() => TokenMask) | null,
 ): GenerationRequest {
   const { messages, tools, template, sampling, adapter, cacheSalt } = command
   // A prompt that cannot fit is refused for its length; it need not be tokenized to its end for that.
@@ -31,7 +34,7 @@ export function toGenerationRequest(
   return {
     id: command.id,
     promptTokenIds: truncated(tokenIds, command, contextLength),
-    rules: sampling,
+    rules: createMask === null ? sampling : { ...sampling, tokenMask: createMask },
     adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
     cacheSalt,
   }

@@ -41,6 +41,7 @@ export function ask(id: string, content: string, sampling: Partial<SamplingParam
     },
     truncatePromptTokens: null,
     sampling: { ...SAMPLING, ...sampling },
+    grammar: null,
     adapter: null,
     cacheSalt: null,
   }

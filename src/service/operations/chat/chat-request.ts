@@ -13,6 +13,7 @@ import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { ChatMessage, GenerateCommand, SamplingParameters } from '#inference/host/protocol.js'
 import { checkMessages } from './chat-messages.js'
 import { refuseUnsupported } from './chat-unsupported.js'
+import { toGrammar } from './structured-outputs.js'
 
 /** Most choices of one request. */
 export const MAX_CHOICES = 128
@@ -67,6 +68,7 @@ export function toEngineCommand(request: ChatRequest): EngineCommand {
     template,
     truncatePromptTokens: toTruncation(request),
     sampling: toSampling(request),
+    grammar: toGrammar(request),
     cacheSalt: salt,
   }
 }

@@ -12,8 +12,6 @@ const UNSUPPORTED: Readonly<Record<string, (request: ChatRequest) => boolean>> =
   use_beam_search: (r) => r.use_beam_search === true,
   prompt_logprobs: (r) => (r.prompt_logprobs ?? null) !== null,
   repetition_detection: (r) => (r.repetition_detection?.max_pattern_size ?? 0) > 0,
-  structured_outputs: (r) => (r.structured_outputs ?? null) !== null,
-  response_format: (r) => (r.response_format ?? null) !== null && r.response_format?.type !== 'text',
   echo: (r) => r.echo === true,
 }
 

@@ -28,7 +28,12 @@ export type GrammarThreadCommand =
 export type GrammarThreadEvent =
   | { readonly type: 'compiling'; readonly threadId: number | null }
   | { readonly type: 'compiled' }
-  | { readonly type: 'refused'; readonly reason: string; readonly isMemoryExhausted: boolean }
+  | {
+      readonly type: 'refused'
+      readonly reason: string
+      readonly printed: string
+      readonly isMemoryExhausted: boolean
+    }
 
 type Xgrammar = LoadedXgrammar['xgrammar']
 type Compiler = Awaited<ReturnType<Xgrammar['GrammarCompiler']['createGrammarCompiler']>>
@@ -133,8 +138,12 @@ if (parentPort !== null) {
   const data = workerData as GrammarThreadData
   const loaded = loadXgrammar(data.maxBytes)
   run(data, loaded, port).catch((error: unknown) => {
-    const reason = error instanceof Error ? error.message : String(error)
-    const refused: GrammarThreadEvent = { type: 'refused', reason, isMemoryExhausted: loaded.isMemoryExhausted() }
+    const refused: GrammarThreadEvent = {
+      type: 'refused',
+      reason: error instanceof Error ? error.message : String(error),
+      printed: loaded.printed(),
+      isMemoryExhausted: loaded.isMemoryExhausted(),
+    }
     port.postMessage(refused)
   })
 }

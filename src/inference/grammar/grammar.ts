@@ -58,25 +58,21 @@ export async function compileGrammar(
   const data: GrammarThreadData = { spec: withHonouredSchema(spec), table, maxBytes: limits.maxBytes }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
-  const thread = new Worker(entry, { workerData: data, stdout: true, stderr: true })
+  // a process's own preloaded modules (its lifeline) are not a thread's business
+  const thread = new Worker(entry, { workerData: data, execArgv: [] })
   thread.unref()
-  let printed = ''
-  thread.stderr.on('data', (chunk: Buffer) => {
-    printed = (printed + chunk.toString()).slice(-4000)
-  })
-  // what the library prints goes nowhere else
-  thread.stdout.resume()
   const { promise, resolve, reject } = createDeferred<void>()
   let watch: NodeJS.Timeout | undefined
   thread.on('message', (event: GrammarThreadEvent) => {
     if (event.type === 'compiling') watch = watchTime(event.threadId, limits, options.clock, reject)
     else if (event.type === 'compiled') resolve()
     else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
-    // what it printed before comes by another way
-    else setImmediate(() => reject(refusal(printed, event.reason)))
+    else reject(refusal(event.printed, event.reason))
   })
   let isDead = false
-  thread.once('error', (error) => reject(refusal(printed, error.message)))
+  thread.once('error', (error) =>
+    reject(new RuntimeError('grammar_failed', 'the thread of a grammar failed', { cause: error })),
+  )
   thread.once('exit', () => {
     isDead = true
     reject(new RuntimeError('grammar_failed', 'the thread of a grammar ended'))

@@ -18,20 +18,24 @@ interface WebAssemblyMemory {
 declare const WebAssembly: { readonly Memory: { readonly prototype: WebAssemblyMemory } }
 
 const PAGE_BYTES = 65_536
+const MAX_PRINTED = 4000
 
 export interface LoadedXgrammar {
   readonly xgrammar: Xgrammar
   /** Whether something needed more memory than it may have. The library aborts then, without a word. */
   isMemoryExhausted(): boolean
+  /** What the library printed: the reason of a refusal stands there only. */
+  printed(): string
 }
 
 /**
  * Loads the library into this thread.
  *
- * Side effect: no WebAssembly memory of this thread grows beyond `maxBytes` any more; what would need more fails.
+ * Side effects: this thread's console prints nothing any more, what would be printed is kept; no WebAssembly memory of this thread grows beyond `maxBytes` any more; what would need more fails.
  */
 export function loadXgrammar(maxBytes: number): LoadedXgrammar {
   const isMemoryExhausted = limitMemory(maxBytes)
+  const printed = captureConsole()
   const require = createRequire(import.meta.url)
   const path = require.resolve('@mlc-ai/web-xgrammar')
   const loaded = new Module(path)
@@ -41,7 +45,16 @@ export function loadXgrammar(maxBytes: number): LoadedXgrammar {
   const compile: unknown = Reflect.get(loaded, '_compile')
   if (typeof compile !== 'function') throw new Error('Module has no _compile in this version of Node')
   Reflect.apply(compile, loaded, [readFileSync(path, 'utf8'), path])
-  return { xgrammar: loaded.exports as Xgrammar, isMemoryExhausted }
+  return { xgrammar: loaded.exports as Xgrammar, isMemoryExhausted, printed }
+}
+
+function captureConsole(): () => string {
+  let text = ''
+  const keep = (...words: unknown[]): void => {
+    text = `${text}${words.map(String).join(' ')}\n`.slice(-MAX_PRINTED)
+  }
+  Object.assign(console, { log: keep, info: keep, warn: keep, error: keep })
+  return () => text
 }
 
 function limitMemory(maxBytes: number): () => boolean {

@@ -1,0 +1,138 @@
+/**
+ * Structured outputs over HTTP with a real engine host: answers that hold, streamed as plain, and every refusal.
+ */
+import { Ajv } from 'ajv'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ChatResponse } from '#api/wire/chat-completions.js'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService({ scripted: false, threads: 1 })
+})
+afterAll(() => service.dispose())
+
+const messages = [{ role: 'user', content: 'Answer.' }]
+const schema = {
+  type: 'object',
+  properties: {
+    ok: { type: 'boolean' },
+    kind: { enum: ['a', 'b'] },
+    count: { type: 'integer', minimum: 0, maximum: 99 },
+  },
+  required: ['ok', 'kind', 'count'],
+  additionalProperties: false,
+}
+
+async function post(more: object): Promise<{ status: number; body: ChatResponse & { error?: { message: string } } }> {
+  return service.json('/v1/chat/completions', { json: { messages, seed: 5, max_tokens: 200, ...more } })
+}
+
+async function answer(more: object): Promise<string> {
+  const { status, body } = await post(more)
+  expect(status, JSON.stringify(body)).toBe(200)
+  expect(body.choices[0]?.finish_reason).toBe('stop')
+  return body.choices[0]?.message.content ?? ''
+}
+
+describe('what an answer is held to', () => {
+  const validate = new Ajv().compile(schema)
+  const compact = { json: schema, disable_any_whitespace: true }
+
+  it.each<[string, object]>([
+    ['structured_outputs.json', { structured_outputs: compact }],
+    ['structured_outputs.json as text', { structured_outputs: { ...compact, json: JSON.stringify(schema) } }],
+    ['greedy', { structured_outputs: compact, temperature: 0 }],
+  ])('%s', async (_, more) => {
+    const text = await answer(more)
+    expect(validate(JSON.parse(text)), text).toBe(true)
+  })
+
+  it('a response format', async () => {
+    const { body } = await post({
+      response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } },
+      // white space is allowed, and a random model likes it
+      logit_bias: { '10': -100, '13': -100, '32': -100, '9': -100 },
+    })
+    const [choice] = body.choices
+    if (choice?.finish_reason === 'stop') expect(validate(JSON.parse(choice.message.content ?? ''))).toBe(true)
+    expect(choice?.message.content).toMatch(/^\s*\{/)
+  })
+
+  it('a pattern, choices, a grammar, every one of n choices', async () => {
+    expect(await answer({ structured_outputs: { regex: '[ab]{4}-[0-9]{2}' } })).toMatch(/^[ab]{4}-\d\d$/)
+    expect(['yes', 'no']).toContain(await answer({ structured_outputs: { choice: ['yes', 'no'] } }))
+    expect(await answer({ structured_outputs: { grammar: 'root ::= "x" [0-9] "y"' } })).toMatch(/^x\dy$/)
+    const { body } = await post({ structured_outputs: { regex: '[a-z]{3}' }, n: 5 })
+    expect(body.choices.map((choice) => choice.message.content)).toEqual(
+      Array(5).fill(expect.stringMatching(/^[a-z]{3}$/)),
+    )
+  })
+
+  it('a structural tag', async () => {
+    const tag = {
+      type: 'structural_tag',
+      format: { type: 'tag', begin: '<n>', content: { type: 'regex', pattern: '[0-9]' }, end: '</n>' },
+    }
+    expect(await answer({ response_format: tag })).toMatch(/^<n>\d<\/n>$/)
+  })
+
+  it('streams the same answer', async () => {
+    const more = { structured_outputs: { regex: '[ab]{4}-[0-9]{2}' } }
+    const response = await service.fetch('/v1/chat/completions', {
+      json: { messages, seed: 5, max_tokens: 200, ...more, stream: true },
+    })
+    const chunks = (await response.text()).split('\n\n').filter((line) => line.startsWith('data: {'))
+    const text = chunks.map((line) => JSON.parse(line.slice(6)).choices[0]?.delta.content ?? '').join('')
+    expect(text).toBe(await answer(more))
+  })
+
+  it('log-probabilities are those among what is allowed', async () => {
+    const { body } = await post({ structured_outputs: { regex: '[ab]' }, logprobs: true, top_logprobs: 4 })
+    const [first] = body.choices[0]?.logprobs?.content ?? []
+    const allowed = (first?.top_logprobs ?? []).filter(({ logprob }) => logprob > -9999)
+    expect(allowed.map(({ token }) => token).sort()).toEqual(['a', 'b'])
+    expect(allowed.reduce((sum, { logprob }) => sum + Math.exp(logprob), 0)).toBeCloseTo(1, 5)
+  })
+})
+
+describe('what is refused, each for its own reason', () => {
+  it.each<[object, string]>([
+    [{ structured_outputs: {} }, 'none are specified'],
+    [
+      { structured_outputs: { json: schema, regex: 'a' } },
+      "only use one kind of constraints for structured outputs ('json'",
+    ],
+    [{ structured_outputs: { grammar: 'root ::= "a"', json_object: true } }, 'multiple are specified'],
+    [{ structured_outputs: { regex: 'a' }, response_format: { type: 'json_object' } }, 'multiple are specified'],
+    [
+      {
+        structured_outputs: { json: schema },
+        response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
+      },
+      'multiple are specified',
+    ],
+    [{ structured_outputs: { choice: [] } }, "Choice '[]' cannot be an empty list"],
+    [{ structured_outputs: { choice: ['a', 1] } }, 'list of strings'],
+    [{ structured_outputs: { grammar: ' ' } }, 'grammar cannot be an empty string'],
+    [{ structured_outputs: { json: '' } }, 'json cannot be an empty string'],
+    [{ structured_outputs: { json: '{"type":' } }, 'must be JSON text'],
+    [{ structured_outputs: { json_object: false } }, 'json_object must be True'],
+    [{ structured_outputs: { regex: 7 } }, 'regex must be a string'],
+    [{ structured_outputs: { regex: 'a', _backend: 'outlines' } }, 'backend selection is not supported'],
+    [{ structured_outputs: { regex: 'a', whitespace_pattern: ' ' } }, 'whitespace_pattern is not supported'],
+    [{ response_format: { type: 'yaml' } }, 'got "yaml"'],
+    [{ response_format: { type: 'json_schema' } }, "'json_schema' field must be provided"],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'x' } } }, "field 'schema'"],
+    [{ structured_outputs: { json: { type: 'integer', multipleOf: 2 } } }, '#/multipleOf'],
+    [{ structured_outputs: { regex: '(a' } }, 'parenthesis is not closed'],
+    [{ structured_outputs: { grammar: 'root ::= (' } }, 'cannot be compiled'],
+    [{ response_format: { type: 'structural_tag', format: { type: 'nonsense' } } }, 'cannot be compiled'],
+  ])('%j', async (more, words) => {
+    for (const stream of [false, true]) {
+      const { status, body } = await post({ ...more, stream })
+      expect(status).toBe(400)
+      expect(body.error?.message).toContain(words)
+    }
+  })
+})

@@ -33,6 +33,10 @@ export const serve = defineCommand({
     threads: flag.setting('threads', { isAdvanced: true }),
     precision: flag.setting('precision', { isAdvanced: true }),
     trainWorkers: flag.setting('train-workers', { isAdvanced: true }),
+    jobLease: flag.setting('job-lease', { isAdvanced: true }),
+    workerStartTimeout: flag.setting('worker-start-timeout', { isAdvanced: true }),
+    workerStallTimeout: flag.setting('worker-stall-timeout', { isAdvanced: true }),
+    keepWorker: flag.setting('keep-worker', { isAdvanced: true }),
     maxContextLength: flag.setting('max-context-length', { isAdvanced: true }),
     maxSequences: flag.setting('max-sequences', { isAdvanced: true }),
     maxPendingRequests: flag.setting('max-pending-requests', { isAdvanced: true }),
@@ -62,6 +66,14 @@ export const serve = defineCommand({
       maxPendingRequests: config.get('max-pending-requests'),
       trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
       allowedHosts: config.get('allowed-hosts'),
+      tuning: {
+        jobs: {
+          leaseMs: config.get('job-lease'),
+          startMs: config.get('worker-start-timeout'),
+          stallMs: config.get('worker-stall-timeout'),
+        },
+        keptWorkers: { keepMs: config.get('keep-worker') },
+      },
       logLevel: config.get('log-level'),
     })
     const { apiKeyFile } = service

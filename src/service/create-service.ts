@@ -15,7 +15,7 @@ import { systemIds } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
-import { startWorkerProcess } from '#service/children/worker-process.js'
+import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
 import { type Listening, listen } from '#service/http/listen.js'
@@ -57,6 +57,8 @@ export interface Service {
   readonly app: App
   /** Process ids of the engine hosts that run, for tests of their death. */
   enginePids(): readonly number[]
+  /** Process ids of training workers that wait for a job. */
+  idleWorkerPids(): readonly number[]
   /** Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again. */
   close(deadlineMs: number): Promise<void>
 }
@@ -123,6 +125,12 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const signals = createJobSignals()
   const timing = { ...DEFAULT_JOB_TIMING, ...options.tuning?.jobs }
   let listening: Listening | null = null
+  const workers = createWorkerPool({
+    environment: workerEnvironment(options),
+    ...options.tuning?.keptWorkers,
+    entryPath: seams.entryPaths?.worker,
+  })
+  undo.push(() => workers.stop())
   const dispatcher = createDispatcher({
     db,
     ids: systemIds,
@@ -131,13 +139,12 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     trainWorkers: settings.trainWorkers,
     timing,
     startWorker: ({ job, token }) =>
-      startWorkerProcess({
+      workers.start({
         serverUrl: listening === null ? '' : workerUrl(listening, settings.host),
         token,
         jobId: job.id,
         attempt: job.attempt,
-        environment: workerEnvironment(options),
-        entryPath: seams.entryPaths?.worker,
+        modelId: job.modelId,
       }),
   })
 
@@ -194,6 +201,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     logger.info({ deadline_ms: deadlineMs }, 'service.stopping')
     closing.abort()
     await Promise.all([dispatcher.stop(), server.close(deadlineMs)])
+    workers.stop()
     await engines.stop(1000)
     sweeper.stop()
     await database.close()
@@ -207,6 +215,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     apiKeyFile: dataDir.apiKeyPath,
     app,
     enginePids: () => engines.started().flatMap((engine) => engine.pid() ?? []),
+    idleWorkerPids: () => workers.idlePids(),
     close: (deadlineMs) => {
       closed ??= close(deadlineMs)
       return closed

@@ -70,3 +70,17 @@ export const workerFailureSchema = z.object({
   is_cancelled: z.boolean().default(false),
 })
 export type WorkerFailure = z.infer<typeof workerFailureSchema>
+
+/** What a worker that the server keeps says over its IPC channel when its attempt is over and it could make another. */
+export const workerIdleSchema = z.object({ type: z.literal('idle'), resident_bytes: z.number().nonnegative() })
+export type WorkerIdle = z.infer<typeof workerIdleSchema>
+
+/** The server's answer, whenever a job comes: what a new process is told by its environment. */
+export const workerAssignmentSchema = z.object({
+  type: z.literal('attempt'),
+  url: z.string(),
+  token: z.string(),
+  job_id: z.string(),
+  attempt: z.number().int(),
+})
+export type WorkerAssignment = z.infer<typeof workerAssignmentSchema>

@@ -33,6 +33,10 @@ export interface SettingValues {
   readonly threads: number | null
   readonly precision: Precision
   readonly 'train-workers': number
+  readonly 'job-lease': number
+  readonly 'worker-start-timeout': number
+  readonly 'worker-stall-timeout': number
+  readonly 'keep-worker': number
   readonly 'max-context-length': number | null
   readonly 'max-sequences': number
   readonly 'max-pending-requests': number
@@ -63,6 +67,8 @@ export interface Setting<T> {
   readonly parse: (text: string) => T
 }
 
+/** Longest time a timer can wait. */
+const MAX_DURATION_MS = 24 * 24 * 3_600_000
 /** Project of a model named without one. */
 export const DEFAULT_PROJECT = 'default'
 
@@ -222,6 +228,46 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     summary: 'training jobs that run side by side',
     parse: (text) => parseWhole(text, SERVICE_BOUNDS.trainWorkers),
   },
+  'job-lease': {
+    type: 'duration',
+    default: 30_000,
+    unit: 'ms',
+    env: ['TRAINYARD_JOB_LEASE'],
+    flag: '--job-lease <duration>',
+    usedBy: 'service',
+    summary: 'a job whose worker is not known to live runs again after this silence; default 30s',
+    parse: (text) => parseDurationBetween(text, 1000, 3_600_000),
+  },
+  'worker-start-timeout': {
+    type: 'duration',
+    default: 600_000,
+    unit: 'ms',
+    env: ['TRAINYARD_WORKER_START_TIMEOUT'],
+    flag: '--worker-start-timeout <duration>',
+    usedBy: 'service',
+    summary: 'a training worker that has not reported by then is started again; default 10m',
+    parse: (text) => parseDurationBetween(text, 1000, MAX_DURATION_MS),
+  },
+  'worker-stall-timeout': {
+    type: 'duration',
+    default: 3_600_000,
+    unit: 'ms',
+    env: ['TRAINYARD_WORKER_STALL_TIMEOUT'],
+    flag: '--worker-stall-timeout <duration>',
+    usedBy: 'service',
+    summary: 'a training worker that answers but does nothing for so long is started again; default 1h',
+    parse: (text) => parseDurationBetween(text, 1000, MAX_DURATION_MS),
+  },
+  'keep-worker': {
+    type: 'duration',
+    default: 600_000,
+    unit: 'ms',
+    env: ['TRAINYARD_KEEP_WORKER'],
+    flag: '--keep-worker <duration>',
+    usedBy: 'service',
+    summary: 'how long an idle training worker stays loaded for the next job, 0s for not at all; default 10m',
+    parse: (text) => parseDurationBetween(text, 0, MAX_DURATION_MS),
+  },
   'max-context-length': {
     type: 'integer',
     default: null,
@@ -312,11 +358,23 @@ export class ExpectedError extends Error {}
  * @throws {ExpectedError} when the text is anything else, or zero
  */
 export function parseDurationMs(text: string): number {
+  const value = readDurationMs(text)
+  if (!(value > 0)) throw new ExpectedError('a duration such as 500ms, 30s, 5m or 2h (at most 24 days)')
+  return value
+}
+
+/** NaN for anything that is no duration up to `MAX_DURATION_MS`. */
+function readDurationMs(text: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text.trim())
   const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[match?.[2] as 'ms' | 's' | 'm' | 'h']
   const value = Number(match?.[1]) * unitMs
-  if (match === null || !(value > 0) || value > 2 ** 31 - 1) {
-    throw new ExpectedError('a duration such as 500ms, 30s, 5m or 2h (at most 24 days)')
+  return value <= MAX_DURATION_MS ? value : Number.NaN
+}
+
+function parseDurationBetween(text: string, leastMs: number, mostMs: number): number {
+  const value = readDurationMs(text)
+  if (!(value >= leastMs && value <= mostMs)) {
+    throw new ExpectedError(`a duration such as 30s, 5m or 2h, from ${leastMs / 1000}s to ${mostMs / 60_000}m`)
   }
   return value
 }

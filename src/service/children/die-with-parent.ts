@@ -9,16 +9,21 @@
  * drains first and then ends its children.
  */
 import { Socket } from 'node:net'
+import { isMainThread } from 'node:worker_threads'
 import { LIFELINE_FD } from './lifeline.js'
 
-const lifeline = new Socket({ fd: LIFELINE_FD, readable: true, writable: false })
-// must not keep a finished child alive
-lifeline.unref()
-lifeline.on('error', die)
-lifeline.on('close', die)
-lifeline.resume()
+// threads of the child run this too; the pipe has one owner, or the end of a thread would close it for all
+if (isMainThread) watchParent()
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
+function watchParent(): void {
+  const lifeline = new Socket({ fd: LIFELINE_FD, readable: true, writable: false })
+  // must not keep a finished child alive
+  lifeline.unref()
+  lifeline.on('error', die)
+  lifeline.on('close', die)
+  lifeline.resume()
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
+}
 
 function die(): void {
   process.kill(process.pid, 'SIGKILL')

@@ -1,19 +1,23 @@
 /**
- * Entry point of the training worker process: one attempt at one job, then the process ends.
+ * Entry point of the training worker process: one attempt at one job; then the process ends, or waits for another if the
+ * server that started it keeps it (`service/children/worker-pool.ts`).
  *
- * Started by `processes/` (or by hand on another machine) with TRAINYARD_WORKER_URL, _TOKEN, _JOB and _ATTEMPT. Exit code 0
+ * Started by the server (or by hand on another machine) with TRAINYARD_WORKER_URL, _TOKEN, _JOB and _ATTEMPT. Exit code 0
  * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told.
  */
+import { totalmem } from 'node:os'
 
-import type { WorkerFailure } from '#api/wire/worker.js'
+import { type WorkerFailure, type WorkerIdle, workerAssignmentSchema } from '#api/wire/worker.js'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { AppError } from '#base/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { createBaseModelOpener } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { startHeartbeat } from './heartbeat.js'
-import { runJob } from './run-job.js'
+import { keepSessions } from './kept-sessions.js'
+import { type AttemptOptions, runJob } from './run-job.js'
 import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity } from './worker-client.js'
 
 const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
@@ -21,7 +25,25 @@ const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'sile
 async function main(environment: Environment): Promise<void> {
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
   const logger = createLogger({ level })
-  const identity = readIdentity(environment)
+  const sessions = keepSessions(createOrtRuntime(), { isMemoryShort: isMemoryTight })
+  const tools = {
+    logger,
+    runtime: sessions.runtime,
+    openBaseModel: createBaseModelOpener(sessions.clear),
+    ...readThreads(environment),
+  }
+  const isKept = environment['TRAINYARD_WORKER_KEEP'] === '1' && process.send !== undefined
+  for (let identity = readIdentity(environment); ; ) {
+    const isSound = await makeAttempt(identity, tools)
+    if (!isSound || !isKept) return
+    identity = await nextAttempt()
+  }
+}
+
+type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'openBaseModel' | 'threads'>
+
+/** Runs one attempt to its end. @returns whether this process may make another one */
+async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<boolean> {
   const client = createWorkerClient(identity)
   const job = await client.getJob()
   const heartbeat = startHeartbeat({
@@ -33,19 +55,37 @@ async function main(environment: Environment): Promise<void> {
   })
   try {
     await runJob({
+      ...tools,
       client,
       job,
-      runtime: countRuns(createOrtRuntime(), heartbeat.noteProgress),
+      runtime: countRuns(tools.runtime, heartbeat.noteProgress),
       clock: systemClock,
-      logger,
       isCancelRequested: heartbeat.isCancelRequested,
-      ...readThreads(environment),
     })
+    return true
   } catch (error) {
-    await reportFailure(error, { client, logger })
+    await reportFailure(error, { client, logger: tools.logger })
+    return error instanceof AppError && (error.category === 'cancelled' || error.category === 'invalid_request')
   } finally {
     await heartbeat.stop()
   }
+}
+
+/** Tells the server that this process is free, and waits for the next attempt; the server ends it when there is none. */
+function nextAttempt(): Promise<WorkerIdentity> {
+  return new Promise((resolve) => {
+    process.once('message', (message: unknown) => {
+      const { url, token, job_id: jobId, attempt } = workerAssignmentSchema.parse(message)
+      resolve({ url, token, jobId, attempt })
+    })
+    const idle: WorkerIdle = { type: 'idle', resident_bytes: process.memoryUsage.rss() }
+    process.send?.(idle)
+  })
+}
+
+/** Kept sessions must not take the memory that the one being built needs. */
+function isMemoryTight(): boolean {
+  return process.memoryUsage.rss() > totalmem() / 8
 }
 
 /** Tells the server why the job failed. A stale attempt has nothing to tell and nobody to tell it to. */

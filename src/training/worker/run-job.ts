@@ -9,8 +9,8 @@ import { CHECKPOINT_FILES, type CheckpointFile, type WorkerJob } from '#api/wire
 import { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
-import { loadTextModel, type TextModel } from '#model/text/text-model.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { TextModel } from '#model/text/text-model.js'
 import { decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import {
@@ -20,6 +20,7 @@ import {
   type TrainingOutcome,
 } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
+import type { OpenBaseModel } from './base-model.js'
 import { START_TRAINING } from './job-kinds.js'
 import { bindText } from './text-binding.js'
 import type { UploadedFile, WorkerClient } from './worker-client.js'
@@ -28,6 +29,7 @@ import type { UploadedFile, WorkerClient } from './worker-client.js'
 export interface AttemptOptions {
   readonly client: WorkerClient
   readonly job: WorkerJob
+  readonly openBaseModel: OpenBaseModel
   readonly runtime: Runtime
   readonly clock: Clock
   readonly logger: Logger
@@ -50,8 +52,7 @@ export class CancelledError extends AppError {
  */
 export async function runJob(options: AttemptOptions): Promise<void> {
   const { client, job, logger } = options
-  const prepared = await prepareBaseModel(job.base_model.source_path, job.base_model.prepared_dir, [])
-  const text = await loadTextModel(job.base_model.source_path)
+  const { prepared, text } = await options.openBaseModel(job.base_model)
   assertNotCancelled(options)
   const training = await startTraining(options, prepared, text)
   let offset = 0

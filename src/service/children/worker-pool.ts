@@ -1,0 +1,196 @@
+/**
+ * Training workers: child processes that make one attempt after the other.
+ *
+ * The first attempt comes by environment, as for a worker started by hand on another machine; further ones over the child's
+ * IPC channel once it has said that it is idle. Everything else goes over HTTP. A kept worker saves the start of a process
+ * and of a training session; it is given up when it was idle too long, holds too much, or the machine's memory gets short.
+ * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
+ */
+import { type ChildProcess, fork } from 'node:child_process'
+import { freemem, totalmem } from 'node:os'
+import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
+import { builtModule, dieWithParentFlags } from './entry.js'
+import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
+
+export interface WorkerPoolOptions {
+  /** Environment of the children. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+  /** How long an idle worker is kept, milliseconds; 0 keeps none. Default 10 minutes. */
+  readonly keepMs?: number | undefined
+  /** A worker that holds more than this is not kept. Default: a quarter of the machine's memory. */
+  readonly maxKeptBytes?: number | undefined
+  /** Memory that could still be given out, bytes; for tests. Default: as the operating system or container says. */
+  readonly availableBytes?: () => number
+  /** Module the children run. Default: the built training worker. */
+  readonly entryPath?: string | undefined
+}
+
+/** One attempt as the pool starts it. */
+export interface AttemptStart {
+  /** Where the server listens, for example `http://127.0.0.1:8642`. */
+  readonly serverUrl: string
+  readonly token: string
+  readonly jobId: string
+  readonly attempt: number
+  /** A kept worker that last trained this model is preferred. */
+  readonly modelId: string
+}
+
+/** An attempt that runs. */
+export interface WorkerProcess {
+  readonly pid: number | null
+  /** One clause that says how the attempt's process ended, or that it became idle; never rejects. */
+  readonly ended: Promise<string>
+  kill(): void
+}
+
+export interface WorkerPool {
+  /** Starts an attempt in a kept worker or a new one; a failure to start shows in `ended`. */
+  start(attempt: AttemptStart): WorkerProcess
+  /** Process ids of kept workers. */
+  idlePids(): readonly number[]
+  /** Ends the kept workers and keeps none from now on. */
+  stop(): void
+}
+
+interface IdleWorker {
+  readonly child: ChildProcess
+  readonly modelId: string
+  readonly timer: NodeJS.Timeout
+  readonly onExit: () => void
+}
+
+const DEFAULT_KEEP_MS = 10 * 60_000
+/** How often memory is looked at while workers are kept. */
+const MEMORY_CHECK_MS = 5000
+/** Kept workers are given up when less than this share of the machine's memory is left. */
+const MIN_AVAILABLE_SHARE = 0.1
+
+export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
+  const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
+  const maxKeptBytes = options.maxKeptBytes ?? totalmem() / 4
+  const availableBytes = options.availableBytes ?? (() => process.availableMemory?.() ?? freemem())
+  /** Longest idle first. */
+  let idle: IdleWorker[] = []
+  let isStopped = false
+  let memoryTimer: NodeJS.Timeout | null = null
+
+  function take(modelId: string): ChildProcess | null {
+    const found = idle.find((worker) => worker.modelId === modelId) ?? idle.at(-1)
+    if (found === undefined) return null
+    forget(found)
+    return found.child
+  }
+
+  function forget(worker: IdleWorker): void {
+    clearTimeout(worker.timer)
+    worker.child.off('exit', worker.onExit)
+    idle = idle.filter((other) => other !== worker)
+    if (idle.length === 0 && memoryTimer !== null) {
+      clearInterval(memoryTimer)
+      memoryTimer = null
+    }
+  }
+
+  function giveUp(worker: IdleWorker): void {
+    forget(worker)
+    // it holds nothing that is not stored
+    worker.child.kill('SIGKILL')
+  }
+
+  function keep(child: ChildProcess, modelId: string, residentBytes: number): void {
+    if (isStopped || keepMs === 0 || residentBytes > maxKeptBytes || isMemoryShort()) {
+      child.kill('SIGKILL')
+      return
+    }
+    const worker: IdleWorker = {
+      child,
+      modelId,
+      timer: setTimeout(() => giveUp(worker), keepMs).unref(),
+      onExit: () => forget(worker),
+    }
+    idle.push(worker)
+    child.once('exit', worker.onExit)
+    memoryTimer ??= setInterval(() => {
+      const oldest = idle[0]
+      if (oldest !== undefined && isMemoryShort()) giveUp(oldest)
+    }, MEMORY_CHECK_MS).unref()
+  }
+
+  const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * totalmem()
+
+  return {
+    start: (attempt) => {
+      const kept = take(attempt.modelId)
+      const child = kept ?? launch(attempt, options)
+      let isOver = false
+      const ended = settle(child, (residentBytes) => {
+        isOver = true
+        keep(child, attempt.modelId, residentBytes)
+      })
+      // a channel that closed meanwhile shows as the process's exit
+      if (kept !== null) kept.send(toAssignment(attempt), () => undefined)
+      return {
+        pid: child.pid ?? null,
+        ended,
+        kill: () => {
+          if (!isOver) child.kill('SIGKILL')
+        },
+      }
+    },
+    idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
+    stop: () => {
+      isStopped = true
+      for (const worker of idle) giveUp(worker)
+    },
+  }
+}
+
+/** Resolves when the child's attempt is over, because it became idle or because the process ended. */
+function settle(child: ChildProcess, onIdle: (residentBytes: number) => void): Promise<string> {
+  return new Promise((resolve) => {
+    const onMessage = (message: unknown): void => {
+      const said = workerIdleSchema.safeParse(message)
+      if (!said.success) return
+      finish('the worker left its attempt without an end')
+      onIdle(said.data.resident_bytes)
+    }
+    const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
+      finish(signal === null ? `the worker exited with code ${code}` : `the worker was killed by ${signal}`)
+    const onError = (error: Error): void => finish(`the worker could not be started: ${error.message}`)
+    function finish(reason: string): void {
+      child.off('message', onMessage).off('exit', onExit).off('error', onError)
+      resolve(reason)
+    }
+    child.on('message', onMessage).on('exit', onExit).on('error', onError)
+  })
+}
+
+function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess {
+  const child = fork(options.entryPath ?? builtModule('training/worker/main.js'), [], {
+    execArgv: dieWithParentFlags(),
+    stdio: CHILD_STDIO,
+    env: {
+      ...options.environment,
+      TRAINYARD_WORKER_URL: attempt.serverUrl,
+      TRAINYARD_WORKER_TOKEN: attempt.token,
+      TRAINYARD_WORKER_JOB: attempt.jobId,
+      TRAINYARD_WORKER_ATTEMPT: String(attempt.attempt),
+      TRAINYARD_WORKER_KEEP: options.keepMs === 0 ? '0' : '1',
+    },
+  })
+  releaseLifeline(child)
+  // an error that comes when nobody waits for one must not end this process
+  child.on('error', () => undefined)
+  return child
+}
+
+function toAssignment(attempt: AttemptStart): WorkerAssignment {
+  return {
+    type: 'attempt',
+    url: attempt.serverUrl,
+    token: attempt.token,
+    job_id: attempt.jobId,
+    attempt: attempt.attempt,
+  }
+}

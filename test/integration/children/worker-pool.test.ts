@@ -1,0 +1,76 @@
+/**
+ * How long idle training workers are kept, with real processes that train nothing.
+ */
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createWorkerPool, type WorkerPool, type WorkerPoolOptions } from '#service/children/worker-pool.js'
+import { isAlive } from '../../support/service/is-alive.js'
+
+const IDLE_WORKER = join(import.meta.dirname, '..', '..', 'support', 'stand-ins', 'idle-worker.mjs')
+const START = { serverUrl: 'http://127.0.0.1:1', token: 't', jobId: 'j', attempt: 1, modelId: 'm' }
+let pool: WorkerPool
+afterEach(() => pool.stop())
+
+function create(options: Partial<WorkerPoolOptions> = {}): void {
+  pool = createWorkerPool({ environment: process.env, keepMs: 3_600_000, entryPath: IDLE_WORKER, ...options })
+}
+
+async function until(check: () => boolean, what: string): Promise<void> {
+  const deadline = performance.now() + 60_000
+  while (!check()) {
+    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
+    await sleep(10)
+  }
+}
+
+/** Makes an attempt. @returns the process that made it */
+async function attempt(start: Partial<typeof START> = {}): Promise<number> {
+  const worker = pool.start({ ...START, ...start })
+  await worker.ended
+  worker.kill()
+  return worker.pid ?? 0
+}
+
+describe('idle workers', { timeout: 120_000 }, () => {
+  it('make the next attempt, the one that knows the model first; a kill of an attempt that is over hits nobody', async () => {
+    create()
+    const both = [pool.start(START), pool.start({ ...START, modelId: 'other' })]
+    await Promise.all(both.map((worker) => worker.ended))
+    expect(pool.idlePids()).toHaveLength(2)
+    expect(await attempt({ modelId: 'other' })).toBe(both[1]?.pid)
+    expect(await attempt({ modelId: 'm' })).toBe(both[0]?.pid)
+    expect(await attempt({ modelId: 'new' })).toBe(both[0]?.pid)
+    expect(await attempt({ modelId: 'new' })).toBe(both[0]?.pid)
+    expect(pool.idlePids()).toHaveLength(2)
+  })
+
+  it('that end in an attempt say how', async () => {
+    create()
+    await attempt()
+    expect(await pool.start({ ...START, attempt: 99 }).ended).toBe('the worker exited with code 7')
+    expect(pool.idlePids()).toEqual([])
+  })
+
+  it('are given up after their time, and at the stop of the pool', async () => {
+    create({ keepMs: 50 })
+    const first = await attempt()
+    await until(() => pool.idlePids().length === 0 && !isAlive(first), 'the end of the worker')
+    create()
+    const second = await attempt()
+    expect(pool.idlePids()).toEqual([second])
+    pool.stop()
+    await until(() => !isAlive(second), 'the end of the worker')
+  })
+
+  it.each([
+    ['keepMs is 0', { keepMs: 0 }],
+    ['they hold too much', { maxKeptBytes: 999 }],
+    ['memory is short', { availableBytes: () => 0 }],
+  ])('are not kept when %s', async (_, options) => {
+    create(options)
+    const pid = await attempt()
+    expect(pool.idlePids()).toEqual([])
+    await until(() => !isAlive(pid), 'the end of the worker')
+  })
+})

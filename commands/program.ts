@@ -158,7 +158,7 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
   if (isKnown) return await printHelpOf(path, options, true)
   const { UsageError } = await import('#cli/command/errors.js')
-  const { closest } = await import('#cli/config/suggest.js')
+  const { closest } = await import('#base/util/suggest.js')
   const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
   throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
     suggestion: closest(path.join(' '), known),

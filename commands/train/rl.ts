@@ -113,6 +113,7 @@ export const trainRl = defineCommand({
       throw error
     })
     if (job instanceof ApiError) return output.warning(job.message)
+    for (const warning of job.warnings ?? []) output.warning(warning)
     if (!flags.watch) {
       output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
       return output.hint(`trainyard jobs events ${job.id} --follow`)

@@ -94,6 +94,7 @@ export const trainSft = defineCommand({
     }
     const request = { model_id: model.id, training_data_url: url ?? '', config: hyperparameters }
     const job = await client.trainingJobs.createSft(request, { signal })
+    for (const warning of job.warnings ?? []) output.warning(warning)
     if (!flags.watch) {
       output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
       return output.hint(`trainyard jobs events ${job.id} --follow`)

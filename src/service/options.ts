@@ -7,7 +7,6 @@ import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/
 import { InvalidRequestError } from '#base/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
 import type { BuiltInModel } from './built-in-models.js'
-import type { WorkerPoolOptions } from './children/worker-pool.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { JobTiming } from './queue/dispatcher.js'
 
@@ -43,7 +42,7 @@ export interface ServiceTuning {
   /** Leases, restarts and cancels of training jobs. Defaults: `DEFAULT_JOB_TIMING`. */
   readonly jobs?: Partial<JobTiming>
   /** How long and how large training workers without a job may stay. Defaults: `worker-pool.ts`. */
-  readonly keptWorkers?: Pick<WorkerPoolOptions, 'keepMs' | 'maxKeptBytes'>
+  readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
   /** A request body that sends nothing for this long is given up with 408. Default 30000. */
   readonly bodyIdleMs?: number
 }

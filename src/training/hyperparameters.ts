@@ -3,10 +3,8 @@
  * trainer. Names stand in `api/wire/training-options.ts`, bounds and defaults in `api/settings/training.ts`.
  *
  * Meanings are those of OpenPipe ART; `src/docs/how-training-works.md` has the formulas. Null counts as absent for every field,
- * because clients send null for what the user left unset. Unknown fields are ignored, because older and newer clients differ. What is known but not available is refused, so that no option changes its meaning silently.
- *
- * Accepted without effect, because they tune memory or debugging of another trainer: `logprob_calculation_chunk_size`,
- * `plot_tensors`; and `scale_learning_rate_by_reward_std_dev`, which the hosted service's released code does not apply either.
+ * because clients send null for what the user left unset. Options without effect are reported on the job's record, and what
+ * is known but not available is refused (`api/wire/option-notes.ts`), so that no option changes its meaning silently.
  */
 import { AUTO_BATCH_SIZE, CLIP_DEFAULTS, LORA_DEFAULTS } from '#api/settings/training.js'
 import { parseOptions, type RlOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'

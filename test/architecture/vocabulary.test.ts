@@ -67,6 +67,7 @@ describe('closed lists', () => {
       'commands/train/rl.ts',
       'commands/train/sft.ts',
       HOME,
+      'src/api/wire/option-notes.ts',
       'src/service/operations/training/training-jobs.ts',
       'src/training/worker/job-kinds.ts',
     ])

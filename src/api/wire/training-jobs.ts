@@ -7,6 +7,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
+import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 
 /** `config` and `experimental_config` stay open here: `training-options.ts` knows their fields. */
@@ -14,6 +15,8 @@ export const createRlJobRequestSchema = z.object({
   model_id: z.guid(),
   trajectory_groups: z.array(z.unknown()),
   experimental_config: z.record(z.string(), z.json()).nullish(),
+  /** Refuse options that would have no effect instead of reporting them as `warnings`. */
+  strict: laxBoolean().nullish(),
 })
 export type CreateRlJobRequest = z.infer<typeof createRlJobRequestSchema>
 
@@ -23,6 +26,8 @@ export const createSftJobRequestSchema = z.object({
   training_data_url: z.string().min(1).max(4096),
   config: z.record(z.string(), z.json()).nullish(),
   experimental_config: z.record(z.string(), z.json()).nullish(),
+  /** As for RL jobs. */
+  strict: laxBoolean().nullish(),
 })
 export type CreateSftJobRequest = z.infer<typeof createSftJobRequestSchema>
 
@@ -36,6 +41,8 @@ export const trainingJobSchema = z.object({
   is_cancel_requested: z.boolean(),
   /** As submitted, nulls removed. */
   config: z.record(z.string(), z.json()),
+  /** Options of `config` that have no effect, one sentence each. */
+  warnings: z.array(z.string()).default([]),
   created_at: z.string(),
   training_start: z.string().nullable(),
   training_end: z.string().nullable(),

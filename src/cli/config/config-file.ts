@@ -6,8 +6,8 @@
 import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { closest } from '#base/util/suggest.js'
 import { isSettingKey, parseSetting, type SettingKey, settingKeys } from './schema.js'
-import { closest } from './suggest.js'
 
 /** Settings as text, the way flags and variables give them. */
 export type FileSettings = Readonly<Partial<Record<SettingKey, string>>>

@@ -10,8 +10,8 @@ import { ApiError } from '#api/client/errors.js'
 import { eachItem } from '#api/client/pages.js'
 import type { Model } from '#api/wire/models.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
+import { closest } from '#base/util/suggest.js'
 import type { Config } from '#cli/config/load.js'
-import { closest } from '#cli/config/suggest.js'
 import { UsageError } from '../command/errors.js'
 
 /** A parsed reference. `step` null means the latest checkpoint. */

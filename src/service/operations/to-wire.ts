@@ -5,6 +5,7 @@
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
 import type { Model } from '#api/wire/models.js'
+import { optionWarnings } from '#api/wire/option-notes.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord, JobProgress } from '#service/storage/events.js'
@@ -44,6 +45,7 @@ export function toWireJob(job: JobRecord, progress: JobProgress | undefined): Tr
     attempt: job.attempt,
     is_cancel_requested: job.isCancelRequested,
     config: { ...job.config } as TrainingJob['config'],
+    warnings: optionWarnings(job.kind, job.config, job.step),
     created_at: toIso(job.createdAtMs),
     training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),

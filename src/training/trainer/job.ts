@@ -4,6 +4,7 @@
  * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
  */
 
+import { InvalidRequestError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -56,8 +57,8 @@ export interface ParentCheckpoint {
 /**
  * The adapter and optimizer state a job starts from.
  *
- * @param options.lora shape of a new adapter; ignored when there is a parent, whose shape stays
- * @throws {CheckpointError} `checkpoint_corrupt` for a damaged optimizer state
+ * @param options.lora shape of a new adapter; with a parent it must be the parent's
+ * @throws {InvalidRequestError} `adapter_shape_fixed` for another shape than the parent's; {CheckpointError} `checkpoint_corrupt` for a damaged optimizer state
  */
 export function startingPoint(
   prepared: PreparedModel,
@@ -65,6 +66,14 @@ export function startingPoint(
   options: { readonly kind: string; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
 ): Pick<JobContext, 'adapter' | 'optimizer'> {
   const { rank, alpha } = options.lora ?? DEFAULT_LORA
+  const shape = parent?.adapter.config
+  if (shape !== undefined && options.lora !== null && (shape.rank !== rank || shape.alpha !== alpha)) {
+    throw new InvalidRequestError(
+      'adapter_shape_fixed',
+      `lora asks for rank ${rank} and alpha ${alpha}, but the model's adapter has rank ${shape.rank} and alpha ${shape.alpha}`,
+      { hint: 'leave lora out, or create a new model' },
+    )
+  }
   const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared), { rank, alpha, seed: options.seed })
   const bytes = parent?.optimizerState ?? null
   const optimizer =

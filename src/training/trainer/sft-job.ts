@@ -80,6 +80,7 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
     optimizer: context.optimizer,
     metrics: {
       ...averageSteps(done, STEP_METRICS),
+      ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(done)),
       'data/step_num_trajectories': survey.exampleCount,
       'data/step_num_gradient_steps': done.length,
       'data/step_trainer_tokens': survey.trainableTokenCount,
@@ -118,6 +119,17 @@ function paddedLength(part: readonly SftSequence[]): number {
 
 function padded(length: number): number {
   return Math.ceil(length / ROW_MULTIPLE) * ROW_MULTIPLE
+}
+
+/** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */
+function loggedMetrics(done: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const means = averageSteps(done, ['loss', 'learning_rate', 'grad_norm'])
+  return Object.fromEntries(
+    Object.entries(means).map(([name, value]) => [
+      `sft/${name === 'loss/train' ? 'loss' : name.slice('loss/'.length)}`,
+      value,
+    ]),
+  )
 }
 
 /** The largest micro-batch the data can make. */

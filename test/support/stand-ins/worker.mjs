@@ -63,7 +63,7 @@ async function train() {
     await post('gradient_step', { loss: 1 / (step + 1), num_rows: rows.length })
   }
   const contents = {
-    'adapter_config.json': JSON.stringify({ r: 8, step: job.parent_step + 1 }),
+    'adapter_config.json': JSON.stringify({ r: 8, lora_alpha: 16, step: job.parent_step + 1 }),
     'adapter_model.safetensors': `weights of ${job.model_id} after step ${job.parent_step} of job ${job.id}`,
     'optimizer.safetensors': `moments of job ${job.id}`,
   }

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto'
 import { isTerminalEvent } from '#api/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
+import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
 import type {
   CreateRlJobRequest,
   CreateSftJobRequest,
@@ -22,6 +23,7 @@ import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
+import { assertAdapterShape } from './adapter-shape.js'
 import { resolveTrainingData } from './training-data.js'
 import { createGroupSink, type GroupSink } from './trajectory-groups.js'
 
@@ -106,7 +108,10 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     createRl: async (principal, request, groups, headers) => {
       const model = await requireModel(context, principal, request.model_id)
       const config = stripNulls(request.experimental_config ?? {})
-      resolveRlConfig(config)
+      const hyperparameters = resolveRlConfig(config)
+      assertSupportedOptions('rl', config)
+      if (request.strict === true) assertNoUnusedOptions('rl', config)
+      await assertAdapterShape(context, model, hyperparameters.lora)
       groups.checkPolicyVersions(model.step)
       await groups.flush()
       const input = await groups.commit()
@@ -130,6 +135,9 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
       }
       const hyperparameters = resolveSftConfig(config)
+      assertSupportedOptions('sft', config)
+      if (request.strict === true) assertNoUnusedOptions('sft', config)
+      await assertAdapterShape(context, model, hyperparameters.lora)
       const inputSha256 = await resolveTrainingData(context, principal, request.training_data_url)
       const examples = await countSftExamples(await blobs.openRead(inputSha256))
       assertLearningRateCount(hyperparameters.learningRate, sftBatchCount(examples, hyperparameters.batchSize))

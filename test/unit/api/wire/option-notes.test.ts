@@ -1,0 +1,96 @@
+/**
+ * Options that do nothing are found by name, at every depth; options that cannot be honoured are refused by name.
+ */
+import { describe, expect, it } from 'vitest'
+import {
+  assertNoUnusedOptions,
+  assertSupportedOptions,
+  findUnusedOptions,
+  optionWarnings,
+} from '#api/wire/option-notes.js'
+
+const messages = (kind: 'rl' | 'sft', config: Parameters<typeof findUnusedOptions>[1]) =>
+  findUnusedOptions(kind, config).map(({ message }) => message)
+
+describe('options without effect', () => {
+  it('are named with the word that was meant', () => {
+    expect(
+      messages('rl', { learing_rate: 0.1, learning_rate: 0.1, lora: { rank: 4, alhpa: 8 }, frobnicate: 1 }),
+    ).toEqual([
+      'experimental_config.learing_rate is not a known option and has no effect; did you mean "learning_rate"?',
+      'experimental_config.lora.alhpa is not a known option and has no effect; did you mean "alpha"?',
+      'experimental_config.frobnicate is not a known option and has no effect',
+    ])
+    const sft = { batch_sise: 4, metric_logging: { enable: true }, experimental_config: { seed: 1, batch_size: 2 } }
+    expect(messages('sft', sft)).toEqual([
+      'config.batch_sise is not a known option and has no effect; did you mean "batch_size"?',
+      'config.metric_logging.enable is not a known option and has no effect; did you mean "enabled"?',
+      'experimental_config.batch_size is not a known option and has no effect',
+    ])
+  })
+
+  it('are not what the ART client sends when its user changes nothing', () => {
+    const sent = {
+      learning_rate: 5e-6,
+      ppo: false,
+      logprob_calculation_chunk_size: 1024,
+      plot_tensors: false,
+      epsilon: null,
+    }
+    expect(messages('rl', { ...sent, scale_learning_rate_by_reward_std_dev: false })).toEqual([])
+    expect(
+      messages('sft', { learning_rate: [1e-4], metric_logging: { enabled: true, target_training_step: 3 } }),
+    ).toEqual([])
+    expect(messages('rl', { plot_tensors: true })).toEqual([
+      'experimental_config.plot_tensors has no effect: it tunes another trainer',
+    ])
+  })
+
+  it('include a step for metrics that the job did not make', () => {
+    const config = { metric_logging: { enabled: true, target_training_step: '5' } }
+    expect(optionWarnings('sft', config, null)).toEqual([])
+    expect(optionWarnings('sft', config, 5)).toEqual([])
+    expect(optionWarnings('sft', config, 3)).toEqual([
+      'config.metric_logging.target_training_step is 5, but the job made step 3: its metrics stand there',
+    ])
+  })
+
+  it('are refused all at once when asked', () => {
+    expect(() => assertNoUnusedOptions('rl', { seed: 1 })).not.toThrow()
+    expect(() => assertNoUnusedOptions('rl', { a: 1, b: 2 })).toThrow(
+      expect.objectContaining({
+        code: 'unknown_option',
+        problems: [
+          expect.objectContaining({ loc: ['body', 'experimental_config', 'a'], type: 'extra_forbidden' }),
+          expect.objectContaining({ loc: ['body', 'experimental_config', 'b'] }),
+        ],
+      }),
+    )
+  })
+})
+
+describe('options that cannot be honoured', () => {
+  it('are refused by name, all at once', () => {
+    const config = {
+      scale_learning_rate_by_reward_std_dev: 'true',
+      lora: { rank: 8, dropout: 0.1, target_modules: ['q_proj'] },
+    }
+    expect(() => assertSupportedOptions('rl', config)).toThrow(
+      expect.objectContaining({
+        code: 'unsupported_option',
+        param: 'experimental_config.scale_learning_rate_by_reward_std_dev',
+        message: expect.stringMatching(/reward_std_dev is not.*lora\.dropout is not.*lora\.target_modules is not/),
+      }),
+    )
+    expect(() => assertSupportedOptions('sft', { experimental_config: { lora: { dropout: 0.5 } } })).toThrow(
+      'lora.dropout',
+    )
+  })
+
+  it('may be given with the value that is used anyway', () => {
+    const targets = ['down_proj', 'q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj']
+    const lora = { rank: 4, dropout: 0, target_modules: targets }
+    expect(() => assertSupportedOptions('rl', { lora, scale_learning_rate_by_reward_std_dev: false })).not.toThrow()
+    expect(() => assertSupportedOptions('sft', { lora: { target_modules: 'all-linear' } })).not.toThrow()
+  })
+})

@@ -99,10 +99,20 @@ async function reportFailure(
 }
 
 function toFailure(error: unknown): WorkerFailure {
+  if (isDiskFull(error)) {
+    return { code: 'disk_full', message: 'the disk of the training worker is full', is_cancelled: false }
+  }
   if (!(error instanceof AppError)) {
     return { code: 'internal_error', message: 'the training worker failed unexpectedly', is_cancelled: false }
   }
   return { code: error.code, message: error.message, is_cancelled: error.category === 'cancelled' }
+}
+
+/** Whether the error or one of its causes is a write that found no room. */
+function isDiskFull(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const code = 'code' in error ? error.code : undefined
+  return code === 'ENOSPC' || code === 'EDQUOT' || isDiskFull(error.cause)
 }
 
 /** Threads inside one operator, as the server was told; default all cores. */

@@ -5,6 +5,7 @@
  * another attempt owns the job: `FencedError`, and the worker must stop without a further write.
  */
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type CheckpointFile,
   heartbeatReplySchema,
@@ -56,9 +57,19 @@ export interface WorkerClient {
 /** Tries of one request before the server counts as gone, and the pause before each retry. */
 const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
 const REQUEST_TIMEOUT_MS = 120_000
+/** A full disk is waited for, ten minutes: hours of training may hang on one write, and somebody may make room. */
+const DISK_FULL_PAUSE_MS = 5000
+const DISK_FULL_RETRIES = 120
 
-/** Creates the client; opens no connection. */
-export function createWorkerClient(identity: WorkerIdentity): WorkerClient {
+/**
+ * Creates the client; opens no connection.
+ *
+ * @param pause waits so many milliseconds; for tests
+ */
+export function createWorkerClient(
+  identity: WorkerIdentity,
+  pause: (timeMs: number) => Promise<unknown> = sleep,
+): WorkerClient {
   const root = `${identity.url}/internal/worker/jobs/${encodeURIComponent(identity.jobId)}`
   const headers = {
     authorization: `Bearer ${identity.token}`,
@@ -67,13 +78,21 @@ export function createWorkerClient(identity: WorkerIdentity): WorkerClient {
 
   async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
     const request = { ...init, method, headers: { ...headers, ...init.headers } }
-    for (let attempt = 0; ; attempt++) {
-      const pauseMs = RETRY_PAUSES_MS[attempt]
+    let fullCount = 0
+    for (let attempt = 0; ; ) {
       const response = await fetchOnce(`${root}${path}`, request)
       if (response instanceof Response && response.ok) return response
       if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
+      if (response instanceof Response && (await isDiskFull(response))) {
+        fullCount += 1
+        if (fullCount > DISK_FULL_RETRIES) throw diskFull(method, path)
+        await pause(DISK_FULL_PAUSE_MS)
+        continue
+      }
+      const pauseMs = RETRY_PAUSES_MS[attempt]
       if (pauseMs === undefined) throw unavailable(method, path, response)
-      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      attempt += 1
+      await pause(pauseMs)
     }
   }
 
@@ -119,6 +138,22 @@ async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8
 
 function isTransient(status: number): boolean {
   return status === 429 || status === 502 || status === 503 || status === 504
+}
+
+/** Reads the body: the answer is of no other use. */
+async function isDiskFull(response: Response): Promise<boolean> {
+  const body = await response.text().catch(() => '')
+  return response.status === 503 && /"code":\s*"disk_full"/.test(body)
+}
+
+function diskFull(method: string, path: string): AppError {
+  const minutes = (DISK_FULL_RETRIES * DISK_FULL_PAUSE_MS) / 60_000
+  return new AppError(
+    'unavailable',
+    'disk_full',
+    `the server's disk was full for ${minutes} minutes: ${method} ${path} could not be stored`,
+    { hint: 'make room, then submit the job again' },
+  )
 }
 
 async function toError(response: Response, method: string, path: string): Promise<AppError> {

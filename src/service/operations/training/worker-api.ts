@@ -79,8 +79,10 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
     },
 
     heartbeat: async (claim, beat) => {
-      const reply = await heartbeat(db, claim, context.leaseMs)
+      // noted before the write: a worker that waits for a full disk lives
+      await checkLease(db, claim)
       dispatcher.noteContact(claim, beat.progress ?? null)
+      const reply = await heartbeat(db, claim, context.leaseMs)
       return { is_cancel_requested: reply.isCancelRequested }
     },
 

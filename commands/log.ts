@@ -1,10 +1,11 @@
 /**
  * `trainyard log`: trajectory groups as an evaluation of the latest checkpoint; nothing is trained.
  */
+import { isJsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { isJsonObject } from '#cli/command/parse.js'
+
 import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'

@@ -9,7 +9,7 @@
 import { AUTO_BATCH_SIZE, CLIP_DEFAULTS, LORA_DEFAULTS } from '#api/settings/training.js'
 import { parseOptions, type RlOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import type { LossAggregation } from '#training/data/advantages.js'
 
@@ -147,7 +147,7 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
  */
 export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
   const { experimental_config: nested, ...flat } = withoutNulls(raw)
-  const extensions = nested !== undefined && isPlainObject(nested) ? nested : {}
+  const extensions = nested !== undefined && isJsonObject(nested) ? nested : {}
   const options = parseOptions(sftOptionsSchema, { ...pick(extensions, ['seed', 'lora']), ...flat }, 'config')
   const logging = options.metric_logging
   return {
@@ -196,18 +196,6 @@ function unsetWhenZero(value: number | undefined): number | null {
   return value === undefined || value === 0 ? null : value
 }
 
-function withoutNulls(raw: JsonObject): JsonObject {
-  return Object.fromEntries(
-    Object.entries(raw)
-      .filter(([, value]) => value !== null)
-      .map(([key, value]) => [key, value !== undefined && isPlainObject(value) ? withoutNulls(value) : value]),
-  )
-}
-
 function pick(object: JsonObject, keys: readonly string[]): JsonObject {
   return Object.fromEntries(Object.entries(object).filter(([key]) => keys.includes(key)))
-}
-
-function isPlainObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

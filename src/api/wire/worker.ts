@@ -19,6 +19,8 @@ import { JOB_KINDS } from './job-words.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
+/** Largest of them that the server takes. */
+export const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
 export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
 
 export const workerJobSchema = z.object({

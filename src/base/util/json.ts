@@ -1,7 +1,21 @@
 /**
- * The JSON value type. Knows nothing of parsing: untrusted text is parsed where it enters.
+ * The JSON value type and the questions every reader of JSON asks. Knows nothing of parsing: untrusted text is parsed where it enters.
  */
 
 export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue }
 
 export type JsonObject = { readonly [key: string]: JsonValue }
+
+/** Whether a JSON value is an object: not null, not a list. */
+export function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The object without its null entries, at every depth of nested objects; lists stay as they are. */
+export function withoutNulls(object: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(object)
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([key, value]) => [key, isJsonObject(value) ? withoutNulls(value) : value]),
+  )
+}

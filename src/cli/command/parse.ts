@@ -3,7 +3,7 @@
  * adds the flag's name.
  */
 
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { JsonValue } from '#base/util/json.js'
 import { ExpectedError } from '#cli/config/schema.js'
 
 /** A whole number inside the bounds. */
@@ -60,9 +60,4 @@ export function parseAssignment(text: string): readonly [string, JsonValue] {
   } catch {
     return [key, raw]
   }
-}
-
-/** Whether a parsed JSON value is an object. */
-export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,10 +1,12 @@
 /**
  * What is asked of a model: messages from arguments, standard input and a file, and the sampling flags.
  */
+
 import type { ChatRequestBody } from '#api/wire/chat-completions.js'
+import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'
-import { isJsonObject, parseInteger } from '../command/parse.js'
+import { parseInteger } from '../command/parse.js'
 import type { Io } from '../terminal/io.js'
 import { displayPath, messageOf, readInput } from './input-file.js'
 

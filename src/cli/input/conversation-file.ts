@@ -7,9 +7,9 @@
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
-import type { JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
+
 import { inputProblems, MAX_PROBLEMS, messageOf } from './input-file.js'
 
 /** What is known of a checked file. */

@@ -3,9 +3,9 @@
  */
 import { openAsBlob } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
-import type { JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
+
 import type { Io } from '../terminal/io.js'
 
 /** Most problems printed of one file. */

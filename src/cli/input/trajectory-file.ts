@@ -3,9 +3,9 @@
  *
  * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
  */
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
+
 import type { Io } from '../terminal/io.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from './input-file.js'
 

@@ -7,8 +7,7 @@
  * of JSON Schema are annotations and change nothing, as the specification says (2020-12, core 6.5).
  */
 import { InvalidRequestError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { isJsonObject } from '#model/text/json-fields.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf'] as const
 

@@ -3,25 +3,12 @@
  *
  * `hf-config.ts` and `gguf-config.ts` map a model's own metadata to it; `decoder.ts` walks it.
  */
+
 import { WeightsError } from '#base/errors.js'
+import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 
 /** More layers than any decoder we serve; a larger number is a lie. */
 const MAX_LAYERS = 1024
-
-/** Rotary position embedding. */
-export interface RotaryConfig {
-  /** Base of the frequencies (Llama 1e4, SmolLM2 1e5, Llama 3 5e5). */
-  readonly theta: number
-  /** Llama 3's frequency-dependent stretching; null for none. Fields as in Hugging Face's `rope_scaling`. */
-  readonly llama3Scaling: {
-    readonly factor: number
-    readonly lowFrequencyFactor: number
-    readonly highFrequencyFactor: number
-    readonly originalContextLength: number
-  } | null
-  /** Positions are divided by this (linear scaling); 1 for none. */
-  readonly linearFactor: number
-}
 
 /** Sizes and switches of one decoder. The letters are those of every shape comment (B batch row, T position, L layers, …). */
 export interface DecoderConfig {
@@ -36,7 +23,7 @@ export interface DecoderConfig {
   readonly vocabularySize: number // V, rows of the embedding
   readonly contextLength: number
   readonly normEpsilon: number
-  readonly rotary: RotaryConfig
+  readonly rotary: RotaryOptions
   readonly activation: 'silu'
   /** Biases on q, k, v (Qwen2), on o, and on the MLP (Llama's `attention_bias`, `mlp_bias`). */
   readonly hasQkvBias: boolean

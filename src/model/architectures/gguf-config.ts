@@ -6,9 +6,11 @@
  * Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "LLM"; `Llama3RopeParameters` as in transformers'
  * `modeling_rope_utils.py`.
  */
+
 import { WeightsError } from '#base/errors.js'
+import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
-import { assertConsistent, type DecoderConfig, type RotaryConfig } from './decoder-config.js'
+import { assertConsistent, type DecoderConfig } from './decoder-config.js'
 
 const WHAT = 'GGUF metadata'
 
@@ -86,7 +88,7 @@ function refuseUnsupported(reader: ConfigReader): void {
   }
 }
 
-function rotaryOf(reader: ConfigReader, headSize: number, divisors: Float32Array | null): RotaryConfig {
+function rotaryOf(reader: ConfigReader, headSize: number, divisors: Float32Array | null): RotaryOptions {
   const theta = reader.positive('rope.freq_base', 10_000)
   const type = reader.text('rope.scaling.type') ?? (reader.raw('rope.scale_linear') === null ? 'none' : 'linear')
   switch (type) {
@@ -107,7 +109,7 @@ function rotaryOf(reader: ConfigReader, headSize: number, divisors: Float32Array
 }
 
 /** The parameters whose divisors are the stored ones; the largest divisor is the factor. */
-function findLlama3Scaling(divisors: Float32Array, theta: number, headSize: number): RotaryConfig['llama3Scaling'] {
+function findLlama3Scaling(divisors: Float32Array, theta: number, headSize: number): RotaryOptions['llama3Scaling'] {
   if (divisors.length !== headSize / 2) {
     throw invalidConfig(WHAT, 'rope_freqs.weight', divisors.length, `${headSize / 2} values`)
   }
@@ -123,7 +125,7 @@ function findLlama3Scaling(divisors: Float32Array, theta: number, headSize: numb
 }
 
 /** By how much Llama 3 divides a frequency: 1 when fast, the factor when slow, smoothly between. */
-function llama3Divisor(frequency: number, scaling: NonNullable<RotaryConfig['llama3Scaling']>): number {
+function llama3Divisor(frequency: number, scaling: NonNullable<RotaryOptions['llama3Scaling']>): number {
   const { factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = scaling
   const turns = (originalContextLength * frequency) / (2 * Math.PI)
   if (turns > highFrequencyFactor) return 1

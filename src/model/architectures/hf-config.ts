@@ -6,10 +6,12 @@
  * supported is an error, never ignored.
  * A sliding window shorter than the context is honoured by shortening the context to it: up to there the two are the same.
  */
+
 import { WeightsError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
-import { assertConsistent, type DecoderConfig, type RotaryConfig } from './decoder-config.js'
+import { assertConsistent, type DecoderConfig } from './decoder-config.js'
 
 const WHAT = 'config.json'
 
@@ -157,7 +159,7 @@ function windowOf(reader: ConfigReader, family: Family): number {
   return isWindowed ? reader.size('sliding_window') : Infinity
 }
 
-function rotaryOf(json: JsonObject, trainedLength: number): RotaryConfig {
+function rotaryOf(json: JsonObject, trainedLength: number): RotaryOptions {
   const isNewLayout = typeof json['rope_parameters'] === 'object' && json['rope_parameters'] !== null
   const key = isNewLayout ? 'rope_parameters' : 'rope_scaling'
   const scaling = json[key] ?? {}

@@ -7,10 +7,10 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { InstallationError, WeightsError } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { packageRoot } from '#base/util/package-root.js'
 import { openByteFile, readTextFile } from '#model/weights/byte-file.js'
-import { isJsonObject, parseStrictJsonObject } from '#model/weights/strict-json.js'
+import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 
 /** Name of the built-in base model. */
 export const SPARK_NAME = 'trainyard/spark'

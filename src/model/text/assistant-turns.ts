@@ -7,8 +7,8 @@
  * whole, the turn is found after the previous one by the header that the generation prompt consists of.
  */
 import { DataError } from '#base/errors.js'
-import type { JsonValue } from '#base/util/json.js'
-import { isJsonObject } from './json-fields.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
+
 import type { BarredText } from './template/control-tokens.js'
 import type { TextModel } from './text-model.js'
 

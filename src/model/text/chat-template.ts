@@ -7,8 +7,8 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { isJsonObject } from './json-fields.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+
 import {
   type BarredText,
   type ControlTokenGuard,

@@ -6,9 +6,9 @@
  * control tokens. The format has no written specification; the reference is the Rust crate `tokenizers`.
  */
 import { AppError, TokenizerError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { planPreTokenizer } from './hf-pre-tokenizer.js'
-import { asArray, asObject, asString, asTokenId, isJsonObject } from './json-fields.js'
+import { asArray, asObject, asString, asTokenId } from './json-fields.js'
 import { libraryModel, libraryNormalizer, type Normalize } from './library.js'
 import { createTokenizer, type Tokenizer, type TokenizerParts } from './tokenizer.js'
 import { type AddedToken, createAddedTokenFinder } from './vocabulary/added-tokens.js'

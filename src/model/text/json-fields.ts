@@ -2,14 +2,10 @@
  * Reading untrusted JSON of tokenizer files: each function returns the typed value or names the field that is wrong.
  */
 import { TokenizerError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 const wrong = (field: string, expected: string): TokenizerError =>
   new TokenizerError('invalid_tokenizer_file', `tokenizer field "${field}" must be ${expected}`)
-
-/** Whether the value is a JSON object (not null, not a list). */
-export const isJsonObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is an object */
 export function asObject(value: JsonValue | undefined, field: string): JsonObject {

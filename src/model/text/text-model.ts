@@ -6,12 +6,12 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { TokenizerError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import { type ChatTemplate, createChatTemplate, withToolTemplate } from './chat-template.js'
 import { createGgufTokenizer } from './gguf-tokenizer.js'
 import { type BoundaryTokens, createHuggingFaceTokenizer } from './hf-tokenizer.js'
-import { isJsonObject } from './json-fields.js'
+
 import type { Tokenizer } from './tokenizer.js'
 
 export interface TextModel {

@@ -5,8 +5,7 @@
  * malformed block makes the whole output plain content; the last call may lack its closing tag. Knows finished output
  * only, not streams.
  */
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { isJsonObject } from './json-fields.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 export interface ToolCall {
   readonly id: string

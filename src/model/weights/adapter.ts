@@ -7,12 +7,12 @@
  */
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { decodeUtf8, openByteFile, readTextFile } from './byte-file.js'
 import { decodeSafetensors, encodeSafetensors, toFloat32, writeFlushed } from './safetensors.js'
-import { isJsonObject, parseStrictJsonObject } from './strict-json.js'
+import { parseStrictJsonObject } from './strict-json.js'
 import { assertFinite } from './weight-source.js'
 
 export const ADAPTER_CONFIG_FILE = 'adapter_config.json'

@@ -4,12 +4,14 @@
  * Pickle files are never opened: loading one can run code. File names in a shard index are plain names inside the
  * directory, never paths.
  */
+
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors.js'
+import { isJsonObject } from '#base/util/json.js'
 import { digestParts, readTextFile } from './byte-file.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
-import { isJsonObject, parseStrictJsonObject } from './strict-json.js'
+import { parseStrictJsonObject } from './strict-json.js'
 import { assertFinite, type WeightSource } from './weight-source.js'
 
 const MAX_CONFIG_BYTES = 10_000_000

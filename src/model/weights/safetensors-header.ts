@@ -6,11 +6,11 @@
  * tensors tile the data without holes or overlaps and that nothing follows them.
  */
 import { WeightsError } from '#base/errors.js'
-import type { JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { DTYPE_SIZE_BYTES, type DType } from '#numerics/tensor/dtype.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { decodeUtf8 } from './byte-file.js'
-import { isJsonObject, parseStrictJsonObject } from './strict-json.js'
+import { parseStrictJsonObject } from './strict-json.js'
 
 /**
  * Largest header read, in bytes: a quarter of a million tensors. The reference allows 100 MB, which costs a second and a

@@ -4,7 +4,7 @@
  * A duplicate key means two readers can see two different files, so it is refused rather than resolved.
  */
 import { WeightsError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
@@ -26,11 +26,6 @@ export function parseStrictJsonObject(text: string, what: string): JsonObject {
   const duplicate = findDuplicateKey(text)
   if (duplicate !== null) throw new WeightsError('duplicate_key', `${what} has the key "${duplicate}" twice`)
   return value
-}
-
-/** Whether a JSON value is an object (not an array, not null). */
-export function isJsonObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */

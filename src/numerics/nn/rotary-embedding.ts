@@ -5,17 +5,18 @@
  * linear scaling as Hugging Face's `rope_type: linear`.
  */
 
-/** How fast each pair of a head's elements turns. The rotary part of a decoder's configuration fits. */
+/** How fast each pair of a head's elements turns. */
 export interface RotaryOptions {
-  /** Base of the frequencies. */
+  /** Base of the frequencies (Llama 1e4, SmolLM2 1e5, Llama 3 5e5). */
   readonly theta: number
+  /** Llama 3's frequency-dependent stretching; null for none. Fields as in Hugging Face's `rope_scaling`. */
   readonly llama3Scaling: {
     readonly factor: number
     readonly lowFrequencyFactor: number
     readonly highFrequencyFactor: number
     readonly originalContextLength: number
   } | null
-  /** Positions are divided by this; 1 for none. */
+  /** Positions are divided by this (linear scaling); 1 for none. */
   readonly linearFactor: number
 }
 

@@ -5,7 +5,7 @@
  * Kept apart from parse.ts because these loops run once per sampled token of a payload that may hold millions.
  */
 import { DataError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChoiceItem, SampledToken } from './trajectory.js'
 
 const ID_PREFIX = 'token_id:'
@@ -28,7 +28,7 @@ export interface TokenLimits {
  */
 export function parseChoice(choice: JsonObject, path: string, limits: TokenLimits = {}): ChoiceItem {
   const message = choice['message']
-  if (!isObject(message))
+  if (!isJsonObject(message))
     throw new DataError('invalid_choice', `${path}.message must be an object, got ${describe(message)}.`, {
       param: `${path}.message`,
     })
@@ -66,11 +66,6 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
     tokens: tokenIds === null ? readTokens(entries.list, entries.path) : null,
     logprobs,
   }
-}
-
-/** True for a JSON object (not null, not an array). */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Names a JSON value's type for an error message; numbers and short strings are quoted. */
@@ -122,7 +117,7 @@ function logprobEntries(
   path: string,
 ): { list: readonly JsonObject[]; path: string } | null {
   if (value === undefined || value === null) return null
-  if (!isObject(value))
+  if (!isJsonObject(value))
     throw new DataError('invalid_choice', `${path} must be an object or null, got ${describe(value)}.`, { param: path })
   const name = (value['content'] ?? null) === null ? 'refusal' : 'content'
   const list = value[name] ?? null
@@ -132,7 +127,7 @@ function logprobEntries(
       param: `${path}.${name}`,
     })
   for (let t = 0; t < list.length; t += 1) {
-    if (!isObject(list[t]))
+    if (!isJsonObject(list[t]))
       throw new DataError('invalid_choice', `${path}.${name}[${t}] must be an object, got ${describe(list[t])}.`, {
         param: `${path}.${name}[${t}]`,
       })

@@ -7,8 +7,8 @@
  * A group may hold no trajectory or one: it is kept, contributes nothing to training, and is counted there.
  */
 import { DataError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { describe, isObject, parseChoice, type TokenLimits } from './parse-choice.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
 import type { History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
 
 /** Rewards beyond this would overflow when squared deviations are averaged. */
@@ -209,7 +209,7 @@ function parseException(value: unknown, path: string): RolloutException {
 }
 
 function objectAt(value: unknown, path: string): JsonObject {
-  if (!isObject(value))
+  if (!isJsonObject(value))
     throw new DataError('invalid_trajectory', `${path} must be an object, got ${describe(value)}.`, { param: path })
   return value
 }

@@ -7,9 +7,9 @@
  * Tokenizers enter through the `SftText` interface only.
  */
 import { AppError, type DataError, InvalidRequestError } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError, readLines } from './json-lines.js'
-import { describe, isObject } from './parse-choice.js'
+import { describe } from './parse-choice.js'
 
 /** Turns a conversation into tokens; 1 in the mask marks tokens of assistant turns, their end-of-turn token included. */
 export interface SftText {
@@ -197,7 +197,7 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
 }
 
 function checkExample(value: unknown, number: number): SftExample {
-  if (!isObject(value))
+  if (!isJsonObject(value))
     throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
   const messages = value['messages']
   if (!Array.isArray(messages) || messages.length === 0)
@@ -216,19 +216,19 @@ function checkExample(value: unknown, number: number): SftExample {
   if ((value['loss_mask'] ?? null) !== null)
     throw lineError('unsupported_loss_mask', number, 'has loss_mask, which is not supported yet; use assistant_turns')
   const tools = value['tools'] ?? null
-  if (tools !== null && !(Array.isArray(tools) && tools.every(isObject)))
+  if (tools !== null && !(Array.isArray(tools) && tools.every(isJsonObject)))
     throw lineError('invalid_example', number, 'has tools that are not an array of objects')
   return { lineNumber: number, messages, tools }
 }
 
 function messageProblem(message: unknown): string | null {
-  if (!isObject(message)) return ` that is ${describe(message)} instead of an object`
+  if (!isJsonObject(message)) return ` that is ${describe(message)} instead of an object`
   if (typeof message['role'] !== 'string') return '.role that is not a string'
   const content = message['content'] ?? null
   if (content !== null && typeof content !== 'string' && !Array.isArray(content))
     return '.content that is neither a string, an array nor null'
   const calls = message['tool_calls'] ?? null
-  if (calls !== null && !(Array.isArray(calls) && calls.every(isObject)))
+  if (calls !== null && !(Array.isArray(calls) && calls.every(isJsonObject)))
     return '.tool_calls that is not an array of objects'
   return null
 }

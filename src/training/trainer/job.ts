@@ -8,6 +8,7 @@ import { InvalidRequestError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
@@ -15,7 +16,7 @@ import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DEFAULT_LORA, type LoraHyperparameters } from '#training/hyperparameters.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import type { RowModel } from './row-decoder.js'
-import { type RowSessionOptions, readFrequencies } from './row-session.js'
+import type { RowSessionOptions } from './row-session.js'
 import { adapterParameters } from './trainer.js'
 
 /** An event of a training job; every value is finite. */
@@ -93,7 +94,7 @@ export async function rowSettings(
     session: {
       runtime,
       directory: prepared.directory,
-      frequencies: await readFrequencies(tensors),
+      frequencies: await readRotaryFrequencies(tensors),
       ...(threads === undefined ? {} : { threads }),
     },
   }

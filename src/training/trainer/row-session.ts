@@ -6,10 +6,9 @@
  * the gradient through a weight share one copy. Memory patterns are off: row lengths change from step to step, and a pattern
  * reserves the peak of a run once more beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
  */
-import { open, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
-import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import type { Graph } from '#numerics/graph/graph.js'
 import { optimize } from '#numerics/graph/passes/optimize.js'
 import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
@@ -84,20 +83,6 @@ export function openGraphSession(
     hasMemoryPattern: false,
   }
   return loadOnce(graph, path, () => runtime.loadSession(path, options))
-}
-
-/** Reads the rotary frequencies of a prepared model. */
-export async function readFrequencies(tensors: ReadonlyMap<string, PreparedTensor>): Promise<Float64Array> {
-  const tensor = tensors.get('rotary_frequencies')
-  if (tensor === undefined) throw new Error('the prepared model has no tensor "rotary_frequencies"')
-  const file = await open(tensor.file, 'r')
-  try {
-    const bytes = new Uint8Array(tensor.sizeBytes)
-    await file.read(bytes, 0, tensor.sizeBytes, tensor.offsetBytes)
-    return new Float64Array(bytes.buffer)
-  } finally {
-    await file.close()
-  }
 }
 
 async function loadOnce<T>(graph: Graph, path: string, load: () => Promise<T>): Promise<T> {

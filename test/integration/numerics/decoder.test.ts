@@ -3,18 +3,20 @@
  *
  * Goldens: test/goldens/make_decoder_goldens.py (float64). Tolerance: 1e-4 relative to the largest number of each tensor.
  */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
-import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
+import { openRowSession } from '#training/trainer/row-session.js'
 import {
   buildLogitsGraph,
   buildScoreGraph,
@@ -47,7 +49,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) =>
     extras: Record<string, HostTensor> = {},
     feeds = adapterFeeds(adapter),
   ) => {
-    const frequencies = await readFrequencies(prepared.tensors('f32'))
+    const frequencies = await readRotaryFrequencies(prepared.tensors('f32'))
     const session = await openRowSession(graph, { runtime: createOrtRuntime(), directory, frequencies })
     try {
       return await session.run(batch, feeds, extras)

@@ -1,18 +1,20 @@
 /**
  * Training of all weights, on a model of some thousand: accumulation, exact resumption, faults that change nothing, export.
  */
+
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { decoderParameters, toHfTensors } from '#model/architectures/parameters.js'
 import { prepareBaseModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { ADAPTER_WEIGHTS_FILE, createAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { encodeSafetensors, writeSafetensors } from '#model/weights/safetensors.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
-import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
+import { openRowSession } from '#training/trainer/row-session.js'
 import { buildScoreGraph } from '#training/trainer/train-graph.js'
 import type { MicroBatch } from '#training/trainer/trainer.js'
 import { buildFullScoreGraph } from '../../spark/training/full-graph.js'
@@ -316,7 +318,7 @@ test('exported weights are a Hugging Face model that the frozen path scores alik
   const prepared = await prepareBaseModel(source, await temporaryDirectory(), ['f32'])
   expect(prepared.config).toEqual(TINY_CONFIG)
   const tensors = prepared.tensors('f32')
-  const frequencies = await readFrequencies(tensors)
+  const frequencies = await readRotaryFrequencies(tensors)
   const session = { runtime: createOrtRuntime(), directory: prepared.directory, frequencies, threads: 1 }
   const [{ batch, lossInputs }] = microBatchesOf([ROWS]) as [MicroBatch]
 

@@ -1,6 +1,7 @@
 /**
  * A small formula model with a train graph, for tests that ask what training does rather than what a number is.
  */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,6 +9,7 @@ import { systemClock } from '#base/util/clock.js'
 import { createRng } from '#base/util/rng.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
@@ -17,7 +19,7 @@ import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters
 import { type JobContext, startingPoint } from '#training/trainer/job.js'
 import { perToken, type RowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
-import { openRowSession, readFrequencies } from '#training/trainer/row-session.js'
+import { openRowSession } from '#training/trainer/row-session.js'
 import { buildTrainGraph, type LossKind } from '#training/trainer/train-graph.js'
 import { adapterFeeds, createTrainer, type MicroBatch, type Trainer } from '#training/trainer/trainer.js'
 import { prepareFormulaModel } from './golden-model.js'
@@ -71,7 +73,7 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
   const prepared = await prepareFormulaModel(config, directory)
   const runtime = createOrtRuntime()
   const tensors = prepared.tensors('f32')
-  const session = { runtime, directory, frequencies: await readFrequencies(tensors), threads: 1 }
+  const session = { runtime, directory, frequencies: await readRotaryFrequencies(tensors), threads: 1 }
   const modelOf = (adapter: AdapterWeights): RowModel => ({ config, tensors, adapter: adapter.config })
   return {
     prepared,

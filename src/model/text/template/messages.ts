@@ -6,8 +6,8 @@
  * not part of a chat message are left out.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { isJsonObject } from '../json-fields.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+
 import type { TemplateFacts } from './template-facts.js'
 
 /** One message of a conversation as the API defines it; checked when rendered. */

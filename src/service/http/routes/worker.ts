@@ -3,6 +3,7 @@
  */
 import { Readable } from 'node:stream'
 import {
+  MAX_CHECKPOINT_FILE_BYTES,
   workerCompletionSchema,
   workerEventsSchema,
   workerFailureSchema,
@@ -13,8 +14,6 @@ import { parseBearer } from '#service/operations/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { BODY_LIMITS, readBytes, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
-
-const MAX_FILE_BYTES = 8 * 1024 ** 3
 
 export function bindWorker(app: App, options: AppOptions): void {
   const { workerApi } = options.services
@@ -43,7 +42,7 @@ export function bindWorker(app: App, options: AppOptions): void {
     if (!/^[0-9a-f]{64}$/.test(sha256)) {
       throw new InvalidRequestError('invalid_value', 'header x-content-sha256 must be 64 lower-case hex digits')
     }
-    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_FILE_BYTES), sha256)
+    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), sha256)
     return c.json({})
   })
   app.post(`${root}/complete`, async (c) => {

@@ -13,7 +13,7 @@ import type {
   TrainingJob,
 } from '#api/wire/training-jobs.js'
 import { NotFoundError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { type JsonObject, withoutNulls } from '#base/util/json.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { createJob } from '#service/queue/queue.js'
 import { listEvents, readProgress } from '#service/storage/events.js'
@@ -107,7 +107,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     openGroups: (options) => createGroupSink(blobs, options),
     createRl: async (principal, request, groups, headers) => {
       const model = await requireModel(context, principal, request.model_id)
-      const config = stripNulls(request.experimental_config ?? {})
+      const config = withoutNulls(request.experimental_config ?? {})
       const hyperparameters = resolveRlConfig(config)
       assertSupportedOptions('rl', config)
       if (request.strict === true) assertNoUnusedOptions('rl', config)
@@ -129,9 +129,9 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     },
     createSft: async (principal, request, headers) => {
       const model = await requireModel(context, principal, request.model_id)
-      const experimental = stripNulls(request.experimental_config ?? {})
+      const experimental = withoutNulls(request.experimental_config ?? {})
       const config: JsonObject = {
-        ...stripNulls(request.config ?? {}),
+        ...withoutNulls(request.config ?? {}),
         ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
       }
       const hyperparameters = resolveSftConfig(config)
@@ -184,18 +184,4 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       return toList(page.items.map(toWireEvent), page.hasMore)
     },
   }
-}
-
-/** Null means absent, at every depth of an object. */
-function stripNulls(value: JsonObject): JsonObject {
-  const kept: Record<string, JsonValue> = {}
-  for (const [key, entry] of Object.entries(value)) {
-    if (entry === null || entry === undefined) continue
-    kept[key] = isObject(entry) ? stripNulls(entry) : entry
-  }
-  return kept
-}
-
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -5,6 +5,7 @@ import type { ReadStream } from 'node:fs'
 import {
   CHECKPOINT_FILES,
   type CheckpointFile,
+  MAX_CHECKPOINT_FILE_BYTES,
   type WorkerCompletion,
   type WorkerEvents,
   type WorkerFailure,
@@ -21,9 +22,6 @@ import { putJobFile } from '#service/storage/jobs/files.js'
 import { extendLease } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { ServiceContext } from '../context.js'
-
-/** Largest file of a checkpoint. */
-const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
 
 export interface WorkerApiService {
   job(claim: AttemptClaim): Promise<WorkerJob>

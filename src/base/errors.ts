@@ -2,7 +2,7 @@
  * Every error a user can meet: whose fault it is (`category`), a stable `code`, and what to do next (`hint`).
  *
  * Only `service/http/middleware/errors.ts` maps a category to HTTP and only `commands/main.ts` maps it to an exit code.
- * A message is one sentence that starts with the thing, says what was expected and what was given; advice goes to `hint`.
+ * A message is one sentence: it names the thing, says what was expected and what was given. Advice goes to `hint`.
  */
 import type { JsonValue } from '#base/util/json.js'
 

@@ -10,7 +10,7 @@ import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from './errors.js'
 import { startExchange } from './exchange.js'
 
-/** The part of the platform's `fetch` that is used; tests and in-process servers supply their own. */
+/** The part of the platform's `fetch` that is used; tests and in-process servers pass their own. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
 /** One finished attempt, for `--verbose`; never bodies or keys. */

@@ -1,9 +1,9 @@
 /**
  * Chat completions in vLLM's dialect of the OpenAI format: every published request field, typed in pydantic's lax mode.
  *
- * Unknown fields are dropped, null is absent. Ranges and combinations are checked by `service/operations/chat/chat-request.ts`, which
- * words its errors as vLLM does; this file only knows types. Source: the OpenAI chat API and
- * vLLM's additions to it (v0.17).
+ * Unknown fields are dropped, null is absent. Ranges and combinations are checked by
+ * `service/operations/chat/chat-request.ts`, which words its errors as vLLM does; this file only knows types.
+ * Source: the OpenAI chat API and vLLM's additions to it (v0.17).
  */
 import { z } from '@hono/zod-openapi'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'

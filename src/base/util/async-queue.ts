@@ -1,13 +1,13 @@
 /**
- * A queue between a callback world and `for await`: values wait in order until they are read.
+ * Bridges callbacks to `for await`: pushed values are kept in order until they are read.
  */
 
 /** One reader, any number of writers. */
 export interface AsyncQueue<T> extends AsyncIterable<T> {
   push(value: T): void
-  /** No more values; the reader ends after those that wait. */
+  /** No more values; the reader ends once it has read the pending ones. */
   end(): void
-  /** No more values; the reader throws after those that wait. */
+  /** No more values; the reader throws once it has read the pending ones. */
   fail(error: unknown): void
 }
 

@@ -1,5 +1,5 @@
 /**
- * The only owners of wall-clock time, injected everywhere else so that tests can drive it.
+ * The clock. Nothing else reads the time; it is injected everywhere, so that tests can control it.
  */
 
 /** Milliseconds since the Unix epoch, and a monotonic counter for durations. */

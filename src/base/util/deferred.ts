@@ -1,5 +1,5 @@
 /**
- * A promise with its two ends outside. (`Promise.withResolvers` needs Node 22.)
+ * A promise together with the functions that settle it. (`Promise.withResolvers` needs Node 22.)
  */
 
 export interface Deferred<T> {

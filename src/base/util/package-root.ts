@@ -1,5 +1,5 @@
 /**
- * Where this package lies on disk, the same from the sources and from `dist/`.
+ * Finds this package's folder on disk, whether it runs from the sources or from `dist/`.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

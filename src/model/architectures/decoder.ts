@@ -3,7 +3,7 @@
  *
  * Pre-norm transformer: h += attention(norm(h)); h += mlp(norm(h)); norm(h). It does not know how a linear layer is
  * stored, how attention sees the past, or whether anything is trained.
- * Source: Llama 2 (arXiv:2307.09288), section 2.2, and the families that keep its skeleton.
+ * Source: Llama 2 (arXiv:2307.09288), section 2.2, and the families that share its structure.
  */
 import type { Value } from '#numerics/graph/graph.js'
 import type { DecoderConfig } from './decoder-config.js'

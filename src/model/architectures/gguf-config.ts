@@ -2,7 +2,7 @@
  * GGUF metadata as `DecoderConfig`: the architectures `llama` (also Mistral), `qwen2` and `qwen3` of llama.cpp.
  *
  * What the metadata leaves out is read off the tensors: the vocabulary's size, tied embeddings, biases. Llama 3's rotary
- * scaling is stored only as a tensor of frequency divisors; its four parameters are found again and checked against it.
+ * scaling is stored only as a tensor of frequency divisors; its four parameters are recovered from the divisors and checked against them.
  * Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "LLM"; `Llama3RopeParameters` as in transformers'
  * `modeling_rope_utils.py`.
  */

@@ -15,7 +15,7 @@ import { assertConsistent, type DecoderConfig } from './decoder-config.js'
 
 const WHAT = 'config.json'
 
-/** What a family does by itself, where `config.json` has no say or may be silent. */
+/** What a family fixes by itself, where `config.json` has no field or may leave it out. */
 interface Family {
   readonly architecture: string
   /** Which of the linear layers have biases. */

@@ -78,7 +78,7 @@ async function prepare(
   target: { directory: string; digest: string; precision: Precision },
 ): Promise<Manifest> {
   const config = decoderConfigOf(source)
-  // Before the first byte is written: what is missing, of another shape or left over would change the model silently.
+  // Checked before the first byte is written: a tensor that is missing, left over or of another shape would silently change the model.
   checkDecoderTensors(source, config)
   const suffix = `.${systemIds.uuid()}.tmp`
   const path = join(target.directory, weightsFile(target.precision))
@@ -100,7 +100,7 @@ async function prepare(
   }
 }
 
-/** The manifest if it exists, is of this version and its weights file is whole. */
+/** The manifest if it exists, has this version and its weights file is complete. */
 async function readManifest(directory: string, precision: Precision): Promise<Manifest | null> {
   try {
     const manifest = JSON.parse(await readFile(join(directory, manifestFile(precision)), 'utf8')) as Manifest

@@ -1,5 +1,5 @@
 /**
- * From an open base model to the decoder it describes, and the check that its tensors are the decoder's.
+ * Reads which decoder an open base model describes, and checks that the model has exactly that decoder's tensors.
  *
  * The index of what can be loaded: families are listed in `hf-config.ts` and `gguf-config.ts`.
  */

@@ -20,7 +20,7 @@ export interface PreparedTensor {
 /** A written tensor, before the file has its final name. */
 export type WrittenTensor = Omit<PreparedTensor, 'file'> & { readonly name: string }
 
-/** Page size of the machines we run on; mapping starts on such borders. */
+/** Page size of the machines we run on; mappings start on page borders. */
 const ALIGNMENT_BYTES = 4096
 
 /** One file being written, front to back. */

@@ -96,7 +96,7 @@ export function createTrainKernels(
             : undefined,
         }),
       ),
-    // Two products, not one: splitting the output, and joining its gradients again, costs more than the halves lose.
+    // Two products, not one: splitting the output, and joining its gradients again, costs more than computing the halves apart.
     gatedLinear: (input, layer) => {
       const pairs = adapterPairs(weights, layer, 'gate_up')
       const half = (which: 0 | 1): Value =>

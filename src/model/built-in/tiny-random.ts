@@ -1,8 +1,8 @@
 /**
  * Small random models as real Hugging Face directories: the stand-in for a real base model, and what tests run on.
  *
- * Deterministic: same sizes and seed, same bytes on every machine. Written beside the target and renamed, so that two
- * processes may race and a crash leaves nothing half-made.
+ * Deterministic: same sizes and seed, same bytes on every machine. Written beside the target and renamed, so two
+ * processes may race, and a crash leaves nothing half-made.
  */
 import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'

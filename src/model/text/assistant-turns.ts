@@ -196,7 +196,7 @@ function indexOutsideBarriers({ text, barriers }: BarredText, needle: string, fr
   return -1
 }
 
-/** A template without tool support leaves calls out in silence; training on what remains would teach not to call. */
+/** A template without tool support silently leaves calls out; training on the rest would teach the model not to call. */
 function assertToolCallsAreWritten(value: JsonValue, message: number, turn: string): void {
   const calls = isJsonObject(value) ? value['tool_calls'] : null
   if (!Array.isArray(calls)) return

@@ -241,7 +241,7 @@ function mapValues(
   )
 }
 
-/** A role of the user's own making must not complete a control token with what templates write around roles. */
+/** A made-up role must not complete a control token together with what templates write around roles. */
 function assertRolesAreText(variables: TemplateVariables, controlTokens: readonly string[]): void {
   const messages = variables['messages']
   if (!Array.isArray(messages)) return

@@ -71,7 +71,7 @@ function readTables(metadata: GgufMetadata): Tables {
     ? numberList(metadata.get('tokenizer.ggml.token_type'), 'tokenizer.ggml.token_type', tokens.length)
     : tokens.map(() => 1)
   const tokenToId = new Map<string, number>()
-  // The first of two equal spellings wins, except that nothing may shadow an ordinary token.
+  // Of two equal spellings the first wins, except that nothing may shadow an ordinary token.
   for (const [id, token] of tokens.entries()) if (!tokenToId.has(token)) tokenToId.set(token, id)
   const boundaries = ['bos', 'eos', 'eot', 'eom'].flatMap(
     (name) => idField(metadata, `tokenizer.ggml.${name}_token_id`, tokens.length) ?? [],

@@ -154,7 +154,7 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
 /**
  * Checks that an adapter belongs to a base model.
  *
- * @param modules everything that can be adapted there, see `adapterModules` of the architectures layer
+ * @param modules everything that can be adapted there, see `adapterModules` in `model/architectures/decoder-config.ts`
  * @throws {WeightsError} `invalid_adapter` naming the module that is unknown or of another size
  */
 export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: readonly AdapterModule[]): void {

@@ -1,8 +1,8 @@
 /**
- * Making values wait: nodes that cannot run before given values exist.
+ * Ordering constraints: nodes that cannot run until given values exist.
  *
- * ONNX Runtime runs nodes in a topological order of its own, so only a data dependency delays a node. Here it goes through the
- * integers of a shape: the number of elements of the trigger times zero. It changes no number and copies nothing.
+ * ONNX Runtime runs nodes in a topological order of its own, so only a data dependency delays a node. The dependency is
+ * made through the integers of a shape (the trigger's element count times zero): no number changes and nothing is copied.
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Shape, Value } from '#numerics/graph/graph.js'

@@ -9,7 +9,7 @@ import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { expand, reshape, squeeze } from '#numerics/graph/ops/shape.js'
 import { zerosAfter } from './after.js'
 
-/** Zero tensors up to this size are constants; greater ones are made at run time. */
+/** Zero tensors of at most this many elements are constants; larger ones are made at run time. */
 const CONSTANT_ZEROS = 4096
 
 /** One node of the reverse walk. */

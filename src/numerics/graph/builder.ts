@@ -1,5 +1,5 @@
 /**
- * Builds graphs. Every node is checked against its operator's signature when it is made, so a wrong shape fails at its own line.
+ * Builds graphs. Every node is checked against its operator's signature when it is made, so a wrong shape fails at the line that made it.
  *
  * The free functions in `ops/` are the vocabulary; `node` is for the rare operator without one. Values are immutable and
  * belong to the builder that made them; the builder of a Loop body may also use those of the builders around it.

@@ -7,7 +7,7 @@
 import { GraphError } from '#base/errors.js'
 import type { Dim, Shape } from './graph.js'
 
-/** Product of symbols, sorted and joined by `*` (empty for the constant) → coefficient, never 0. */
+/** From a product of symbols, sorted and joined by `*` (empty for the constant), to its coefficient, never 0. */
 type Polynomial = ReadonlyMap<string, number>
 
 /**
@@ -46,7 +46,7 @@ export function multiplyDims(a: Dim, b: Dim): Dim {
   return format(product(parse(a), parse(b)))
 }
 
-/** a / b if the division leaves no rest for all values of the symbols, else null. */
+/** a / b if the division is exact for all values of the symbols, else null. */
 export function divideDims(a: Dim, b: Dim): Dim | null {
   if (typeof a === 'number' && typeof b === 'number') return b !== 0 && a % b === 0 ? a / b : null
   if (a === b) return 1

@@ -33,7 +33,7 @@ export interface Node {
   readonly inputs: readonly (Value | null)[]
   readonly outputs: readonly Value[]
   readonly attributes: Readonly<Record<string, Attribute>>
-  /** Where the builder was when it made the node, for example `layers.3/attention`; for messages and dumps. */
+  /** The scope in which the builder made the node, for example `layers.3/attention`; for messages and dumps. */
   readonly scope: string
 }
 

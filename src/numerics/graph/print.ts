@@ -22,7 +22,7 @@ export function printGraph(graph: Graph): string {
   return `${graphLines(graph).join('\n')}\n`
 }
 
-/** One node as it stands in `printGraph`, without its subgraphs. */
+/** One node as `printGraph` writes it, without its subgraphs. */
 export function printNode(node: Node): string {
   const outputs = node.outputs.map(typedName).join(', ')
   const inputs = node.inputs.map((value) => (value === null ? '_' : `%${value.name}`)).join(', ')

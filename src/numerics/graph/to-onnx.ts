@@ -1,5 +1,5 @@
 /**
- * Graph → ONNX model file. The one place where the graph's few liberties are lowered.
+ * Writes a graph as an ONNX model file. The few things our graph has and ONNX does not are translated here and nowhere else.
  *
  * StopGradient becomes Identity; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */

@@ -2,8 +2,8 @@
  * Learning rate over a training run: linear warm-up, the peak for a while if wanted, then half a cosine down to a floor.
  *
  * Sources: cosine without restarts, Loshchilov and Hutter (arXiv:1608.03983, equation 5); warm-up, Goyal et al.
- * (arXiv:1706.02677, section 2.2); a long stable phase before a short decay, Hu et al. (arXiv:2404.06395, section 4): how long the
- * run will be need not be known before the decay begins.
+ * (arXiv:1706.02677, section 2.2); a long stable phase before a short decay, Hu et al. (arXiv:2404.06395, section 4): the
+ * length of the run need not be known until the decay begins.
  */
 
 export interface WarmupCosineOptions {
@@ -21,8 +21,8 @@ export interface WarmupCosineOptions {
 /**
  * The rate of one step.
  *
- * @param step counted from 0; steps behind the last keep its rate
- * @returns where a single step follows the warm-up it has the peak, not the floor: a run of one step should learn
+ * @param step counted from 0; steps after the last keep its rate
+ * @returns if only one step follows the warm-up, it gets the peak, not the floor: a run of one step should learn
  */
 export function warmupCosine(step: number, options: WarmupCosineOptions): number {
   const { peak, floor = 0, warmupSteps, totalSteps } = options

@@ -2,8 +2,8 @@
  * Low-rank adapters on a joined linear layer: y + (alpha / R) · (x Aᵀ) Bᵀ for all its projections at once.
  *
  * The A matrices of projections that share an input are stacked and their B matrices put into one block-diagonal matrix: two
- * products of inner size n·R instead of 2·n of size R, which matrix kernels handle badly. The blocks that are zero cost a few
- * percent and keep the gradient exact. Source: LoRA (arXiv:2106.09685).
+ * products of inner size n·R instead of 2·n of size R, for which matrix kernels are slow. The zero blocks cost a few percent and
+ * leave the gradient exact. Source: LoRA (arXiv:2106.09685).
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'

@@ -1,8 +1,8 @@
 /**
  * Self-attention of whole rows from plain operators, so that autodiff can pass through it: for training and scoring.
  *
- * Grouped-query attention without repeating keys: the query heads of one key head are stacked as rows. What a token may see
- * is only the bias, so packed rows, shared prompts and padding need no code here.
+ * Grouped-query attention without repeating keys: the query heads of one key head are stacked as rows. What a token may see is
+ * decided by the bias alone, so packed rows, shared prompts and padding need no code here.
  * Sources: attention (arXiv:1706.03762), grouped queries (arXiv:2305.13245).
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'

@@ -48,7 +48,7 @@ export interface PolicyLossOptions {
   readonly maxRatio: number | null
   /** Whether tokens with a ratio outside the clip range take no part (`mask_prob_ratio`). */
   readonly isMaskedOutsideClip: boolean
-  /** `kimi_k2_tau`: advantages lose this times the log ratio. */
+  /** `kimi_k2_tau`: this times the log ratio is subtracted from the advantages. */
   readonly tau: number | null
   /** KL shaping of advantages; `source` says whose log-probabilities are compared with the reference. */
   readonly kl: { readonly coefficient: number; readonly source: 'current_learner' | 'sample' } | null

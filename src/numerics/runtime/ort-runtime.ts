@@ -146,7 +146,7 @@ function fromOrtTensor(name: string, tensor: Tensor): HostTensor {
   )
 }
 
-/** Native failures become RuntimeError with ONNX Runtime's own words. */
+/** Native failures become a RuntimeError that quotes ONNX Runtime's message. */
 async function attempt<T>(action: string, run: () => Promise<T>): Promise<T> {
   try {
     return await run()

@@ -23,7 +23,7 @@ export interface SessionOptions {
    * processor time, but 762 instead of 481 MB for a small train graph and 486 instead of 437 MB when serving.
    */
   readonly hasMemoryPattern?: boolean
-  /** Writes the model as the runtime rewrote it, for looking at. */
+  /** Writes the model as the runtime has rewritten it, for inspection. */
   readonly optimizedModelPath?: string
   /** Writes a kernel trace to `<prefix>_<time>.json` when the session is released. */
   readonly profilePrefix?: string
@@ -34,7 +34,7 @@ export interface Session {
   readonly inputNames: readonly string[]
   readonly outputNames: readonly string[]
   /**
-   * Runs the model. Inputs are read where they lie; each fetched output is a fresh array, so fetch little.
+   * Runs the model. Inputs are read in place; each fetched output is a fresh array, so fetch little.
    *
    * @param feeds one tensor per input, by name
    * @param fetches the outputs wanted; default all

@@ -1,5 +1,5 @@
 /**
- * Preloaded into every child process: ends it when its parent is gone, however the parent went.
+ * Preloaded into every child process: ends it when its parent is gone, however the parent ended.
  *
  * The parent holds the other end of a pipe and never writes; the operating system closes it when the parent dies. Not the
  * IPC channel's `disconnect`, because listening to that changes what keeps a child alive. Knows nothing of what the child

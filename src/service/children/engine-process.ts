@@ -241,7 +241,7 @@ function toAppError(event: FailedEvent): AppError {
   })
 }
 
-/** Not the fault of the request that waited for it, whatever the reason is called. */
+/** Whatever the reason, the request that waited for the model is not at fault. */
 function loadFailed(baseModel: string, event: FailedEvent): AppError {
   return new AppError(
     'unavailable',

@@ -1,5 +1,5 @@
 /**
- * The pipe that tells a child its parent lives; both ends use this number.
+ * The pipe that tells a child whether its parent is alive; both ends use this file descriptor.
  */
 import type { ChildProcess, StdioOptions } from 'node:child_process'
 import { Socket } from 'node:net'
@@ -10,7 +10,7 @@ export const LIFELINE_FD = 4
 /** No stdin, both outputs to our stderr (stdout belongs to the command line), IPC, lifeline. */
 export const CHILD_STDIO: StdioOptions = ['ignore', 2, 2, 'ipc', 'pipe']
 
-/** Lets the parent exit although it holds its end. */
+/** Lets the parent exit although it holds one end of the pipe. */
 export function releaseLifeline(child: ChildProcess): void {
   const end = child.stdio[LIFELINE_FD]
   if (!(end instanceof Socket)) return

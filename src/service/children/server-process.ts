@@ -1,5 +1,5 @@
 /**
- * A server of one's own for a while: the built `trainyard serve` on a free port, as a child that never outlives its parent.
+ * A temporary server: the built `trainyard serve` on a free port, as a child that never outlives its parent.
  *
  * It leads a process group of its own, so that a Ctrl-C in the terminal reaches the parent alone, which then stops it in
  * order. Knows the line that `serve --json` prints when it is ready, and the error line it prints when it cannot start.
@@ -102,7 +102,7 @@ async function readReady(
   return { url, apiKeyFile }
 }
 
-/** The child's own error line, else the last thing it said. */
+/** The child's own error line, else the last line it wrote. */
 function notStarted(errors: string): AppError {
   const lines = errors.trimEnd().split('\n')
   for (const line of lines.toReversed()) {

@@ -80,7 +80,7 @@ class StreamingJsonReader implements JsonReader {
   #parts: Uint8Array[] = []
   /** The chunk being read, for its fast text conversion. */
   #chunk: Buffer = Buffer.alloc(0)
-  /** Short texts seen lately, by hash: the keys of a million equal objects are made once. */
+  /** Short texts seen lately, by hash: the keys of a million equal objects are decoded once. */
   readonly #texts: string[] = new Array(TEXT_CACHE_SIZE).fill('')
   #hasEscape = false
   #hasNonAscii = false

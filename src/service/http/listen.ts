@@ -33,7 +33,7 @@ export async function listen(app: App, address: { readonly host: string; readonl
     url: `http://${host}:${port}`,
     close: async (deadlineMs) => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-      // A connection whose last request ends now would otherwise be kept alive until the deadline.
+      // Otherwise a connection whose last request has just ended would be kept open until the deadline.
       const sweep = setInterval(() => server.closeIdleConnections(), 50)
       const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
       await closed

@@ -16,9 +16,9 @@ export const EVENT_STREAM_HEADERS = {
 } as const
 
 export interface EventStreamOptions {
-  /** How often a comment fills the silence, milliseconds; 0 for never. Default 0. */
+  /** How often a comment is sent while nothing happens, milliseconds; 0 for never. Default 0. */
   readonly pingMs?: number
-  /** Called first when the reader goes away: whatever the iterable waits for can be given up. */
+  /** Called as soon as the reader goes away, so that the iterable can stop waiting. */
   readonly onCancel?: () => void
 }
 

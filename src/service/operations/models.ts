@@ -76,7 +76,7 @@ export function createModelService(context: ServiceContext): ModelService {
       return toWireModel(await insert())
     } catch (error) {
       if (!isUniqueViolation(error)) throw error
-      // another create of the same name was faster
+      // another create of the same name came first
       return toWireModel(await insert())
     }
   }

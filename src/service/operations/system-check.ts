@@ -1,5 +1,5 @@
 /**
- * Checks that really check: a row is written and read back, the dispatcher is asked, the default engine answers a ping.
+ * Health checks that use the real parts: a row is written and read back, the queue is asked, the default engine answers a ping.
  */
 import type { CheckResult, SystemCheckResponse } from '#api/wire/health.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'

@@ -106,7 +106,7 @@ export async function claimNextJob(
   try {
     return await db.transaction().execute((transaction) => claim(transaction, ids, lease))
   } catch (error) {
-    // another process was faster: the partial unique index held
+    // another process came first: the partial unique index held
     if (isUniqueViolation(error)) return null
     throw error
   }

@@ -1,5 +1,5 @@
 /**
- * In-process notice that something about a job changed, so that event streams need not poll.
+ * Tells listeners in this process that something about a job has changed, so that event streams need not poll.
  *
  * Carries no data: a listener reads the database, which alone is the truth, so a missed notice costs a delay only.
  */

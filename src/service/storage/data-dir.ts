@@ -25,7 +25,7 @@ export interface DataDir {
   readonly preparedPath: string
   readonly baseModelsPath: string
   readonly apiKeyPath: string
-  /** Lets another server in. */
+  /** Releases the lock, so that another server can use the directory. */
   unlock(): void
 }
 

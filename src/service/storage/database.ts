@@ -66,7 +66,7 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   }
 }
 
-/** Kysely's SQLite driver, except that a rollback SQLite has done by itself (full disk) does not hide why. */
+/** Kysely's SQLite driver, except that a rollback which SQLite did by itself (full disk) does not hide its cause. */
 class TolerantDriver extends SqliteDriver {
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
     try {
@@ -128,7 +128,7 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   })
 }
 
-/** True for a violated unique index: another create was faster. */
+/** True for a violated unique index: another create came first. */
 export function isUniqueViolation(error: unknown): boolean {
   return (
     error instanceof SqliteDatabase.SqliteError &&

@@ -1,6 +1,6 @@
 /**
- * From trajectory groups to the packed rows of one train call: advantages, tokens, batch scaling, packing,
- * with counts of everything that was left out.
+ * Turns trajectory groups into the packed rows of one train call: advantages, tokens, batch scaling, packing, with counts
+ * of everything that was left out.
  *
  * Deterministic: the same groups, options and seed give the same rows, byte for byte.
  */

@@ -40,7 +40,7 @@ export interface ChoiceItem {
 
 export type HistoryItem = MessageItem | ChoiceItem
 
-/** One conversation: what a single context window held. */
+/** One conversation: the content of a single context window. */
 export interface History {
   readonly items: readonly HistoryItem[]
   readonly tools: readonly JsonObject[] | null

@@ -4,7 +4,7 @@
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { gradientName } from './train-graph.js'
 
-/** One run's gradients by parameter name, shared, not copied. */
+/** One run's gradients by parameter name; shares memory with the outputs. */
 export function gradientsOf(
   result: Readonly<Record<string, HostTensor>>,
   names: Iterable<string>,
@@ -25,7 +25,7 @@ export function addGradients(sums: Map<string, Float32Array>, gradients: Readonl
   }
 }
 
-/** A float32 output of a run, shared, not copied. */
+/** A float32 output of a run; shares its memory. */
 export function float32Of(result: Readonly<Record<string, HostTensor>>, name: string): Float32Array {
   const tensor = result[name]
   if (tensor?.dtype !== 'float32') throw new Error(`the graph returned no float32 output "${name}"`)

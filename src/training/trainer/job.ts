@@ -6,7 +6,7 @@
 
 import { InvalidRequestError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
+import { adapterModules } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
@@ -75,7 +75,7 @@ export function startingPoint(
       { hint: 'leave lora out, or create a new model' },
     )
   }
-  const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared), { rank, alpha, seed: options.seed })
+  const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared.config), { rank, alpha, seed: options.seed })
   const bytes = parent?.optimizerState ?? null
   const optimizer =
     bytes === null ? createAdamWState() : decodeOptimizerState(bytes, options.kind, adapterParameters(adapter))
@@ -113,16 +113,4 @@ export function averageSteps(
       values.reduce((sum, value) => sum + value, 0) / values.length
   }
   return metrics
-}
-
-function adapterModules(
-  prepared: PreparedModel,
-): { readonly path: string; readonly outputSize: number; readonly inputSize: number }[] {
-  const { config } = prepared
-  return Array.from({ length: config.layerCount }, (_, layer) =>
-    PROJECTIONS.map((projection) => {
-      const [outputSize, inputSize] = projectionShape(config, projection)
-      return { path: projectionPath(layer, projection), outputSize, inputSize }
-    }),
-  ).flat()
 }

@@ -14,7 +14,7 @@ export interface Row {
   readonly positions: Int32Array
   /** Segment of each token. */
   readonly groupIds: Int32Array
-  /** Segment each token's segment hangs from; its own id where there is none. */
+  /** Parent of each token's segment; the segment's own id where it has none. */
   readonly parentIds: Int32Array
   /** 1 where the token is trained on. */
   readonly lossMask: Uint8Array
@@ -33,7 +33,7 @@ export interface TrainedToken {
 /** Rows made ready; `trained` is the order of all per-token inputs and outputs. */
 export interface RowBatch {
   readonly trained: readonly TrainedToken[]
-  /** Q*C, at least `trained.length`; what lies behind is padding. */
+  /** Q*C, at least `trained.length`; the rest is padding. */
   readonly paddedCount: number
   /** Inputs of every row graph but the adapters. */
   readonly feeds: Readonly<Record<string, HostTensor>>
@@ -150,7 +150,7 @@ function allocateBias(count: number, length: number): Float32Array {
   }
 }
 
-/** A token sees what is not later in the row and lies in its segment or the one it hangs from. */
+/** A token sees the tokens of its segment and of the parent segment that are not later in the row. */
 function fillBias(bias: Float32Array, row: Row, length: number): void {
   bias.fill(MASKED)
   const { groupIds, parentIds } = row

@@ -4,7 +4,7 @@
  * The model file is written beside the prepared weights, because external data must lie below the model's directory, and is
  * deleted once the session is loaded. Weights are mapped, never copied: prepacking is off, so that the forward product and
  * the gradient through a weight share one copy. Memory patterns are off: row lengths change from step to step, and a pattern
- * reserves the peak of a run once more beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
+ * would reserve a run's peak again, beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
  */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

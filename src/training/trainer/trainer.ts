@@ -23,7 +23,7 @@ export interface MicroBatch {
   readonly lossInputs: Readonly<Record<string, HostTensor>>
 }
 
-/** What the graph said about one micro-batch; arrays follow `batch.trained`, padding at the end. */
+/** What the graph returned for one micro-batch; arrays follow `batch.trained`, padding at the end. */
 export interface TokenOutputs {
   readonly logp: Float32Array
   readonly entropy: Float32Array
@@ -135,7 +135,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
   }
 }
 
-/** A run that could not get its memory names the step; every other failure stays what it is. */
+/** A run that ran out of memory names the step; every other failure is passed on unchanged. */
 async function guarded<T>(where: string, run: () => Promise<T>): Promise<T> {
   try {
     return await run()

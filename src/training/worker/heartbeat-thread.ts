@@ -11,7 +11,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
 import { createWorkerClient, FencedError } from './worker-client.js'
 
-/** How often parent and server are looked after. */
+/** How often the parent and the server are checked. */
 const WATCH_MS = 1000
 
 function start(data: HeartbeatData): void {

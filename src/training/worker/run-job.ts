@@ -94,7 +94,7 @@ async function startTraining(
 async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheckpoint | null> {
   const files = new Map<CheckpointFile, Uint8Array>()
   for (const file of job.parent_files) {
-    // State of the other kind of job is dropped anyway: it need not travel.
+    // State of the other kind of job would be dropped anyway, so it is not fetched.
     if (file === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue
     files.set(file, await client.getParentFile(file))
   }

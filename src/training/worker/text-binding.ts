@@ -1,5 +1,5 @@
 /**
- * Joins a model's tokenizer and chat template to what `trajectories/` needs of them.
+ * Connects a model's tokenizer and chat template to what `training/data` needs of them.
  */
 import { renderConversation } from '#model/text/render.js'
 import { renderWithMask, trainingKwargs } from '#model/text/render-with-mask.js'

@@ -3,8 +3,8 @@
  *
  * A template comes from a model repository, so it may loop or grow. Every evaluated node counts against a time budget
  * and every string it makes against an output cap; `range` is bounded; values are plain data, so no attribute leads
- * out of the variables given. What the library does not permit to guard: the time and memory of one single built-in
- * call (one `replace`, one `indent`), which is bounded only by the largest string of the engine.
+ * out of the variables given. What the library gives no way to guard: the time and memory of a single built-in call
+ * (one `replace`, one `indent`), bounded only by the longest string that the JavaScript engine allows.
  */
 import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja'
 import { AppError, InvalidRequestError, TokenizerError } from '#base/errors.js'

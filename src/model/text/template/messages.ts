@@ -1,5 +1,5 @@
 /**
- * Chat messages as a request gives them → as a template expects them.
+ * Turns chat messages from the form of a request into the form that templates expect.
  *
  * Follows vLLM's chat parsing (v0.17): text parts are joined or kept by the template's content format, tool-call
  * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are

@@ -3,7 +3,7 @@
  *
  * `strip`, `lstrip` and `rstrip` ignore their argument there (`content.lstrip('\n')`, as Qwen3's template has it, must
  * keep leading spaces); `trim` refuses an undefined value; printed booleans and none are `True`, `False` and `None` in
- * Python. Found by comparing some sixty templates of well-known models with the original. Known and left: `{{ a_list }}`
+ * Python. Found by comparing some sixty templates of well-known models with the original. Known, and left as they are: `{{ a_list }}`
  * prints JSON, not Python's notation; integer keys of mappings and the `min` filter do not exist.
  */
 
@@ -19,7 +19,7 @@ export interface Runtime {
 }
 
 /**
- * Evaluates a node that the library would evaluate otherwise than Python; undefined for all others.
+ * Evaluates a node that the library evaluates differently from Python; undefined for all others.
  *
  * @param node of the template's syntax tree
  */

@@ -3,7 +3,7 @@
  * the non-special added tokens such as `<think>`.
  *
  * Finds the leftmost longest one. A *barrier* is a position inside user-written text that spells a control token: no
- * control token may reach across it (chat/control-tokens make the barriers, this file only obeys them).
+ * control token may reach across it (`model/text/template/control-tokens.ts` makes the barriers, this file only respects them).
  */
 
 export interface AddedToken {

@@ -21,7 +21,7 @@ const signs = String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*`
 const spaces = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`
 const word = String.raw`[^\r\n\p{L}\p{N}]?\p{L}+`
 
-/** Words as Llama 3, Qwen 2 and their kin cut them; they differ in how many digits go together. */
+/** Words as Llama 3, Qwen 2 and similar models cut them; they differ in how many digits go together. */
 const modern = (digits: string): string => `${contractions}|${word}|${digits}|${signs}|${spaces}`
 
 const upper = String.raw`\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}`

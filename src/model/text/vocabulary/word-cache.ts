@@ -1,5 +1,5 @@
 /**
- * A bounded memory of words already tokenized; natural text repeats its words.
+ * A bounded cache of words already tokenized; natural text repeats its words.
  *
  * Two generations: when the young one is full it becomes the old one, so a word used since then survives and nothing
  * is ever scanned. Words are copied, because a substring would keep the whole text it was cut from alive.

@@ -27,7 +27,7 @@ export const powRule: GradientRule = single(({ g, dy, y, x, wants }) => {
   ]
 })
 
-/** Min and Max: the operand that was taken gets the gradient; equal ones get half each. */
+/** Min and Max: the chosen operand gets the gradient; equal operands get half each. */
 export function extremumRule(op: 'Min' | 'Max'): GradientRule {
   return single(({ g, dy, x, wants }) => {
     const wins = op === 'Min' ? less(g, x(0), x(1)) : greater(g, x(0), x(1))

@@ -1,5 +1,5 @@
 /**
- * Gradients of operators that look up and scatter by index. What was read is added up, what was written is read.
+ * Gradients of operators that look up and scatter by index. The gradient of a read is a sum of writes, and the reverse.
  *
  * Sums go through ScatterElements, which runs in one thread and in a fixed order: the result is deterministic. ScatterND with
  * a reduction is not (ONNX Runtime 1.30 adds without a lock).

@@ -39,7 +39,7 @@ export const reduceMeanRule: GradientRule = unary((context) => {
   return expand(g, div(g, kept(context, dy, axes), countOf(g, x(0), axes)), x(0).shape)
 })
 
-/** Equal greatest elements share the gradient. */
+/** Equal largest elements share the gradient. */
 export const reduceMaxRule: GradientRule = unary((context) => {
   const { g, dy, y, x } = context
   const axes = reducedAxes(context)

@@ -1,5 +1,5 @@
 /**
- * Gradients of operators that move, cut, join or repeat elements: the same movement backwards.
+ * Gradients of operators that move, cut, join or repeat elements: the same move in reverse.
  */
 import { MissingGradientError } from '#base/errors.js'
 import { readInt, readInts } from '#numerics/graph/attributes.js'
@@ -63,7 +63,7 @@ export const sliceRule: GradientRule = unary((context) => {
   }, dy)
 })
 
-/** A slice whose start only the run knows: the amounts to pad are computed there. */
+/** A slice whose start is known only at run time: how much to pad is computed there. */
 function padAt(context: SingleContext, axes: readonly number[], starts: Value | null | undefined): Value {
   const { g, dy, x } = context
   const [axis] = axes

@@ -99,7 +99,7 @@ export function cos(g: GraphBuilder, x: Value): Value {
   return only(g, 'Cos', [x])
 }
 
-/** x held between two scalars of its dtype; null leaves a side open. The gradient is 0 outside and 1 on the bounds. */
+/** x limited to the range between two scalars of its dtype; null leaves a side open. The gradient is 0 outside and 1 on the bounds. */
 export function clip(g: GraphBuilder, x: Value, low: Value | null, high: Value | null): Value {
   return only(g, 'Clip', [x, low, high])
 }
@@ -144,12 +144,12 @@ export function not(g: GraphBuilder, x: Value): Value {
   return only(g, 'Not', [x])
 }
 
-/** Both hold. */
+/** Logical and. */
 export function and(g: GraphBuilder, a: Value, b: Value): Value {
   return only(g, 'And', [a, b])
 }
 
-/** One of them holds, or both. */
+/** Logical or. */
 export function or(g: GraphBuilder, a: Value, b: Value): Value {
   return only(g, 'Or', [a, b])
 }

@@ -6,7 +6,7 @@ import { int, text } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'
 import type { Value } from '../graph.js'
 
-/** How scattered elements meet what is there: `none` replaces (duplicates are undefined), `add` sums. */
+/** How scattered elements combine with what is there: `none` replaces (duplicates are undefined), `add` sums. */
 export type ScatterReduction = 'none' | 'add'
 
 /** Slices of `data` along `axis`: the axis is replaced by the shape of `indices`. Negative indices count from the end. */
@@ -52,7 +52,7 @@ export function oneHot(g: GraphBuilder, indices: Value, depth: number): Value {
   return g.node('OneHot', [indices, g.int64s([depth]), offOn], { axis: int(-1) })[0] as Value
 }
 
-/** The `count` greatest elements along an axis (default the last), in falling order, and their int64 indices. */
+/** The `count` largest elements along an axis (default the last), in descending order, and their int64 indices. */
 export function topK(
   g: GraphBuilder,
   x: Value,

@@ -1,8 +1,8 @@
 /**
- * Loop: a body that runs a number of times, carries values from one round to the next and stacks what each round yields.
+ * Loop: a body that runs a number of times, carries values from one iteration to the next and stacks what each one yields.
  *
- * The body may use values of the graph around it. ONNX Runtime frees everything a round made before the next one starts, which
- * is what the loop is for here: large intermediate results that exist one chunk at a time. Not differentiable.
+ * The body may use values of the graph around it. ONNX Runtime frees what an iteration made before the next one
+ * starts, and that is the point here: large intermediate results exist one chunk at a time. Not differentiable.
  */
 import { GraphError } from '#base/errors.js'
 import { subgraph } from '../attributes.js'
@@ -10,20 +10,20 @@ import type { GraphBuilder } from '../builder.js'
 import { formatShape, isSameShape } from '../dims.js'
 import type { Dim, Value } from '../graph.js'
 
-/** What one round returns. */
+/** What one iteration returns. */
 export interface LoopRound {
   /** Next values of what is carried, same types. */
   readonly carried?: readonly Value[]
-  /** Stacked over rounds along a new first axis. */
+  /** Stacked over iterations along a new first axis. */
   readonly scanned?: readonly Value[]
 }
 
 export interface LoopOptions {
-  /** Number of rounds: a size, known or symbolic. */
+  /** Number of iterations: a size, known or symbolic. */
   readonly count: Dim
-  /** Values before the first round. */
+  /** Values before the first iteration. */
   readonly carried: readonly Value[]
-  /** Builds one round on `body`: `index` is the round (int64 scalar), `carried` what the round before left. */
+  /** Builds one iteration on `body`: `index` is its number (int64 scalar), `carried` what the previous one left. */
   readonly body: (body: GraphBuilder, index: Value, carried: readonly Value[]) => LoopRound
 }
 

@@ -24,7 +24,7 @@ import { SLICE_END, sliceBound } from '../signatures/shape.js'
  * The same elements under another shape; costs nothing at run time.
  *
  * @param shape sizes, symbolic or not; `0` copies the size of that axis of `x`, one `-1` takes what is left
- * @throws {GraphError} `bad_reshape` if the element counts differ or the `-1` does not come out even
+ * @throws {GraphError} `bad_reshape` if the element counts differ or the `-1` would not be a whole number
  */
 export function reshape(g: GraphBuilder, x: Value, shape: readonly Dim[]): Value {
   const target = resolveTarget(x, shape)
@@ -52,7 +52,7 @@ function resolveTarget(x: Value, shape: readonly Dim[]): Shape {
   return fixed
 }
 
-/** The int64 target: constant with copies and at most one -1 if that says it all, else computed. */
+/** The int64 target: a constant with copies and at most one -1 where that is enough, else computed. */
 function reshapeTarget(g: GraphBuilder, x: Value, target: Shape): Value {
   const sizes = target.map((dim, axis) => (typeof dim === 'number' ? dim : dim === x.shape[axis] ? 0 : -1))
   const unknown = sizes.filter((size) => size === -1).length
@@ -96,12 +96,12 @@ export function split(g: GraphBuilder, x: Value, sizes: Shape, axis: number): re
   return g.node('Split', [x, g.shapeValue(sizes)], { axis: int(place) }, { outputs })
 }
 
-/** Which part of an axis a slice keeps. */
+/** The part of an axis that a slice keeps. */
 export interface SliceRange {
   readonly axis: number
   /** First index kept; negative counts from the end; default 0. */
   readonly start?: Dim
-  /** First index no longer kept; negative counts from the end; default: to the end. */
+  /** First index that is not kept; negative counts from the end; default: to the end. */
   readonly end?: Dim
 }
 

@@ -53,7 +53,7 @@ function fold(graph: Graph, outer: ReadonlyMap<Value, HostTensor>): Graph {
   return { ...graph, initializers, nodes }
 }
 
-/** The input a node hands on as it is, or null. */
+/** The input that a node passes through unchanged, or null. */
 function unchangedInput(node: Node, constants: ReadonlyMap<Value, HostTensor>): Value | null {
   const [input, second] = node.inputs
   const output = node.outputs[0]

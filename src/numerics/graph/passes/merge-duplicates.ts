@@ -1,7 +1,7 @@
 /**
  * Common subexpressions: nodes that do the same to the same values become one. All operators are pure, so this is safe.
  *
- * Nodes that make an output keep their own identity, because the output's name hangs on it; so do nodes with a body.
+ * Nodes that make an output keep their own identity, because the output is found by its name; so do nodes with a body.
  */
 import type { Attribute, Graph, Initializer, Node, Value } from '../graph.js'
 import { hasSubgraph, mapSubgraphs, substituteInputs } from '../traverse.js'

@@ -1,5 +1,5 @@
 /**
- * The passes in the order that lets each see the work of the one before.
+ * Runs the passes in an order in which each benefits from the one before.
  */
 import type { Graph } from '../graph.js'
 import { foldConstants } from './fold-constants.js'

@@ -80,7 +80,7 @@ export const REDUCE_SIGNATURES: Readonly<Record<string, Signature>> = {
   }),
   Softmax: onnxSignature(inferAlongAxis),
   LogSoftmax: onnxSignature(inferAlongAxis),
-  // Lives in ONNX's own domain although ONNX never had it: a name ONNX Runtime registered there early on.
+  // In ONNX's own domain although ONNX never defined it: ONNX Runtime registered the name there early on.
   SimplifiedLayerNormalization: { domain: '', optionalOutputs: [1], infer: (call) => normTypes(call, 1) },
   SkipSimplifiedLayerNormalization: { domain: 'com.microsoft', optionalOutputs: [1, 2, 3], infer: inferSkipNorm },
   RotaryEmbedding: { domain: 'com.microsoft', infer: inferRotary },

@@ -86,7 +86,7 @@ function inferSlice(call: Call): readonly ValueType[] | null {
   return [{ dtype, shape: result }]
 }
 
-/** Size after slicing. A positive bound inside a symbolic size is taken at its word: the caller knows the size reaches it. */
+/** Size after slicing. A positive bound inside a symbolic size is trusted: the caller knows that the size reaches it. */
 function slicedDim(call: Call, dim: Dim, { start, end, step }: { start: number; end: number; step: number }): Dim {
   if (step <= 0) throw callError(call, 'a positive step')
   const from = sliceBound(dim, start)

@@ -1,8 +1,8 @@
 /**
  * Errors → HTTP: the only place that knows status codes. A total map over `ErrorCategory`.
  *
- * Preview routes answer `{detail, error, request_id}`, chat routes vLLM's envelope. Only an
- * `AppError` is shown; anything else is logged with its cause and becomes a bland 500.
+ * Preview routes answer `{detail, error, request_id}`, chat routes vLLM's envelope. Only an `AppError` is shown;
+ * anything else is logged with its cause and becomes a plain 500.
  */
 import type { ErrorHandler } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
@@ -28,7 +28,7 @@ const MAPPINGS: Readonly<Record<ErrorCategory, Mapping>> = {
   unavailable: { status: 503, type: 'overloaded_error', chatType: 'ServiceUnavailableError' },
   not_implemented: { status: 501, type: 'not_implemented_error', chatType: 'NotImplementedError' },
   internal: { status: 500, type: 'server_error', chatType: 'InternalServerError' },
-  // nobody is left to read it; the log shows 499
+  // no client is left to read it; the log shows 499
   cancelled: { status: 499 as ContentfulStatusCode, type: 'cancelled', chatType: 'Cancelled' },
 }
 
@@ -50,7 +50,7 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     }
     const retryAfter = retryAfterSeconds(error)
     if (retryAfter !== null) c.header('retry-after', String(retryAfter))
-    // OpenAI's SDKs retry a 409 by themselves; ours never heals by waiting
+    // OpenAI's SDKs retry a 409 by themselves; with ours waiting never helps
     if (error.category === 'conflict') c.header('x-should-retry', 'false')
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }

@@ -7,7 +7,7 @@ import type { ChatChoice, ChatChunk, ChatResponse, ChoiceLogprobs, Usage } from 
 import type { DeltaEvent, PositionLogprobs, StartedEvent } from '#inference/host/protocol.js'
 import type { AnswerOptions } from './chat-request.js'
 
-/** JSON has no minus infinity: what vLLM sends instead. */
+/** JSON has no minus infinity; vLLM sends this instead. */
 const LOWEST_LOGPROB = -9999
 
 /** What all objects of one answer share. */

@@ -1,7 +1,7 @@
 /**
  * Checks the messages of a chat request before they reach a template: content parts and tool calls.
  *
- * How parts are joined is the template's business (`text/`); here only what can never work is refused, in vLLM's words.
+ * How parts are joined is decided in `model/text/template/`; only what can never work is refused here, in vLLM's words.
  */
 
 import type { ChatRequest } from '#api/wire/chat-completions.js'

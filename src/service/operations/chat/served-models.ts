@@ -1,5 +1,5 @@
 /**
- * From the `model` a chat request names to what answers it.
+ * Resolves the `model` that a chat request names to what answers it.
  *
  * Accepted: a base model's name; `name`, `project/name`, `entity/project/name` or the model's id, each with `:stepN`, `:vN`
  * (the same as `:stepN`) or `:latest`; any of them behind `wandb-artifact:///` (two or three slashes) and behind litellm's

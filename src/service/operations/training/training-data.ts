@@ -57,7 +57,7 @@ async function copyLocalFile(
   }
   const root = await realpath(context.trainingDataRoot).catch(() => null)
   const path = await realpath(toPath(url)).catch(() => null)
-  // one answer for what is outside and what is missing: the address must not probe the file system
+  // the same answer whether a file is missing or outside the root: addresses must not probe the file system
   const isInside = root !== null && path?.startsWith(root.endsWith(sep) ? root : root + sep) === true
   if (path === null || !isInside || !(await stat(path)).isFile()) {
     throw refused('training_data_url must name a file below the training data folder of the server', hint)

@@ -27,7 +27,7 @@ import { assertAdapterShape } from './adapter-shape.js'
 import { resolveTrainingData } from './training-data.js'
 import { createGroupSink, type GroupSink } from './trajectory-groups.js'
 
-/** Headers of a create that decide whether it is a repetition. */
+/** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {
   readonly idempotencyKey: string | null
   /** `x-stainless-retry-count` above 0. */

@@ -10,7 +10,7 @@ import type { TrajectoryGroup } from '#training/data/trajectory.js'
 export interface GroupSink {
   /** Checks element `index` of `trajectory_groups`. @throws {DataError} with the path of the offending element */
   add(value: unknown, index: number): void
-  /** Writes what `add` has collected; call between chunks, so that the disk sets the pace. */
+  /** Writes what `add` has collected; call it between chunks, so that reading is no faster than the disk. */
   flush(): Promise<void>
   /** Publishes the blob. */
   commit(): Promise<BlobRef>

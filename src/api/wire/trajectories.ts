@@ -62,6 +62,7 @@ export const logTrajectoriesResponseSchema = z.object({
   step: z.number().int(),
   groups: z.number().int(),
   trajectories: z.number().int(),
+  /** Of this call alone; the checkpoint has those of all calls at its step, pooled. */
   metrics: z.record(z.string(), z.number()),
 })
 export type LogTrajectoriesResponse = z.infer<typeof logTrajectoriesResponseSchema>

@@ -8,7 +8,7 @@ import type { Model } from '#api/wire/models.js'
 import { optionWarnings } from '#api/wire/option-notes.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
-import type { EventRecord, JobProgress } from '#service/storage/events.js'
+import type { EventRecord } from '#service/storage/events.js'
 import type { FileRecord } from '#service/storage/files.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
@@ -36,7 +36,7 @@ export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
   }
 }
 
-export function toWireJob(job: JobRecord, progress: JobProgress | undefined): TrainingJob {
+export function toWireJob(job: JobRecord): TrainingJob {
   return {
     id: job.id,
     model_id: job.modelId,
@@ -51,8 +51,8 @@ export function toWireJob(job: JobRecord, progress: JobProgress | undefined): Tr
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),
     error_code: job.errorCode,
     error_message: job.errorMessage,
-    num_gradient_steps: progress?.gradientSteps ?? 0,
-    num_sequences: progress?.numSequences ?? null,
+    num_gradient_steps: job.gradientSteps,
+    num_sequences: job.numSequences,
     step: job.step,
   }
 }

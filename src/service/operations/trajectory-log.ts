@@ -1,13 +1,15 @@
 /**
  * Logging trajectory groups under a split: stores them and attaches their metrics to the model's latest checkpoint.
  *
- * Several logs at one step are averaged. Before the first checkpoint the metrics are stored with the log only.
+ * Logs of a split at one step are pooled: their metrics are those of one log with all the trajectories. What the checkpoint's
+ * own job recorded is never overwritten. Before the first checkpoint the metrics are stored without one.
  */
 
 import type { LogTrajectoriesRequest, LogTrajectoriesResponse } from '#api/wire/trajectories.js'
-import { findCheckpoint, mergeCheckpointMetrics } from '#service/storage/checkpoints.js'
-import { averageLogMetrics, insertTrajectoryLog } from '#service/storage/trajectories.js'
-import { countBatch, logMetrics } from '#training/data/metrics.js'
+import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
+import { findSplitTotals, insertTrajectoryLog, putSplitTotals } from '#service/storage/trajectories.js'
+import { countBatch } from '#training/data/metrics.js'
+import { decodeTotals, encodeTotals, poolTotals, splitTotals, toMetrics } from '#training/data/split-metrics.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import type { GroupSink } from './training/trajectory-groups.js'
@@ -29,7 +31,8 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
       const model = await requireModel(context, principal, modelId)
       groups.checkPolicyVersions(model.step)
       const counts = countBatch(groups.groups())
-      const metrics = logMetrics(groups.groups(), request.split)
+      const totals = splitTotals(groups.groups(), request.split)
+      const metrics = toMetrics(totals)
       await groups.flush()
       const body = await groups.commit()
       const step = await db.transaction().execute(async (transaction) => {
@@ -45,10 +48,10 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
           trajectoryCount: counts.trajectories,
           metrics,
         })
-        if (checkpoint !== null) {
-          const averaged = await averageLogMetrics(transaction, model.id, at)
-          await mergeCheckpointMetrics(transaction, checkpoint.id, averaged)
-        }
+        const key = { modelId: model.id, step: at, split: request.split }
+        const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, key)), totals)
+        await putSplitTotals(transaction, key, encodeTotals(pooled))
+        if (checkpoint !== null) await addLoggedMetrics(transaction, checkpoint.id, toMetrics(pooled))
         return at
       })
       return {

@@ -9,7 +9,7 @@ import { InvalidRequestError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Database } from '#service/storage/database.js'
-import { countEvents, insertEvent } from '#service/storage/events.js'
+import { countEvents, insertEvents } from '#service/storage/events.js'
 
 export interface EventBody {
   readonly type: EventType
@@ -34,15 +34,17 @@ export async function appendEvents(
       param: 'offset',
     })
   }
-  let position = batch.offset
-  for (const event of batch.events) {
-    if (position >= stored) await insertEvent(db, { id: ids.uuid(), jobId, position, ...event })
-    position += 1
-  }
-  return Math.max(0, position - Math.max(stored, batch.offset))
+  const added = batch.events.slice(stored - batch.offset)
+  await insertEvents(
+    db,
+    jobId,
+    stored,
+    added.map((event) => ({ id: ids.uuid(), ...event })),
+  )
+  return added.length
 }
 
 /** Stores the terminal event behind all others; a unique index refuses a second one. */
 export async function appendTerminalEvent(db: Database, ids: IdSource, jobId: string, event: EventBody): Promise<void> {
-  await insertEvent(db, { id: ids.uuid(), jobId, position: await countEvents(db, jobId), ...event })
+  await insertEvents(db, jobId, await countEvents(db, jobId), [{ id: ids.uuid(), ...event }])
 }

@@ -20,6 +20,7 @@ export interface CheckpointRecord {
   readonly kind: JobKind
   readonly jobId: string
   readonly adapterDigest: string
+  /** What the job recorded, and what was logged at this step since. */
   readonly metrics: Readonly<Record<string, number>>
   readonly createdAtMs: number
   readonly files: readonly CheckpointFileRecord[]
@@ -104,18 +105,18 @@ export async function listSteps(
   return rows.map((row) => ({ step: row.step, adapterDigest: row.adapter_digest }))
 }
 
-/** Merges metrics into a checkpoint's. */
-export async function mergeCheckpointMetrics(
+/** Adds to the metrics logged at a checkpoint's step; those its job recorded itself are kept apart and win. */
+export async function addLoggedMetrics(
   db: Database,
   id: string,
   metrics: Readonly<Record<string, number>>,
 ): Promise<void> {
-  const row = await db.selectFrom('checkpoints').select('metrics').where('id', '=', id).executeTakeFirst()
+  const row = await db.selectFrom('checkpoints').select('logged_metrics').where('id', '=', id).executeTakeFirst()
   if (row === undefined) return
-  const merged = { ...readNumbers(row.metrics, 'metrics of a checkpoint'), ...metrics }
+  const logged = { ...readNumbers(row.logged_metrics, 'logged metrics of a checkpoint'), ...metrics }
   await db
     .updateTable('checkpoints')
-    .set({ metrics: JSON.stringify(merged) })
+    .set({ logged_metrics: JSON.stringify(logged) })
     .where('id', '=', id)
     .execute()
 }
@@ -164,6 +165,7 @@ function toCheckpoint(
     job_id: string
     adapter_digest: string
     metrics: string
+    logged_metrics: string
     created_at_ms: number
   },
   files: ReadonlyMap<string, readonly CheckpointFileRecord[]>,
@@ -175,7 +177,10 @@ function toCheckpoint(
     kind: readOneOf(JOB_KINDS, row.kind, 'kind of a checkpoint'),
     jobId: row.job_id,
     adapterDigest: row.adapter_digest,
-    metrics: readNumbers(row.metrics, 'metrics of a checkpoint'),
+    metrics: {
+      ...readNumbers(row.logged_metrics, 'logged metrics of a checkpoint'),
+      ...readNumbers(row.metrics, 'metrics of a checkpoint'),
+    },
     createdAtMs: row.created_at_ms,
     files: files.get(row.id) ?? [],
   }

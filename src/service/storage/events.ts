@@ -16,29 +16,50 @@ export interface EventRecord {
   readonly createdAtMs: number
 }
 
-export type NewEvent = Omit<EventRecord, 'createdAtMs'>
+export type NewEvent = Pick<EventRecord, 'id' | 'type' | 'data'>
 
 /** How many events a job has: the position of the next one. */
 export async function countEvents(db: Database, jobId: string): Promise<number> {
-  const row = await db
-    .selectFrom('events')
-    .select((e) => e.fn.countAll<number>().as('count'))
-    .where('job_id', '=', jobId)
-    .executeTakeFirstOrThrow()
-  return Number(row.count)
+  const row = await db.selectFrom('training_jobs').select('event_count').where('id', '=', jobId).executeTakeFirst()
+  return row?.event_count ?? 0
 }
 
-export async function insertEvent(db: Database, event: NewEvent): Promise<void> {
-  await db
-    .insertInto('events')
-    .values({
+/** Rows of one statement: SQLite takes a limited number of parameters. */
+const ROWS_PER_INSERT = 500
+
+/**
+ * Stores events behind the `position` events there are and counts them; call inside a transaction.
+ *
+ * @param position what `countEvents` says
+ */
+export async function insertEvents(
+  db: Database,
+  jobId: string,
+  position: number,
+  events: readonly NewEvent[],
+): Promise<void> {
+  if (events.length === 0) return
+  for (let start = 0; start < events.length; start += ROWS_PER_INSERT) {
+    const rows = events.slice(start, start + ROWS_PER_INSERT).map((event, i) => ({
       id: event.id,
-      job_id: event.jobId,
-      position: event.position,
+      job_id: jobId,
+      position: position + start + i,
       type: event.type,
       data: JSON.stringify(event.data),
       created_at_ms: databaseNowMs,
-    })
+    }))
+    await db.insertInto('events').values(rows).execute()
+  }
+  const announced = events.findLast((event) => event.type === 'training_started')?.data['num_sequences']
+  const gradientSteps = events.filter((event) => event.type === 'gradient_step').length
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({
+      event_count: e('event_count', '+', events.length),
+      gradient_step_count: e('gradient_step_count', '+', gradientSteps),
+      ...(typeof announced === 'number' ? { num_sequences: announced } : {}),
+    }))
+    .where('id', '=', jobId)
     .execute()
 }
 
@@ -60,44 +81,6 @@ export async function listEvents(db: Database, jobId: string, options: PageOptio
     .limit(options.limit + 1)
     .execute()
   return toPage(rows, options.limit, toEvent)
-}
-
-/** Gradient steps done and announced so far. */
-export interface JobProgress {
-  readonly gradientSteps: number
-  readonly numSequences: number | null
-}
-
-/** Progress of several jobs, by id; a job without events is absent. */
-export async function readProgress(db: Database, jobIds: readonly string[]): Promise<ReadonlyMap<string, JobProgress>> {
-  const progress = new Map<string, { gradientSteps: number; numSequences: number | null }>()
-  if (jobIds.length === 0) return progress
-  const counts = await db
-    .selectFrom('events')
-    .select((e) => ['job_id', e.fn.countAll<number>().as('count')])
-    .where('job_id', 'in', jobIds)
-    .where('type', '=', 'gradient_step')
-    .groupBy('job_id')
-    .execute()
-  const starts = await db
-    .selectFrom('events')
-    .select(['job_id', 'data'])
-    .where('job_id', 'in', jobIds)
-    .where('type', '=', 'training_started')
-    .orderBy('position')
-    .execute()
-  for (const row of starts) {
-    const data = readObject(row.data, 'data of an event')
-    const count = data['num_sequences']
-    progress.set(row.job_id, { gradientSteps: 0, numSequences: typeof count === 'number' ? count : null })
-  }
-  for (const row of counts) {
-    progress.set(row.job_id, {
-      gradientSteps: Number(row.count),
-      numSequences: progress.get(row.job_id)?.numSequences ?? null,
-    })
-  }
-  return progress
 }
 
 function toEvent(row: {

@@ -37,8 +37,10 @@ export interface CheckpointsTable {
   job_id: string
   /** SHA-256 over the digests of the adapter's two files: what the engine host calls the adapter. */
   adapter_digest: string
-  /** JSON object of numbers. */
+  /** JSON object of numbers: what the job itself recorded. */
   metrics: string
+  /** JSON object of numbers: what was logged at this step since, by full name. */
+  logged_metrics: Generated<string>
   created_at_ms: Generated<number>
 }
 
@@ -80,6 +82,11 @@ export interface TrainingJobsTable {
   parent_step: number | null
   /** Step of the checkpoint the job made. */
   step: number | null
+  /** Events stored so far: the position of the next one. */
+  event_count: Generated<number>
+  gradient_step_count: Generated<number>
+  /** Gradient steps announced by `training_started`. */
+  num_sequences: number | null
   error_code: string | null
   error_message: string | null
   created_at_ms: Generated<number>
@@ -120,6 +127,15 @@ export interface TrajectoryLogsTable {
   created_at_ms: Generated<number>
 }
 
+/** Metrics of all logs of a split at a step, pooled, so that the next log adds to them without reading the others. */
+export interface SplitMetricsTable {
+  model_id: string
+  step: number
+  split: string
+  /** JSON object: full name → [value, weight]; the weight of a count is null. */
+  totals: string
+}
+
 export interface FilesTable {
   id: string
   entity: string
@@ -158,6 +174,7 @@ export interface Schema {
   job_files: JobFilesTable
   events: EventsTable
   trajectory_logs: TrajectoryLogsTable
+  split_metrics: SplitMetricsTable
   files: FilesTable
   idempotency_keys: IdempotencyKeysTable
   health_probes: HealthProbesTable

@@ -26,6 +26,11 @@ export interface JobRecord {
   readonly leaseExpiresAtMs: number | null
   readonly parentStep: number | null
   readonly step: number | null
+  /** Events stored so far. */
+  readonly eventCount: number
+  readonly gradientSteps: number
+  /** Gradient steps announced; null until `training_started`. */
+  readonly numSequences: number | null
   readonly errorCode: string | null
   readonly errorMessage: string | null
   readonly createdAtMs: number
@@ -133,6 +138,9 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     leaseExpiresAtMs: row.lease_expires_at_ms,
     parentStep: row.parent_step,
     step: row.step,
+    eventCount: row.event_count,
+    gradientSteps: row.gradient_step_count,
+    numSequences: row.num_sequences,
     errorCode: row.error_code,
     errorMessage: row.error_message,
     createdAtMs: row.created_at_ms,

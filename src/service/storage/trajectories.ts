@@ -1,8 +1,9 @@
 /**
- * Rows of logged trajectory groups: the bodies are blobs, the metrics are kept to average repeated logs.
+ * Rows of logged trajectory groups: the bodies are blobs; metrics of repeated logs are pooled by split and step.
  */
+import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
-import { readNumbers } from './row-values.js'
+import { readObject } from './row-values.js'
 
 export interface NewTrajectoryLog {
   readonly id: string
@@ -32,20 +33,31 @@ export async function insertTrajectoryLog(db: Database, log: NewTrajectoryLog): 
     .execute()
 }
 
-/** Mean of each metric over all logs of a model at a step. */
-export async function averageLogMetrics(db: Database, modelId: string, step: number): Promise<Record<string, number>> {
-  const rows = await db
-    .selectFrom('trajectory_logs')
-    .select('metrics')
-    .where('model_id', '=', modelId)
-    .where('step', '=', step)
+/** The pooled metrics of a split at a step, as JSON; null before its first log. */
+export async function findSplitTotals(
+  db: Database,
+  key: { readonly modelId: string; readonly step: number; readonly split: string },
+): Promise<JsonObject | null> {
+  const row = await db
+    .selectFrom('split_metrics')
+    .select('totals')
+    .where('model_id', '=', key.modelId)
+    .where('step', '=', key.step)
+    .where('split', '=', key.split)
+    .executeTakeFirst()
+  return row === undefined ? null : readObject(row.totals, 'totals of a split')
+}
+
+/** Replaces them; call in the transaction that read them. */
+export async function putSplitTotals(
+  db: Database,
+  key: { readonly modelId: string; readonly step: number; readonly split: string },
+  totals: JsonObject,
+): Promise<void> {
+  const text = JSON.stringify(totals)
+  await db
+    .insertInto('split_metrics')
+    .values({ model_id: key.modelId, step: key.step, split: key.split, totals: text })
+    .onConflict((conflict) => conflict.columns(['model_id', 'step', 'split']).doUpdateSet({ totals: text }))
     .execute()
-  const sums = new Map<string, { sum: number; count: number }>()
-  for (const row of rows) {
-    for (const [name, value] of Object.entries(readNumbers(row.metrics, 'metrics of a trajectory log'))) {
-      const entry = sums.get(name) ?? { sum: 0, count: 0 }
-      sums.set(name, { sum: entry.sum + value, count: entry.count + 1 })
-    }
-  }
-  return Object.fromEntries([...sums].map(([name, { sum, count }]) => [name, sum / count]))
 }

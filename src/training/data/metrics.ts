@@ -141,8 +141,11 @@ export function standardDeviation(values: readonly number[]): number {
   return Math.sqrt(mean(values.map((value) => (value - centre) ** 2)))
 }
 
+/** Divides first where the sum would leave float64, so that a mean of finite numbers is finite. */
 function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length
+  const sum = values.reduce((total, value) => total + value, 0)
+  if (Number.isFinite(sum)) return sum / values.length
+  return values.reduce((total, value) => total + value / values.length, 0)
 }
 
 /** Mean of each name over the maps that have it. */

@@ -259,7 +259,14 @@ describe('trajectories', () => {
         { model_id: '{model}', split: 'val', trajectory_groups: [sampleGroup([1, 0, 1])] },
       ],
       status: 200,
-      contains: ['"val/reward":0.66', '"val/turns":2', '"val/is_right":0.66', '"groups":1', '"trajectories":3'],
+      contains: [
+        '"val/reward":0.66',
+        '"val/turns":2',
+        '"val/data/step_num_trajectories":3',
+        '"val/is_right":0.66',
+        '"groups":1',
+        '"trajectories":3',
+      ],
     },
     {
       name: 'log without a split',

@@ -217,6 +217,33 @@ describe('lists', () => {
     expect((await train()).step).toBe(5)
   })
 
+  it('of checkpoints show repeated logs as one, and what the job recorded as it was', async () => {
+    const own = await service.createModel('logged')
+    await service.waitForJob(await submit({ steps: 1 }, own))
+    const log = async (split: string, rewards: readonly number[]) => {
+      const { trajectories } = sampleGroup(rewards) as { trajectories: object[] }
+      const metrics = { 'loss/train': 99, turns: rewards.length }
+      const groups = [{ trajectories: trajectories.map((trajectory) => ({ ...trajectory, metrics })) }]
+      const request = { json: { split, trajectory_groups: groups } }
+      expect((await service.json(`/v1/preview/models/${own}/log`, request)).status).toBe(200)
+    }
+    await log('val', [1])
+    await log('val', [0, 0, 0])
+    await log('train', [7])
+    const { body } = await service.json<{ data: { metrics: object }[] }>(`/v1/preview/models/${own}/checkpoints`)
+    expect(body.data.map((checkpoint) => checkpoint.metrics)).toEqual([
+      expect.objectContaining({
+        'loss/train': 0.5,
+        'train/reward': 0.25,
+        'val/reward': 0.25,
+        'val/turns': 2.5,
+        'val/data/step_num_trajectories': 4,
+        'train/data/step_num_trajectories': 1,
+      }),
+    ])
+    expect(Object.keys(body.data[0]?.metrics ?? {}).filter((name) => name.startsWith('data/'))).toEqual([])
+  })
+
   it('of checkpoint files lead to bytes that match their digest', async () => {
     const { body } = await service.json<{ files: { name: string; size_bytes: number; sha256: string }[] }>(
       `/v1/preview/models/${model}/checkpoints/latest/files`,

@@ -7,6 +7,7 @@
  * A model without checkpoints answers with its base model, which is its step 0.
  */
 
+import { setImmediate } from 'node:timers/promises'
 import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
@@ -55,6 +56,9 @@ export async function resolvePolicy(
   }
 }
 
+/** A read of this many rows takes a few milliseconds. */
+const MODELS_PER_READ = 1000
+
 /** Base models, then the latest and every step of the principal's models. */
 export async function listServedModels(context: ServiceContext, principal: Principal): Promise<readonly ServedModel[]> {
   const createdSeconds = Math.floor(context.clock.nowMs() / 1000)
@@ -69,13 +73,15 @@ export async function listServedModels(context: ServiceContext, principal: Princ
   }))
   let after: string | undefined
   for (;;) {
-    const page = await listModels(context.db, { entity: principal.entity, after, limit: 100 })
+    const page = await listModels(context.db, { entity: principal.entity, after, limit: MODELS_PER_READ })
     for (const model of page.items) {
       const id = `${model.entity}/${model.project}/${model.name}`
       cards.push({ ...card(id, Math.floor(model.createdAtMs / 1000)), root: id, parent: model.baseModel })
     }
     after = page.items.at(-1)?.id
     if (!page.hasMore || after === undefined) return cards
+    // other requests take their turn between reads
+    await setImmediate()
   }
 }
 

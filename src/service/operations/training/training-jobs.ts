@@ -16,7 +16,7 @@ import { NotFoundError } from '#base/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { createJob } from '#service/queue/queue.js'
-import { listEvents, readProgress } from '#service/storage/events.js'
+import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { assertLearningRateCount, countSftExamples, sftBatchCount } from '#training/data/sft-data.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
@@ -67,16 +67,12 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     return job
   }
 
-  async function toWire(job: JobRecord): Promise<TrainingJob> {
-    return toWireJob(job, (await readProgress(db, [job.id])).get(job.id))
-  }
-
   async function submit(job: Omit<NewJob, 'id' | 'requestDigest'>, headers: CreateHeaders): Promise<TrainingJob> {
     const identity = JSON.stringify([job.kind, job.modelId, job.inputSha256, job.config])
     const requestDigest = createHash('sha256').update(identity).digest('hex')
     const created = await createJob(db, { ...job, id: ids.uuid(), requestDigest }, headers)
     if (created.isNew) context.dispatcher.wake()
-    return toWire(created.job)
+    return toWireJob(created.job)
   }
 
   async function* follow(
@@ -153,7 +149,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         headers,
       )
     },
-    get: async (principal, id) => toWire(await requireJob(principal, id)),
+    get: async (principal, id) => toWireJob(await requireJob(principal, id)),
     list: async (principal, query) => {
       const page = await listJobs(db, {
         entity: principal.entity,
@@ -162,21 +158,14 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      const progress = await readProgress(
-        db,
-        page.items.map((job) => job.id),
-      )
-      return toList(
-        page.items.map((job) => toWireJob(job, progress.get(job.id))),
-        page.hasMore,
-      )
+      return toList(page.items.map(toWireJob), page.hasMore)
     },
     cancel: async (principal, id) => {
       await requireJob(principal, id)
       const job = await requestCancel(db, ids, id)
       signals.notify(id)
       context.dispatcher.wake()
-      return toWire(job)
+      return toWireJob(job)
     },
     events: async (principal, id, query) => {
       await requireJob(principal, id)

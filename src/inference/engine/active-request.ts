@@ -10,8 +10,17 @@ export interface ActiveRequest {
   readonly request: GenerationRequest
   readonly listener: GenerationListener
   readonly choices: readonly Choice[]
+  /** Requests are numbered as they come. */
+  readonly arrival: number
+  readonly priority: number
+  /** Its adapter, once loaded; null for the base model. */
   layout: AdapterLayout | null
   /** Choices that have not ended. */
   readonly open: Set<Choice>
   isAborted: boolean
+}
+
+/** Whether `a` goes before `b` where nothing else decides. */
+export function isBefore(a: ActiveRequest, b: ActiveRequest): boolean {
+  return a.priority !== b.priority ? a.priority < b.priority : a.arrival < b.arrival
 }

@@ -1,24 +1,29 @@
 /**
  * The generation engine of one base model: token ids in, token events out, many requests at once.
  *
- * Continuous batching: each turn of the loop either computes a chunk of a waiting prompt or one token of every running
- * choice, alternating while both wait, so that a long prompt never stalls running streams. Requests are taken first in,
- * first out. All state changes happen between steps on one thread; the numeric runtime blocks inside a step.
+ * Continuous batching: the loop takes turns between chunks of waiting prompts (`prompt-queue.ts`) and tokens of running choices
+ * (`decode-lanes.ts`), so that a long prompt never stalls running streams. Every admitted request gets a row before another
+ * gets its second; a request of lower priority or with more rows gives one back for it, keeping what it has computed. Requests
+ * whose adapter is being loaded hold nothing. All state changes happen between steps on one thread; the numeric runtime blocks
+ * inside a step.
  */
 
 import { totalmem } from 'node:os'
 import { AppError, RuntimeError } from '#base/errors.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import type { ActiveRequest } from './active-request.js'
+import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { type KvShape, kvBytesPerToken } from './cache/kv-cache.js'
-import { PrefixCache } from './cache/prefix-cache.js'
-import { DecodeBatch } from './decode-batch.js'
+import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
+import type { Seat } from './decode-lane.js'
+import { DecodeLanes } from './decode-lanes.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
-import { Prefill, runPrefillStep } from './prefill.js'
+import { cacheableTokens, scopeOf } from './prompt.js'
+import { PromptQueue } from './prompt-queue.js'
 import { Choice } from './sampling/choice.js'
+import { SeatQueue } from './seat-queue.js'
 import { loadStepModel, type StepModel } from './step-model.js'
 
 export interface EngineOptions {
@@ -34,11 +39,13 @@ export interface EngineOptions {
   readonly eosTokenIds: readonly number[]
   /** Requests that may wait; default 256. */
   readonly maxWaiting?: number
-  /** Memory for reusable prefixes; default 96 MB. */
+  /** Memory for keys and values of requests in progress; default a quarter of the machine's. */
+  readonly kvCacheBytes?: number
+  /** Memory for keys and values kept for later requests; default half of `kvCacheBytes`. 0: nothing is kept. */
   readonly prefixCacheBytes?: number
   /** Memory for adapters not in use; default 256 MB. */
   readonly adapterBytes?: number
-  /** Prompt tokens per step while choices run, and while none does; default 64 and 256. */
+  /** Prompt tokens per step while choices run, and while none does; default what takes about 80 and 300 ms. */
   readonly prefillChunk?: { readonly sharing: number; readonly alone: number }
 }
 
@@ -63,10 +70,13 @@ export interface Engine {
   close(): Promise<void>
 }
 
-/** Share of the machine's memory that keys and values may reserve. */
-const KV_MEMORY_SHARE = 0.5
-/** Length that rows are planned for, whatever the model's context allows. */
-const USUAL_TOKENS = 8192
+/** Share of the machine's memory that keys and values may take. */
+const KV_MEMORY_SHARE = 0.25
+/** Length of an answer that is planned for, whatever its limit. */
+const USUAL_ANSWER = 256
+/** How long prompts may hold up running choices in one step, and how long a step may be when there are none. */
+const SHARING_MS = 80
+const ALONE_MS = 300
 
 /** Loads the model and starts an idle engine. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
@@ -82,20 +92,25 @@ class StepLoop implements Engine {
   readonly #model: StepModel
   readonly #options: EngineOptions
   readonly #kvShape: KvShape
+  readonly #kvBytes: number
+  readonly #prefixBytes: number
   readonly #maxRows: number
   readonly #eosTokenIds: ReadonlySet<number>
   readonly #adapters: AdapterStore
   readonly #prefixes: PrefixCache
-  readonly #decode: DecodeBatch
+  readonly #prompts: PromptQueue
+  readonly #lanes: DecodeLanes
+  readonly #seats: SeatQueue
   readonly #requests = new Map<string, ActiveRequest>()
+  /** Requests that hold nothing yet: those whose adapter is being loaded, and those that may be admitted. */
+  readonly #loading = new Set<ActiveRequest>()
   readonly #waiting: ActiveRequest[] = []
-  /** Prompts being computed, then prompts whose choices wait for rows; first in, first out. */
-  #prefilling: Prefill[] = []
-  #prefilled: Prefill[] = []
-  #isPrefillTurn = true
+  #arrivals = 0
+  /** Steps of running choices before the next chunk of a prompt. */
+  #decodeTurns = 0
   #isLooping = false
-  #running: Promise<void> = Promise.resolve()
   #isClosed = false
+  readonly #whenIdle: (() => void)[] = []
 
   constructor(model: StepModel, options: EngineOptions, contextLength: number) {
     const { layerCount, kvHeadCount, headSize } = model.config
@@ -103,19 +118,27 @@ class StepLoop implements Engine {
     this.#model = model
     this.#options = options
     this.#kvShape = { layerCount, kvHeadCount, headSize }
-    this.#maxRows = rowsThatFit(this.#kvShape, contextLength, options.maxConcurrentSequences)
+    this.#kvBytes = options.kvCacheBytes ?? totalmem() * KV_MEMORY_SHARE
+    this.#prefixBytes = options.prefixCacheBytes ?? this.#kvBytes / 2
+    this.#maxRows = options.maxConcurrentSequences
     this.#eosTokenIds = new Set(options.eosTokenIds)
     this.#adapters = new AdapterStore(model.config, options.adapterBytes ?? 256e6)
-    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? 96e6)
-    this.#decode = new DecodeBatch(model, { shape: this.#kvShape, maxRows: this.#maxRows, contextLength })
+    this.#prefixes = new PrefixCache(this.#prefixBytes)
+    this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
+    this.#lanes = new DecodeLanes(model, this.#kvShape)
+    this.#seats = new SeatQueue(this.#lanes, this.#maxRows)
   }
 
   get runningSequences(): number {
-    return this.#decode.rowCount
+    return this.#lanes.rowCount
   }
 
   get waitingRequests(): number {
-    return this.#waiting.length + this.#prefilling.length
+    return this.#queued + this.#prompts.requests.length
+  }
+
+  get #queued(): number {
+    return this.#waiting.length + this.#loading.size
   }
 
   submit(request: GenerationRequest, listener: GenerationListener): void {
@@ -123,10 +146,11 @@ class StepLoop implements Engine {
     const maxWaiting = this.#options.maxWaiting ?? 256
     const { vocabularySize } = this.#model.config
     assertAdmissible(request, { contextLength: this.contextLength, vocabularySize, maxWaiting })
-    if (this.#waiting.length >= maxWaiting) throw queueFullError(maxWaiting)
+    if (this.#queued >= maxWaiting) throw queueFullError(maxWaiting)
     const active = this.#activate(request, listener)
     this.#requests.set(request.id, active)
-    this.#waiting.push(active)
+    if (request.adapter === null) this.#waiting.push(active)
+    else void this.#loadAdapter(active, this.#adapters.get(request.adapter))
     this.#start()
   }
 
@@ -142,12 +166,14 @@ class StepLoop implements Engine {
     this.#prefixes.forgetAdapter(digest)
   }
 
-  async idle(): Promise<void> {
-    while (this.#isLooping) await this.#running
+  idle(): Promise<void> {
+    if (this.#requests.size === 0 && !this.#isLooping) return Promise.resolve()
+    return new Promise((resolve) => this.#whenIdle.push(resolve))
   }
 
   async close(): Promise<void> {
     this.#isClosed = true
+    this.#start()
     await this.idle()
     await this.#model.release()
   }
@@ -164,106 +190,136 @@ class StepLoop implements Engine {
     }
     const promptIds = promptTokenIds
     const choices = Array.from({ length: rules.n }, (_, index) => new Choice(index, { rules, stopRules, promptIds }))
-    return { request, listener, choices, layout: null, open: new Set(choices), isAborted: false }
+    const arrival = this.#arrivals++
+    const priority = request.priority ?? 0
+    return { request, listener, choices, arrival, priority, layout: null, open: new Set(choices), isAborted: false }
+  }
+
+  /** Steps go on meanwhile. */
+  async #loadAdapter(active: ActiveRequest, loading: ReturnType<AdapterStore['get']>): Promise<void> {
+    this.#loading.add(active)
+    try {
+      active.layout = await loading
+      if (this.#loading.delete(active)) this.#waiting.push(active)
+    } catch (cause) {
+      const unexpected = (): AppError =>
+        new AppError('internal', 'adapter_failed', 'adapter could not be loaded', { cause })
+      if (this.#loading.has(active)) this.#fail(active, cause instanceof AppError ? cause : unexpected())
+    }
+    this.#start()
   }
 
   #start(): void {
     if (this.#isLooping) return
     this.#isLooping = true
-    this.#running = this.#loop()
+    void this.#loop()
   }
 
   async #loop(): Promise<void> {
-    try {
-      while (this.#requests.size > 0) await this.#guardedTurn()
-    } finally {
-      // In the same tick as the check above, so that a request submitted later starts a new loop.
-      this.#isLooping = false
-    }
-  }
-
-  async #guardedTurn(): Promise<void> {
-    // Lets messages in: aborts and new requests take effect between steps.
-    await new Promise((resolve) => setImmediate(resolve))
-    if (this.#isClosed) this.#failAll(new AppError('unavailable', 'shutting_down', 'engine is shutting down'))
-    this.#removeAborted()
-    try {
-      await this.#turn()
-    } catch (cause) {
-      // A failing step says nothing about which request caused it; all that took part are lost, the engine is not.
-      this.#failAll(cause instanceof AppError ? cause : new RuntimeError('step_failed', 'model step failed', { cause }))
-    }
+    do {
+      // Lets messages in: aborts and new requests take effect between steps.
+      await new Promise((resolve) => setImmediate(resolve))
+      if (this.#isClosed) this.#failAll(new AppError('unavailable', 'shutting_down', 'engine is shutting down'))
+      this.#removeAborted()
+      try {
+        await this.#turn()
+      } catch (cause) {
+        // Steps report their own failures; what is left is a defect, and nobody knows whose state it broke.
+        this.#failStep([...this.#requests.values()], cause)
+      }
+    } while (this.#requests.size > this.#loading.size)
+    // In the same tick as the check above, so that a request submitted later starts a new loop.
+    this.#isLooping = false
+    if (this.#requests.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
   async #turn(): Promise<void> {
+    this.#admit()
     this.#startChoices()
-    await this.#admit()
-    const canPrefill = this.#prefilling.length > 0
-    const canDecode = this.#decode.rowCount > 0
-    if (canPrefill && (this.#isPrefillTurn || !canDecode)) {
-      this.#isPrefillTurn = false
-      await this.#prefillStep(canDecode)
+    const canDecode = this.#lanes.rowCount > 0
+    if (this.#prompts.length > 0 && (this.#decodeTurns <= 0 || !canDecode)) {
+      await this.#promptStep(canDecode)
+      this.#decodeTurns = this.#lanes.laneCount
     } else if (canDecode) {
-      this.#isPrefillTurn = true
-      for (const { active, event } of await this.#decode.step()) this.#deliver(active, event)
+      this.#decodeTurns--
+      await this.#decodeStep()
     }
   }
 
-  /** Takes requests while there will be rows for them. */
-  async #admit(): Promise<void> {
-    for (;;) {
-      const [next] = this.#waiting
-      const claimed = [...this.#prefilling, ...this.#prefilled].reduce((sum, { pending }) => sum + pending.length, 0)
-      const taken = this.#decode.rowCount + claimed
-      if (next === undefined || taken >= this.#maxRows) return
-      if (taken > 0 && !this.#fitsMemory(taken + 1, next.request.promptTokenIds.length)) return
-      this.#waiting.shift()
-      const { adapter } = next.request
-      try {
-        if (adapter !== null) next.layout = await this.#adapters.get(adapter)
-      } catch (cause) {
-        this.#fail(
-          next,
-          cause instanceof AppError
-            ? cause
-            : new AppError('internal', 'adapter_failed', 'adapter could not be loaded', { cause }),
-        )
-        continue
+  /** Takes requests while there will be a row for each and memory for its prompt. */
+  #admit(): void {
+    while (this.#waiting.length > 0) {
+      const admitted = this.#requests.size - this.#queued
+      const next = this.#waiting.reduce((first, other) => (isBefore(other, first) ? other : first))
+      if (admitted >= this.#maxRows || (admitted > 0 && !this.#fitsMemory(next))) return
+      this.#waiting.splice(this.#waiting.indexOf(next), 1)
+      const { promptTokenIds, rules } = next.request
+      const isReported = (rules.promptLogprobs ?? null) !== null
+      const known = isReported ? null : this.#prefixes.findPrompt(promptTokenIds, scopeOf(next))
+      if (known === null) {
+        this.#prompts.add(next, performance.now())
+      } else {
+        next.listener.onStarted(cacheableTokens(promptTokenIds.length))
+        this.#seats.push(next, known)
       }
-      const prefill = new Prefill(next, this.#kvShape, this.#prefixes)
-      next.listener.onStarted(prefill.cachedTokens)
-      this.#prefilling.push(prefill)
     }
   }
 
-  /** All rows have the capacity of the longest, so one long prompt beside many rows is what costs. */
-  #fitsMemory(rows: number, promptLength: number): boolean {
-    const prompts = [...this.#prefilling, ...this.#prefilled].map(({ active }) => active.request.promptTokenIds.length)
-    const longest = Math.max(promptLength, this.#decode.longest, ...prompts)
-    return rows * longest * kvBytesPerToken(this.#kvShape) <= kvMemoryBytes()
+  /** Whether a request's prompt fits beside those in progress; what is kept for later makes room. */
+  #fitsMemory({ request }: ActiveRequest): boolean {
+    const rows = Math.min(request.rules.n, this.#maxRows)
+    const answer = Math.min(request.rules.maxTokens ?? USUAL_ANSWER, USUAL_ANSWER)
+    const needed = (request.promptTokenIds.length + rows * answer) * kvBytesPerToken(this.#kvShape)
+    const used = this.#prompts.sizeBytes + this.#lanes.sizeBytes + this.#seats.promptBytes
+    this.#prefixes.limit(Math.min(this.#prefixBytes, Math.max(0, this.#kvBytes - used - needed)))
+    return used + needed <= this.#kvBytes
   }
 
-  async #prefillStep(isSharing: boolean): Promise<void> {
-    const { sharing, alone } = this.#options.prefillChunk ?? { sharing: 64, alone: 256 }
-    const done = await runPrefillStep(this.#model, this.#prefilling, isSharing ? sharing : alone)
-    for (const prefill of done) prefill.storePrefix(this.#prefixes)
-    this.#prefilling = this.#prefilling.filter((prefill) => !done.includes(prefill))
-    this.#prefilled.push(...done)
-    this.#startChoices()
+  async #promptStep(isSharing: boolean): Promise<void> {
+    const budget = this.#promptBudget(isSharing)
+    const group = this.#prompts.choose(budget)
+    try {
+      for (const { prompt, row } of await this.#prompts.step(group, budget)) {
+        const computed: ComputedPrompt = { cache: prompt.cache, row }
+        this.#prefixes.store(prompt.tokenIds, prompt.scope, { cache: prompt.cache, from: 0, prompt: computed })
+        for (const active of prompt.followers) this.#seats.push(active, computed)
+      }
+    } catch (cause) {
+      this.#failStep(
+        group.flatMap(({ followers }) => followers),
+        cause,
+      )
+    }
   }
 
-  /** Gives computed prompts rows for their choices, as long as there are rows. */
+  #promptBudget(isSharing: boolean): number {
+    const fixed = this.#options.prefillChunk
+    if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
+    return isSharing
+      ? Math.min(256, this.#prompts.tokensIn(SHARING_MS))
+      : Math.min(512, Math.max(128, this.#prompts.tokensIn(ALONE_MS)))
+  }
+
+  async #decodeStep(): Promise<void> {
+    const { requests, outcomes } = this.#lanes.nextStep()
+    try {
+      for (const { seat, events } of await outcomes) {
+        for (const event of events) if (!this.#deliver(seat, event)) break
+      }
+      this.#lanes.tidy()
+    } catch (cause) {
+      this.#failStep(requests, cause)
+    }
+  }
+
+  /** Gives choices of computed prompts their rows, as far as there are rows. */
   #startChoices(): void {
-    for (const prefill of this.#prefilled) {
-      while (prefill.pending.length > 0 && this.#decode.rowCount < this.#maxRows) {
-        const choice = prefill.pending.shift()
-        if (choice === undefined) break
-        const event = choice.next(prefill.row())
-        const goesOn = this.#deliver(prefill.active, event, choice)
-        if (goesOn) this.#decode.add(prefill.active, choice, prefill.cache)
-      }
+    for (let next = this.#seats.next(); next !== null; next = this.#seats.next()) {
+      const { seat, siblings } = next
+      const isNew = seat.choice.outputIds.length === 0
+      if (isNew && !this.#deliver(seat, seat.choice.next(seat.prompt.row))) continue
+      this.#lanes.add(seat, siblings)
     }
-    this.#prefilled = this.#prefilled.filter((prefill) => prefill.pending.length > 0)
   }
 
   /**
@@ -271,25 +327,29 @@ class StepLoop implements Engine {
    *
    * @returns whether the choice goes on
    */
-  #deliver(active: ActiveRequest, event: TokenEvent | AppError, started?: Choice): boolean {
+  #deliver(seat: Seat, event: TokenEvent | AppError): boolean {
     if (event instanceof AppError) {
-      this.#fail(active, event)
+      this.#fail(seat.active, event)
       return false
     }
-    const mayGoOn = active.listener.onToken(event)
+    const mayGoOn = seat.active.listener.onToken(event)
     if (mayGoOn && event.finishReason === null) return true
-    const choice = started ?? active.choices[event.choice]
-    if (choice !== undefined) this.#finishChoice(active, choice)
+    this.#finishChoice(seat)
     return false
   }
 
-  #finishChoice(active: ActiveRequest, choice: Choice): void {
+  #finishChoice({ active, choice, prompt }: Seat): void {
     const { request } = active
-    this.#decode.remove(choice, (read) => {
-      // The newest token was never fed, so its keys and values do not exist.
-      const ids = [...request.promptTokenIds, ...choice.outputIds.slice(0, -1)]
-      this.#prefixes.store(ids, { adapterDigest: request.adapter?.digest ?? null, cacheSalt: request.cacheSalt }, read)
-    })
+    if (this.#prefixBytes > 0) {
+      const extra = prompt.cache.lengthOf(0) % PREFIX_BLOCK_TOKENS
+      const cache = this.#lanes.copyTail(choice, extra)
+      if (cache !== null) {
+        const from = request.promptTokenIds.length - extra
+        const ids = [...request.promptTokenIds, ...choice.outputIds].slice(0, from + cache.lengthOf(0))
+        this.#prefixes.store(ids, scopeOf(active), { cache, from })
+      }
+    }
+    this.#lanes.remove(choice)
     active.open.delete(choice)
     if (active.open.size > 0) return
     this.#requests.delete(request.id)
@@ -305,6 +365,12 @@ class StepLoop implements Engine {
     }
   }
 
+  /** A failing step says nothing about which request caused it: all that took part are lost, the engine is not. */
+  #failStep(requests: readonly ActiveRequest[], cause: unknown): void {
+    const error = cause instanceof AppError ? cause : new RuntimeError('step_failed', 'model step failed', { cause })
+    for (const active of requests) if (this.#requests.has(active.request.id)) this.#fail(active, error)
+  }
+
   #fail(active: ActiveRequest, error: AppError): void {
     this.#forget(active)
     active.listener.onFailed(error)
@@ -317,20 +383,11 @@ class StepLoop implements Engine {
   /** Frees everything a request holds. */
   #forget(active: ActiveRequest): void {
     this.#requests.delete(active.request.id)
+    this.#loading.delete(active)
     const at = this.#waiting.indexOf(active)
     if (at >= 0) this.#waiting.splice(at, 1)
-    this.#prefilling = this.#prefilling.filter((prefill) => prefill.active !== active)
-    this.#prefilled = this.#prefilled.filter((prefill) => prefill.active !== active)
-    for (const choice of active.choices) this.#decode.remove(choice)
+    this.#prompts.forget(active)
+    this.#seats.forget(active)
+    for (const choice of active.choices) this.#lanes.remove(choice)
   }
-}
-
-/** Rows that fit the memory set aside when none is longer than usual; longer ones are held back on admission. */
-function rowsThatFit(shape: KvShape, contextLength: number, wanted: number): number {
-  const usualBytes = kvBytesPerToken(shape) * Math.min(contextLength, USUAL_TOKENS)
-  return Math.max(1, Math.min(wanted, Math.floor(kvMemoryBytes() / usualBytes)))
-}
-
-function kvMemoryBytes(): number {
-  return totalmem() * KV_MEMORY_SHARE
 }

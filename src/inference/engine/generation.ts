@@ -21,6 +21,11 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
   /**
+   * How many alternatives to report at each prompt position (`GenerationListener.onPromptToken`); absent or null: positions are
+   * not reported. Such a prompt is computed from its first token on, whatever the cache holds.
+   */
+  readonly promptLogprobs?: number | null
+  /**
    * Makes the mask of a choice, for output that must follow a grammar; absent: every token may come. Called once per choice
    * when the request is submitted.
    */
@@ -41,6 +46,8 @@ export interface GenerationRequest {
   readonly adapter: AdapterSource | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null
+  /** Requests with a lower number go first; default 0. */
+  readonly priority?: number
 }
 
 /** One sampled token of one choice. */
@@ -56,10 +63,21 @@ export interface TokenEvent {
   readonly stopReason: number | null
 }
 
+/** How likely a token of the prompt was after those before it. The first one has nothing before it and is not reported. */
+export interface PromptTokenEvent {
+  readonly position: number
+  readonly tokenId: number
+  /** Raw log-softmax of the model's logits. */
+  readonly logprob: number
+  readonly top: readonly RankedToken[]
+}
+
 /** Hears of one request; called between steps, never concurrently. Exactly one of `onFinished`, `onFailed` comes last. */
 export interface GenerationListener {
   /** @param cachedTokens prompt tokens found in the prefix cache */
   onStarted(cachedTokens: number): void
+  /** Heard in order of position, before the first token, if the rules ask for it. */
+  onPromptToken?(event: PromptTokenEvent): void
   /** @returns whether the choice may go on; false ends it at once (a stop string) */
   onToken(event: TokenEvent): boolean
   /** The choice was cut by `abort`. */

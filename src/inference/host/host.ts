@@ -68,6 +68,8 @@ export function createHost(options: HostOptions): Host {
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
         eosTokenIds: textModel.eosTokenIds,
+        // The server counts what is on its way here and refuses what exceeds its setting: one limit, not two.
+        maxWaiting: Number.POSITIVE_INFINITY,
       })
       loaded = { engine, textModel, grammars: createGrammars(textModel, config.vocabularySize, clock) }
       send({

@@ -1,26 +1,22 @@
 /**
- * The step graph: new tokens of a batch of sequences in, their keys and values and the logits of wanted positions out.
+ * The step graph: new tokens of several sequences in, their keys and values and the logits of wanted positions out.
  *
- * Attention has two parts, the cache (a read-only input with C columns) and the new tokens, under one softmax, so the
- * cache is never copied; JavaScript writes the new rows into it. Hidden states are flat [B*T, E] with token t of sequence
- * b in row t*B + b; heads are [B*K, ..], query heads of a group side by side, so few nodes reshape or transpose: a
- * single stream is bound by the number of nodes. Shapes that depend on B, T and C are fed, not computed.
- * Adapters are inputs (see `inference/engine/adapter-layout.ts`): z = x·Aᵀ, masked per token, y += z·B.
+ * A step is general: every sequence has its own position and its own number of new tokens. Hidden states are flat, [N, E], one
+ * row for each new token of all sequences; only attention sees sequences (`step-attention.ts`). Adapters are inputs (see
+ * `inference/engine/adapter-layout.ts`): z = x·Aᵀ, masked per token, y += z·B.
  */
 import type { Attributes } from '#numerics/graph/attributes.js'
-import { float, int, ints } from '#numerics/graph/attributes.js'
+import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
-import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Dim, Graph, Value } from '#numerics/graph/graph.js'
-import { add, mul } from '#numerics/graph/ops/elementwise.js'
-import { matmul } from '#numerics/graph/ops/matmul.js'
-import { logSoftmax, quickGelu, rmsNorm, rotaryEmbedding, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
+import { mul } from '#numerics/graph/ops/elementwise.js'
+import { logSoftmax, quickGelu, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
-import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { buildDecoder, type DecoderKernels, type JoinedProjection, type NormName } from './decoder.js'
 import type { DecoderConfig } from './decoder-config.js'
 import type { Precision } from './prepare.js'
 import { QUANTIZATION_BLOCK, qkvRows } from './prepared-tensors.js'
+import { StepAttention } from './step-attention.js'
 import type { PreparedTensor } from './tensor-file.js'
 
 /** What a step graph is made from. */
@@ -35,22 +31,10 @@ export interface StepGraphOptions {
   readonly hasAdapters: boolean
 }
 
-/** Names of the graph's inputs; each is documented with its shape. */
+/** Names of the graph's inputs beside those of attention; each is documented with its shape. */
 export const STEP_INPUTS = {
-  /** int64 [B*T] */
+  /** int32 [N] */
   ids: 'ids',
-  /** int64 [B*K, T] */
-  positions: 'positions',
-  /** int64 [3]: T, B*K, (H/K+2)*D */
-  headsShape: 'heads_shape',
-  /** int64 [3]: B*K, T*H/K, D */
-  queriesShape: 'queries_shape',
-  /** int64 [3]: B*K, T, H/K*D */
-  attendedShape: 'attended_shape',
-  /** int64 [2]: C, T */
-  keySizes: 'key_sizes',
-  /** float32 [B*K, T*H/K, C+T], added to the scores: 0 or -inf; axes 0 and 1 may have size 1 instead */
-  bias: 'bias',
   /** int64 [W]: rows of the flat hidden states whose logits are wanted */
   logitRows: 'logit_rows',
   /** float32 [W, 1] */
@@ -59,7 +43,7 @@ export const STEP_INPUTS = {
 
 /** Names of the graph's outputs. */
 export const STEP_OUTPUTS = {
-  /** [2*L*B*K, T, D]: layer 0 keys, layer 0 values, layer 1 keys … */
+  /** [2*L*S, T, D], rows as the slots of attention: layer 0 keys, layer 0 values, layer 1 keys … */
   newRows: 'new_rows',
   /** [W, V] */
   logits: 'logits',
@@ -69,17 +53,12 @@ export const STEP_OUTPUTS = {
   probabilities: 'probabilities',
 } as const
 
-/** Input of a layer's cached keys or values: float32 [B*K, C, D]. */
-export function cacheInput(layer: number, side: 'keys' | 'values'): string {
-  return `${side}.${layer}`
-}
-
 /** Inputs of a site's adapters: A [W, in] and B [W, out] per layer. */
 export function adapterInput(layer: number, site: JoinedProjection, matrix: 'a' | 'b'): string {
   return `adapter.${layer}.${site}.${matrix}`
 }
 
-/** Input of a site's mask: float32 [B*T, W]; axis 0 may have size 1 instead. */
+/** Input of a site's mask: float32 [N, W]; axis 0 may have size 1 instead. */
 export function adapterMaskInput(site: JoinedProjection): string {
   return `adapter_mask.${site}`
 }
@@ -93,52 +72,32 @@ export function buildStepGraph(options: StepGraphOptions): Graph {
   return g.build()
 }
 
-const ROWS: Dim = 'B*T'
+const TOKENS: Dim = 'N'
 
 class StepKernels implements DecoderKernels {
   readonly #g: GraphBuilder
   readonly #options: StepGraphOptions
   readonly #config: DecoderConfig
-  readonly #headRows: Dim
-  readonly #queriesPerKey: number
-  readonly #inputs: Readonly<
-    Record<'ids' | 'positions' | 'heads' | 'queries' | 'attended' | 'keySizes' | 'bias', Value>
-  >
-  readonly #rotary: { readonly cos: Value; readonly sin: Value }
+  readonly #ids: Value
+  readonly #attention: StepAttention
   readonly #masks: Readonly<Record<JoinedProjection, Value>> | null
-  readonly #newRows: Value[] = []
 
   constructor(g: GraphBuilder, options: StepGraphOptions) {
     const { config, rotary } = options
     this.#g = g
     this.#options = options
     this.#config = config
-    this.#headRows = multiplyDims('B', config.kvHeadCount)
-    this.#queriesPerKey = config.headCount / config.kvHeadCount
-    const scores = [this.#headRows, multiplyDims('T', this.#queriesPerKey), 'C+T']
-    this.#inputs = {
-      ids: g.input(STEP_INPUTS.ids, 'int64', [ROWS]),
-      positions: g.input(STEP_INPUTS.positions, 'int64', [this.#headRows, 'T']),
-      heads: g.input(STEP_INPUTS.headsShape, 'int64', [3]),
-      queries: g.input(STEP_INPUTS.queriesShape, 'int64', [3]),
-      attended: g.input(STEP_INPUTS.attendedShape, 'int64', [3]),
-      keySizes: g.input(STEP_INPUTS.keySizes, 'int64', [2]),
-      bias: g.input(STEP_INPUTS.bias, 'float32', scores),
-    }
-    const half = config.headSize / 2
-    const shape = [rotary.cos.length / half, half]
-    this.#rotary = {
-      cos: g.constant({ dtype: 'float32', shape, data: rotary.cos }, 'rotary_cos'),
-      sin: g.constant({ dtype: 'float32', shape, data: rotary.sin }, 'rotary_sin'),
-    }
-    const mask = (site: JoinedProjection): Value => g.input(adapterMaskInput(site), 'float32', [ROWS, `W_${site}`])
+    this.#ids = g.input(STEP_INPUTS.ids, 'int32', [TOKENS])
+    const qkNorm = (layer: number): Value => this.#external(`layers.${layer}.qk_norm_grouped`)
+    this.#attention = new StepAttention(g, { config, rotary, qkNorm })
+    const mask = (site: JoinedProjection): Value => g.input(adapterMaskInput(site), 'float32', [TOKENS, `W_${site}`])
     this.#masks = options.hasAdapters
       ? { qkv: mask('qkv'), o: mask('o'), gate_up: mask('gate_up'), down: mask('down') }
       : null
   }
 
   embed(): Value {
-    return this.#one('Gather', [this.#external('embedding'), this.#inputs.ids], { axis: int(0) })
+    return this.#one('Gather', [this.#external('embedding'), this.#ids], { axis: int(0) })
   }
 
   norm(hidden: Value, norm: NormName): Value {
@@ -160,32 +119,7 @@ class StepKernels implements DecoderKernels {
   }
 
   attention(qkv: Value, layer: number): Value {
-    return this.#g.scope(`layers.${layer}/attention`, () => {
-      const { headSize: D } = this.#config
-      const group = this.#queriesPerKey
-      const heads = this.#headRows
-      const rows = this.#one(
-        'Reshape',
-        [qkv, this.#inputs.heads],
-        {},
-        { dtype: 'float32', shape: ['T', heads, (group + 2) * D] },
-      )
-      const joined = this.#one('Transpose', [rows], { perm: ints([1, 0, 2]) }) // [B*K, T, (H/K+2)*D]
-      const [queriesAndKeys, values] = this.#split(joined, [(group + 1) * D, D])
-      const rotated = this.#rotate(this.#normalizeHeads(queriesAndKeys, layer))
-      const [queries, keys] = this.#split(rotated, [group * D, D])
-      this.#newRows.push(keys, values)
-      const attended = this.#attend(queries, { keys, values }, layer)
-      const byToken = this.#one(
-        'Reshape',
-        [attended, this.#inputs.attended],
-        {},
-        { dtype: 'float32', shape: [heads, 'T', group * D] },
-      )
-      const back = this.#one('Transpose', [byToken], { perm: ints([1, 0, 2]) })
-      const flat: ValueType = { dtype: 'float32', shape: [ROWS, this.#config.headCount * D] }
-      return this.#one('Reshape', [back, this.#g.int64s([-1, this.#config.headCount * D])], {}, flat)
-    })
+    return this.#g.scope(`layers.${layer}/attention`, () => this.#attention.attend(qkv, layer))
   }
 
   gatedLinear(input: Value, layer: number): Value {
@@ -209,71 +143,10 @@ class StepKernels implements DecoderKernels {
     const logits = isQuantized
       ? this.#quantizedMatmul(wanted, name, vocabularySize)
       : this.#one('Gemm', [wanted, this.#external(name)], { transB: int(1) })
-    g.output(this.#one('Concat', this.#newRows, { axis: int(0) }), STEP_OUTPUTS.newRows)
+    g.output(this.#one('Concat', this.#attention.newRows, { axis: int(0) }), STEP_OUTPUTS.newRows)
     g.output(logSoftmax(g, logits), STEP_OUTPUTS.logprobs)
     g.output(softmax(g, mul(g, logits, inverseTemperatures)), STEP_OUTPUTS.probabilities)
     g.output(logits, STEP_OUTPUTS.logits)
-  }
-
-  /** Softmax over scores against the cache and against the new tokens; returns [B*K, T*H/K, D]. */
-  #attend(queries: Value, fresh: { keys: Value; values: Value }, layer: number): Value {
-    const { headSize: D } = this.#config
-    const heads = this.#headRows
-    const queryRows = multiplyDims('T', this.#queriesPerKey)
-    const cache = {
-      keys: this.#g.input(cacheInput(layer, 'keys'), 'float32', [heads, 'C', D]),
-      values: this.#g.input(cacheInput(layer, 'values'), 'float32', [heads, 'C', D]),
-    }
-    const q = this.#one(
-      'Reshape',
-      [queries, this.#inputs.queries],
-      {},
-      { dtype: 'float32', shape: [heads, queryRows, D] },
-    )
-    const attributes = { transB: int(1), alpha: float(1 / Math.sqrt(D)) }
-    const cachedScores = this.#one('FusedMatMul', [q, cache.keys], attributes)
-    const freshScores = this.#one('FusedMatMul', [q, fresh.keys], attributes)
-    const scores = this.#one('Concat', [cachedScores, freshScores], { axis: int(2) })
-    const weights = softmax(this.#g, add(this.#g, scores, this.#inputs.bias))
-    const [cachedWeights, freshWeights] = this.#g.node(
-      'Split',
-      [weights, this.#inputs.keySizes],
-      { axis: int(2) },
-      {
-        outputs: [
-          { dtype: 'float32', shape: [heads, queryRows, 'C'] },
-          { dtype: 'float32', shape: [heads, queryRows, 'T'] },
-        ],
-      },
-    )
-    if (cachedWeights === undefined || freshWeights === undefined) throw new Error('split has two outputs')
-    const past = matmul(this.#g, cachedWeights, cache.values)
-    return add(this.#g, past, matmul(this.#g, freshWeights, fresh.values))
-  }
-
-  /** RMS norm of every query and key head, where the family has it. */
-  #normalizeHeads(queriesAndKeys: Value, layer: number): Value {
-    if (!this.#config.hasQkNorm) return queriesAndKeys
-    const { headSize: D, normEpsilon } = this.#config
-    const count = this.#queriesPerKey + 1
-    const shape = [this.#headRows, 'T', count, D]
-    const heads = this.#one(
-      'Reshape',
-      [queriesAndKeys, this.#g.int64s([0, 0, count, D])],
-      {},
-      { dtype: 'float32', shape },
-    )
-    const unit = this.#g.constant(float32Tensor(new Float32Array(D).fill(1), [D]))
-    const normed = rmsNorm(this.#g, heads, unit, normEpsilon)
-    const weighted = mul(this.#g, normed, this.#external(`layers.${layer}.qk_norm_grouped`))
-    const flat: ValueType = { dtype: 'float32', shape: queriesAndKeys.shape }
-    return this.#one('Reshape', [weighted, this.#g.int64s([0, 0, count * D])], {}, flat)
-  }
-
-  #rotate(queriesAndKeys: Value): Value {
-    const { cos, sin } = this.#rotary
-    const options = { headCount: this.#queriesPerKey + 1 }
-    return rotaryEmbedding(this.#g, queriesAndKeys, this.#inputs.positions, cos, sin, options)
   }
 
   #addAdapters(

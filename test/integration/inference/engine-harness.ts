@@ -5,10 +5,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createEngine, type Engine, type EngineOptions } from '#inference/engine/engine.js'
-import type { GenerationRequest, GenerationRules, TokenEvent } from '#inference/engine/generation.js'
+import type { GenerationRequest, GenerationRules, PromptTokenEvent, TokenEvent } from '#inference/engine/generation.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 
 export const GREEDY: GenerationRules = {
   temperature: 0,
@@ -52,10 +53,33 @@ export function engineFor(prepared: PreparedModel, options: Partial<EngineOption
   })
 }
 
+/** A runtime that counts the tokens of each step. */
+export function countingRuntime(): { readonly runtime: Runtime; readonly steps: number[] } {
+  const steps: number[] = []
+  const real = createOrtRuntime()
+  const runtime: Runtime = {
+    name: real.name,
+    async loadSession(path, options) {
+      const session = await real.loadSession(path, options)
+      return {
+        inputNames: session.inputNames,
+        outputNames: session.outputNames,
+        release: () => session.release(),
+        run(feeds, fetches) {
+          steps.push(feeds['ids']?.shape[0] ?? 0)
+          return session.run(feeds, fetches)
+        },
+      }
+    },
+  }
+  return { runtime, steps }
+}
+
 /** What one request got. */
 export interface Outcome {
   readonly cachedTokens: number
   readonly events: readonly TokenEvent[]
+  readonly promptEvents: readonly PromptTokenEvent[]
   readonly abortedChoices: readonly number[]
   readonly error: Error | null
   /** Token ids of a choice. */
@@ -75,12 +99,14 @@ export function generate(
   const { onToken, ...request } = extra
   return new Promise((resolve) => {
     const events: TokenEvent[] = []
+    const promptEvents: PromptTokenEvent[] = []
     const abortedChoices: number[] = []
     let cachedTokens = 0
     const finish = (error: Error | null): void =>
       resolve({
         cachedTokens,
         events,
+        promptEvents,
         abortedChoices,
         error,
         ids: (choice = 0) => events.filter((event) => event.choice === choice).map((event) => event.tokenId),
@@ -92,6 +118,7 @@ export function generate(
         onStarted: (tokens) => {
           cachedTokens = tokens
         },
+        onPromptToken: (event) => promptEvents.push(event),
         onToken: (event) => {
           events.push(event)
           return onToken?.(event) ?? true

@@ -14,67 +14,80 @@ export function loadForTest(prepared: PreparedModel, precision: Precision = 'f32
   return loadStepModel({ runtime: createOrtRuntime(), prepared, precision, threads: 1, contextLength })
 }
 
-export function newCache(config: DecoderConfig, rows = 1, maxTokens = 64): KvCache {
+/** An empty cache with one row per group. */
+export function newCache(config: DecoderConfig, rows = 1, width = 1): KvCache {
   const { layerCount, kvHeadCount, headSize } = config
-  return new KvCache({ layerCount, kvHeadCount, headSize }, rows, maxTokens)
+  const cache = new KvCache({ layerCount, kvHeadCount, headSize }, width)
+  for (let row = 0; row < rows; row++) cache.addRow()
+  return cache
+}
+
+/** A prompt in `prompts` (by row), tokens after it in `tails` (by row and member), new ids. */
+export interface TestSequence {
+  readonly row: number
+  readonly member?: number
+  readonly ids: readonly number[]
+  readonly adapter?: AdapterLayout | null
 }
 
 /**
- * Feeds `ids` to one sequence and returns the logits of every one of them: [ids.length][V].
+ * One step of any sequences; new tokens are appended to their tails.
  *
- * @param cache a cache of one row, extended by the ids; null: nothing before, nothing kept
+ * @returns the logits of every new token, sequence by sequence
  */
+export async function step(
+  model: StepModel,
+  cached: { readonly prompts: KvCache | null; readonly tails: KvCache },
+  sequences: readonly TestSequence[],
+): Promise<Float32Array[][]> {
+  const { prompts, tails } = cached
+  const adapters = [...new Set(sequences.flatMap(({ adapter }) => adapter ?? []))]
+  const total = sequences.reduce((sum, { ids }) => sum + ids.length, 0)
+  const result = await model.run(
+    {
+      sequences: sequences.map(({ row, member = 0, ids, adapter = null }) => ({
+        row,
+        member,
+        ids,
+        promptLength: prompts?.lengthOf(row) ?? 0,
+        tailLength: tails.lengthOf(row, member),
+        adapter: adapter === null ? -1 : adapters.indexOf(adapter),
+      })),
+      groups: tails.rowCount,
+      width: tails.width,
+      prompts,
+      tails,
+      logitRows: Array.from({ length: total }, (_, i) => i),
+      inverseTemperatures: Array.from({ length: total }, () => 1),
+      adapters,
+    },
+    ['logits'],
+  )
+  const rows = rowsOf(result.logits, model.config.vocabularySize)
+  const tokens = Math.max(...sequences.map(({ ids }) => ids.length))
+  const slots = tails.rowCount * tails.shape.kvHeadCount * tails.width
+  const longest = sequences.map(({ row, member = 0, ids }) => tails.lengthOf(row, member) + ids.length)
+  tails.setCapacity(Math.max(tails.capacity, ...longest))
+  for (const { row, member = 0, ids } of sequences) {
+    const from = { data: result.newRows, slots, width: tails.width, row, member, tokens, count: ids.length }
+    tails.append({ row, member }, from)
+  }
+  let at = 0
+  return sequences.map(({ ids }) => {
+    at += ids.length
+    return rows.slice(at - ids.length, at)
+  })
+}
+
+/** Feeds `ids` to one sequence without a prompt and returns the logits of every one of them: [ids.length][V]. */
 export async function feed(
   model: StepModel,
   ids: readonly number[],
-  options: { readonly cache?: KvCache | null; readonly adapter?: AdapterLayout | null } = {},
+  options: { readonly cache?: KvCache; readonly adapter?: AdapterLayout | null } = {},
 ): Promise<Float32Array[]> {
-  const { cache = null, adapter = null } = options
-  const start = cache?.lengths[0] ?? 0
-  const result = await model.run(
-    {
-      ids: Int32Array.from(ids),
-      batch: 1,
-      tokens: ids.length,
-      starts: [start],
-      cache: start === 0 ? null : cache,
-      logitRows: ids.map((_, i) => i),
-      inverseTemperatures: ids.map(() => 1),
-      adapters: adapter === null ? [] : [adapter],
-      adapterOfSequence: [adapter === null ? -1 : 0],
-    },
-    ['logits'],
-  )
-  if (cache !== null) {
-    cache.setCapacity(Math.max(cache.capacity, start + ids.length))
-    cache.append(0, result.newRows, { batch: 1, index: 0, tokens: ids.length, count: ids.length })
-  }
-  return rowsOf(result.logits, model.config.vocabularySize)
-}
-
-/** One token for every row of a cache; returns the logits of each. */
-export async function feedBatch(
-  model: StepModel,
-  cache: KvCache,
-  ids: readonly number[],
-  adapters: readonly (AdapterLayout | null)[] = ids.map(() => null),
-): Promise<Float32Array[]> {
-  const present = [...new Set(adapters.filter((adapter) => adapter !== null))]
-  const result = await model.run(
-    {
-      ids: Int32Array.from(ids),
-      batch: ids.length,
-      tokens: 1,
-      starts: [...cache.lengths],
-      cache,
-      logitRows: ids.map((_, i) => i),
-      inverseTemperatures: ids.map(() => 1),
-      adapters: present,
-      adapterOfSequence: adapters.map((adapter) => (adapter === null ? -1 : present.indexOf(adapter))),
-    },
-    ['logits'],
-  )
-  return rowsOf(result.logits, model.config.vocabularySize)
+  const { cache = newCache(model.config), adapter = null } = options
+  const [rows] = await step(model, { prompts: null, tails: cache }, [{ row: 0, ids, adapter }])
+  return rows ?? []
 }
 
 /** Largest difference of two lists of rows, relative to the largest value of the second. */

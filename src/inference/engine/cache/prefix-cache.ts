@@ -1,20 +1,16 @@
 /**
- * Keys and values of prompt prefixes computed before, in blocks of 16 tokens, found again by the tokens themselves.
+ * Finds what was computed before: keys and values of prompts and answers, by the tokens themselves.
  *
- * A block's key is its parent block and its own token ids, so a lookup walks the prompt block by block; the root is
- * salted by adapter and cache salt, so nothing is shared across either. Least recently used blocks leave first; a parent
- * is always touched after its children and therefore outlives them. Holds copies: eviction never touches a running row.
+ * It holds runs, immutable caches of one sequence that requests work on too, and copies nothing. Runs are found in blocks of 16
+ * tokens: a block's key is its parent block and its own ids, so a lookup walks the prompt block by block; the root is salted by
+ * adapter and cache salt, so nothing is shared across either. A prompt that is known to its last token is found whole, with the
+ * row its first answer token is sampled from. Least recently used runs leave first; who works on one keeps it alive.
  */
-import type { KvBlock } from './kv-cache.js'
+import type { LogitsRow } from '../sampling/choice.js'
+import type { KvCache } from './kv-cache.js'
 
 /** Tokens per block; `cached_tokens` of an answer is a multiple of it. */
 export const PREFIX_BLOCK_TOKENS = 16
-
-interface Block {
-  readonly id: number
-  readonly key: string
-  readonly kv: KvBlock
-}
 
 /** What a prefix was computed with. */
 export interface PrefixScope {
@@ -22,10 +18,43 @@ export interface PrefixScope {
   readonly cacheSalt: string | null
 }
 
-/** A bounded store of prefix blocks. */
+/** Tokens [start, start + 16) of row 0 of a cache. */
+export interface PrefixBlock {
+  readonly cache: KvCache
+  readonly start: number
+}
+
+/** A prompt computed to its end. */
+export interface ComputedPrompt {
+  /** Row 0 holds exactly the prompt; nobody changes it any more. */
+  readonly cache: KvCache
+  /** The last position's row. */
+  readonly row: LogitsRow
+}
+
+interface Run {
+  readonly cache: KvCache
+  readonly adapterDigest: string | null
+  readonly sizeBytes: number
+  /** Blocks that lead here; a newer run with the same tokens takes them over. */
+  readonly blocks: Set<Block>
+  end: { readonly key: string; readonly prompt: ComputedPrompt } | null
+}
+
+interface Block {
+  readonly id: number
+  readonly key: string
+  run: Run
+  start: number
+}
+
+/** A bounded store of runs. */
 export class PrefixCache {
   readonly #blocks = new Map<string, Block>()
-  readonly #maxBytes: number
+  readonly #ends = new Map<string, Run>()
+  /** In order of use. */
+  readonly #runs = new Set<Run>()
+  #maxBytes: number
   #sizeBytes = 0
   #nextId = 1
 
@@ -38,84 +67,136 @@ export class PrefixCache {
     return this.#sizeBytes
   }
 
+  /** Changes the bound, at once. */
+  limit(maxBytes: number): void {
+    this.#maxBytes = maxBytes
+    this.#evict()
+  }
+
   /**
    * The blocks that start `tokenIds`, longest run first to last.
    *
    * At least one token is left over: the last prompt token must be computed to get logits.
    */
-  match(tokenIds: readonly number[], scope: PrefixScope): readonly KvBlock[] {
-    const found: Block[] = []
-    let parent = rootKey(scope)
-    while ((found.length + 1) * PREFIX_BLOCK_TOKENS < tokenIds.length) {
-      const block = this.#blocks.get(blockKey(parent, tokenIds, found.length))
-      if (block === undefined) break
-      found.push(block)
-      parent = String(block.id)
-    }
-    for (const block of found.toReversed()) this.#touch(block)
-    return found.map((block) => block.kv)
+  match(tokenIds: readonly number[], scope: PrefixScope): readonly PrefixBlock[] {
+    const found = this.#walk(tokenIds, scope, tokenIds.length - 1)
+    for (const block of found) this.#touch(block.run)
+    return found.map(({ run, start }) => ({ cache: run.cache, start }))
+  }
+
+  /** The prompt that is exactly `tokenIds`. */
+  findPrompt(tokenIds: readonly number[], scope: PrefixScope): ComputedPrompt | null {
+    const run = this.#ends.get(this.#endKey(tokenIds, scope))
+    if (run?.end === null || run === undefined) return null
+    this.#touch(run)
+    return run.end.prompt
   }
 
   /**
-   * Stores every full block of a sequence that is not stored yet.
+   * Makes what was computed findable.
    *
-   * @param read copies tokens [start, start + 16) out of the live cache; called for missing blocks only
+   * @param tokenIds the whole sequence from its first token
+   * @param source row 0 of the cache holds the tokens from `from` (a multiple of 16) on; the cache must not change any more
    */
-  store(tokenIds: readonly number[], scope: PrefixScope, read: (start: number) => KvBlock): void {
-    if (this.#maxBytes <= 0) return
-    const path: Block[] = []
-    let parent = rootKey(scope)
-    for (let index = 0; (index + 1) * PREFIX_BLOCK_TOKENS <= tokenIds.length; index++) {
-      const key = blockKey(parent, tokenIds, index)
-      let block = this.#blocks.get(key)
-      if (block === undefined) {
-        const kv = read(index * PREFIX_BLOCK_TOKENS)
-        if (this.#sizeBytes + kv.byteLength > this.#maxBytes) this.#evict(kv.byteLength, new Set(path))
-        if (this.#sizeBytes + kv.byteLength > this.#maxBytes) break
-        block = { id: this.#nextId++, key, kv }
-        this.#blocks.set(key, block)
-        this.#sizeBytes += kv.byteLength
-      }
-      path.push(block)
+  store(
+    tokenIds: readonly number[],
+    scope: PrefixScope,
+    source: { readonly cache: KvCache; readonly from: number; readonly prompt?: ComputedPrompt },
+  ): void {
+    const { cache, from, prompt } = source
+    const rowBytes = prompt === undefined ? 0 : prompt.row.logprobs.byteLength + (prompt.row.logits?.byteLength ?? 0)
+    const sizeBytes = cache.sizeBytes + rowBytes
+    if (sizeBytes > this.#maxBytes) return
+    const before = this.#walk(tokenIds, scope, from)
+    if (before.length * PREFIX_BLOCK_TOKENS < from) return
+    const run: Run = { cache, adapterDigest: scope.adapterDigest, sizeBytes, blocks: new Set(), end: null }
+    this.#runs.add(run)
+    this.#sizeBytes += sizeBytes
+    let parent = before.at(-1)?.id.toString() ?? rootKey(scope)
+    for (let at = from; at + PREFIX_BLOCK_TOKENS <= tokenIds.length; at += PREFIX_BLOCK_TOKENS) {
+      const key = blockKey(parent, tokenIds, at)
+      const block = this.#blocks.get(key) ?? { id: this.#nextId++, key, run, start: at - from }
+      this.#take(block, run, at - from)
       parent = String(block.id)
     }
-    for (const block of path.toReversed()) this.#touch(block)
+    if (prompt !== undefined) {
+      const key = this.#endKey(tokenIds, scope)
+      this.#dropEnd(this.#ends.get(key))
+      run.end = { key, prompt }
+      this.#ends.set(key, run)
+    }
+    this.#dropIfUseless(run)
+    this.#evict()
   }
 
   /** Drops everything computed with an adapter. */
   forgetAdapter(digest: string): void {
-    // Children are keyed by their parent's id only; unreachable ones age out, so removing the roots is enough.
-    const prefix = rootPrefix(digest)
-    for (const block of [...this.#blocks.values()]) if (block.key.startsWith(prefix)) this.#drop(block)
+    for (const run of [...this.#runs]) if (run.adapterDigest === digest) this.#drop(run)
   }
 
-  #evict(neededBytes: number, kept: ReadonlySet<Block>): void {
-    for (const block of [...this.#blocks.values()]) {
-      if (this.#sizeBytes + neededBytes <= this.#maxBytes) return
-      if (!kept.has(block)) this.#drop(block)
+  /** The blocks that start `tokenIds` within its first `limit` tokens. */
+  #walk(tokenIds: readonly number[], scope: PrefixScope, limit: number): readonly Block[] {
+    const found: Block[] = []
+    let parent = rootKey(scope)
+    for (let at = 0; at + PREFIX_BLOCK_TOKENS <= limit; at += PREFIX_BLOCK_TOKENS) {
+      const block = this.#blocks.get(blockKey(parent, tokenIds, at))
+      if (block === undefined) break
+      found.push(block)
+      parent = String(block.id)
+    }
+    return found
+  }
+
+  #endKey(tokenIds: readonly number[], scope: PrefixScope): string {
+    const found = this.#walk(tokenIds, scope, tokenIds.length)
+    const parent = found.at(-1)?.id.toString() ?? rootKey(scope)
+    return `${parent} end ${tokenIds.slice(found.length * PREFIX_BLOCK_TOKENS).join(',')}`
+  }
+
+  #take(block: Block, run: Run, start: number): void {
+    const former = block.run
+    former.blocks.delete(block)
+    block.run = run
+    block.start = start
+    run.blocks.add(block)
+    this.#blocks.set(block.key, block)
+    if (former !== run) this.#dropIfUseless(former)
+  }
+
+  #dropIfUseless(run: Run): void {
+    if (run.blocks.size === 0 && run.end === null) this.#drop(run)
+  }
+
+  #dropEnd(run: Run | undefined): void {
+    if (run === undefined) return
+    run.end = null
+    this.#dropIfUseless(run)
+  }
+
+  #touch(run: Run): void {
+    this.#runs.delete(run)
+    this.#runs.add(run)
+  }
+
+  #evict(): void {
+    for (const run of this.#runs) {
+      if (this.#sizeBytes <= this.#maxBytes) return
+      this.#drop(run)
     }
   }
 
-  #touch(block: Block): void {
-    this.#blocks.delete(block.key)
-    this.#blocks.set(block.key, block)
+  #drop(run: Run): void {
+    if (!this.#runs.delete(run)) return
+    for (const block of run.blocks) this.#blocks.delete(block.key)
+    if (run.end !== null) this.#ends.delete(run.end.key)
+    this.#sizeBytes -= run.sizeBytes
   }
-
-  #drop(block: Block): void {
-    this.#blocks.delete(block.key)
-    this.#sizeBytes -= block.kv.byteLength
-  }
-}
-
-function rootPrefix(adapterDigest: string | null): string {
-  return `root ${JSON.stringify(adapterDigest)} `
 }
 
 function rootKey(scope: PrefixScope): string {
-  return rootPrefix(scope.adapterDigest) + JSON.stringify(scope.cacheSalt)
+  return `root ${JSON.stringify(scope.adapterDigest)} ${JSON.stringify(scope.cacheSalt)}`
 }
 
-function blockKey(parent: string, tokenIds: readonly number[], index: number): string {
-  const start = index * PREFIX_BLOCK_TOKENS
-  return `${parent} ${tokenIds.slice(start, start + PREFIX_BLOCK_TOKENS).join(',')}`
+function blockKey(parent: string, tokenIds: readonly number[], at: number): string {
+  return `${parent} ${tokenIds.slice(at, at + PREFIX_BLOCK_TOKENS).join(',')}`
 }

@@ -3,145 +3,161 @@
  */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { KvCache, kvBytesPerToken } from '#inference/engine/cache/kv-cache.js'
+import {
+  KvCache,
+  type KvNewRows,
+  type KvPlace,
+  kvBytesPerToken,
+  roundedCapacity,
+} from '#inference/engine/cache/kv-cache.js'
 
 const SHAPE = { layerCount: 2, kvHeadCount: 2, headSize: 3 }
 
-/** New rows [2L, batch*K, tokens, D] whose numbers tell sequence, side, head, token and dimension. */
-function newRows(batch: number, tokens: number, tag: (index: number) => number): Float32Array {
-  const out: number[] = []
+/** New rows [2L, slots, tokens, D] of one sequence whose numbers tell tag, side, head, token and dimension. */
+function newRows(tag: number, tokens: number, place: KvPlace & { rows: number; width: number }): KvNewRows {
+  const { row, member, rows, width } = place
+  const slots = rows * 2 * width
+  const data = new Float32Array(4 * slots * tokens * 3).fill(-1)
   for (let side = 0; side < 4; side++) {
-    for (let index = 0; index < batch; index++) {
-      for (let k = 0; k < 2; k++) {
-        for (let t = 0; t < tokens; t++) {
-          for (let d = 0; d < 3; d++) out.push(tag(index) * 10000 + side * 1000 + k * 100 + t * 10 + d)
-        }
+    for (let k = 0; k < 2; k++) {
+      const slot = side * slots + (row * 2 + k) * width + member
+      for (let t = 0; t < tokens; t++) {
+        for (let d = 0; d < 3; d++) data[(slot * tokens + t) * 3 + d] = tag * 10000 + side * 1000 + k * 100 + t * 10 + d
       }
     }
   }
-  return Float32Array.from(out)
+  return { data, slots, width, row, member, tokens, count: tokens }
 }
 
-/** Everything a row holds. */
-function contents(cache: KvCache, row: number): number[] {
-  return [...cache.readBlock(row, 0, cache.lengths[row] ?? 0)]
+/** Rows of a step with one sequence. */
+function ownRows(tag: number, tokens: number): KvNewRows {
+  return newRows(tag, tokens, { row: 0, member: 0, rows: 1, width: 1 })
+}
+
+/** Everything a member holds, read through the dense tensors: side, head, token, dimension. */
+function contents(cache: KvCache, row: number, member = 0): number[] {
+  const out: number[] = []
+  for (let layer = 0; layer < 2; layer++) {
+    for (const side of [0, 1] as const) {
+      const { data } = cache.tensor(layer, side)
+      for (let k = 0; k < 2; k++) {
+        const start = ((row * 2 + k) * cache.width + member) * cache.capacity * 3
+        out.push(...data.subarray(start, start + cache.lengthOf(row, member) * 3))
+      }
+    }
+  }
+  return out
+}
+
+function expectedContents(tag: number, tokens: number): number[] {
+  return [...ownRows(tag, tokens).data]
 }
 
 describe('kv cache', () => {
   it('returns what was appended, in the order of the dense tensor', () => {
-    const cache = new KvCache(SHAPE, 2, 8)
+    const cache = new KvCache(SHAPE)
     cache.addRow()
     cache.setCapacity(4)
-    cache.append(
-      0,
-      newRows(1, 2, () => 7),
-      { batch: 1, index: 0, tokens: 2, count: 2 },
-    )
+    cache.append({ row: 0, member: 0 }, ownRows(7, 2))
     const tensor = cache.tensor(1, 0)
-    expect(tensor.shape).toEqual([2, 4, 3])
+    expect(tensor.shape).toEqual([2, 16, 3])
     expect([...tensor.data.subarray(0, 6)]).toEqual([72000, 72001, 72002, 72010, 72011, 72012])
-    expect([...tensor.data.subarray(12, 15)]).toEqual([72100, 72101, 72102])
+    expect([...tensor.data.subarray(48, 51)]).toEqual([72100, 72101, 72102])
+    expect(contents(cache, 0)).toEqual(expectedContents(7, 2))
   })
 
-  it('picks one sequence out of a batch and drops padding', () => {
-    const cache = new KvCache(SHAPE, 1, 8)
+  it('lays members of a row side by side and picks each out of a step', () => {
+    const cache = new KvCache(SHAPE, 2)
     cache.addRow()
-    cache.setCapacity(4)
-    cache.append(
-      0,
-      newRows(3, 3, (index) => index),
-      { batch: 3, index: 2, tokens: 3, count: 1 },
-    )
-    expect(contents(cache, 0)).toEqual([
-      20000, 20001, 20002, 20100, 20101, 20102, 21000, 21001, 21002, 21100, 21101, 21102, 22000, 22001, 22002, 22100,
-      22101, 22102, 23000, 23001, 23002, 23100, 23101, 23102,
-    ])
+    cache.addRow()
+    cache.setCapacity(16)
+    cache.append({ row: 1, member: 1 }, newRows(5, 3, { row: 1, member: 1, rows: 2, width: 2 }))
+    cache.append({ row: 0, member: 1 }, newRows(6, 2, { row: 0, member: 1, rows: 2, width: 2 }))
+    expect(contents(cache, 1, 1)).toEqual(expectedContents(5, 3))
+    expect(contents(cache, 0, 1)).toEqual(expectedContents(6, 2))
+    expect(cache.lengthOf(0, 0)).toBe(0)
+    expect(cache.longest).toBe(3)
+    expect(cache.tensor(0, 0).shape).toEqual([8, 16, 3])
   })
 
-  it('keeps every row through random growth, shrinking, appending and removal', () => {
-    const rng = createRng('kv-cache')
-    const cache = new KvCache(SHAPE, 5, 40)
-    const expected: { tag: number; tokens: number; contents: number[] }[] = []
-    for (let turn = 0; turn < 400; turn++) {
-      const action = rng.integer(4)
-      const longest = Math.max(0, ...cache.lengths)
-      if (action === 0 && cache.rowCount < 5) {
-        cache.addRow()
-        expected.push({ tag: turn + 1, tokens: 0, contents: [] })
-      } else if (action === 1 && cache.rowCount > 0) {
-        const row = rng.integer(cache.rowCount)
-        const moved = cache.removeRow(row)
-        const last = expected.pop()
-        if (moved !== row && last !== undefined) expected[row] = last
-      } else if (action === 2) {
-        cache.setCapacity(longest + 1 + rng.integer(40 - longest))
-      } else if (cache.rowCount > 0) {
-        const row = rng.integer(cache.rowCount)
-        const length = cache.lengths[row] ?? 0
-        if (length + 2 > cache.capacity) continue
-        cache.append(
-          row,
-          newRows(1, 2, () => turn),
-          { batch: 1, index: 0, tokens: 2, count: 2 },
-        )
-        const state = expected[row]
-        if (state !== undefined) state.contents = contents(cache, row)
+  it('drops padding', () => {
+    const cache = new KvCache(SHAPE)
+    cache.addRow()
+    cache.setCapacity(16)
+    cache.append({ row: 0, member: 0 }, { ...ownRows(3, 3), count: 1 })
+    expect(contents(cache, 0)).toEqual(expectedContents(3, 3).filter((value) => Math.floor(value / 10) % 10 === 0))
+  })
+
+  it('keeps contents through random growth, shrinking and removal', () => {
+    const rng = createRng(5)
+    const cache = new KvCache(SHAPE, 2)
+    const rows: { tags: (number | null)[] }[] = []
+    const lengthOf = (tag: number): number => 1 + (tag % 9)
+    let tag = 1
+    for (let round = 0; round < 300; round++) {
+      const dice = rng.uniform()
+      if (dice < 0.4 && rows.length < 6) {
+        const row = cache.addRow()
+        cache.setCapacity(Math.max(cache.capacity, 16))
+        const member = Math.floor(rng.uniform() * 2)
+        const from = { rows: row + 1, width: 2, row, member }
+        cache.append({ row, member }, newRows(tag, lengthOf(tag), from))
+        rows.push({ tags: [0, 1].map((m) => (m === member ? tag : null)) })
+        tag++
+      } else if (dice < 0.6 && rows.length > 0) {
+        const row = Math.floor(rng.uniform() * rows.length)
+        cache.removeRow(row)
+        const last = rows.pop()
+        if (row < rows.length && last !== undefined) rows[row] = last
+      } else cache.setCapacity(10 + Math.floor(rng.uniform() * 60))
+      for (const [row, { tags }] of rows.entries()) {
+        for (const [member, own] of tags.entries()) {
+          expect(contents(cache, row, member)).toEqual(own === null ? [] : expectedContents(own, lengthOf(own)))
+        }
       }
-      expected.forEach((state, row) => {
-        expect(contents(cache, row), `turn ${turn}, row ${row}`).toEqual(state.contents)
-      })
     }
-    expect(cache.maxRows).toBe(5)
   })
 
-  it('copies blocks and rows between caches of different capacity', () => {
-    const from = new KvCache(SHAPE, 1, 8)
-    from.addRow()
-    from.setCapacity(5)
-    from.append(
-      0,
-      newRows(1, 5, () => 3),
-      { batch: 1, index: 0, tokens: 5, count: 5 },
-    )
-    const to = new KvCache(SHAPE, 2, 16)
-    to.setCapacity(9)
-    to.addRow()
-    to.addRow()
-    to.appendRow(1, from, 0)
-    expect(contents(to, 1)).toEqual(contents(from, 0))
-    to.appendBlock(0, from.readBlock(0, 2, 2), 2)
-    expect([...to.readBlock(0, 0, 2)]).toEqual([...from.readBlock(0, 2, 2)])
+  it('copies part of another cache', () => {
+    const source = new KvCache(SHAPE)
+    source.addRow()
+    source.setCapacity(8)
+    source.append({ row: 0, member: 0 }, ownRows(2, 5))
+    const target = new KvCache(SHAPE, 2)
+    target.addRow()
+    target.setCapacity(40)
+    const from = { row: 0, member: 0, start: 1, count: 3 }
+    target.appendFrom({ row: 0, member: 1 }, source, from)
+    const isCopied = (value: number): boolean => [1, 2, 3].includes(Math.floor(value / 10) % 10)
+    expect(contents(target, 0, 1)).toEqual(expectedContents(2, 5).filter(isCopied))
+    expect(() => target.appendFrom({ row: 0, member: 0 }, source, { ...from, count: 5 })).toThrow('fewer tokens')
   })
 
-  it('zeroes what is truncated, so that non-finite values cannot reach the next row', () => {
-    const cache = new KvCache(SHAPE, 1, 4)
+  it('leaves nothing behind for those who come after', () => {
+    const cache = new KvCache(SHAPE)
     cache.addRow()
-    cache.setCapacity(2)
-    cache.append(0, new Float32Array(24).fill(Number.NaN), { batch: 1, index: 0, tokens: 2, count: 2 })
-    cache.truncateRow(0, 0)
-    expect(cache.lengths[0]).toBe(0)
-    expect([...cache.tensor(0, 0).data].every((value) => value === 0)).toBe(true)
-  })
-
-  it('refuses rows and tokens beyond its size', () => {
-    const cache = new KvCache(SHAPE, 1, 4)
+    cache.setCapacity(16)
+    const broken = { ...ownRows(1, 2), data: ownRows(1, 2).data.fill(Number.NaN) }
+    cache.append({ row: 0, member: 0 }, broken)
+    cache.clear({ row: 0, member: 0 })
+    expect(cache.lengthOf(0)).toBe(0)
+    expect(cache.tensor(0, 0).data.every((value) => value === 0)).toBe(true)
+    cache.append({ row: 0, member: 0 }, broken)
+    cache.removeRow(0)
     cache.addRow()
-    expect(() => cache.addRow()).toThrow(/full/)
-    expect(() => cache.setCapacity(5)).toThrow(/limit/)
-    expect(() =>
-      cache.append(
-        0,
-        newRows(1, 2, () => 1),
-        { batch: 1, index: 0, tokens: 2, count: 2 },
-      ),
-    ).toThrow(/overflow/)
+    expect(cache.tensor(1, 1).data.every((value) => value === 0)).toBe(true)
   })
 
-  it('reserves memory without touching it', () => {
-    const before = process.memoryUsage().rss
-    const cache = new KvCache({ layerCount: 8, kvHeadCount: 4, headSize: 64 }, 16, 8192)
-    expect(cache.rowCount).toBe(0)
-    expect(kvBytesPerToken(cache.shape) * 16 * 8192).toBeGreaterThan(2e9)
-    expect(process.memoryUsage().rss - before).toBeLessThan(300e6)
+  it('refuses what does not fit', () => {
+    const cache = new KvCache(SHAPE)
+    cache.addRow()
+    cache.setCapacity(16)
+    expect(() => cache.append({ row: 0, member: 0 }, ownRows(1, 17))).toThrow('overflows its capacity 16')
+    expect(() => cache.lengthOf(1)).toThrow('no row 1')
+  })
+
+  it('counts bytes', () => {
+    expect(kvBytesPerToken(SHAPE)).toBe(2 * 2 * 2 * 3 * 4)
+    expect([1, 16, 17].map(roundedCapacity)).toEqual([16, 16, 32])
   })
 })

@@ -1,0 +1,208 @@
+/**
+ * Choices that are decoded in one step: groups of up to `width` choices that go on from the same prompt.
+ *
+ * A group's prompt is stored once. While the lane has one group the prompt is used where it lies; several are laid side by
+ * side, because the step graph needs dense tensors. What choices have added is in tails of their own.
+ */
+import { AppError } from '#base/errors.js'
+import type { ActiveRequest } from './active-request.js'
+import { CAPACITY_UNIT, KvCache, type KvPlace, type KvShape } from './cache/kv-cache.js'
+import type { ComputedPrompt } from './cache/prefix-cache.js'
+import type { TokenEvent } from './generation.js'
+import type { Choice } from './sampling/choice.js'
+import { logitsRow } from './sampling/logits-row.js'
+import type { StepSequence } from './step-batch.js'
+import { distinctAdapters, type StepFetch, type StepModel } from './step-model.js'
+
+/** A choice with what it goes on from. */
+export interface Seat {
+  readonly active: ActiveRequest
+  readonly choice: Choice
+  readonly prompt: ComputedPrompt
+  /** Row 0: what it has added to the prompt; null: nothing. */
+  readonly tail: KvCache | null
+}
+
+interface Group {
+  readonly prompt: ComputedPrompt
+  readonly seats: (Seat | null)[]
+}
+
+/** What a step gave one choice; an error concerns its request only. */
+export interface LaneOutcome {
+  readonly seat: Seat
+  readonly events: readonly (TokenEvent | AppError)[]
+}
+
+/** Smallest growth of the tails' capacity, in tokens. */
+const CAPACITY_STEP = 2 * CAPACITY_UNIT
+const PLACE = { row: 0, member: 0 } as const
+
+export class DecodeLane {
+  readonly width: number
+  /** Processor time used per request, by which lanes take turns. */
+  clockMs = 0
+  readonly #model: StepModel
+  readonly #shape: KvShape
+  readonly #groups: Group[] = []
+  /** Row g is the prompt of group g; null while there is one group. */
+  #prompts: KvCache | null = null
+  readonly #tails: KvCache
+
+  constructor(model: StepModel, options: { readonly shape: KvShape; readonly width: number }) {
+    this.#model = model
+    this.#shape = options.shape
+    this.width = options.width
+    this.#tails = new KvCache(options.shape, options.width)
+  }
+
+  get seats(): readonly Seat[] {
+    return this.#groups.flatMap(({ seats }) => seats.filter((seat) => seat !== null))
+  }
+
+  /** Memory held beside the prompts themselves. */
+  get sizeBytes(): number {
+    return this.#tails.sizeBytes + (this.#prompts?.sizeBytes ?? 0)
+  }
+
+  /** Whether a choice of this prompt finds its group here, with a free slot. */
+  hasRoomFor(prompt: ComputedPrompt): boolean {
+    return this.#groups.some((group) => group.prompt === prompt && group.seats.includes(null))
+  }
+
+  add(seat: Seat): void {
+    let row = this.#groups.findIndex(({ prompt, seats }) => prompt === seat.prompt && seats.includes(null))
+    if (row < 0) row = this.#addGroup(seat.prompt)
+    const group = this.#groupAt(row)
+    const member = group.seats.indexOf(null)
+    group.seats[member] = seat
+    const { tail } = seat
+    if (tail === null) return
+    const count = tail.lengthOf(0)
+    this.#reserve(count)
+    this.#tails.appendFrom({ row, member }, tail, { ...PLACE, start: 0, count })
+  }
+
+  /** Frees a choice's slot; does nothing if it has none. */
+  remove(choice: Choice): void {
+    const place = this.#placeOf(choice)
+    if (place === null) return
+    const group = this.#groupAt(place.row)
+    group.seats[place.member] = null
+    if (group.seats.some((seat) => seat !== null)) this.#tails.clear(place)
+    else this.#removeGroup(place.row)
+  }
+
+  /**
+   * A copy of what a choice has added to its prompt.
+   *
+   * @param options.extra tokens of the prompt's end to put in front
+   */
+  copyTail(choice: Choice, extra = 0): KvCache | null {
+    const place = this.#placeOf(choice)
+    if (place === null) return null
+    const count = this.#tails.lengthOf(place.row, place.member)
+    const { prompt } = this.#groupAt(place.row)
+    const copy = new KvCache(this.#shape)
+    copy.addRow()
+    copy.setCapacity(extra + count)
+    const promptLength = prompt.cache.lengthOf(0)
+    if (extra > 0) copy.appendFrom(PLACE, prompt.cache, { ...PLACE, start: promptLength - extra, count: extra })
+    if (count > 0) copy.appendFrom(PLACE, this.#tails, { ...place, start: 0, count })
+    return copy
+  }
+
+  /** Groups that have lost most of their choices: their seats, which a narrower lane would serve with less work. */
+  sparseGroups(): readonly (readonly Seat[])[] {
+    return this.#groups
+      .map(({ seats }) => seats.filter((seat) => seat !== null))
+      .filter((seats) => seats.length <= this.width / 4)
+  }
+
+  /** A token or more for every choice. */
+  async step(): Promise<readonly LaneOutcome[]> {
+    this.#reserve(this.#tails.longest + 1)
+    const seated = this.#groups.flatMap(({ prompt, seats }, row) =>
+      seats.flatMap((seat, member) => (seat === null ? [] : [{ seat, row, member, length: prompt.cache.lengthOf(0) }])),
+    )
+    const { adapters, indexOf } = distinctAdapters(seated.map(({ seat }) => seat.active.layout))
+    const sequences = seated.map(({ seat, row, member, length }, index): StepSequence => {
+      const ids = [seat.choice.outputIds.at(-1) ?? 0]
+      const tailLength = this.#tails.lengthOf(row, member)
+      return { row, member, ids, promptLength: length, tailLength, adapter: indexOf[index] ?? -1 }
+    })
+    const result = await this.#model.run(
+      {
+        sequences,
+        groups: this.#groups.length,
+        width: this.width,
+        prompts: this.#prompts ?? this.#groupAt(0).prompt.cache,
+        tails: this.#tails,
+        logitRows: sequences.map((_, index) => index),
+        inverseTemperatures: seated.map(({ seat }) => seat.choice.inverseTemperature),
+        adapters,
+      },
+      [...new Set<StepFetch>(seated.flatMap(({ seat }) => seat.choice.fetch))],
+    )
+    const slots = this.#groups.length * this.#shape.kvHeadCount * this.width
+    return seated.map(({ seat, row, member }, index) => {
+      const place = { row, member }
+      const rows = { data: result.newRows, slots, width: this.width, row, member, tokens: 1, count: 1 }
+      this.#tails.append(place, rows)
+      const event = seat.choice.next(logitsRow(result, index, this.#model.config.vocabularySize))
+      // A row of NaN must not reach whoever gets its memory next: 0 times NaN is NaN.
+      if (event instanceof AppError) this.#tails.clear(place)
+      return { seat, events: [event] }
+    })
+  }
+
+  #addGroup(prompt: ComputedPrompt): number {
+    this.#groups.push({ prompt, seats: Array.from({ length: this.width }, () => null) })
+    this.#tails.addRow()
+    if (this.#groups.length === 2) {
+      this.#prompts = new KvCache(this.#shape)
+      for (const group of this.#groups) this.#layPrompt(this.#prompts, group.prompt.cache)
+    } else if (this.#prompts !== null) this.#layPrompt(this.#prompts, prompt.cache)
+    return this.#groups.length - 1
+  }
+
+  #layPrompt(prompts: KvCache, source: KvCache): void {
+    const count = source.lengthOf(0)
+    if (count > prompts.capacity) prompts.setCapacity(count)
+    const row = prompts.addRow()
+    prompts.appendFrom({ row, member: 0 }, source, { ...PLACE, start: 0, count })
+  }
+
+  #removeGroup(row: number): void {
+    this.#tails.removeRow(row)
+    this.#prompts?.removeRow(row)
+    const last = this.#groups.pop()
+    if (last !== undefined && row < this.#groups.length) this.#groups[row] = last
+    if (this.#groups.length < 2) this.#prompts = null
+    else if (this.#prompts !== null && this.#prompts.capacity > 2 * this.#prompts.longest) {
+      this.#prompts.setCapacity(this.#prompts.longest)
+    }
+  }
+
+  /** Makes C at least `tokens`: tight, because every step pays for it, but not one by one, because tails must move. */
+  #reserve(tokens: number): void {
+    const { capacity } = this.#tails
+    if (tokens <= capacity && capacity <= 2 * tokens + CAPACITY_STEP) return
+    const step = Math.max(CAPACITY_STEP, Math.ceil(tokens / 8 / CAPACITY_STEP) * CAPACITY_STEP)
+    this.#tails.setCapacity(Math.ceil(tokens / step) * step)
+  }
+
+  #placeOf(choice: Choice): KvPlace | null {
+    for (const [row, { seats }] of this.#groups.entries()) {
+      const member = seats.findIndex((seat) => seat?.choice === choice)
+      if (member >= 0) return { row, member }
+    }
+    return null
+  }
+
+  #groupAt(row: number): Group {
+    const group = this.#groups[row]
+    if (group === undefined) throw new Error(`lane has no group ${row}`)
+    return group
+  }
+}

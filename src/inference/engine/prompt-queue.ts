@@ -1,0 +1,242 @@
+/**
+ * Prompts that are being computed: what is computed once for several requests, which prompt is next, and the step itself.
+ *
+ * Equal prompts are one prompt. A prompt that starts like an earlier one waits until that part is there, and copies it. The next
+ * prompt is the one that would be done first if each were computed alone a few times slower from its arrival on: a short
+ * prompt passes a long one, and nothing waits for ever.
+ */
+import { type ActiveRequest, isBefore } from './active-request.js'
+import type { KvShape } from './cache/kv-cache.js'
+import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './cache/prefix-cache.js'
+import { Prompt, type PromptSource, scopeOf } from './prompt.js'
+import type { LogitsRow } from './sampling/choice.js'
+import { logitsRow } from './sampling/logits-row.js'
+import { reportedLogprob, topTokens } from './sampling/logprobs.js'
+import type { StepSequence } from './step-batch.js'
+import { distinctAdapters, type StepModel, type StepResult } from './step-model.js'
+
+/** Attention scores of one layer of one step: 32 MB. */
+const MAX_SCORES = 8e6
+/** Tokens in common from which waiting for another prompt is better than computing them again. */
+const WORTH_WAITING = 2 * PREFIX_BLOCK_TOKENS
+/** A prompt is due after this many times its own time alone. */
+const PATIENCE = 4
+/** Positions of a prompt whose log-probabilities are wanted, per step: each is a row of the vocabulary. */
+const REPORTED_CHUNK = 32
+
+/** A prompt that has just been computed to its end. */
+export interface DonePrompt {
+  readonly prompt: Prompt
+  readonly row: LogitsRow
+}
+
+/** Prompts in flight. */
+export class PromptQueue {
+  readonly #model: StepModel
+  readonly #shape: KvShape
+  readonly #prefixes: PrefixCache
+  #prompts: Prompt[] = []
+  /** Milliseconds of a prompt token, as measured lately. */
+  #msPerToken = 1
+
+  constructor(model: StepModel, options: { readonly shape: KvShape; readonly prefixes: PrefixCache }) {
+    this.#model = model
+    this.#shape = options.shape
+    this.#prefixes = options.prefixes
+  }
+
+  get length(): number {
+    return this.#prompts.length
+  }
+
+  /** Requests whose prompts are not computed yet. */
+  get requests(): readonly ActiveRequest[] {
+    return this.#prompts.flatMap(({ followers }) => followers)
+  }
+
+  get sizeBytes(): number {
+    return this.#prompts.reduce((sum, { cache }) => sum + cache.sizeBytes, 0)
+  }
+
+  /** Tokens that take about so long. */
+  tokensIn(budgetMs: number): number {
+    return Math.max(PREFIX_BLOCK_TOKENS, Math.round(budgetMs / this.#msPerToken))
+  }
+
+  add(active: ActiveRequest, nowMs: number): void {
+    const isReported = (active.request.rules.promptLogprobs ?? null) !== null
+    const same = this.#prompts.filter((prompt) => prompt.reported === null && isSameScope(prompt, active))
+    const ids = active.request.promptTokenIds
+    let source: PromptSource | null = null
+    if (!isReported) {
+      for (const prompt of same) {
+        const common = commonTokens(prompt.tokenIds, ids)
+        if (common === ids.length && common === prompt.tokenIds.length) {
+          prompt.follow(active)
+          return
+        }
+        // The last token is computed in any case, and a block is the unit that is shared.
+        const shared = Math.min(common, ids.length - 1)
+        const tokens = shared - (shared % PREFIX_BLOCK_TOKENS)
+        if (tokens >= WORTH_WAITING && tokens > (source?.tokens ?? 0) && prompt.priority <= active.priority) {
+          source = { prompt, tokens }
+        }
+      }
+    }
+    this.#prompts.push(new Prompt(active, { shape: this.#shape, arrivedMs: nowMs, source }))
+  }
+
+  /** Takes a request out; a prompt nobody waits for is dropped. */
+  forget(active: ActiveRequest): void {
+    for (const { followers } of this.#prompts) {
+      const at = followers.indexOf(active)
+      if (at >= 0) followers.splice(at, 1)
+    }
+    this.#prompts = this.#prompts.filter(({ followers }) => followers.length > 0)
+  }
+
+  /**
+   * The prompts of the next step: the one that is due first, and short ones that were not begun while all fit.
+   *
+   * @param budget tokens of the step
+   */
+  choose(budget: number): readonly Prompt[] {
+    const due = this.#prompts.filter((prompt) => !prompt.isWaiting).sort((a, b) => this.#compare(a, b))
+    const [first, ...others] = due
+    if (first === undefined) return []
+    if (!first.isBegun) first.begin(this.#prefixes)
+    const group = [first]
+    if (first.position > 0 || first.remaining > budget || first.reported !== null) return group
+    let longest = first.remaining
+    let total = longest
+    for (const prompt of others) {
+      if (prompt.isBegun || prompt.reported !== null || prompt.remaining + total > budget) continue
+      // Attention is padded to the longest.
+      if (prompt.remaining > 2 * longest + PREFIX_BLOCK_TOKENS || longest > 2 * prompt.remaining + PREFIX_BLOCK_TOKENS)
+        continue
+      if (this.#prefixes.match(prompt.tokenIds, prompt.scope).length > 0) continue
+      prompt.begin(this.#prefixes)
+      if (prompt.position > 0) continue
+      group.push(prompt)
+      longest = Math.max(longest, prompt.remaining)
+      total += prompt.remaining
+    }
+    return group
+  }
+
+  /**
+   * Computes a chunk of the chosen prompts.
+   *
+   * @returns those that are complete now; they have left the queue
+   */
+  async step(group: readonly Prompt[], budget: number): Promise<readonly DonePrompt[]> {
+    const [first] = group
+    if (first === undefined) return []
+    const { headCount, vocabularySize } = this.#model.config
+    const chunk = Math.min(budget, tokensThatFit(headCount, first.position + budget))
+    const { adapters, indexOf } = distinctAdapters(group.map(({ layout }) => layout))
+    const sequences = group.map((prompt, row): StepSequence => {
+      const count = Math.min(prompt.remaining, prompt.reported === null ? chunk : Math.min(chunk, REPORTED_CHUNK))
+      const ids = prompt.tokenIds.slice(prompt.position, prompt.position + count)
+      return { row, member: 0, ids, promptLength: prompt.position, tailLength: 0, adapter: indexOf[row] ?? -1 }
+    })
+    const { logitRows, lastRows } = wantedRows(group, sequences)
+    const startedMs = performance.now()
+    const result = await this.#model.run(
+      {
+        sequences,
+        groups: group.length,
+        width: 1,
+        prompts: first.position === 0 ? null : first.cache,
+        tails: null,
+        logitRows,
+        inverseTemperatures: logitRows.map(() => 1),
+        adapters,
+      },
+      ['logprobs', 'logits'],
+    )
+    const total = sequences.reduce((sum, { ids }) => sum + ids.length, 0)
+    this.#measure((performance.now() - startedMs) / total, total)
+    const tokens = Math.max(...sequences.map(({ ids }) => ids.length))
+    const slots = group.length * this.#shape.kvHeadCount
+    const done: DonePrompt[] = []
+    for (const [row, prompt] of group.entries()) {
+      const count = sequences[row]?.ids.length ?? 0
+      if (prompt.reported !== null) this.#report(prompt, result, count)
+      prompt.append({ data: result.newRows, slots, width: 1, row, member: 0, tokens, count })
+      if (prompt.remaining === 0) done.push({ prompt, row: rowCopy(result, lastRows[row] ?? 0, vocabularySize) })
+    }
+    this.#prompts = this.#prompts.filter((prompt) => prompt.remaining > 0)
+    return done
+  }
+
+  #compare(a: Prompt, b: Prompt): number {
+    if (a.priority !== b.priority) return a.priority - b.priority
+    const due = (prompt: Prompt): number => prompt.arrivedMs + PATIENCE * prompt.remaining * this.#msPerToken
+    if (due(a) !== due(b)) return due(a) - due(b)
+    const [x, y] = [a.followers[0], b.followers[0]]
+    return x !== undefined && y !== undefined && isBefore(y, x) ? 1 : -1
+  }
+
+  /** A few tokens say little: their step is mostly what every step costs. */
+  #measure(msPerToken: number, tokens: number): void {
+    const weight = Math.min(0.3, tokens / 200)
+    this.#msPerToken += weight * (msPerToken - this.#msPerToken)
+  }
+
+  /** Tells how likely each prompt token was after those before it. */
+  #report(prompt: Prompt, result: StepResult, count: number): void {
+    const { vocabularySize } = this.#model.config
+    for (let i = 0; i < count; i++) {
+      const position = prompt.position + i + 1
+      const tokenId = prompt.tokenIds[position]
+      if (tokenId === undefined) return
+      const { logprobs } = logitsRow(result, i, vocabularySize)
+      const entry = {
+        position,
+        tokenId,
+        logprob: reportedLogprob(logprobs[tokenId] ?? Number.NEGATIVE_INFINITY),
+        top: topTokens(logprobs, prompt.reported ?? 0),
+      }
+      for (const { listener } of prompt.followers) listener.onPromptToken?.(entry)
+    }
+  }
+}
+
+/** Flat rows whose logits a step needs: the last one of each prompt, or all where every position is reported. */
+function wantedRows(
+  group: readonly Prompt[],
+  sequences: readonly StepSequence[],
+): { readonly logitRows: readonly number[]; readonly lastRows: readonly number[] } {
+  const logitRows: number[] = []
+  const lastRows: number[] = []
+  let flat = 0
+  for (const [index, { ids }] of sequences.entries()) {
+    if (group[index]?.reported !== null) for (let t = 0; t + 1 < ids.length; t++) logitRows.push(flat + t)
+    flat += ids.length
+    lastRows.push(logitRows.push(flat - 1) - 1)
+  }
+  return { logitRows, lastRows }
+}
+
+/** A row that outlives the step. Its probabilities are left out: they belong to one request's temperature. */
+function rowCopy(result: StepResult, index: number, vocabularySize: number): LogitsRow {
+  const { logprobs, logits } = logitsRow(result, index, vocabularySize)
+  return { logprobs: logprobs.slice(), logits: logits?.slice() ?? null, probabilities: null }
+}
+
+function isSameScope(prompt: Prompt, active: ActiveRequest): boolean {
+  const { adapterDigest, cacheSalt } = scopeOf(active)
+  return prompt.scope.adapterDigest === adapterDigest && prompt.scope.cacheSalt === cacheSalt
+}
+
+function commonTokens(a: readonly number[], b: readonly number[]): number {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) if (a[i] !== b[i]) return i
+  return length
+}
+
+/** Tokens whose attention scores [H, T, C+T] stay within a fixed memory; the graph holds several such tensors at once. */
+function tokensThatFit(headCount: number, columns: number): number {
+  return Math.max(16, Math.floor(MAX_SCORES / (headCount * columns)))
+}

@@ -1,0 +1,206 @@
+/**
+ * Attention of the step graph: one softmax over three parts, so that no prompt is copied for the sequences that share it.
+ *
+ * Sequences lie in G groups of R slots; those of a group continue the same prompt. The parts are the prompt, stored once per
+ * group and multiplied with the queries of the whole group at once; each slot's tail, the tokens after the prompt; and the
+ * step's new tokens. The cache is read only: new keys and values are an output, which JavaScript writes where they belong.
+ * Slots are ordered by group, key/value head, member: S = G*K*R. Tokens come and go by gathers, so slots may be empty and
+ * sequences differ in their number of new tokens; T is the largest. A number's order of summation depends on its own sequence
+ * only as long as P and C are multiples of 16, so an answer keeps its bits whoever shares the step.
+ */
+import type { Attributes } from '#numerics/graph/attributes.js'
+import { float, int } from '#numerics/graph/attributes.js'
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import { multiplyDims } from '#numerics/graph/dims.js'
+import type { Dim, Value } from '#numerics/graph/graph.js'
+import { add, mul } from '#numerics/graph/ops/elementwise.js'
+import { matmul } from '#numerics/graph/ops/matmul.js'
+import { rmsNorm, rotaryEmbedding, softmax } from '#numerics/graph/ops/normalize.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import type { DecoderConfig } from './decoder-config.js'
+
+/** Names of attention's inputs. "Head rows" are the rows of qkv cut into heads: per token and key/value head H/K + 2 of them. */
+export const ATTENTION_INPUTS = {
+  /** int64 [N*K*(H/K+2), 1]: of every head row; 0, which turns nothing, for values */
+  positions: 'positions',
+  /** int32 [S, T*H/K], [S, T], [S, T]: head rows of each slot's new tokens; any for those that do not exist */
+  queryRows: 'query_rows',
+  keyRows: 'key_rows',
+  valueRows: 'value_rows',
+  /** int32 [N, H]: where a token's heads lie in [S*T*H/K] */
+  attendedRows: 'attended_rows',
+  /** int64 [3]: G*K, R*T*H/K, D */
+  groupQueriesShape: 'group_queries_shape',
+  /** int64 [3]: S, T*H/K, P */
+  slotScoresShape: 'slot_scores_shape',
+  /** int64 [3]: G*K, R*T*H/K, P */
+  groupWeightsShape: 'group_weights_shape',
+  /** int64 [3]: S, T*H/K, D */
+  slotOutputsShape: 'slot_outputs_shape',
+  /** int64 [3]: P, C, T */
+  keySizes: 'key_sizes',
+  /** float32 [S, 1, P+C+T], added to the scores: -inf on columns that hold nothing */
+  keyMask: 'key_mask',
+  /** float32 [1, T*H/K, T]: -inf on later tokens of the same step */
+  causalMask: 'causal_mask',
+} as const
+
+/** Input of a layer's keys or values: of prompts float32 [G*K, P, D], of tails [S, C, D]. */
+export function cacheInput(layer: number, part: 'prompt' | 'tail', side: 'keys' | 'values'): string {
+  return `${part}_${side}.${layer}`
+}
+
+export interface StepAttentionOptions {
+  readonly config: DecoderConfig
+  /** cos and sin of every position: each [positions, D/2]. */
+  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array }
+  /** Weight of a layer's query and key norms: [H/K + 1, D] */
+  readonly qkNorm: (layer: number) => Value
+}
+
+type Input = keyof typeof ATTENTION_INPUTS
+
+/** Builds the attention of each layer on the same inputs. */
+export class StepAttention {
+  /** Keys and values of the new tokens, layer by layer: [S, T, D] each. */
+  readonly newRows: Value[] = []
+  readonly #g: GraphBuilder
+  readonly #options: StepAttentionOptions
+  readonly #inputs: Readonly<Record<Input, Value>>
+  readonly #rotary: { readonly cos: Value; readonly sin: Value }
+  /** S, G*K, T*H/K, R*T*H/K */
+  readonly #dims: { readonly slots: Dim; readonly groups: Dim; readonly queries: Dim; readonly groupQueries: Dim }
+
+  constructor(g: GraphBuilder, options: StepAttentionOptions) {
+    const { config, rotary } = options
+    this.#g = g
+    this.#options = options
+    const perKey = config.headCount / config.kvHeadCount
+    const headRows = multiplyDims('N', config.kvHeadCount * (perKey + 2))
+    const queries = multiplyDims('T', perKey)
+    const dims = { slots: 'S', groups: multiplyDims('G', config.kvHeadCount), queries, groupQueries: 'R*T' }
+    this.#dims = dims
+    const input = (name: Input, dtype: 'int32' | 'int64' | 'float32', shape: readonly Dim[]): Value =>
+      g.input(ATTENTION_INPUTS[name], dtype, shape)
+    this.#inputs = {
+      positions: input('positions', 'int64', [headRows, 1]),
+      queryRows: input('queryRows', 'int32', [dims.slots, queries]),
+      keyRows: input('keyRows', 'int32', [dims.slots, 'T']),
+      valueRows: input('valueRows', 'int32', [dims.slots, 'T']),
+      attendedRows: input('attendedRows', 'int32', ['N', config.headCount]),
+      groupQueriesShape: input('groupQueriesShape', 'int64', [3]),
+      slotScoresShape: input('slotScoresShape', 'int64', [3]),
+      groupWeightsShape: input('groupWeightsShape', 'int64', [3]),
+      slotOutputsShape: input('slotOutputsShape', 'int64', [3]),
+      keySizes: input('keySizes', 'int64', [3]),
+      keyMask: input('keyMask', 'float32', [dims.slots, 1, 'P+C+T']),
+      causalMask: input('causalMask', 'float32', [1, queries, 'T']),
+    }
+    const half = config.headSize / 2
+    const shape = [rotary.cos.length / half, half]
+    this.#rotary = {
+      cos: g.constant({ dtype: 'float32', shape, data: rotary.cos }, 'rotary_cos'),
+      sin: g.constant({ dtype: 'float32', shape, data: rotary.sin }, 'rotary_sin'),
+    }
+  }
+
+  /**
+   * @param qkv [N, (H+2K)*D] in the grouped order of the prepared weights
+   * @returns [N, H*D]
+   */
+  attend(qkv: Value, layer: number): Value {
+    const { headSize: D, headCount } = this.#options.config
+    const { queryRows, keyRows, valueRows, attendedRows } = this.#inputs
+    const rows = this.#headRows(qkv, layer)
+    const queries = this.#one('Gather', [rows, queryRows], { axis: int(0) }) // [S, T*H/K, D]
+    const keys = this.#one('Gather', [rows, keyRows], { axis: int(0) }) // [S, T, D]
+    const values = this.#one('Gather', [rows, valueRows], { axis: int(0) })
+    this.newRows.push(keys, values)
+    const attended = this.#threeParts(queries, { keys, values }, layer)
+    const flat = this.#reshape(attended, this.#g.int64s([-1, D]), [
+      multiplyDims('S*T', headCount / this.#options.config.kvHeadCount),
+      D,
+    ])
+    const byToken = this.#one('Gather', [flat, attendedRows], { axis: int(0) }) // [N, H, D]
+    return this.#reshape(byToken, this.#g.int64s([-1, headCount * D]), ['N', headCount * D])
+  }
+
+  /** Queries, keys and values as rows of D, normed where the family has it, queries and keys turned: [N*K*(H/K+2), D]. */
+  #headRows(qkv: Value, layer: number): Value {
+    const { headSize: D, headCount, kvHeadCount } = this.#options.config
+    const perKey = headCount / kvHeadCount
+    const count = multiplyDims('N', kvHeadCount * (perKey + 2))
+    const normed = this.#options.config.hasQkNorm ? this.#normalizeHeads(qkv, layer) : qkv
+    const apart = this.#reshape(normed, this.#g.int64s([-1, 1, D]), [count, 1, D])
+    const { cos, sin } = this.#rotary
+    const turned = rotaryEmbedding(this.#g, apart, this.#inputs.positions, cos, sin, { headCount: 1 })
+    return this.#reshape(turned, this.#g.int64s([-1, D]), [count, D])
+  }
+
+  /** RMS norm of every query and key head. */
+  #normalizeHeads(qkv: Value, layer: number): Value {
+    const { headSize: D, headCount, kvHeadCount, normEpsilon } = this.#options.config
+    const count = headCount / kvHeadCount + 1
+    const groups = multiplyDims('N', kvHeadCount)
+    const heads = this.#reshape(qkv, this.#g.int64s([-1, count + 1, D]), [groups, count + 1, D])
+    const [queriesAndKeys, values] = this.#g.node('Split', [heads, this.#g.int64s([count, 1])], { axis: int(1) })
+    if (queriesAndKeys === undefined || values === undefined) throw new Error('split has two outputs')
+    const unit = this.#g.constant(float32Tensor(new Float32Array(D).fill(1), [D]))
+    const weighted = mul(this.#g, rmsNorm(this.#g, queriesAndKeys, unit, normEpsilon), this.#options.qkNorm(layer))
+    return this.#one('Concat', [weighted, values], { axis: int(1) })
+  }
+
+  /** One softmax over scores against prompt, tail and new tokens; returns [S, T*H/K, D]. */
+  #threeParts(queries: Value, fresh: { readonly keys: Value; readonly values: Value }, layer: number): Value {
+    const { headSize: D, kvHeadCount } = this.#options.config
+    const g = this.#g
+    const { slots, groups, queries: queryRows, groupQueries } = this.#dims
+    const cached = (part: 'prompt' | 'tail', shape: readonly Dim[]): { keys: Value; values: Value } => ({
+      keys: g.input(cacheInput(layer, part, 'keys'), 'float32', shape),
+      values: g.input(cacheInput(layer, part, 'values'), 'float32', shape),
+    })
+    const prompt = cached('prompt', [multiplyDims('G', kvHeadCount), 'P', D])
+    const tail = cached('tail', [slots, 'C', D])
+    const { groupQueriesShape, slotScoresShape, groupWeightsShape, slotOutputsShape } = this.#inputs
+    const attributes = { transB: int(1), alpha: float(1 / Math.sqrt(D)) }
+
+    const groupRows = this.#reshape(queries, groupQueriesShape, [groups, groupQueries, D])
+    const promptScores = this.#one('FusedMatMul', [groupRows, prompt.keys], attributes)
+    const scores = this.#one(
+      'Concat',
+      [
+        this.#reshape(promptScores, slotScoresShape, [slots, queryRows, 'P']),
+        this.#one('FusedMatMul', [queries, tail.keys], attributes),
+        add(g, this.#one('FusedMatMul', [queries, fresh.keys], attributes), this.#inputs.causalMask),
+      ],
+      { axis: int(2) },
+      [slots, queryRows, 'P+C+T'],
+    )
+    const weights = softmax(g, add(g, scores, this.#inputs.keyMask))
+    const parts = g.node(
+      'Split',
+      [weights, this.#inputs.keySizes],
+      { axis: int(2) },
+      { outputs: ['P', 'C', 'T'].map((size) => ({ dtype: 'float32' as const, shape: [slots, queryRows, size] })) },
+    )
+    const [promptWeights, tailWeights, freshWeights] = parts
+    if (promptWeights === undefined || tailWeights === undefined || freshWeights === undefined) {
+      throw new Error('split has three outputs')
+    }
+    const groupWeights = this.#reshape(promptWeights, groupWeightsShape, [groups, groupQueries, 'P'])
+    const fromPrompt = this.#reshape(matmul(g, groupWeights, prompt.values), slotOutputsShape, [slots, queryRows, D])
+    const fromCache = add(g, fromPrompt, matmul(g, tailWeights, tail.values))
+    return add(g, fromCache, matmul(g, freshWeights, fresh.values))
+  }
+
+  #reshape(value: Value, shape: Value, dims: readonly Dim[]): Value {
+    return this.#one('Reshape', [value, shape], {}, dims)
+  }
+
+  #one(op: string, inputs: readonly Value[], attributes: Attributes = {}, shape?: readonly Dim[]): Value {
+    const outputs = shape === undefined ? {} : { outputs: [{ dtype: 'float32' as const, shape }] }
+    const [output] = this.#g.node(op, inputs, attributes, outputs)
+    if (output === undefined) throw new Error(`${op} has an output`)
+    return output
+  }
+}

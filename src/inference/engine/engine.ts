@@ -77,6 +77,8 @@ const USUAL_ANSWER = 256
 /** How long prompts may hold up running choices in one step, and how long a step may be when there are none. */
 const SHARING_MS = 80
 const ALONE_MS = 300
+const MOST_TOKENS_SHARING = 256
+const MOST_TOKENS_ALONE = 512
 
 /** Loads the model and starts an idle engine. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
@@ -296,8 +298,8 @@ class StepLoop implements Engine {
     const fixed = this.#options.prefillChunk
     if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
     return isSharing
-      ? Math.min(256, this.#prompts.tokensIn(SHARING_MS))
-      : Math.min(512, Math.max(128, this.#prompts.tokensIn(ALONE_MS)))
+      ? Math.min(MOST_TOKENS_SHARING, this.#prompts.tokensIn(SHARING_MS))
+      : Math.min(MOST_TOKENS_ALONE, Math.max(128, this.#prompts.tokensIn(ALONE_MS)))
   }
 
   async #decodeStep(): Promise<void> {

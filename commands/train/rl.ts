@@ -11,15 +11,19 @@ import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment } from '#cli/command/parse.js'
 import { readJsonObject } from '#cli/input/input-file.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
 import { watchJob } from '#cli/terminal/watch.js'
+
+/** Keys that say how much an optimizer step covers. */
+const STEP_KEYS = ['tokens_per_step', 'packed_sequence_length', 'grad_accumulation_sequences']
 
 export const trainRl = defineCommand({
   path: ['train', 'rl'],
   summary: 'Train a model on trajectory groups with rewards',
   details:
-    'Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped.',
+    'Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
   examples: [
     ['trainyard train rl email-agent --file groups.jsonl --watch', 'submit, follow, exit with the outcome'],
     ['trainyard train rl email-agent --file groups.jsonl --learning-rate 1e-5 --loss ppo', 'chosen hyperparameters'],
@@ -87,6 +91,10 @@ export const trainRl = defineCommand({
     }
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
+    const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
+      ? null
+      : defaultTokensPerStep(model.base_model)
+    if (tokensPerStep !== null) hyperparameters['tokens_per_step'] = tokensPerStep
     const skipped = file.groups.length - file.trainableGroupCount
     const counts = `${plural(file.groups.length, 'group')}, ${plural(file.trajectoryCount, 'trajectory', 'trajectories')}${
       skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`

@@ -161,6 +161,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
     leaseMs: timing.leaseMs,
+    resumeIntervalMs: settings.resumeIntervalMs,
     version: packageVersion(),
     requestSweep: () => sweeper.request(),
   }

@@ -20,6 +20,8 @@ export interface ServiceSettings {
   readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
   /** Jobs that train side by side; 0 trains nothing here. */
   readonly trainWorkers?: number
+  /** Least time between two points from which a job goes on when it loses its worker; 0: after every step. */
+  readonly resumeIntervalMs?: number
   /** Weights while serving. */
   readonly precision?: Precision
   /** Threads of the engine and of training; null for all cores. */
@@ -69,6 +71,7 @@ export interface ResolvedSettings {
   readonly host: string
   readonly port: number
   readonly trainWorkers: number
+  readonly resumeIntervalMs: number
   readonly precision: Precision
   readonly threads: number | null
   readonly maxContextLength: number | null
@@ -87,6 +90,7 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     host: options.host ?? SERVICE_DEFAULTS.host,
     port: options.port ?? SERVICE_DEFAULTS.port,
     trainWorkers: options.trainWorkers ?? SERVICE_DEFAULTS.trainWorkers,
+    resumeIntervalMs: options.resumeIntervalMs ?? SERVICE_DEFAULTS.resumeIntervalMs,
     precision: options.precision ?? SERVICE_DEFAULTS.precision,
     threads: options.threads ?? null,
     maxContextLength: options.maxContextLength ?? null,

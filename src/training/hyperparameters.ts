@@ -8,7 +8,7 @@
  */
 import { AUTO_BATCH_SIZE, CLIP_DEFAULTS, LORA_DEFAULTS } from '#api/settings/training.js'
 import { parseOptions, type RlOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import type { LossAggregation } from '#training/data/advantages.js'
@@ -20,6 +20,13 @@ export interface LoraHyperparameters {
   /** The adapter's output is scaled by alpha / rank. */
   readonly alpha: number
 }
+
+/** A frozen policy: the base model, a step of the model (0: the base model), steps back from its start, or another's. */
+export type KlReference =
+  | { readonly kind: 'base' }
+  | { readonly kind: 'step'; readonly step: number }
+  | { readonly kind: 'lag'; readonly lag: number }
+  | { readonly kind: 'adapter'; readonly address: string }
 
 /** Everything an RL job needs to know besides its trajectories. Coefficients are dimensionless. */
 export interface RlHyperparameters {
@@ -34,10 +41,16 @@ export interface RlHyperparameters {
   readonly precalculateLogprobs: boolean
   /** Assistant turns without log-probabilities train too, as if sampled from the current policy. */
   readonly allowTrainingWithoutLogprobs: boolean
-  /** Tokens per packed row; null for automatic. */
+  /** What the KL penalty is measured to. Wire: `kl_penalty_reference_step`, `kl_penalty_step_lag`, `kl_ref_adapter_path`. */
+  readonly klReference: KlReference
+  /** Most positions whose logits exist at once. Tunes memory, changes no result. */
+  readonly logprobCalculationChunkSize: number
+  /** Tokens of ART's packed row: longer sequences are dropped, an optimizer step covers one row. Null for automatic. */
   readonly packedSequenceLength: number | null
-  /** Packed rows per optimizer step. */
+  /** ART's packed rows per optimizer step. */
   readonly gradAccumulationSequences: number
+  /** Tokens an optimizer step covers; drops nothing, a longer sequence makes a step of its own. Null for one packed row. */
+  readonly tokensPerStep: number | null
   /** p in learning rate * (completions in the row)^p. */
   readonly numTrajectoriesLearningRateMultiplierPower: number
   /** How tokens share the loss: equal trajectories, equal tokens within a row, or equal tokens everywhere. */
@@ -93,13 +106,11 @@ export const DEFAULT_LORA: LoraHyperparameters = LORA_DEFAULTS
  * Fills in the defaults of an RL job.
  *
  * @param raw `experimental_config` of the request, nulls allowed
- * @throws {RequestValidationError} `invalid_value` naming every wrong option; {AppError} of category `not_implemented` for KL
- *   references other than the base model
+ * @throws {RequestValidationError} `invalid_value` naming every wrong option
  * @example resolveRlConfig({ ppo: true }).policyLoss.epsilonHigh // 0.2
  */
 export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
   const options = parseOptions(rlOptionsSchema, withoutNulls(raw), 'experimental_config')
-  assertSupportedReference(options)
   const policyLoss = toPolicyLoss(options)
   return {
     learningRate: options.learning_rate,
@@ -108,7 +119,10 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
     advantageBalance: options.advantage_balance,
     precalculateLogprobs: options.precalculate_logprobs || policyLoss.truncation !== null,
     allowTrainingWithoutLogprobs: options.allow_training_without_logprobs,
+    klReference: resolveReference(options),
+    logprobCalculationChunkSize: options.logprob_calculation_chunk_size,
     packedSequenceLength: options.packed_sequence_length ?? null,
+    tokensPerStep: options.tokens_per_step ?? null,
     gradAccumulationSequences: options.grad_accumulation_sequences,
     numTrajectoriesLearningRateMultiplierPower: options.num_trajectories_learning_rate_multiplier_power,
     lossAggregation: options.loss_aggregation,
@@ -134,7 +148,7 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
     kl:
       options.kl_penalty_coef === 0
         ? null
-        : { coefficient: options.kl_penalty_coef, source: options.kl_penalty_source },
+        : { coefficient: options.kl_penalty_coef, source: options.kl_penalty_source, isMeanGiven: false },
     truncation: truncation === undefined ? null : { limit: truncation, source: 'precalculated' },
   }
 }
@@ -160,24 +174,45 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
   }
 }
 
-/** Only the base model can be the KL reference: a checkpoint's files or foreign paths are not handed to workers. */
-function assertSupportedReference(config: RlOptions): void {
-  const given: [string, unknown][] = [
-    [
-      'kl_penalty_reference_step',
-      config.kl_penalty_reference_step === 0 ? undefined : config.kl_penalty_reference_step,
-    ],
-    ['kl_penalty_step_lag', config.kl_penalty_step_lag],
-    ['kl_ref_adapter_path', config.kl_ref_adapter_path],
-  ]
-  for (const [name, value] of given) {
-    if (value === undefined) continue
-    throw new AppError('not_implemented', 'unsupported_option', `experimental_config.${name} is not supported yet.`, {
-      param: `experimental_config.${name}`,
-      hint: 'Leave it out: the KL penalty is then measured to the base model.',
-    })
+/** At most one of the three names a reference; an address without a step would mean another policy with every job. */
+function resolveReference(config: RlOptions): KlReference {
+  const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag, kl_ref_adapter_path: address } = config
+  const given = [
+    ['kl_penalty_reference_step', step],
+    ['kl_penalty_step_lag', lag],
+    ['kl_ref_adapter_path', address],
+  ].flatMap(([name, value]) => (value === undefined ? [] : [String(name)]))
+  if (given.length > 1) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      `experimental_config names several KL references: ${given.join(', ')}.`,
+      {
+        param: `experimental_config.${given[1]}`,
+        hint: 'Leave all but one out; without any the reference is the base model.',
+      },
+    )
   }
+  if (step !== undefined) return { kind: 'step', step }
+  if (lag !== undefined) return { kind: 'lag', lag }
+  if (address === undefined) return { kind: 'base' }
+  if (/:(?:step|v)\d{1,9}$/.test(address)) return { kind: 'adapter', address }
+  throw new InvalidRequestError(
+    'invalid_value',
+    `experimental_config.kl_ref_adapter_path must be a checkpoint of this service, such as project/name:step3, got "${address.slice(0, 200)}".`,
+    {
+      param: 'experimental_config.kl_ref_adapter_path',
+      hint: 'Files of the training machine are not read. A model of the same base model and a step name the reference.',
+    },
+  )
 }
+
+/** The KL reference that a job's stored options name; null without a KL penalty. Options of any kind of job may be given. */
+export function klReferenceOf(config: JsonObject): KlReference | null {
+  const { policyLoss, klReference } = resolveRlConfig(pick(withoutNulls(config), KL_KEYS))
+  return policyLoss.kl === null ? null : klReference
+}
+
+const KL_KEYS = ['kl_penalty_coef', 'kl_penalty_reference_step', 'kl_penalty_step_lag', 'kl_ref_adapter_path']
 
 function aliased(ours: number | undefined, upstream: number | undefined): number | undefined {
   if (ours !== undefined && upstream !== undefined && ours !== upstream) {

@@ -8,6 +8,7 @@ export const SERVICE_DEFAULTS = {
   port: 8642,
   precision: 'auto',
   trainWorkers: 1,
+  resumeIntervalMs: 60_000,
   maxConcurrentSequences: 16,
   maxPendingRequests: 512,
   logLevel: 'info',
@@ -18,6 +19,7 @@ export const SERVICE_BOUNDS = {
   port: { min: 0, max: 65_535 },
   threads: { min: 1, max: 1024 },
   trainWorkers: { min: 0, max: 64 },
+  resumeIntervalMs: { min: 0, max: 86_400_000 },
   /** Tokens. */
   maxContextLength: { min: 16, max: 2 ** 24 },
   maxConcurrentSequences: { min: 1, max: 1024 },

@@ -41,6 +41,7 @@ export const RL_DEFAULTS = {
   allow_training_without_logprobs: false,
   kl_penalty_coef: 0,
   kl_penalty_source: 'current_learner',
+  logprob_calculation_chunk_size: 1024,
   grad_accumulation_sequences: 1,
   num_trajectories_learning_rate_multiplier_power: 0,
   loss_aggregation: 'trajectory',

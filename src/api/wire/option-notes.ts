@@ -19,11 +19,6 @@ const NESTED_NAMES: Readonly<Record<string, readonly string[]>> = {
   lora: ['rank', 'alpha', 'dropout', 'target_modules'],
   metric_logging: ['enabled', 'target_training_step'],
 }
-/** What ART's clients always send; any other value was chosen by somebody who expects an effect. */
-const WITHOUT_EFFECT: Readonly<Record<string, JsonValue>> = {
-  logprob_calculation_chunk_size: 1024,
-  plot_tensors: false,
-}
 const LORA_TARGETS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
 
 /** Where a kind of job takes options from, and which names it knows there. */
@@ -115,6 +110,7 @@ function refusalsIn(options: JsonObject, root: string): { readonly param: string
       'is not supported: learning rates do not follow the history of rewards',
     )
   }
+  if (isTruthy(options['plot_tensors'])) refuse('plot_tensors', 'is not supported: no plots are made here')
   const lora = options['lora']
   if (!isObject(lora)) return found
   if (lora['dropout'] !== undefined && Number(lora['dropout']) !== 0) {
@@ -142,10 +138,6 @@ function notesOn(options: JsonObject, path: readonly string[], known: readonly s
   return Object.entries(options).flatMap(([name, value]): OptionNote[] => {
     const at = [...path, name]
     if (!known.includes(name)) return [{ path: at, message: describeUnknown(at, known) }]
-    const usual = WITHOUT_EFFECT[name]
-    if (usual !== undefined && value !== null && value !== usual) {
-      return [{ path: at, message: `${at.join('.')} has no effect: it tunes another trainer` }]
-    }
     const nested = NESTED_NAMES[name]
     return nested !== undefined && isObject(value) ? notesOn(value, at, nested) : []
   })

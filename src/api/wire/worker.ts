@@ -5,9 +5,12 @@
  *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
  *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
  *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint
+ *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to
  *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
+ *     PUT  /internal/worker/jobs/{job_id}/resume               body: bytes; headers x-content-sha256, x-trainyard-events → {}
+ *     GET  /internal/worker/jobs/{job_id}/resume               → the last resume point, of this or an earlier attempt
  *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
  *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}
  *
@@ -33,10 +36,16 @@ export const workerJobSchema = z.object({
   /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
   parent_kind: z.enum(JOB_KINDS).nullable(),
   parent_files: z.array(z.enum(CHECKPOINT_FILES)),
+  /** Files of the KL reference; none when it is the base model. */
+  reference_files: z.array(z.enum(CHECKPOINT_FILES)),
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
   /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
   config: z.record(z.string(), z.json()),
   lease_seconds: z.number(),
+  /** Least time between two resume points. */
+  resume_seconds: z.number(),
+  /** Where the attempt goes on: digest of the point, and how many events were posted before it. Null: from the beginning. */
+  resume: z.object({ sha256: z.string(), events: z.number().int() }).nullable(),
 })
 export type WorkerJob = z.infer<typeof workerJobSchema>
 

@@ -37,6 +37,7 @@ export interface SettingValues {
   readonly 'worker-start-timeout': number
   readonly 'worker-stall-timeout': number
   readonly 'keep-worker': number
+  readonly 'resume-interval': number
   readonly 'max-context-length': number | null
   readonly 'max-sequences': number
   readonly 'max-pending-requests': number
@@ -267,6 +268,16 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     usedBy: 'service',
     summary: 'how long an idle training worker stays loaded for the next job, 0s for not at all; default 10m',
     parse: (text) => parseDurationBetween(text, 0, MAX_DURATION_MS),
+  },
+  'resume-interval': {
+    type: 'duration',
+    default: SERVICE_DEFAULTS.resumeIntervalMs,
+    unit: 'ms',
+    env: ['TRAINYARD_RESUME_INTERVAL'],
+    flag: '--resume-interval <duration>',
+    usedBy: 'service',
+    summary: 'least time between points from which a job goes on after a crash, for example 60s',
+    parse: (text) => parseDurationBetween(text, 0, SERVICE_BOUNDS.resumeIntervalMs.max),
   },
   'max-context-length': {
     type: 'integer',

@@ -28,6 +28,8 @@ const PROMPTS_PER_STEP = 16
 const GROUP_SIZE = 8
 /** Small models of a few million parameters want large steps. */
 const LEARNING_RATE = 1e-3
+/** Short answers to short prompts: an optimizer step of ART's, 2,048 tokens, would cover most of a turn. */
+const TOKENS_PER_STEP = 384
 /** Turns in a row without anything to learn from that end it, too. */
 const MAX_IDLE_STEPS = 3
 
@@ -90,7 +92,7 @@ async function* train(
   const request = {
     model_id: model.id,
     trajectory_groups: groups,
-    experimental_config: { learning_rate: LEARNING_RATE, seed },
+    experimental_config: { learning_rate: LEARNING_RATE, tokens_per_step: TOKENS_PER_STEP, seed },
   }
   return yield* runJob(options, () => client.trainingJobs.createRl(request, { signal }))
 }

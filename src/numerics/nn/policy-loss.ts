@@ -50,13 +50,22 @@ export interface PolicyLossOptions {
   readonly isMaskedOutsideClip: boolean
   /** `kimi_k2_tau`: this times the log ratio is subtracted from the advantages. */
   readonly tau: number | null
-  /** KL shaping of advantages; `source` says whose log-probabilities are compared with the reference. */
-  readonly kl: { readonly coefficient: number; readonly source: 'current_learner' | 'sample' } | null
+  /** KL shaping of advantages; null for none. */
+  readonly kl: KlOptions | null
   /**
    * Truncated importance sampling. `precalculated` corrects sampler against trainer at the old weights; `ratio` multiplies
    * by the ratio once more, ART's behaviour without precalculation, which our trainer never asks for.
    */
   readonly truncation: { readonly limit: number; readonly source: 'precalculated' | 'ratio' } | null
+}
+
+/** How advantages are shaped by the divergence from a reference policy. */
+export interface KlOptions {
+  readonly coefficient: number
+  /** Whose log-probabilities are compared with the reference's. */
+  readonly source: 'current_learner' | 'sample'
+  /** The mean of k over the optimizer step is an input, because the step has more rows than these; else theirs is taken. */
+  readonly isMeanGiven: boolean
 }
 
 /** Values per trainable token, all float32 [N] unless noted. Padding has mask 0 and weight 0. */
@@ -75,6 +84,8 @@ export interface PolicyLossInputs {
   readonly segments: Value | null
   /** Reference policy's log-probabilities; needed with `kl`. */
   readonly referenceLogp: Value | null
+  /** Mean of source minus reference over the optimizer step, float32 []; needed with `kl.isMeanGiven`. */
+  readonly klMean: Value | null
   /** Sampler's log-probabilities, NaN where unknown; needed with `truncation.source` `precalculated`. */
   readonly samplerLogp: Value | null
 }
@@ -171,9 +182,14 @@ function shapedAdvantage(
   if (options.kl === null) return advantage
   const source = options.kl.source === 'sample' ? old : fixedLogp
   const kl = mul(g, sub(g, source, required(inputs.referenceLogp, 'referenceLogp')), inputs.mask)
-  const count = maximum(g, reduceSum(g, inputs.mask, [0], { keepDims: false }), g.scalar(1))
-  const mean = div(g, reduceSum(g, kl, [0], { keepDims: false }), count)
+  const mean = options.kl.isMeanGiven ? required(inputs.klMean, 'klMean') : maskedMean(g, kl, inputs.mask)
   return add(g, advantage, mul(g, sub(g, mean, kl), g.scalar(options.kl.coefficient)))
+}
+
+/** The mean of values that are 0 where the mask is. */
+function maskedMean(g: GraphBuilder, values: Value, mask: Value): Value {
+  const count = maximum(g, reduceSum(g, mask, [0], { keepDims: false }), g.scalar(1))
+  return div(g, reduceSum(g, values, [0], { keepDims: false }), count)
 }
 
 function truncatedWeight(

@@ -34,6 +34,8 @@ export interface ServiceContext {
   /** `file:` training data must lie below this folder; null refuses all. */
   readonly trainingDataRoot: string | null
   readonly leaseMs: number
+  /** Least time between two resume points of a job. */
+  readonly resumeIntervalMs: number
   readonly version: string
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void

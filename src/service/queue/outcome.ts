@@ -8,6 +8,7 @@ import type { IdSource } from '#base/util/ids.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
+import { deleteResumePoint } from '#service/storage/jobs/resume-points.js'
 import { setCancelRequested, setJobCompleted, setJobUnsuccessful } from '#service/storage/jobs/states.js'
 import { findModel, setModelStep } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
@@ -55,6 +56,7 @@ export async function completeJob(
     })
     await setModelStep(transaction, model.id, step)
     await deleteJobFiles(transaction, job.id)
+    await deleteResumePoint(transaction, job.id)
     await setJobCompleted(transaction, job.id, step)
     await appendTerminalEvent(transaction, ids, job.id, { type: 'training_ended', data: { step, checkpoint_id: id } })
     return step
@@ -113,6 +115,7 @@ export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRec
     errorMessage: failure.message,
   })
   await deleteJobFiles(db, job.id)
+  await deleteResumePoint(db, job.id)
   await appendTerminalEvent(db, ids, job.id, {
     type: 'training_failed',
     data: { error_message: failure.message, error_code: failure.code },

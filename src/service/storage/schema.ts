@@ -103,6 +103,18 @@ export interface JobFilesTable {
   size_bytes: number
 }
 
+/** Where a running job goes on after it lost its worker. */
+export interface ResumePointsTable {
+  job_id: string
+  /** Step of the checkpoint the attempt had started from. */
+  parent_step: number
+  /** Events posted before the point. */
+  event_count: number
+  sha256: string
+  size_bytes: number
+  created_at_ms: Generated<number>
+}
+
 export interface EventsTable {
   id: string
   job_id: string
@@ -172,6 +184,7 @@ export interface Schema {
   checkpoint_files: CheckpointFilesTable
   training_jobs: TrainingJobsTable
   job_files: JobFilesTable
+  resume_points: ResumePointsTable
   events: EventsTable
   trajectory_logs: TrajectoryLogsTable
   split_metrics: SplitMetricsTable

@@ -8,10 +8,9 @@
  * Alignment: all arrays are in token order, entry t describes token t. Nothing is shifted here: a trained token t is predicted
  * at t - 1, which always lies in the same segment. `trainTargets` lists exactly these pairs.
  *
- * Packing: best-fit in decreasing size, then rows shuffled by a generator seeded from the caller's seed.
+ * Packing: best-fit in decreasing size. How sequences are shared out among rows changes no gradient: an optimizer step adds up
+ * its rows (`optimizer-steps.ts` says which sequences those are).
  */
-import { createRng } from '#base/util/rng.js'
-import type { LossAggregation } from './advantages.js'
 import { clusterByPrompt } from './shared-prompts.js'
 import type { TrainingSequence } from './tokenize.js'
 
@@ -63,12 +62,8 @@ export interface PackOptions {
   readonly rowLength: number
   /** Token id written into padding: the end-of-sequence id. */
   readonly padTokenId: number
-  /** Seeds the order of rows. */
-  readonly seed: string | number
   /** A row's arrays are as long as its tokens rounded up to this, at most `rowLength`. */
   readonly padMultiple: number
-  /** `constant` rescales weights so that every trained token of the call counts the same whatever its row. */
-  readonly lossAggregation: LossAggregation
 }
 
 /** Sequences that are placed together: a prefix stored once and what follows it in each. */
@@ -78,39 +73,18 @@ interface Unit {
   readonly size: number
 }
 
-/** Automatic rows are a multiple of this many tokens. */
-const ROW_MULTIPLE = 256
-
-/**
- * Length of rows.
- *
- * @param lengths lengths of all tokenized sequences, also of those too long to train
- * @param options.packedSequenceLength wins when given
- * @param options.contextLength the model's longest sequence
- */
-export function rowLengthFor(
-  lengths: readonly number[],
-  options: { readonly packedSequenceLength: number | null; readonly contextLength: number },
-): number {
-  if (options.packedSequenceLength !== null) return options.packedSequenceLength
-  const longest = lengths.reduce((max, length) => Math.max(max, length), 1)
-  return Math.min(Math.ceil(longest / ROW_MULTIPLE) * ROW_MULTIPLE, options.contextLength)
-}
-
 /**
  * Packs sequences into rows.
  *
  * @param sequences with final advantages and weights, each at most `rowLength` long; prompts are shared between sequences of
  *   equal `groupIndex` only
- * @returns rows in training order; none for no sequences
+ * @returns rows in decreasing order of their largest part; none for no sequences
  * @throws {RangeError} if a sequence is longer than a row: callers drop those first
  */
 export function packRows(sequences: readonly TrainingSequence[], options: PackOptions): PackedRow[] {
   const units = groupsOf(sequences).flatMap((group) => toUnits(group, options.rowLength))
   const bins = bestFitDecreasing(units, (unit) => unit.size, options.rowLength)
-  const rows = bins.map((bin) => buildRow(bin, options))
-  shuffle(rows, options.seed)
-  return options.lossAggregation === 'constant' ? equalizeTokens(rows) : rows
+  return bins.map((bin) => buildRow(bin, options))
 }
 
 /** Lists the trained tokens of a row with the position that predicts each. */
@@ -245,23 +219,4 @@ function buildRow(units: readonly Unit[], options: PackOptions): PackedRow {
     cursor = end
     segmentId += 1
   }
-}
-
-/** Fisher-Yates, in place. */
-function shuffle(rows: PackedRow[], seed: string | number): void {
-  const rng = createRng(`rows:${seed}`)
-  for (let last = rows.length - 1; last > 0; last -= 1) {
-    const chosen = rng.integer(last + 1)
-    const [a, b] = [rows[last], rows[chosen]]
-    if (a !== undefined && b !== undefined) [rows[last], rows[chosen]] = [b, a]
-  }
-}
-
-/** A row's loss is divided by its own token count; this undoes it, so that the divisor is the mean count over rows. */
-function equalizeTokens(rows: readonly PackedRow[]): PackedRow[] {
-  const meanCount = rows.reduce((sum, row) => sum + row.trainableTokenCount, 0) / rows.length
-  return rows.map((row) => ({
-    ...row,
-    weights: row.weights.map((weight) => (weight * row.trainableTokenCount) / meanCount),
-  }))
 }

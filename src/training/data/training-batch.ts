@@ -1,35 +1,51 @@
 /**
- * Turns trajectory groups into the packed rows of one train call: advantages, tokens, batch scaling, packing, with counts
- * of everything that was left out.
+ * Turns trajectory groups into the optimizer steps of one train call: advantages, batch scaling, which sequences make a step, and
+ * the packed rows each step is computed in, with counts of everything that was left out.
  *
- * Deterministic: the same groups, options and seed give the same rows, byte for byte.
+ * Deterministic: the same groups, options and seed give the same steps and rows, byte for byte.
  */
-import { normalizeBatch } from './advantages.js'
-import { type PackedRow, packRows, rowLengthFor } from './pack.js'
-import { type TokenizeOptions, tokenizeGroups } from './tokenize.js'
+import { type LossAggregation, normalizeBatch } from './advantages.js'
+import { partitionSteps, stepLengthFor } from './optimizer-steps.js'
+import { type PackedRow, packRows } from './pack.js'
+import { type TokenizeOptions, type TrainingSequence, tokenizeGroups } from './tokenize.js'
 import type { TrajectoryGroup } from './trajectory.js'
 import type { SkipCounts } from './turns.js'
 
 /** Options of `buildTrainingBatch`. */
 export interface TrainingBatchOptions extends TokenizeOptions {
   readonly advantageBalance: number
-  /** Tokens per row; null for automatic. */
+  /** Tokens of ART's packed row: longer sequences are dropped, and an optimizer step covers one. Null for automatic. */
   readonly packedSequenceLength: number | null
+  /** Tokens of an optimizer step when they shall not follow from the row length; drops nothing. Null for one row. */
+  readonly tokensPerStep: number | null
+  /** ART's packed rows per optimizer step. */
+  readonly gradAccumulationSequences: number
   /** The model's longest sequence, in tokens. */
   readonly contextLength: number
   /** Token id of padding: the end-of-sequence id. */
   readonly padTokenId: number
-  /** Seeds the order of rows. */
+  /** Seeds the order of steps. */
   readonly seed: string | number
   /** Rows are padded to a multiple of this many tokens; default 32. */
   readonly padMultiple?: number | undefined
+  /** Most tokens of a row that is computed; default by `computedRowLength`. No value changes what is learnt. */
+  readonly rowLength?: number | undefined
 }
 
-/** Rows in training order and what they hold. */
+/** One optimizer step: rows whose gradients are added up. */
+export interface PackedStep {
+  readonly rows: readonly PackedRow[]
+  readonly sequenceCount: number
+  /** What the step's loss is divided by. */
+  readonly trainableTokenCount: number
+}
+
+/** Steps in training order and what they hold. */
 export interface TrainingBatch {
   /** Empty when nothing can be trained on: the job then makes a checkpoint without a gradient step. */
-  readonly rows: readonly PackedRow[]
-  readonly rowLength: number
+  readonly steps: readonly PackedStep[]
+  /** Most tokens one of ART's rows holds. */
+  readonly stepLength: number
   readonly skips: SkipCounts
   /** Trajectories with at least one packed sequence. */
   readonly trainedTrajectoryCount: number
@@ -37,28 +53,89 @@ export interface TrainingBatch {
   readonly trainableTokenCount: number
 }
 
+/** Computed rows are a multiple of this many tokens, at least. */
+const ROW_MULTIPLE = 256
+/** Rows up to this length are tried in order to store shared prompts less often. */
+const MAX_TRIED_ROW_LENGTH = 2048
+/** Attention costs as much as everything else in a row of about this many tokens; measured on models of 135M parameters. */
+const ATTENTION_LENGTH = 2048
+
 /**
- * Builds the rows of a train call.
+ * Builds the steps of a train call.
  *
- * Advantages and trajectory weights are computed before overlength sequences are dropped; batch scaling runs over what is left.
+ * Advantages and trajectory weights are computed before overlength sequences are dropped; batch scaling and the length of a
+ * step follow from what is left, so that an answer that is dropped changes nothing else about the training.
  *
  * @throws {DataError} as `tokenizeGroups`
  */
 export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: TrainingBatchOptions): TrainingBatch {
   const { sequences, skips } = tokenizeGroups(groups, options)
-  const lengths = sequences.map((sequence) => sequence.tokenIds.length)
-  const rowLength = rowLengthFor(lengths, options)
-  const limit = Math.min(rowLength, options.contextLength)
-  const fitting = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
-  const coefficients = normalizeBatch(fitting, options.advantageBalance)
-  const scaled = fitting.map((sequence, index) => ({ ...sequence, ...coefficients[index] }))
+  const limit = Math.min(options.packedSequenceLength ?? options.contextLength, options.contextLength)
+  const kept = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
+  const coefficients = normalizeBatch(kept, options.advantageBalance)
+  const scaled = kept.map((sequence, index) => ({ ...sequence, ...coefficients[index] }))
+  const lengths = scaled.map((sequence) => sequence.tokenIds.length)
+  const stepLength = stepLengthFor(lengths, options)
+  const artRows = partitionSteps(scaled, { stepLength, seed: options.seed })
+  const parts = joined(artRows, options.gradAccumulationSequences)
+  const padding = { padTokenId: options.padTokenId, padMultiple: options.padMultiple ?? 32 }
+  const longest = lengths.reduce((max, length) => Math.max(max, length), 1)
+  const rowLength = Math.max(options.rowLength ?? computedRowLength(parts, padding), longest)
   return {
-    rows: packRows(scaled, { ...options, rowLength, padMultiple: options.padMultiple ?? 32 }),
-    rowLength,
-    skips: { ...skips, overlength: sequences.length - fitting.length },
+    steps: equalized(parts, options.lossAggregation).map((part) => ({
+      rows: packRows(part, { ...padding, rowLength }),
+      sequenceCount: part.length,
+      trainableTokenCount: countTrainable(part),
+    })),
+    stepLength,
+    skips: { ...skips, overlength: sequences.length - kept.length },
     trainedTrajectoryCount: new Set(scaled.map((sequence) => `${sequence.groupIndex}:${sequence.trajectoryIndex}`))
       .size,
     sequenceCount: scaled.length,
-    trainableTokenCount: scaled.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0),
+    trainableTokenCount: countTrainable(scaled),
   }
+}
+
+/**
+ * Length of the rows that a call is computed in: of a few multiples of 256, the one that costs least, counting stored tokens
+ * and their attention. Longer rows store a shared prompt less often; shorter ones attend to less that is masked.
+ */
+export function computedRowLength(
+  parts: readonly (readonly TrainingSequence[])[],
+  padding: { readonly padTokenId: number; readonly padMultiple: number },
+): number {
+  const longest = parts.flat().reduce((max, { tokenIds }) => Math.max(max, tokenIds.length), 1)
+  const least = Math.ceil(longest / ROW_MULTIPLE) * ROW_MULTIPLE
+  let best = { rowLength: least, cost: Number.POSITIVE_INFINITY }
+  for (let rowLength = least; rowLength === least || rowLength <= MAX_TRIED_ROW_LENGTH; rowLength *= 2) {
+    const rows = parts.flatMap((part) => packRows(part, { ...padding, rowLength }))
+    const cost = rows.reduce((sum, { tokens: { length } }) => sum + length * (1 + length / ATTENTION_LENGTH), 0)
+    if (cost < best.cost) best = { rowLength, cost }
+  }
+  return best.rowLength
+}
+
+/** Consecutive rows of ART's that make one optimizer step together. */
+function joined<Sequence>(rows: readonly (readonly Sequence[])[], count: number): Sequence[][] {
+  return Array.from({ length: Math.ceil(rows.length / count) }, (_, i) => rows.slice(i * count, (i + 1) * count).flat())
+}
+
+/**
+ * A step's loss is divided by its own token count; under `constant` aggregation weights undo it, so that every trained token
+ * of the call counts the same whatever its step.
+ */
+function equalized(
+  parts: readonly (readonly TrainingSequence[])[],
+  aggregation: LossAggregation,
+): readonly (readonly TrainingSequence[])[] {
+  if (aggregation !== 'constant') return parts
+  const meanCount = countTrainable(parts.flat()) / parts.length
+  return parts.map((part) => {
+    const factor = countTrainable(part) / meanCount
+    return part.map((sequence) => ({ ...sequence, weight: sequence.weight * factor }))
+  })
+}
+
+function countTrainable(sequences: readonly TrainingSequence[]): number {
+  return sequences.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
 }

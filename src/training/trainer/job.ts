@@ -15,6 +15,8 @@ import { createAdamWState } from '#numerics/nn/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DEFAULT_LORA, type LoraHyperparameters } from '#training/hyperparameters.js'
 import { decodeOptimizerState } from './optimizer-state.js'
+import { createProgress, type JobProgress } from './progress.js'
+import type { ResumePoint } from './resume-point.js'
 import type { RowModel } from './row-decoder.js'
 import type { RowSessionOptions } from './row-session.js'
 import { adapterParameters } from './trainer.js'
@@ -41,6 +43,10 @@ export interface JobContext {
   readonly adapter: AdapterWeights
   /** Changed in place by the job. */
   readonly optimizer: AdamWState
+  /** Changed in place by the job; nothing done when it starts, also when it goes on from a resume point. */
+  readonly progress: JobProgress
+  /** Where the job goes on; null from its beginning. Events up to there were made before and are not made again. */
+  readonly resumePoint: ResumePoint | null
   readonly clock: Clock
   /** Seeds what is random when the job names no seed. */
   readonly jobId: string
@@ -65,7 +71,7 @@ export function startingPoint(
   prepared: PreparedModel,
   parent: ParentCheckpoint | null,
   options: { readonly kind: string; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
-): Pick<JobContext, 'adapter' | 'optimizer'> {
+): Pick<JobContext, 'adapter' | 'optimizer' | 'progress'> {
   const { rank, alpha } = options.lora ?? DEFAULT_LORA
   const shape = parent?.adapter.config
   if (shape !== undefined && options.lora !== null && (shape.rank !== rank || shape.alpha !== alpha)) {
@@ -79,7 +85,7 @@ export function startingPoint(
   const bytes = parent?.optimizerState ?? null
   const optimizer =
     bytes === null ? createAdamWState() : decodeOptimizerState(bytes, options.kind, adapterParameters(adapter))
-  return { adapter, optimizer }
+  return { adapter, optimizer, progress: createProgress() }
 }
 
 /** The row model and session settings of a job's graphs. */
@@ -98,19 +104,4 @@ export async function rowSettings(
       ...(threads === undefined ? {} : { threads }),
     },
   }
-}
-
-/** The mean of each name over events, names prefixed with `loss/` as clients log them; `loss` becomes `loss/train`. */
-export function averageSteps(
-  steps: readonly Readonly<Record<string, number>>[],
-  names: readonly string[],
-): Record<string, number> {
-  const metrics: Record<string, number> = {}
-  for (const name of names) {
-    const values = steps.flatMap((step) => step[name] ?? [])
-    if (values.length === 0) continue
-    metrics[name === 'loss' ? 'loss/train' : `loss/${name}`] =
-      values.reduce((sum, value) => sum + value, 0) / values.length
-  }
-  return metrics
 }

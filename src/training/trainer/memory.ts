@@ -8,6 +8,9 @@ import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 /** Activations above this are computed again layer by layer: a third more time, a fraction of the memory. */
 const KEPT_ACTIVATION_BYTES = 2 * 2 ** 30
 
+/** Tokens, padding included, that go through a graph at once where rows are short; a single longer row goes alone. */
+export const MICRO_BATCH_TOKENS = 1024
+
 /** Size of one micro-batch. */
 export interface BatchSize {
   readonly rows: number // B
@@ -26,4 +29,13 @@ export function activationBytes(config: DecoderConfig, { rows, length }: BatchSi
 /** Whether the train graph of a job should recompute, from its largest micro-batch. Depends on nothing else, so it is reproducible. */
 export function needsRecomputation(config: DecoderConfig, largest: BatchSize): boolean {
   return activationBytes(config, largest) > KEPT_ACTIVATION_BYTES
+}
+
+/** The one of several micro-batches whose rows take most memory; attention grows with the square of their length. */
+export function largestBatch(sizes: readonly BatchSize[]): BatchSize {
+  const attention = ({ rows, length }: BatchSize): number => rows * length * length
+  return sizes.reduce((largest, size) => (attention(size) > attention(largest) ? size : largest), {
+    rows: 1,
+    length: 1,
+  })
 }

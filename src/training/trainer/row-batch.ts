@@ -42,7 +42,7 @@ export interface RowBatch {
 }
 
 /** Most trained positions whose logits exist at once: 50 MB for a vocabulary of 49,152. */
-const DEFAULT_CHUNK = 256
+export const DEFAULT_CHUNK = 256
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
 const MASKED = -1e30
 
@@ -170,4 +170,11 @@ function fillBias(bias: Float32Array, row: Row, length: number): void {
 function chunking(count: number, largest: number): { readonly chunks: number; readonly size: number } {
   const chunks = Math.max(1, Math.ceil(count / largest))
   return { chunks, size: Math.max(1, Math.ceil(count / chunks)) }
+}
+
+/** The row a trained token stands in. @param rows those the batch was made of */
+export function rowOf<R extends Row>(rows: readonly R[], { row }: TrainedToken): R {
+  const found = rows[row]
+  if (found === undefined) throw new RangeError(`the batch has no row ${row}`)
+  return found
 }

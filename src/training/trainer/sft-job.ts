@@ -8,8 +8,10 @@
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { assertLearningRateCount, type SftBatch, type SftSequence, type SftSurvey } from '#training/data/sft-data.js'
 import { SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
-import { averageSteps, type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from './job.js'
-import { type BatchSize, needsRecomputation } from './memory.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from './job.js'
+import { type BatchSize, MICRO_BATCH_TOKENS, needsRecomputation } from './memory.js'
+import { averageSteps, countStep, type JobProgress } from './progress.js'
+import { applyResumePoint } from './resume-point.js'
 import { perToken, sequenceRow, toRowBatch } from './row-batch.js'
 import { createTrainer, type MicroBatch, type StepResult } from './trainer.js'
 
@@ -22,8 +24,6 @@ export interface SftJob {
   readonly hyperparameters: SftHyperparameters
 }
 
-/** Tokens, padding included, that go through the graph at once; a single longer example goes alone. */
-const MICRO_BATCH_TOKENS = 1024
 /** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
 const ROW_MULTIPLE = 16
 
@@ -39,7 +39,8 @@ const STEP_METRICS = ['loss', 'entropy', 'grad_norm', 'learning_rate'] as const
 export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { survey, hyperparameters } = job
   assertLearningRateCount(hyperparameters.learningRate, survey.batchCount)
-  yield {
+  const { progress, resumePoint } = context
+  const started: TrainingEvent = {
     type: 'training_started',
     data: {
       num_sequences: survey.trainableBatchCount,
@@ -49,7 +50,10 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
       num_untrainable: survey.untrainableCount,
     },
   }
-  const done: Record<string, number>[] = []
+  if (resumePoint === null) yield started
+  applyResumePoint(context, resumePoint)
+  const alreadyDone = progress.stepCount
+  let position = 0
   if (survey.trainableBatchCount > 0) {
     const settings = await rowSettings(context)
     const trainer = await createTrainer({
@@ -62,13 +66,15 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
     try {
       for await (const batch of job.batches) {
         if (batch.trainableTokenCount === 0) continue
+        position += 1
+        if (position <= alreadyDone) continue
         const learningRate = rateOf(hyperparameters.learningRate, batch.index)
         const startedMs = context.clock.monotonicMs()
         const microBatches = toMicroBatches(batch)
         const result = await trainer.step(microBatches, { learningRate })
         const elapsedMs = context.clock.monotonicMs() - startedMs
         const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
-        done.push(data)
+        countStep(progress, data, STEP_METRICS)
         yield { type: 'gradient_step', data }
       }
     } finally {
@@ -79,10 +85,10 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
     adapter: context.adapter,
     optimizer: context.optimizer,
     metrics: {
-      ...averageSteps(done, STEP_METRICS),
-      ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(done)),
+      ...averageSteps(progress),
+      ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(progress)),
       'data/step_num_trajectories': survey.exampleCount,
-      'data/step_num_gradient_steps': done.length,
+      'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': survey.trainableTokenCount,
     },
   }
@@ -122,13 +128,10 @@ function padded(length: number): number {
 }
 
 /** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */
-function loggedMetrics(done: readonly Readonly<Record<string, number>>[]): Record<string, number> {
-  const means = averageSteps(done, ['loss', 'learning_rate', 'grad_norm'])
+function loggedMetrics(progress: JobProgress): Record<string, number> {
+  const means = Object.entries(averageSteps(progress)).filter(([name]) => name !== 'loss/entropy')
   return Object.fromEntries(
-    Object.entries(means).map(([name, value]) => [
-      `sft/${name === 'loss/train' ? 'loss' : name.slice('loss/'.length)}`,
-      value,
-    ]),
+    means.map(([name, value]) => [`sft/${name === 'loss/train' ? 'loss' : name.slice('loss/'.length)}`, value]),
   )
 }
 

@@ -28,7 +28,7 @@ export function gradientName(tensorName: string): string {
  * Builds the train graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `weight` [N], `denominator` []; for RL
- * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`,
+ * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
  *
  * @param options.isRecomputed layers are computed again in the backward pass instead of kept; same numbers. Default false
@@ -110,6 +110,7 @@ function emitLoss(
     mask: perToken('mask'),
     segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['C*Q', 'G']),
     referenceLogp: options.kl === null ? null : perToken('reference_logp'),
+    klMean: options.kl?.isMeanGiven === true ? g.input('kl_mean', 'float32', []) : null,
     samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler_logp') : null,
   }
   return policyLoss(g, inputs, options)

@@ -3,13 +3,14 @@
  */
 import type { JobKind } from '#api/wire/job-words.js'
 import type { WorkerJob } from '#api/wire/worker.js'
+import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
 import { readLines } from '#training/data/json-lines.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
 import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { type LoraHyperparameters, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
-import { type RlJob, trainRl } from '#training/trainer/rl-job.js'
+import { type RlJob, trainRl } from '#training/trainer/rl/rl-job.js'
 import { trainSft } from '#training/trainer/sft-job.js'
 import type { WorkerClient } from './worker-client.js'
 
@@ -36,7 +37,8 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
     const hyperparameters = resolveRlConfig(job.config)
     const context = contextOf(hyperparameters)
     const groups = await readGroups(client)
-    return trainRl({ groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }, context)
+    const reference = await fetchReference(client, job)
+    return trainRl({ groups, hyperparameters, text, padTokenId, currentStep: job.parent_step, reference }, context)
   },
   sft: async ({ client, job, text, maxLength, contextOf }) => {
     const hyperparameters = resolveSftConfig(job.config)
@@ -47,6 +49,14 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
     const survey = await surveySftData(client.openInput(), options)
     return trainSft({ survey, batches: readSftBatches(client.openInput(), options), hyperparameters }, context)
   },
+}
+
+/** The adapter a KL penalty is measured to; null for the base model. */
+async function fetchReference(client: WorkerClient, job: WorkerJob): Promise<AdapterWeights | null> {
+  if (job.reference_files.length === 0) return null
+  const files = new Map<string, Uint8Array>()
+  for (const file of job.reference_files) files.set(file, await client.getReferenceFile(file))
+  return decodeAdapter(files)
 }
 
 async function readGroups(client: WorkerClient): Promise<TrajectoryGroup[]> {

@@ -2,11 +2,11 @@
  * One attempt at one training job, from the server's description to the uploaded checkpoint.
  *
  * Knows the protocol's order: events as they happen, files, completion. A cancel is honoured after the gradient step that is
- * running; nothing of a cancelled or failed attempt becomes visible, because only the completion makes a checkpoint.
+ * running. Resume points are left at intervals, from which the next attempt goes on. Nothing of a cancelled or failed attempt becomes visible, because only the completion makes a checkpoint.
  */
 
 import { CHECKPOINT_FILES, type CheckpointFile, type WorkerJob } from '#api/wire/worker.js'
-import { AppError } from '#base/errors.js'
+import { AppError, CheckpointError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -14,16 +14,18 @@ import type { TextModel } from '#model/text/text-model.js'
 import { decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import {
+  type JobContext,
   type ParentCheckpoint,
   startingPoint,
   type TrainingEvent,
   type TrainingOutcome,
 } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
+import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
 import type { OpenBaseModel } from './base-model.js'
-import { START_TRAINING } from './job-kinds.js'
+import { START_TRAINING, type Training } from './job-kinds.js'
 import { bindText } from './text-binding.js'
-import type { UploadedFile, WorkerClient } from './worker-client.js'
+import { FencedError, type UploadedFile, type WorkerClient } from './worker-client.js'
 
 /** What an attempt runs with. */
 export interface AttemptOptions {
@@ -51,16 +53,21 @@ export class CancelledError extends AppError {
  * @throws {CancelledError}; {FencedError} when the attempt is stale; every other AppError is the job's failure
  */
 export async function runJob(options: AttemptOptions): Promise<void> {
-  const { client, job, logger } = options
+  const { client, job, logger, clock } = options
   const { prepared, text } = await options.openBaseModel(job.base_model)
   assertNotCancelled(options)
-  const training = await startTraining(options, prepared, text)
-  let offset = 0
+  const { training, context } = await startTraining(options, prepared, text)
+  let offset = context.resumePoint === null ? 0 : (job.resume?.events ?? 0)
+  let savedMs = clock.monotonicMs()
   let next = await training.next()
   while (next.done !== true) {
     await client.postEvents({ offset, events: [toWireEvent(next.value)] })
     logger.info({ job_id: job.id, ...next.value.data }, `train.${next.value.type}`)
     offset += 1
+    if (next.value.type === 'gradient_step' && clock.monotonicMs() - savedMs >= job.resume_seconds * 1000) {
+      await saveResumePoint(options, context, offset)
+      savedMs = clock.monotonicMs()
+    }
     // Thrown into the generator, so that it releases its session; it comes out here again.
     next = options.isCancelRequested() ? await training.throw(new CancelledError()) : await training.next()
   }
@@ -72,23 +79,28 @@ async function startTraining(
   options: AttemptOptions,
   prepared: PreparedModel,
   textModel: TextModel,
-): Promise<AsyncGenerator<TrainingEvent, TrainingOutcome>> {
+): Promise<{ readonly training: Training; readonly context: JobContext }> {
   const { job, client, runtime, clock, threads } = options
   // Ids the model can sample, which may be more than the tokenizer names.
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
   const parent = await fetchParent(options)
   const base = { runtime, prepared, clock, jobId: job.id, ...(threads === undefined ? {} : { threads }) }
-  return START_TRAINING[job.kind]({
+  const resumePoint = await fetchResumePoint(options)
+  let context: JobContext | null = null
+  const training = await START_TRAINING[job.kind]({
     client,
     job,
     text,
     padTokenId: textModel.eosTokenIds[0] ?? 0,
     maxLength: prepared.config.contextLength,
-    contextOf: ({ lora, seed }) => ({
-      ...base,
-      ...startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id }),
-    }),
+    contextOf: ({ lora, seed }) => {
+      const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
+      context = { ...base, ...start, resumePoint }
+      return context
+    },
   })
+  if (context === null) throw new Error(`a ${job.kind} job started without a context`)
+  return { training, context }
 }
 
 async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheckpoint | null> {
@@ -100,6 +112,33 @@ async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheck
   }
   if (!files.has('adapter_model.safetensors')) return null
   return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
+}
+
+/** Null for a job that begins, and for one whose point is damaged: it begins again, which costs time and nothing else. */
+async function fetchResumePoint({ client, job, logger }: AttemptOptions): Promise<ResumePoint | null> {
+  if (job.resume === null) return null
+  try {
+    return decodeResumePoint(await client.getResumePoint(job.resume.sha256))
+  } catch (error) {
+    if (!(error instanceof CheckpointError)) throw error
+    logger.warn({ err: error, job_id: job.id }, 'train.resume_point_damaged')
+    return null
+  }
+}
+
+/** A point that cannot be stored costs the job nothing but the time a lost worker would lose. */
+async function saveResumePoint(
+  { client, job, logger }: AttemptOptions,
+  context: JobContext,
+  eventCount: number,
+): Promise<void> {
+  try {
+    await client.putResumePoint(encodeResumePoint(context), eventCount)
+    logger.debug({ job_id: job.id, gradient_steps: context.progress.stepCount }, 'train.resume_point')
+  } catch (error) {
+    if (error instanceof FencedError) throw error
+    logger.warn({ err: error, job_id: job.id }, 'train.resume_point_failed')
+  }
 }
 
 async function uploadCheckpoint(

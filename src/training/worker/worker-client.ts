@@ -47,9 +47,14 @@ export interface WorkerClient {
   openInput(): AsyncIterable<Uint8Array>
   getParentFile(file: CheckpointFile): Promise<Uint8Array>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
+  getReferenceFile(file: CheckpointFile): Promise<Uint8Array>
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
   putFile(file: CheckpointFile, bytes: Uint8Array): Promise<UploadedFile>
+  /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
+  getResumePoint(sha256: string): Promise<Uint8Array>
+  /** @param eventCount events posted before it, all attempts together */
+  putResumePoint(bytes: Uint8Array, eventCount: number): Promise<void>
   complete(completion: WorkerCompletion): Promise<void>
   fail(failure: WorkerFailure): Promise<void>
 }
@@ -102,6 +107,7 @@ export function createWorkerClient(
   return {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
     openInput: () => streamInput(() => send('GET', '/input')),
+    getReferenceFile: async (file) => new Uint8Array(await (await send('GET', `/reference/${file}`)).arrayBuffer()),
     getParentFile: async (file) => new Uint8Array(await (await send('GET', `/parent/${file}`)).arrayBuffer()),
     heartbeat: async (progress) => {
       const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
@@ -115,6 +121,21 @@ export function createWorkerClient(
         headers: { 'content-type': 'application/octet-stream', 'x-content-sha256': sha256 },
       })
       return { sha256, size_bytes: bytes.byteLength }
+    },
+    getResumePoint: async (sha256) => {
+      const bytes = new Uint8Array(await (await send('GET', '/resume')).arrayBuffer())
+      if (createHash('sha256').update(bytes).digest('hex') === sha256) return bytes
+      throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job does not have its digest')
+    },
+    putResumePoint: async (bytes, eventCount) => {
+      await send('PUT', '/resume', {
+        body: new Uint8Array(bytes),
+        headers: {
+          'content-type': 'application/octet-stream',
+          'x-content-sha256': createHash('sha256').update(bytes).digest('hex'),
+          'x-trainyard-events': String(eventCount),
+        },
+      })
     },
     complete: async (completion) => void (await postJson('/complete', completion)),
     fail: async (failure) => void (await postJson('/fail', failure)),
@@ -160,7 +181,8 @@ async function toError(response: Response, method: string, path: string): Promis
   const body = (await response.text().catch(() => '')).slice(0, 500)
   if (response.status === 409) return new FencedError(`${method} ${path}: this attempt no longer owns the job`)
   const message = `${method} ${path} was answered with ${response.status}: ${body}`
-  if (response.status === 404 && path.startsWith('/parent/')) return new CheckpointError('checkpoint_corrupt', message)
+  if (response.status === 404 && (path.startsWith('/parent/') || path === '/resume'))
+    return new CheckpointError('checkpoint_corrupt', message)
   return new AppError('internal', 'worker_protocol', message)
 }
 

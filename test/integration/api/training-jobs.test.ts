@@ -404,3 +404,41 @@ describe('SFT data', () => {
     expect((await service.fetch('/v1/files', { method: 'POST', body: none })).status).toBe(400)
   })
 })
+
+describe('the KL reference of an RL job', () => {
+  const post = (config: object) =>
+    service.json<{ detail: { loc: string[]; msg: string }[] }>(RL, {
+      json: {
+        model_id: model,
+        trajectory_groups: [sampleGroup([++seed, 0])],
+        experimental_config: { kl_penalty_coef: 0.1, stand_in: { steps: 1 }, ...config },
+      },
+    })
+
+  it('may be a checkpoint of this or of another model with the same base', async () => {
+    const other = await service.createModel('reference')
+    const made = await submit({ steps: 1 }, other)
+    await service.waitForJob(made)
+    await service.waitForJob(await submit({ steps: 1 }))
+    for (const config of [
+      { kl_penalty_reference_step: 1 },
+      { kl_penalty_reference_step: 0 },
+      { kl_penalty_step_lag: 100 },
+      { kl_ref_adapter_path: 'wandb-artifact:///local/tests/reference:step1' },
+    ]) {
+      const { status, body } = await post(config)
+      expect([status, JSON.stringify(body)]).toEqual([200, expect.anything()])
+    }
+  })
+
+  it('is refused when it does not exist', async () => {
+    for (const [config, message] of [
+      [{ kl_penalty_reference_step: 999 }, 'no checkpoint at step 999'],
+      [{ kl_ref_adapter_path: 'tests/nobody:step1' }, 'tests/nobody:step1'],
+      [{ kl_ref_adapter_path: '/adapters/one' }, 'must be a checkpoint of this service'],
+    ] as const) {
+      const { status, body } = await post(config)
+      expect([status, JSON.stringify(body)]).toEqual([422, expect.stringContaining(message)])
+    }
+  })
+})

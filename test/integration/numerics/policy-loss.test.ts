@@ -52,6 +52,7 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
       denominator: g.input('denominator', 'float32', []),
       segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['N', 'G']),
       referenceLogp: options.kl === null ? null : perToken('reference'),
+      klMean: options.kl?.isMeanGiven === true ? g.input('kl_mean', 'float32', []) : null,
       samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler') : null,
     },
     options,

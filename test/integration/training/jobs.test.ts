@@ -3,12 +3,13 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import { parseTrajectoryGroups } from '#training/data/parse.js'
 import type { SftBatch, SftSequence } from '#training/data/sft-data.js'
 import type { TrajectoryText } from '#training/data/turns.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
-import { trainRl } from '#training/trainer/rl-job.js'
+import { trainRl } from '#training/trainer/rl/rl-job.js'
 import { trainSft } from '#training/trainer/sft-job.js'
 import {
   createTrainingFixture,
@@ -135,9 +136,14 @@ describe('RL job', () => {
     return parseTrajectoryGroups(JSON.parse(JSON.stringify(value)))
   }
 
-  function run(config: JsonObject, context: JobContext, trajectories = groups(6, 20)) {
+  function run(
+    config: JsonObject,
+    context: JobContext,
+    trajectories = groups(6, 20),
+    reference: AdapterWeights | null = null,
+  ) {
     const hyperparameters = resolveRlConfig(config)
-    return drive(trainRl({ groups: trajectories, hyperparameters, text, padTokenId: 0 }, context))
+    return drive(trainRl({ groups: trajectories, hyperparameters, text, padTokenId: 0, reference }, context))
   }
 
   it('makes one step per packed row, or per rows asked for, and says how many beforehand', async () => {
@@ -166,6 +172,27 @@ describe('RL job', () => {
     expect(Math.abs(trained.steps[0]!['kl_policy_ref']!)).toBeGreaterThan(1e-4)
     const fresh = await run({ kl_penalty_coef: 0.1 }, fixture.context('kl'))
     expect(Math.abs(fresh.steps[0]!['kl_policy_ref']!)).toBeLessThan(1e-6)
+  })
+
+  it('measures the KL penalty to another adapter, of another rank too', async () => {
+    const learner = withRandomB(fixture.context('reference').adapter, 'learner')
+    const klTo = async (reference: AdapterWeights) => {
+      const { steps } = await run(
+        { kl_penalty_coef: 0.1, learning_rate: 0 },
+        { ...fixture.context('reference'), adapter: learner },
+        groups(6, 20),
+        reference,
+      )
+      return Math.abs(steps[0]!['kl_policy_ref']!)
+    }
+    expect(await klTo(learner)).toBeLessThan(1e-6)
+    const modules = [...learner.a].map(([path, a]) => ({
+      path,
+      inputSize: a.length / learner.config.rank,
+      outputSize: learner.b.get(path)!.length / learner.config.rank,
+    }))
+    const other = createAdapter(modules, { rank: 3, alpha: 3, seed: 'other' })
+    expect(await klTo(withRandomB(other, 'other'))).toBeGreaterThan(1e-3)
   })
 
   it('multiplies the learning rate by a power of the completions, and reports the one asked for', async () => {

@@ -176,7 +176,7 @@ describe('reinforcement learning', () => {
   it('gives rows packed with a shared prompt the gradients of unpacked sequences', async () => {
     const adapter = withRandomB(fixture.context('pack').adapter, 'pack')
     const trained = Array.from({ length: 4 }, (_, i) => trainingSequence(i))
-    const options = { rowLength: 96, padTokenId: 0, seed: 1, padMultiple: 8, lossAggregation: 'trajectory' } as const
+    const options = { rowLength: 96, padTokenId: 0, padMultiple: 8 }
     const packed = packRows(trained, options)
     expect(packed.length).toBe(1)
     expect(packed[0]!.sequences.some(({ prefixLength }) => prefixLength > 0)).toBe(true)

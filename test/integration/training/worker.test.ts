@@ -60,9 +60,12 @@ function makeJob(overrides: Partial<WorkerJob>): WorkerJob {
     parent_step: 0,
     parent_kind: null,
     parent_files: [],
+    reference_files: [],
     base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
     config: {},
     lease_seconds: 30,
+    resume_seconds: 60,
+    resume: null,
     ...overrides,
   }
 }

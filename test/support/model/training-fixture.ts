@@ -84,6 +84,7 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
       clock: systemClock,
       jobId: seed,
       threads: 1,
+      resumePoint: null,
       ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed }),
     }),
     trainer: ({ loss, adapter, optimizer, settings = SFT_OPTIMIZER, runFailure }) => {

@@ -30,6 +30,10 @@ export function bindWorker(app: App, options: AppOptions): void {
     const stream = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
     return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
   })
+  app.get(`${root}/reference/:file`, async (c) => {
+    const stream = await workerApi.openReferenceFile(claimOf(c), c.req.param('file'))
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
+  })
   app.post(`${root}/heartbeat`, async (c) =>
     c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, workerHeartbeatSchema, small))),
   )
@@ -38,13 +42,23 @@ export function bindWorker(app: App, options: AppOptions): void {
     return c.json({})
   })
   app.put(`${root}/files/:file`, async (c) => {
-    const sha256 = c.req.header('x-content-sha256') ?? ''
-    if (!/^[0-9a-f]{64}$/.test(sha256)) {
-      throw new InvalidRequestError('invalid_value', 'header x-content-sha256 must be 64 lower-case hex digits')
-    }
-    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), sha256)
+    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), digestOf(c))
     return c.json({})
   })
+  app.put(`${root}/resume`, async (c) => {
+    const events = c.req.header('x-trainyard-events') ?? ''
+    if (!/^\d{1,12}$/.test(events)) {
+      throw new InvalidRequestError('invalid_value', 'header x-trainyard-events must be a number of events')
+    }
+    const point = { sha256: digestOf(c), eventCount: Number(events) }
+    await workerApi.putResumePoint(claimOf(c), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), point)
+    return c.json({})
+  })
+  app.get(`${root}/resume`, async (c) =>
+    c.body(Readable.toWeb(await workerApi.openResumePoint(claimOf(c))) as ReadableStream, 200, {
+      'content-type': 'application/octet-stream',
+    }),
+  )
   app.post(`${root}/complete`, async (c) => {
     await workerApi.complete(claimOf(c), await readJson(c, workerCompletionSchema, small))
     return c.json({})
@@ -53,6 +67,12 @@ export function bindWorker(app: App, options: AppOptions): void {
     await workerApi.fail(claimOf(c), await readJson(c, workerFailureSchema, small))
     return c.json({})
   })
+}
+
+function digestOf(c: RequestContext): string {
+  const sha256 = c.req.header('x-content-sha256') ?? ''
+  if (/^[0-9a-f]{64}$/.test(sha256)) return sha256
+  throw new InvalidRequestError('invalid_value', 'header x-content-sha256 must be 64 lower-case hex digits')
 }
 
 function claimOf(c: RequestContext) {

@@ -24,6 +24,7 @@ import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { assertAdapterShape } from './adapter-shape.js'
+import { assertKlReference } from './kl-reference.js'
 import { resolveTrainingData } from './training-data.js'
 import { createGroupSink, type GroupSink } from './trajectory-groups.js'
 
@@ -108,6 +109,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       assertSupportedOptions('rl', config)
       if (request.strict === true) assertNoUnusedOptions('rl', config)
       await assertAdapterShape(context, model, hyperparameters.lora)
+      await assertKlReference(context, model, hyperparameters)
       groups.checkPolicyVersions(model.step)
       await groups.flush()
       const input = await groups.commit()

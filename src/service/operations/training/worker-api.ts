@@ -17,25 +17,46 @@ import type { JsonValue } from '#base/util/json.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
-import { findCheckpoint } from '#service/storage/checkpoints.js'
+import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
+import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
+import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
+import type { JobRecord } from '#service/storage/training-jobs.js'
+import { klReferenceOf } from '#training/hyperparameters.js'
 import type { ServiceContext } from '../context.js'
+import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
   job(claim: AttemptClaim): Promise<WorkerJob>
   openInput(claim: AttemptClaim): Promise<ReadStream>
   openParentFile(claim: AttemptClaim, name: string): Promise<ReadStream>
+  openReferenceFile(claim: AttemptClaim, name: string): Promise<ReadStream>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
+  putResumePoint(
+    claim: AttemptClaim,
+    body: AsyncIterable<Uint8Array>,
+    point: { readonly sha256: string; readonly eventCount: number },
+  ): Promise<void>
+  openResumePoint(claim: AttemptClaim): Promise<ReadStream>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
   fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
 }
 
 export function createWorkerApiService(context: ServiceContext): WorkerApiService {
   const { db, blobs, ids, logger, signals, dispatcher } = context
+
+  /** The checkpoint the KL penalty of a job is measured to; null for the base model, or without a penalty. */
+  async function referenceOf(job: JobRecord): Promise<CheckpointRecord | null> {
+    const reference = klReferenceOf(job.config)
+    const { entity, modelId } = job
+    return reference === null
+      ? null
+      : findKlReference(context, { entity, modelId, parentStep: job.parentStep ?? 0 }, reference)
+  }
 
   return {
     job: async (claim) => {
@@ -47,6 +68,8 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         throw new NotFoundError('base_model_not_found', `base model "${model?.baseModel ?? ''}" is not served here`)
       }
       const parent = await findCheckpoint(db, model.id, job.parentStep ?? 0)
+      const point = await findResumePoint(db, job.id, job.parentStep ?? 0)
+      const reference = await referenceOf(job)
       return {
         id: job.id,
         kind: job.kind,
@@ -55,9 +78,14 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         parent_step: parent?.step ?? 0,
         parent_kind: parent?.kind ?? null,
         parent_files: CHECKPOINT_FILES.filter((name) => parent?.files.some((file) => file.name === name) === true),
+        reference_files: CHECKPOINT_FILES.filter(
+          (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
+        ),
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
         config: { ...job.config } as WorkerJob['config'],
         lease_seconds: context.leaseMs / 1000,
+        resume_seconds: context.resumeIntervalMs / 1000,
+        resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },
       }
     },
 
@@ -73,6 +101,13 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       const parent = await findCheckpoint(db, job.modelId, job.parentStep ?? 0)
       const file = parent?.files.find((entry) => entry.name === name)
       if (file === undefined) throw new NotFoundError('file_not_found', `the parent checkpoint has no file "${name}"`)
+      return blobs.openRead(file.sha256)
+    },
+
+    openReferenceFile: async (claim, name) => {
+      const { job } = await checkLease(db, claim)
+      const file = (await referenceOf(job))?.files.find((entry) => entry.name === name)
+      if (file === undefined) throw new NotFoundError('file_not_found', `the KL reference has no file "${name}"`)
       return blobs.openRead(file.sha256)
     },
 
@@ -109,6 +144,42 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         await extendLease(transaction, job.id, context.leaseMs)
       })
       dispatcher.noteContact(claim, 'moved')
+    },
+
+    putResumePoint: async (claim, body, { sha256, eventCount }) => {
+      await checkLease(db, claim)
+      const blob = await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
+      await withLease(db, claim, async (transaction, { job, state }) => {
+        if (state === 'completed') throw stale(claim, 'the job is completed')
+        const stored = await countEvents(transaction, job.id)
+        if (eventCount > stored) {
+          throw new InvalidRequestError(
+            'event_gap',
+            `a resume point covers at most ${stored} events, got ${eventCount}`,
+            {
+              param: 'x-trainyard-events',
+            },
+          )
+        }
+        const { sha256: digest, sizeBytes } = blob
+        await putResumePoint(transaction, job.id, {
+          parentStep: job.parentStep ?? 0,
+          eventCount,
+          sha256: digest,
+          sizeBytes,
+        })
+        await extendLease(transaction, job.id, context.leaseMs)
+      })
+      dispatcher.noteContact(claim, 'moved')
+      // the point before has become garbage
+      context.requestSweep()
+    },
+
+    openResumePoint: async (claim) => {
+      const { job } = await checkLease(db, claim)
+      const point = await findResumePoint(db, job.id, job.parentStep ?? 0)
+      if (point === null) throw new NotFoundError('file_not_found', 'the job has no resume point')
+      return blobs.openRead(point.sha256)
     },
 
     complete: async (claim, completion) => {

@@ -10,6 +10,7 @@ export async function listReferencedBlobs(db: Database): Promise<ReadonlySet<str
     referenced.add(row.sha256)
   }
   for (const row of await db.selectFrom('job_files').select('sha256').distinct().execute()) referenced.add(row.sha256)
+  for (const row of await db.selectFrom('resume_points').select('sha256').execute()) referenced.add(row.sha256)
   for (const row of await db.selectFrom('files').select('sha256').distinct().execute()) referenced.add(row.sha256)
   for (const row of await db.selectFrom('trajectory_logs').select('body_sha256').distinct().execute()) {
     referenced.add(row.body_sha256)

@@ -41,9 +41,6 @@ describe('options without effect', () => {
     expect(
       messages('sft', { learning_rate: [1e-4], metric_logging: { enabled: true, target_training_step: 3 } }),
     ).toEqual([])
-    expect(messages('rl', { plot_tensors: true })).toEqual([
-      'experimental_config.plot_tensors has no effect: it tunes another trainer',
-    ])
   })
 
   it('include a step for metrics that the job did not make', () => {
@@ -82,6 +79,7 @@ describe('options that cannot be honoured', () => {
         message: expect.stringMatching(/reward_std_dev is not.*lora\.dropout is not.*lora\.target_modules is not/),
       }),
     )
+    expect(() => assertSupportedOptions('rl', { plot_tensors: true })).toThrow('plot_tensors is not supported')
     expect(() => assertSupportedOptions('sft', { experimental_config: { lora: { dropout: 0.5 } } })).toThrow(
       'lora.dropout',
     )

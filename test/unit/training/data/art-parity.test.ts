@@ -40,12 +40,14 @@ describe('advantages and weights of whole train calls', () => {
         allowTrainingWithoutLogprobs: false,
         maskTruncated: false,
         packedSequenceLength: null,
+        tokensPerStep: null,
+        gradAccumulationSequences: 1,
         contextLength: 256,
         padTokenId: 0,
         seed: n,
       })
       const found = new Map<string, [number, number]>()
-      for (const row of built.rows) {
+      for (const row of built.steps.flatMap(({ rows }) => rows)) {
         for (const { groupIndex, trajectoryIndex, end } of row.sequences) {
           found.set(`${groupIndex}:${trajectoryIndex}`, [row.advantages[end - 1], row.weights[end - 1]])
         }

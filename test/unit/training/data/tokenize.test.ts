@@ -338,6 +338,8 @@ describe('buildTrainingBatch', () => {
     text: createWordText(),
     advantageBalance: 0,
     packedSequenceLength: null,
+    tokensPerStep: null,
+    gradAccumulationSequences: 1,
     contextLength: 64,
     padTokenId: 0,
     seed: 'job',
@@ -354,7 +356,7 @@ describe('buildTrainingBatch', () => {
     )
     expect(batch.skips.overlength).toBe(1)
     expect(batch.trainedTrajectoryCount).toBe(2)
-    const row = batch.rows[0]
+    const row = batch.steps[0]?.rows[0]
     expect([...(row?.advantages ?? [])].filter((a) => a !== 0).every((a) => Math.abs(a + 1) < 1e-6)).toBe(true)
   })
 
@@ -366,7 +368,7 @@ describe('buildTrainingBatch', () => {
     const batch = buildTrainingBatch(parseTrajectoryGroups(groups), options)
     let absolute = 0
     let weight = 0
-    for (const row of batch.rows) {
+    for (const row of batch.steps.flatMap(({ rows }) => rows)) {
       for (const [t, bit] of row.lossMask.entries()) {
         if (bit === 0) continue
         weight += row.weights[t] ?? 0
@@ -377,8 +379,48 @@ describe('buildTrainingBatch', () => {
     expect(absolute / batch.trainableTokenCount).toBeCloseTo(1, 5)
   })
 
-  it('has no row when nothing can be trained on', () => {
-    expect(buildTrainingBatch(parseTrajectoryGroups([]), options).rows).toEqual([])
-    expect(buildTrainingBatch(parseTrajectoryGroups([{ trajectories: [] }]), options).rows).toEqual([])
+  it('trains the others as if an overlength answer that teaches nothing had not been sent', () => {
+    const group = (n: number) => ({
+      trajectories: Array.from({ length: 8 }, (_, i) => trajectory((i + n) % 2, 20, 12)),
+    })
+    const groups = Array.from({ length: 40 }, (_, n) => group(n))
+    const tooLong = { trajectories: [trajectory(1, 4000, 1000), trajectory(0, 4000, 1000)] }
+    const long = { ...options, contextLength: 4096 }
+    const without = buildTrainingBatch(parseTrajectoryGroups(groups), long)
+    const dropped = buildTrainingBatch(parseTrajectoryGroups([...groups, tooLong]), long)
+    expect(dropped.skips.overlength).toBe(2)
+    expect(dropped.stepLength).toBe(2048)
+    expect(dropped.steps).toEqual(without.steps)
+  })
+
+  it('covers one packed row of the asked-for length with a step, or several, or the asked-for tokens', () => {
+    const groups = parseTrajectoryGroups([
+      { trajectories: Array.from({ length: 8 }, (_, i) => trajectory(i % 2, 4, 12)) },
+    ])
+    const steps = (extra: object) =>
+      buildTrainingBatch(groups, { ...options, ...extra }).steps.map((s) => s.sequenceCount)
+    expect(steps({})).toEqual([4, 4])
+    expect(steps({ packedSequenceLength: 32 })).toEqual([2, 2, 2, 2])
+    expect(steps({ packedSequenceLength: 32, gradAccumulationSequences: 3 })).toEqual([6, 2])
+    expect(steps({ packedSequenceLength: 32, tokensPerStep: 10 })).toEqual(Array(8).fill(1))
+  })
+
+  it('rescales weights under constant aggregation so that weight / tokens of the step is the same everywhere', () => {
+    const groups = parseTrajectoryGroups(
+      Array.from({ length: 6 }, (_, n) => ({
+        trajectories: Array.from({ length: 3 }, (_, i) => trajectory(i, 2 + n, 1 + 5 * i)),
+      })),
+    )
+    const { steps } = buildTrainingBatch(groups, { ...options, lossAggregation: 'constant', tokensPerStep: 30 })
+    const perToken = steps.flatMap(({ rows, trainableTokenCount }) =>
+      rows.flatMap((row) => [...row.weights].filter((w) => w > 0).map((w) => w / trainableTokenCount)),
+    )
+    expect(steps.length).toBeGreaterThan(2)
+    for (const value of perToken) expect(value / (perToken[0] ?? 0)).toBeCloseTo(1, 5)
+  })
+
+  it('has no step when nothing can be trained on', () => {
+    expect(buildTrainingBatch(parseTrajectoryGroups([]), options).steps).toEqual([])
+    expect(buildTrainingBatch(parseTrajectoryGroups([{ trajectories: [] }]), options).steps).toEqual([])
   })
 })

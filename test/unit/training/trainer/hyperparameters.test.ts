@@ -1,5 +1,6 @@
 /** Defaults by mode, aliases, null as absent, ranges with the path of the field. */
 import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '#base/util/json.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 
 describe('resolveRlConfig', () => {
@@ -21,7 +22,10 @@ describe('resolveRlConfig', () => {
       advantageBalance: 0,
       precalculateLogprobs: false,
       allowTrainingWithoutLogprobs: false,
+      klReference: { kind: 'base' },
+      logprobCalculationChunkSize: 1024,
       packedSequenceLength: null,
+      tokensPerStep: null,
       gradAccumulationSequences: 1,
       numTrajectoriesLearningRateMultiplierPower: 0,
       lossAggregation: 'trajectory',
@@ -176,20 +180,23 @@ describe('resolveRlConfig', () => {
     })
   }
 
-  it('says clearly that foreign KL references are not supported yet, and takes step 0 as the base model', () => {
-    for (const config of [
-      { kl_ref_adapter_path: '/x' },
-      { kl_penalty_step_lag: 2 },
-      { kl_penalty_reference_step: 3 },
-    ]) {
+  it('knows one KL reference at a time, and no file of the training machine', () => {
+    const referenceOf = (config: JsonObject) => resolveRlConfig({ kl_penalty_coef: 0.1, ...config }).klReference
+    expect(referenceOf({})).toEqual({ kind: 'base' })
+    expect(referenceOf({ kl_penalty_reference_step: 0 })).toEqual({ kind: 'step', step: 0 })
+    expect(referenceOf({ kl_penalty_step_lag: 2 })).toEqual({ kind: 'lag', lag: 2 })
+    const address = 'wandb-artifact:///entity/project/name:step3'
+    expect(referenceOf({ kl_ref_adapter_path: address })).toEqual({ kind: 'adapter', address })
+    for (const [config, param] of [
+      [{ kl_penalty_reference_step: 1, kl_penalty_step_lag: 2 }, 'kl_penalty_step_lag'],
+      [{ kl_ref_adapter_path: '/x' }, 'kl_ref_adapter_path'],
+      [{ kl_ref_adapter_path: 'project/name' }, 'kl_ref_adapter_path'],
+      [{ kl_penalty_step_lag: 0 }, 'kl_penalty_step_lag'],
+    ] as [JsonObject, string][]) {
       expect(() => resolveRlConfig(config)).toThrow(
-        expect.objectContaining({ category: 'not_implemented', code: 'unsupported_option' }),
+        expect.objectContaining({ code: 'invalid_value', param: `experimental_config.${param}` }),
       )
     }
-    expect(resolveRlConfig({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 }).policyLoss.kl).toEqual({
-      coefficient: 0.1,
-      source: 'current_learner',
-    })
   })
 })
 

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { packRows } from '#training/data/pack.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
-import { rlStepMetrics } from '#training/trainer/rl-metrics.js'
+import { rlStepMetrics } from '#training/trainer/rl/rl-metrics.js'
 import { toRowBatch } from '#training/trainer/row-batch.js'
 
 const group = (rewards: readonly number[]): TrajectoryGroup => ({
@@ -39,9 +39,9 @@ function step(logprobs: readonly number[]) {
         isTruncated: false,
       },
     ],
-    { rowLength: 32, padTokenId: 0, seed: 0, padMultiple: 8, lossAggregation: 'trajectory' },
+    { rowLength: 32, padTokenId: 0, padMultiple: 8 },
   )
-  return { row: row!, batch: toRowBatch([row!]), referenceLogp: null }
+  return { rows: [row!], batch: toRowBatch([row!]), referenceLogp: null }
 }
 
 describe('rlStepMetrics', () => {

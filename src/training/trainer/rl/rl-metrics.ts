@@ -7,8 +7,8 @@ import { countBatch, rewardMetrics } from '#training/data/metrics.js'
 import type { PackedRow } from '#training/data/pack.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
-import type { RowBatch } from './row-batch.js'
-import type { StepResult } from './trainer.js'
+import { type RowBatch, rowOf } from '../row-batch.js'
+import type { StepResult } from '../trainer.js'
 
 /** Names that are averaged over steps into the checkpoint's metrics. */
 export const GRADIENT_METRICS = [
@@ -23,9 +23,9 @@ export const GRADIENT_METRICS = [
   'clipped_token_fraction',
 ] as const
 
-/** One packed row of a step. */
-export interface MeasuredRow {
-  readonly row: PackedRow
+/** The packed rows of one micro-batch of a step. */
+export interface MeasuredBatch {
+  readonly rows: readonly PackedRow[]
   readonly batch: RowBatch
   readonly referenceLogp: Float32Array | null
 }
@@ -44,7 +44,7 @@ export interface StepFacts {
  * http://joschu.net/blog/kl-approx.html); `kl_policy_ref` is the mean of learner - reference.
  */
 export function rlStepMetrics(
-  step: readonly MeasuredRow[],
+  step: readonly MeasuredBatch[],
   result: StepResult,
   { groups, hyperparameters, elapsedMs }: StepFacts,
 ): Record<string, number> {
@@ -52,13 +52,13 @@ export function rlStepMetrics(
   const entropies: number[] = []
   const sampled: number[] = []
   const fromReference: number[] = []
-  step.forEach(({ row, batch, referenceLogp }, at) => {
+  step.forEach(({ rows, batch, referenceLogp }, at) => {
     const outputs = result.outputs[at]
     batch.trained.forEach((token, n) => {
       const logp = outputs?.logp[n] as number
       entropies.push(outputs?.entropy[n] as number)
       ratios.push(outputs?.ratio?.[n] as number)
-      const drift = logp - (row.logprobs[token.index] as number)
+      const drift = logp - (rowOf(rows, token).logprobs[token.index] as number)
       if (Number.isFinite(drift)) sampled.push(Math.exp(drift) - drift - 1)
       if (referenceLogp !== null) fromReference.push(logp - (referenceLogp[n] as number))
     })
@@ -67,7 +67,7 @@ export function rlStepMetrics(
   const high = 1 + hyperparameters.policyLoss.epsilonHigh
   const clipped = ratios.filter((ratio) => ratio < low || ratio > high).length
   const counts = countBatch(groups)
-  const used = step.reduce((sum, { row }) => sum + row.usedLength, 0)
+  const used = step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0)
   const data: Record<string, number> = {
     loss: result.loss,
     policy_loss: result.loss,

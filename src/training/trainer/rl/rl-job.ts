@@ -1,0 +1,130 @@
+/**
+ * A reinforcement-learning job: trajectory groups to optimizer steps, each computed in packed rows.
+ *
+ * Formulas: `src/docs/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is computed in
+ * rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all rows before
+ * the first step, in a session of their own that is gone before training starts.
+ */
+
+import { countBatch, logMetrics, offPolicyMetrics } from '#training/data/metrics.js'
+import { buildTrainingBatch, type PackedStep } from '#training/data/training-batch.js'
+import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import { skipMetrics, type TrajectoryText } from '#training/data/turns.js'
+import type { RlHyperparameters } from '#training/hyperparameters.js'
+import { RL_OPTIMIZER } from '#training/hyperparameters.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
+import { largestBatch, needsRecomputation } from '../memory.js'
+import { averageSteps, countStep } from '../progress.js'
+import { applyResumePoint } from '../resume-point.js'
+import { toRowBatch } from '../row-batch.js'
+import { createTrainer } from '../trainer.js'
+import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
+import { sizeOf, toMicroBatches } from './rl-rows.js'
+import {
+  layoutOf,
+  openScores,
+  prepareSteps,
+  type ReferencePolicy,
+  type ScoringContext,
+  stepKlMean,
+} from './rl-scores.js'
+
+/** What an RL job trains on, besides its context. */
+export interface RlJob {
+  readonly groups: readonly TrajectoryGroup[]
+  readonly hyperparameters: RlHyperparameters
+  readonly text: TrajectoryText
+  /** Token id of padding. */
+  readonly padTokenId: number
+  /** Step of the model when the job starts: staleness of the data is measured from it; not reported when absent. */
+  readonly currentStep?: number
+  /** Most tokens of a computed row; default what costs least. Changes speed and memory, nothing that is learnt. */
+  readonly rowLength?: number
+  /** What a KL penalty is measured to; default the base model. */
+  readonly reference?: ReferencePolicy
+}
+
+/**
+ * Trains on trajectory groups.
+ *
+ * @returns events: `training_started`, then one `gradient_step` per optimizer step; the outcome is the return value. When
+ *   nothing can be trained on, `num_sequences` is 0 and the outcome is the starting point
+ * @throws {TrainingError} `non_finite_loss`; {DataError} for trajectories that cannot be tokenized
+ */
+export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { groups, hyperparameters } = job
+  const seed = hyperparameters.seed ?? context.jobId
+  const { steps, skips, trainableTokenCount, trainedTrajectoryCount } = buildTrainingBatch(groups, {
+    ...hyperparameters,
+    text: job.text,
+    contextLength: context.prepared.config.contextLength,
+    padTokenId: job.padTokenId,
+    rowLength: job.rowLength,
+    seed,
+  })
+  const { progress } = context
+  const started: TrainingEvent = {
+    type: 'training_started',
+    data: {
+      num_sequences: steps.length,
+      num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
+      num_trainable_tokens: trainableTokenCount,
+      num_trained_trajectories: trainedTrajectoryCount,
+      ...skipMetrics(skips),
+    },
+  }
+  if (context.resumePoint === null) yield started
+  if (steps.length > 0) yield* trainSteps(job, { ...context, ...(await rowSettings(context)) }, steps)
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...logMetrics(groups, 'train'),
+      ...(job.currentStep === undefined ? {} : offPolicyMetrics(groups, job.currentStep)),
+      ...averageSteps(progress),
+      'data/step_num_gradient_steps': steps.length,
+      'data/step_num_groups_trainable': countBatch(groups).groupsTrainable,
+    },
+  }
+}
+
+async function* trainSteps(
+  { groups, hyperparameters, reference = null }: RlJob,
+  context: ScoringContext,
+  steps: readonly PackedStep[],
+): AsyncGenerator<TrainingEvent, void> {
+  const { progress, clock } = context
+  const { ratioLevel: level, kl } = hyperparameters.policyLoss
+  const prepared = await prepareSteps(steps, hyperparameters, context, reference)
+  // Rows that run apart need the mean over all of their step.
+  const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
+  const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
+  const largest = largestBatch(prepared.flat().map(({ rows }) => sizeOf(rows)))
+  const isRecomputed = needsRecomputation(context.prepared.config, largest)
+  applyResumePoint(context, context.resumePoint)
+  const learner = isMeanGiven ? await openScores(context, context.adapter) : null
+  const loss = { kind: 'policy' as const, options }
+  const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, isRecomputed })
+  try {
+    for (const [at, step] of prepared.entries()) {
+      if (at < progress.stepCount) continue
+      const startedMs = clock.monotonicMs()
+      const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+      const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
+      const klMean = learner === null || kl === null ? null : await stepKlMean(laidOut, kl.source, learner.score)
+      const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+        learningRate: hyperparameters.learningRate * multiplier,
+      })
+      const data = rlStepMetrics(laidOut, result, {
+        groups,
+        hyperparameters,
+        elapsedMs: clock.monotonicMs() - startedMs,
+      })
+      countStep(progress, data, GRADIENT_METRICS)
+      yield { type: 'gradient_step', data }
+    }
+  } finally {
+    await trainer.release()
+    await learner?.release()
+  }
+}

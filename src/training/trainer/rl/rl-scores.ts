@@ -1,0 +1,127 @@
+/**
+ * Forward passes of an RL job without a gradient: log-probabilities under the weights it starts with and under the KL
+ * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
+ */
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { KlOptions } from '#numerics/nn/policy-loss.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { PackedStep } from '#training/data/training-batch.js'
+import type { RlHyperparameters } from '#training/hyperparameters.js'
+import type { JobContext, rowSettings } from '../job.js'
+import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '../row-batch.js'
+import { openRowSession } from '../row-session.js'
+import { buildScoreGraph } from '../train-graph.js'
+import { adapterFeeds } from '../trainer.js'
+import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
+
+/** A job with the settings of its graphs. */
+export type ScoringContext = JobContext & Awaited<ReturnType<typeof rowSettings>>
+
+/** Log-probabilities of a batch's trained tokens, padding at the end. */
+export type Score = (batch: LaidOutBatch['batch']) => Promise<Float32Array>
+
+/** The frozen policy that a KL penalty is measured to: an adapter, or null for the base model. */
+export type ReferencePolicy = AdapterWeights | null
+
+/**
+ * Lays out the rows of all steps and runs the forward passes that must precede the first.
+ *
+ * Steps that a resume point covers are left without numbers: they are not made again.
+ */
+export async function prepareSteps(
+  steps: readonly PackedStep[],
+  hyperparameters: RlHyperparameters,
+  context: ScoringContext,
+  reference: ReferencePolicy,
+): Promise<PreparedBatch[][]> {
+  const first = context.resumePoint?.progress.stepCount ?? 0
+  const prepared: PreparedBatch[][] = steps.map(({ rows }) =>
+    rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
+  )
+  const fill = async (key: 'trainerLogp' | 'referenceLogp', adapter: ReferencePolicy): Promise<void> => {
+    const { score, release } = await openScores(context, adapter)
+    try {
+      for (const [at, step] of prepared.entries()) {
+        if (at < first) continue
+        for (const [b, part] of step.entries()) {
+          step[b] = { ...part, [key]: await score(toRowBatch(part.rows, layoutOf(hyperparameters))) }
+        }
+      }
+    } finally {
+      await release()
+    }
+  }
+  if (hyperparameters.precalculateLogprobs) await fill('trainerLogp', context.adapter)
+  if (hyperparameters.policyLoss.kl !== null) await fill('referenceLogp', reference)
+  return prepared
+}
+
+/** A loaded score graph under one adapter. */
+export interface Scores {
+  readonly score: Score
+  release(): Promise<void>
+}
+
+/**
+ * Loads the score graph for an adapter, whose values are read at each call.
+ *
+ * Memory: one session, until it is released; weights are mapped.
+ */
+export async function openScores(
+  context: Pick<ScoringContext, 'model' | 'session' | 'adapter'>,
+  adapter: ReferencePolicy,
+): Promise<Scores> {
+  const { rank, alpha } = (adapter ?? context.adapter).config
+  const session = await openRowSession(buildScoreGraph({ ...context.model, adapter: { rank, alpha } }), context.session)
+  const feeds = adapter === null ? withoutAdapter(adapterFeeds(context.adapter)) : adapterFeeds(adapter)
+  return {
+    score: async (batch) => float32Of((await session.run(batch, feeds, {}, ['logp']))['logp']),
+    release: () => session.release(),
+  }
+}
+
+/**
+ * The mean of k over the trained tokens of an optimizer step, k = source - reference: what the KL penalty is centred on.
+ *
+ * The source is the current learner, or the log-probabilities the ratio is taken against; where those are unknown they count
+ * as the learner's. The learner is run only if it is needed.
+ */
+export async function stepKlMean(
+  step: readonly LaidOutBatch[],
+  source: KlOptions['source'],
+  score: Score,
+): Promise<number> {
+  let sum = 0
+  let count = 0
+  for (const { rows, batch, trainerLogp, referenceLogp } of step) {
+    const known = batch.trained.map((token, n) =>
+      source === 'current_learner'
+        ? Number.NaN
+        : (trainerLogp?.[n] ?? rowOf(rows, token).logprobs[token.index] ?? Number.NaN),
+    )
+    const learner = known.some(Number.isNaN) ? await score(batch) : null
+    known.forEach((logp, n) => {
+      const value = Number.isNaN(logp) ? (learner?.[n] ?? Number.NaN) : logp
+      sum += value - (referenceLogp?.[n] ?? Number.NaN)
+      count += 1
+    })
+  }
+  return sum / Math.max(1, count)
+}
+
+/** How rows are laid out: the same chunks wherever numbers of the same tokens meet, at most as large as asked for. */
+export function layoutOf({ logprobCalculationChunkSize: chunk }: RlHyperparameters): RowBatchOptions {
+  return { chunk: Math.min(chunk, DEFAULT_CHUNK) }
+}
+
+/** Every B zero: the base model itself. */
+function withoutAdapter(feeds: Readonly<Record<string, HostTensor>>): Record<string, HostTensor> {
+  return Object.fromEntries(
+    Object.entries(feeds).map(([name, { shape, data }]) => [name, float32Tensor(new Float32Array(data.length), shape)]),
+  )
+}
+
+function float32Of(tensor: HostTensor | undefined): Float32Array {
+  if (tensor?.dtype !== 'float32') throw new Error('the score graph returned no log-probabilities')
+  return tensor.data
+}

@@ -130,6 +130,20 @@ export const usageSchema = z.object({
 })
 export type Usage = z.infer<typeof usageSchema>
 
+const toolCallSchema = z.object({
+  id: z.string(),
+  type: z.literal('function'),
+  function: z.object({ name: z.string(), arguments: z.string() }),
+})
+
+/** A piece of a call: the first one has id, type and name, all have a part of the arguments. */
+const toolCallDeltaSchema = z.object({
+  index: z.number().int(),
+  id: z.string().optional(),
+  type: z.literal('function').optional(),
+  function: z.object({ name: z.string().optional(), arguments: z.string().optional() }),
+})
+
 export const chatChoiceSchema = z.object({
   index: z.number().int(),
   message: z.object({
@@ -139,7 +153,7 @@ export const chatChoiceSchema = z.object({
     annotations: z.null(),
     audio: z.null(),
     function_call: z.null(),
-    tool_calls: z.array(z.json()),
+    tool_calls: z.array(toolCallSchema),
     reasoning: z.string().nullable(),
     reasoning_content: z.string().nullable(),
   }),
@@ -174,7 +188,13 @@ export const chatChunkSchema = z.object({
   choices: z.array(
     z.object({
       index: z.number().int(),
-      delta: z.object({ role: z.string().optional(), content: z.string().optional() }),
+      delta: z.object({
+        role: z.string().optional(),
+        content: z.string().optional(),
+        reasoning: z.string().optional(),
+        reasoning_content: z.string().optional(),
+        tool_calls: z.array(toolCallDeltaSchema).optional(),
+      }),
       logprobs: choiceLogprobsSchema.nullable(),
       finish_reason: z.string().nullable(),
       stop_reason: z.union([z.string(), z.number()]).nullable().optional(),
@@ -186,3 +206,4 @@ export const chatChunkSchema = z.object({
   prompt_token_ids: z.array(z.number().int()).nullable().optional(),
 })
 export type ChatChunk = z.infer<typeof chatChunkSchema>
+export type ChatDelta = ChatChunk['choices'][number]['delta']

@@ -13,6 +13,7 @@ import type { GenerationListener } from '#inference/engine/generation.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import { type Precision, prepareBaseModel } from '#model/architectures/prepare.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
+import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -22,7 +23,7 @@ import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand } from './protocol.js'
-import { toGenerationRequest } from './request.js'
+import { type HostRequest, toGenerationRequest } from './request.js'
 
 export interface HostOptions {
   readonly runtime: Runtime
@@ -81,6 +82,7 @@ export function createHost(options: HostOptions): Host {
         vocabularySize: config.vocabularySize,
         precision,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
+        answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
       })
     } catch (error) {
       send(toFailedEvent(null, error))
@@ -94,8 +96,7 @@ export function createHost(options: HostOptions): Host {
       const { engine, textModel, grammars } = loaded
       lease = command.grammar === null ? null : await leaseGrammar(command.id, command.grammar, grammars)
       const request = toGenerationRequest(command, textModel, engine.contextLength, lease?.createMask ?? null)
-      const { promptTokenIds } = request
-      engine.submit(request, releasing(createListener(command, { textModel, send, promptTokenIds }), lease))
+      engine.submit(request, releasing(createListener(command, { textModel, send, request }), lease))
     } catch (error) {
       lease?.release()
       send(toFailedEvent(command.id, error))
@@ -195,11 +196,12 @@ function createListener(
   context: {
     readonly textModel: TextModel
     readonly send: (event: HostEvent) => void
-    readonly promptTokenIds: readonly number[]
+    readonly request: HostRequest
   },
 ): GenerationListener {
   const { id, sampling } = command
-  const { textModel, send, promptTokenIds } = context
+  const { textModel, send } = context
+  const { promptTokenIds, isReasoningOpen } = context.request
   const texts = Array.from({ length: sampling.n }, () => new ChoiceText(textModel.tokenizer, sampling))
   const textOf = (choice: number): ChoiceText => {
     const text = texts[choice]
@@ -207,7 +209,7 @@ function createListener(
     return text
   }
   return {
-    onStarted: (cachedTokens) => send({ type: 'started', id, promptTokenIds, cachedTokens }),
+    onStarted: (cachedTokens) => send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen }),
     onToken: (event) => {
       const delta = textOf(event.choice).push(event)
       send({ type: 'delta', id, choice: event.choice, ...delta })

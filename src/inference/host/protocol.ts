@@ -7,8 +7,10 @@
  */
 import type { ErrorCategory } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { AnswerFormat } from '#model/text/answer/answer-format.js'
 import type { GrammarSpec } from '../grammar/grammar-spec.js'
 
+export type { AnswerFormat } from '#model/text/answer/answer-format.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
 
 /** How to load the base model; sent once, first. */
@@ -127,6 +129,8 @@ export interface LoadedEvent {
   readonly vocabularySize: number
   readonly precision: 'f32' | 'int8' | 'int4'
   readonly loadMs: number
+  /** How the model writes tool calls and reasoning. */
+  readonly answerFormat: AnswerFormat
 }
 
 /** One reported logprob: raw log-softmax of the model's logits, natural log. */
@@ -151,6 +155,8 @@ export interface StartedEvent {
   readonly promptTokenIds: readonly number[]
   /** Prompt tokens found in the prefix cache. */
   readonly cachedTokens: number
+  /** The prompt ends inside a reasoning block, so the answer begins in it. */
+  readonly isReasoningOpen: boolean
 }
 
 /** Progress of one choice; text may be empty while tokens are held back. The last one carries `finishReason`. */

@@ -5,8 +5,11 @@ import { readFile } from 'node:fs/promises'
 import { InvalidRequestError } from '#base/errors.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
+import { isReasoningOpen, REASONING_END } from '#model/text/answer/answer-format.js'
 import { renderConversation } from '#model/text/render.js'
+import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
+import type { Tokenizer } from '#model/text/tokenizer.js'
 import {
   ADAPTER_CONFIG_FILE,
   ADAPTER_WEIGHTS_FILE,
@@ -14,6 +17,12 @@ import {
   decodeAdapter,
 } from '#model/weights/adapter.js'
 import type { AdapterRef, GenerateCommand } from './protocol.js'
+
+/** What the engine gets, and what the answer's text is read by. */
+export interface HostRequest extends GenerationRequest {
+  /** The prompt ends inside a reasoning block. */
+  readonly isReasoningOpen: boolean
+}
 
 /**
  * Renders and tokenizes a command.
@@ -26,17 +35,36 @@ export function toGenerationRequest(
   textModel: TextModel,
   contextLength: number,
   createMask: (() => TokenMask) | null,
-): GenerationRequest {
+): HostRequest {
   const { messages, tools, template, sampling, adapter, cacheSalt } = command
   // A prompt that cannot fit is refused for its length; it need not be tokenized to its end for that.
   const maxTokens = command.truncatePromptTokens === null ? contextLength : undefined
-  const { tokenIds } = renderConversation(textModel, { messages, tools, ...template, maxTokens })
+  const { text, tokenIds } = renderConversation(textModel, { messages, tools, ...template, maxTokens })
+  const isOpen = isReasoningOpen(text)
+  const isHeldLater = isOpen && createMask !== null
+  const tokenMask = isHeldLater ? () => afterReasoning(createMask(), textModel.tokenizer) : createMask
   return {
     id: command.id,
+    isReasoningOpen: isOpen,
     promptTokenIds: truncated(tokenIds, command, contextLength),
-    rules: createMask === null ? sampling : { ...sampling, tokenMask: createMask },
+    rules: tokenMask === null ? sampling : { ...sampling, tokenMask },
     adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
     cacheSalt,
+  }
+}
+
+/** A grammar holds the answer, not the reasoning before it: everything may come until the block is closed. */
+function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask {
+  const decoder = createStreamDecoder(tokenizer)
+  let tail = ''
+  let isOver = false
+  return {
+    next: () => (isOver ? mask.next() : null),
+    accept: (tokenId) => {
+      if (isOver) return mask.accept(tokenId)
+      tail = (tail + decoder.push(tokenId)).slice(-REASONING_END.length)
+      isOver = tail.endsWith(REASONING_END)
+    },
   }
 }
 

@@ -77,11 +77,12 @@ const knownRoles: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Joins a model's template for conversations with tools to the one for those without; `facts` are those without.
+ * Joins a model's template for conversations with tools to the one for those without; `facts` are those without, `source` has both.
  */
 export function withToolTemplate(template: ChatTemplate, toolTemplate: ChatTemplate): ChatTemplate {
   return {
     ...template,
+    source: `${template.source}\n${toolTemplate.source}`,
     render: (conversation) => ((conversation.tools ?? []).length > 0 ? toolTemplate : template).render(conversation),
   }
 }

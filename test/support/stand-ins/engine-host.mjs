@@ -1,5 +1,5 @@
 /**
- * A scripted engine host for tests of the server: speaks `engine-host/protocol.ts`, computes nothing.
+ * A scripted engine host for tests of the server: speaks `inference/host/protocol.ts`, computes nothing.
  *
  * The answer repeats the last message's text, one token (= one character) per delta. Words in that text steer it:
  * `CRASH` kills the process after the first token, `SLOW` waits between tokens, `FOREVER` never stops by itself, `COUNT`
@@ -39,7 +39,7 @@ async function generate(command) {
     return
   }
   running += 1
-  send({ type: 'started', id, promptTokenIds, cachedTokens: 0 })
+  send({ type: 'started', id, promptTokenIds, cachedTokens: 0, isReasoningOpen: false })
   const answer =
     text === 'COUNT'
       ? [...`running:${running - 1}`]
@@ -79,6 +79,7 @@ process.on('message', (command) => {
         vocabularySize: 0x110000,
         precision: 'f32',
         loadMs: 1,
+        answerFormat: { toolFormat: 'hermes', showsTools: true, hasReasoning: true },
       })
       break
     case 'generate':

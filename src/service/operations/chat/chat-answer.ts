@@ -3,8 +3,16 @@
  * (v0.17). Knows nothing of engines or HTTP.
  */
 
-import type { ChatChoice, ChatChunk, ChatResponse, ChoiceLogprobs, Usage } from '#api/wire/chat-completions.js'
-import type { DeltaEvent, PositionLogprobs, StartedEvent } from '#inference/host/protocol.js'
+import type {
+  ChatChoice,
+  ChatChunk,
+  ChatDelta,
+  ChatResponse,
+  ChoiceLogprobs,
+  Usage,
+} from '#api/wire/chat-completions.js'
+import type { AnswerFormat, DeltaEvent, PositionLogprobs, StartedEvent } from '#inference/host/protocol.js'
+import { AnswerText, type TextPiece } from './answer-text.js'
 import type { AnswerOptions } from './chat-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -19,7 +27,8 @@ export interface AnswerIdentity {
 }
 
 interface ChoiceState {
-  text: string
+  text: AnswerText
+  readonly callIds: string[]
   readonly tokenIds: number[]
   readonly logprobs: NonNullable<ChoiceLogprobs['content']>
   finishReason: string | null
@@ -29,19 +38,24 @@ interface ChoiceState {
 /** Collects the events of one answer. */
 export interface AnswerBuilder {
   start(event: StartedEvent): void
-  add(event: DeltaEvent): void
   usage(): Usage
   response(): ChatResponse
   /** Chunks that open the stream: one per choice, with the role. */
   firstChunks(): readonly ChatChunk[]
-  /** The chunk of one delta, or null while its text is held back and nothing else is to be sent. */
-  chunk(event: DeltaEvent): ChatChunk | null
+  /** One delta: it joins the whole answer; the chunks that a stream sends for it, none while its text is held back. */
+  add(event: DeltaEvent): readonly ChatChunk[]
   usageChunk(): ChatChunk
 }
 
-export function createAnswerBuilder(identity: AnswerIdentity, options: AnswerOptions): AnswerBuilder {
+/** @param createCallId makes the ids of tool calls */
+export function createAnswerBuilder(
+  identity: AnswerIdentity,
+  options: AnswerOptions,
+  { format, createCallId }: { readonly format: AnswerFormat; readonly createCallId: () => string },
+): AnswerBuilder {
   const choices: ChoiceState[] = Array.from({ length: options.n }, () => ({
-    text: '',
+    text: new AnswerText(options.toolMode, format, false),
+    callIds: [],
     tokenIds: [],
     logprobs: [],
     finishReason: null,
@@ -72,19 +86,26 @@ export function createAnswerBuilder(identity: AnswerIdentity, options: AnswerOpt
     }
   }
 
+  function callId(state: ChoiceState, index: number): string {
+    state.callIds[index] ??= createCallId()
+    return state.callIds[index]
+  }
+
   function toChoice(state: ChoiceState, index: number): ChatChoice {
+    const { content, reasoning, calls } = state.text.whole()
+    const shown = options.includesReasoning ? reasoning : null
     return {
       index,
       message: {
         role: options.role,
-        content: state.text,
+        content,
         refusal: null,
         annotations: null,
         audio: null,
         function_call: null,
-        tool_calls: [],
-        reasoning: null,
-        reasoning_content: null,
+        tool_calls: calls.map((call, number) => ({ id: callId(state, number), type: 'function', function: call })),
+        reasoning: shown,
+        reasoning_content: shown,
       },
       logprobs: options.hasLogprobs ? { content: state.logprobs, refusal: null } : null,
       finish_reason: state.finishReason,
@@ -93,22 +114,64 @@ export function createAnswerBuilder(identity: AnswerIdentity, options: AnswerOpt
     }
   }
 
+  /** What a stream shows of one piece of text: reasoning, content and each call in a chunk of its own. */
+  function toDeltas(state: ChoiceState, piece: TextPiece): ChatDelta[] {
+    const { reasoning, content, calls } = piece
+    const deltas: ChatDelta[] = []
+    if (reasoning !== '' && options.includesReasoning) deltas.push({ reasoning, reasoning_content: reasoning })
+    if (content !== '') deltas.push({ content })
+    for (const { index, name, arguments: given } of calls) {
+      const head = name === null ? {} : { id: callId(state, index), type: 'function' as const }
+      const called = { ...(name === null ? {} : { name }), arguments: given }
+      deltas.push({ tool_calls: [{ index, ...head, function: called }] })
+    }
+    return deltas
+  }
+
+  /** vLLM's rule: a call that was not asked for by name ends the turn with `tool_calls`, unless the budget ended it. */
+  function finishReasonOf(state: ChoiceState, reason: DeltaEvent['finishReason']): string | null {
+    const { kind } = options.toolMode
+    const isCall = reason === 'stop' && (kind === 'auto' || kind === 'required') && state.text.callCount > 0
+    return isCall ? 'tool_calls' : reason
+  }
+
   return {
     usage,
     start: (event) => {
       promptTokenIds = event.promptTokenIds
       cachedTokens = event.cachedTokens
+      for (const choice of choices) choice.text = new AnswerText(options.toolMode, format, event.isReasoningOpen)
     },
     add: (event) => {
       const state = choices[event.choice]
-      if (state === undefined) return
-      state.text += event.text
+      if (state === undefined) return []
+      const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
+      const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
       state.tokenIds.push(...event.tokenIds)
-      if (options.hasLogprobs) state.logprobs.push(...event.logprobs.map((entry) => toWireLogprob(entry, options)))
-      if (event.finishReason !== null) {
-        state.finishReason = event.finishReason
+      state.logprobs.push(...entries)
+      const finishReason = finishReasonOf(state, event.finishReason)
+      if (finishReason !== null) {
+        state.finishReason = finishReason
         state.stopReason = event.stopReason
       }
+      const deltas = pieces.flatMap((piece) => toDeltas(state, piece))
+      const hasTokens = event.tokenIds.length > 0 && (options.hasTokenIds || options.hasLogprobs)
+      if (deltas.length === 0 && (hasTokens || finishReason !== null)) deltas.push({ content: '' })
+      // tokens belong to the step: they come with its first chunk, the end with its last
+      return deltas.map((delta, number) => {
+        const isFirst = number === 0
+        const end = number === deltas.length - 1 ? finishReason : null
+        return chunkOf([
+          {
+            index: event.choice,
+            delta,
+            logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
+            finish_reason: end,
+            ...(end === null ? {} : { stop_reason: event.stopReason }),
+            token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
+          },
+        ])
+      })
     },
     response: () => ({
       id: identity.id,
@@ -128,22 +191,6 @@ export function createAnswerBuilder(identity: AnswerIdentity, options: AnswerOpt
         ...chunkOf([{ index, delta: { role: options.role, content: '' }, logprobs: null, finish_reason: null }]),
         prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
       })),
-    chunk: (event) => {
-      const isSilent = event.text === '' && event.finishReason === null
-      const hasTokens = event.tokenIds.length > 0 && (options.hasTokenIds || options.hasLogprobs)
-      if (isSilent && !hasTokens) return null
-      const entries = event.logprobs.map((entry) => toWireLogprob(entry, options))
-      return chunkOf([
-        {
-          index: event.choice,
-          delta: { content: event.text },
-          logprobs: options.hasLogprobs && entries.length > 0 ? { content: entries } : null,
-          finish_reason: event.finishReason,
-          ...(event.finishReason === null ? {} : { stop_reason: event.stopReason }),
-          token_ids: options.hasTokenIds ? [...event.tokenIds] : null,
-        },
-      ])
-    },
     usageChunk: () => ({ ...chunkOf([]), usage: usage() }),
   }
 }

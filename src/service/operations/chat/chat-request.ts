@@ -2,18 +2,19 @@
  * A chat request → the command the engine host runs. Ranges, combinations and the words of their errors follow vLLM
  * (v0.17); defaults are neutral (temperature 1, top_p 1, nothing else).
  *
- * Differences from vLLM, on purpose: `tool_choice` omitted means `none` (the published schema's default), so tools are
- * rendered and the answer is plain text; `continue_final_message` with `add_generation_prompt` omitted means false for the
+ * Differences from vLLM, on purpose: `continue_final_message` with `add_generation_prompt` omitted means false for the
  * latter. Fields this version cannot honour are refused when they ask for something (`chat-unsupported.ts`).
  */
 
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { type AppError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import type { ChatMessage, GenerateCommand, SamplingParameters } from '#inference/host/protocol.js'
+import type { ChatMessage, GenerateCommand, GrammarSpec, SamplingParameters } from '#inference/host/protocol.js'
+import type { ToolMode } from './answer-text.js'
 import { checkMessages } from './chat-messages.js'
 import { refuseUnsupported } from './chat-unsupported.js'
 import { toGrammar } from './structured-outputs.js'
+import { toToolUse } from './tool-choice.js'
 
 /** Most choices of one request. */
 export const MAX_CHOICES = 128
@@ -49,6 +50,8 @@ export interface AnswerOptions {
   readonly isStream: boolean
   readonly includeUsage: boolean
   readonly continuousUsage: boolean
+  readonly toolMode: ToolMode
+  readonly includesReasoning: boolean
 }
 
 export type EngineCommand = Omit<GenerateCommand, 'type' | 'id' | 'adapter'>
@@ -58,6 +61,7 @@ export function toEngineCommand(request: ChatRequest): EngineCommand {
   refuseUnsupported(request)
   const messages = checkMessages(request.messages)
   const template = toTemplate(request)
+  const toolUse = toToolUse(request)
   const salt = request.cache_salt ?? null
   if (salt === '') {
     throw invalid('cache_salt', "Parameter 'cache_salt' must be a non-empty string if provided.")
@@ -67,10 +71,16 @@ export function toEngineCommand(request: ChatRequest): EngineCommand {
     tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
     template,
     truncatePromptTokens: toTruncation(request),
-    sampling: toSampling(request),
-    grammar: toGrammar(request),
+    sampling: toSampling(request, toolUse.mode),
+    grammar: toOneGrammar(toolUse.grammar, toGrammar(request)),
     cacheSalt: salt,
   }
+}
+
+/** An answer is held to one thing: a tool's schema and another constraint cannot both be met. */
+function toOneGrammar(ofTools: GrammarSpec | null, ofOutput: GrammarSpec | null): GrammarSpec | null {
+  if (ofTools === null || ofOutput === null) return ofTools ?? ofOutput
+  throw invalid('structured_outputs', 'You can only either use constraints for structured outputs or tools, not both.')
 }
 
 /** @param isTrainable the request goes to a trainable model, whose callers always need exact tokens */
@@ -92,6 +102,8 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
     isStream,
     includeUsage,
     continuousUsage: includeUsage && streamOptions?.continuous_usage_stats === true,
+    toolMode: toToolUse(request).mode,
+    includesReasoning: request.include_reasoning ?? true,
   }
 }
 
@@ -126,7 +138,7 @@ function isGenerationPromptAdded(request: ChatRequest): boolean {
   return request.add_generation_prompt ?? request.continue_final_message !== true
 }
 
-function toSampling(request: ChatRequest): SamplingParameters {
+function toSampling(request: ChatRequest, toolMode: ToolMode): SamplingParameters {
   const temperature = ranged('temperature', request.temperature ?? 1, (v) => v >= 0, 'must be non-negative')
   const n = request.n ?? 1
   if (n < 1) throw invalid('n', `n must be at least 1, got ${n}.`)
@@ -178,7 +190,8 @@ function toSampling(request: ChatRequest): SamplingParameters {
     stopTokenIds: toStopTokenIds(request.stop_token_ids ?? []),
     includeStopStrInOutput: request.include_stop_str_in_output === true,
     ignoreEos: request.ignore_eos === true,
-    skipSpecialTokens: request.skip_special_tokens ?? true,
+    // the marks of a call may be special tokens
+    skipSpecialTokens: toolMode.kind !== 'auto' && (request.skip_special_tokens ?? true),
     topLogprobs: checkTopLogprobs(request),
   }
 }

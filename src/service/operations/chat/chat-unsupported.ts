@@ -24,24 +24,6 @@ export function refuseUnsupported(request: ChatRequest): void {
   if (priority !== 0) {
     throw notSupported('priority', `Got priority ${priority} but Priority scheduling is not enabled.`)
   }
-  checkToolChoice(request)
-}
-
-function checkToolChoice(request: ChatRequest): void {
-  const choice = request.tool_choice ?? 'none'
-  if (choice === 'none') return
-  const hasTools = (request.tools ?? []).length > 0
-  if (!hasTools) throw notSupported('tool_choice', 'When using `tool_choice`, `tools` must be set.')
-  if (typeof choice === 'string' && choice !== 'auto' && choice !== 'required') {
-    throw notSupported(
-      'tool_choice',
-      `Invalid value for \`tool_choice\`: ${choice.slice(0, 100)}! Only named tools, "none", "auto" or "required" are supported.`,
-    )
-  }
-  throw notSupported(
-    'tool_choice',
-    'tool_choice other than "none" is not supported yet: tools are shown to the model, its answer is returned as text.',
-  )
 }
 
 function notSupported(param: string, message: string): InvalidRequestError {

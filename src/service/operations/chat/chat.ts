@@ -8,7 +8,7 @@
 import type { ChatChunk, ChatRequest, ChatResponse } from '#api/wire/chat-completions.js'
 import type { ServedModel } from '#api/wire/models.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
-import type { StartedEvent } from '#inference/host/protocol.js'
+import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
 import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
@@ -45,6 +45,8 @@ export function createChatService(context: ServiceContext): ChatService {
       const options = toAnswerOptions(request, policy.model !== null)
       const command = toEngineCommand(request)
       const engine = context.engines.engineOf(policy.baseModel)
+      const { answerFormat: format } = await engine.ready()
+      checkToolsAreShown(format, options)
       await checkTruncation(engine, command)
       const generation = engine
         .generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal)
@@ -59,6 +61,7 @@ export function createChatService(context: ServiceContext): ChatService {
           fingerprint: checkpoint,
         },
         options,
+        { format, createCallId: () => `chatcmpl-tool-${context.ids.uuid().replaceAll('-', '')}` },
       )
       builder.start(started)
       return {
@@ -107,14 +110,25 @@ async function* stream(
       const next = await generation.next()
       if (next.done === true) break
       if (next.value.type !== 'delta') continue
-      builder.add(next.value)
-      const chunk = builder.chunk(next.value)
-      if (chunk !== null) yield chunk
+      yield* builder.add(next.value)
     }
     if (options.includeUsage) yield builder.usageChunk()
   } finally {
     await generation.return?.()
   }
+}
+
+/** Tools that the model never sees could only be ignored. */
+function checkToolsAreShown(format: AnswerFormat, { toolMode }: AnswerOptions): void {
+  if (toolMode.kind !== 'auto' || (format.showsTools && format.toolFormat !== null)) return
+  throw new InvalidRequestError(
+    'tools_not_supported',
+    "tools are not part of the model's chat template, so it cannot call them",
+    {
+      param: 'tools',
+      hint: 'set tool_choice to "required" or to one tool, which holds the answer to its schema, or to "none"',
+    },
+  )
 }
 
 async function checkTruncation(engine: EngineProcess, command: EngineCommand): Promise<void> {

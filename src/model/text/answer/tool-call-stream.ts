@@ -1,0 +1,169 @@
+/**
+ * Tool calls in an answer while it is written: text in, content and pieces of calls out.
+ *
+ * Where text could still become the mark of a call it is held back. What turns out to be no call is content.
+ */
+import type { ToolFormat } from './answer-format.js'
+import { type CallProgress, CallReader } from './call-reader.js'
+
+/** A piece of a call: the first one of a call has its name. */
+export interface ToolCallPiece {
+  /** Counts the calls of an answer from 0. */
+  readonly index: number
+  readonly name: string | null
+  readonly arguments: string
+}
+
+export interface AnswerPiece {
+  readonly content: string
+  readonly calls: readonly ToolCallPiece[]
+}
+
+export interface ToolCallStream {
+  push(text: string): AnswerPiece
+  /** The answer is over: what was held back. */
+  end(): AnswerPiece
+  /** A call was begun that is none. In a whole answer everything is content then. */
+  readonly isMalformed: boolean
+}
+
+/** How a model writes calls of its own accord, or `list`: a JSON list, to which required calls are held. */
+export type StreamFormat = ToolFormat | 'list'
+
+/** Marks around calls: `open` once or before each, `close` after each where there is one. */
+const MARKS: Readonly<Record<StreamFormat, { readonly open: string; readonly close: string | null }>> = {
+  hermes: { open: '<tool_call>', close: '</tool_call>' },
+  list: { open: '[', close: null },
+  mistral: { open: '[TOOL_CALLS]', close: null },
+  // the answer begins with the object itself
+  llama3_json: { open: '', close: null },
+}
+
+export function createToolCallStream(format: StreamFormat): ToolCallStream {
+  return new MarkedCalls(MARKS[format])
+}
+
+class MarkedCalls implements ToolCallStream {
+  readonly #marks: { readonly open: string; readonly close: string | null }
+  #state: 'content' | 'between' | 'call' = 'content'
+  /** Text that is not decided yet. */
+  #held = ''
+  #hasContent = false
+  #reader = new CallReader()
+  #callCount = 0
+  #hasName = false
+  isMalformed = false
+
+  constructor(marks: { readonly open: string; readonly close: string | null }) {
+    this.#marks = marks
+  }
+
+  push(text: string): AnswerPiece {
+    const out = { content: '', calls: [] as ToolCallPiece[] }
+    let rest: string | null = this.#held + text
+    this.#held = ''
+    while (rest !== null && rest !== '') {
+      if (this.#state === 'content') rest = this.#readContent(rest, out)
+      else if (this.#state === 'between') rest = this.#readBetween(rest)
+      else rest = this.#readCall(rest, out)
+    }
+    return out
+  }
+
+  end(): AnswerPiece {
+    if (this.#state === 'call') {
+      // an object that was never closed
+      if (!this.#hasName) this.isMalformed = true
+      const isWhole = this.#hasName || this.#marks.open !== ''
+      return { content: isWhole ? '' : this.#reader.text, calls: [] }
+    }
+    const held = this.#held
+    this.#held = ''
+    return {
+      content:
+        this.#state === 'content' && (this.#hasContent || held.trim() !== '' || this.#callCount === 0) ? held : '',
+      calls: [],
+    }
+  }
+
+  /** Up to the next mark; the beginning of a mark waits, and so does white space that may stand alone before a call. */
+  #readContent(text: string, out: { content: string }): string | null {
+    const { open } = this.#marks
+    if (open === '') return this.#readUnmarked(text, out)
+    const at = text.indexOf(open)
+    if (at >= 0) {
+      this.#give(text.slice(0, at), out, true)
+      this.#state = 'between'
+      return text.slice(at + open.length)
+    }
+    const heldLength = longestPrefixAtEnd(text, open)
+    const shown = text.slice(0, text.length - heldLength)
+    if (!this.#hasContent && shown.trim() === '') this.#held = text
+    else {
+      this.#give(shown, out, false)
+      this.#held = text.slice(shown.length)
+    }
+    return null
+  }
+
+  /** Without a mark a call is an answer that begins with an object. */
+  #readUnmarked(text: string, out: { content: string }): string | null {
+    const start = text.trimStart()
+    if (!this.#hasContent && start === '') {
+      this.#held = text
+      return null
+    }
+    if (!this.#hasContent && start.startsWith('{')) {
+      this.#state = 'call'
+      return start
+    }
+    this.#give(text, out, false)
+    return null
+  }
+
+  #give(text: string, out: { content: string }, isBeforeCall: boolean): void {
+    if (text === '' || (isBeforeCall && !this.#hasContent && text.trim() === '')) return
+    this.#hasContent = true
+    out.content += text
+  }
+
+  /** From a mark, or the end of a call, to the next object; anything else between calls is left out. */
+  #readBetween(text: string): string | null {
+    const at = text.indexOf('{')
+    if (at < 0) return null
+    this.#state = 'call'
+    return text.slice(at)
+  }
+
+  #readCall(text: string, out: { content: string; calls: ToolCallPiece[] }): string | null {
+    const progress = this.#reader.push(text)
+    this.#report(progress, out)
+    if (progress.rest === null) return null
+    if (!this.#hasName) {
+      this.isMalformed = true
+      out.content += this.#reader.text
+      this.#hasContent = true
+      this.#state = this.#marks.open === '' ? 'content' : 'between'
+    } else {
+      this.#callCount++
+      this.#state = 'between'
+    }
+    this.#reader = new CallReader()
+    this.#hasName = false
+    return progress.rest
+  }
+
+  #report({ name, arguments: given }: CallProgress, out: { calls: ToolCallPiece[] }): void {
+    if (name !== null) this.#hasName = true
+    if (name === null && given === '') return
+    out.calls.push({ index: this.#callCount, name, arguments: given })
+  }
+}
+
+/** Length of the longest end of the text that begins the mark. */
+function longestPrefixAtEnd(text: string, mark: string): number {
+  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
+    if (text.endsWith(mark.slice(0, length))) return length
+  }
+  return 0
+}

@@ -1,0 +1,111 @@
+/**
+ * The text of one choice, taken apart while it comes: reasoning, content, tool calls.
+ *
+ * Token ids and log-probabilities are not touched: they belong to the step that made them, whatever its text became.
+ */
+
+import type { AnswerFormat } from '#inference/host/protocol.js'
+import { ReasoningStream } from '#model/text/answer/reasoning-stream.js'
+import { createToolCallStream, type ToolCallPiece, type ToolCallStream } from '#model/text/answer/tool-call-stream.js'
+import { toPythonJson } from '#model/text/tool-calls.js'
+
+/** What becomes of calls in an answer. */
+export type ToolMode =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'auto'; readonly isParallel: boolean }
+  /** The whole answer is a JSON list of calls. */
+  | { readonly kind: 'required'; readonly isParallel: boolean }
+  /** The whole answer is the arguments of this function. */
+  | { readonly kind: 'named'; readonly name: string }
+
+export interface TextPiece {
+  readonly reasoning: string
+  readonly content: string
+  readonly calls: readonly ToolCallPiece[]
+}
+
+export interface WholeText {
+  readonly reasoning: string | null
+  readonly content: string | null
+  readonly calls: readonly { readonly name: string; readonly arguments: string }[]
+}
+
+export class AnswerText {
+  readonly #mode: ToolMode
+  readonly #reasoningStream: ReasoningStream | null
+  readonly #toolStream: ToolCallStream | null
+  #reasoning = ''
+  #content = ''
+  /** What the tool stream read: everything becomes content again if a call in it is none. */
+  #read = ''
+  readonly #calls: { name: string; arguments: string }[] = []
+
+  constructor(mode: ToolMode, format: AnswerFormat, isReasoningOpen: boolean) {
+    this.#mode = mode
+    this.#reasoningStream = format.hasReasoning || isReasoningOpen ? new ReasoningStream(isReasoningOpen) : null
+    this.#toolStream = createStream(mode, format)
+  }
+
+  push(text: string): TextPiece {
+    const { reasoning, content } = this.#reasoningStream?.push(text) ?? { reasoning: '', content: text }
+    return this.#add(reasoning, this.#readContent(content))
+  }
+
+  /** What was held back, when the choice is over. */
+  end(): TextPiece {
+    const { reasoning, content } = this.#reasoningStream?.end() ?? { reasoning: '', content: '' }
+    const last = this.#readContent(content)
+    const held = this.#toolStream?.end() ?? { content: '', calls: [] }
+    return this.#add(reasoning, { content: last.content + held.content, calls: [...last.calls, ...held.calls] })
+  }
+
+  get callCount(): number {
+    return this.#toolStream?.isMalformed === true ? 0 : this.#calls.length
+  }
+
+  whole(): WholeText {
+    const reasoning = this.#reasoning === '' ? null : this.#reasoning
+    if (this.#toolStream?.isMalformed === true) return { reasoning, content: this.#read, calls: [] }
+    const calls = this.#calls.map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
+    if (this.#mode.kind === 'named') return { reasoning, content: '', calls }
+    const isEmpty = this.#content.trim() === '' && (calls.length > 0 || reasoning !== null)
+    return { reasoning, content: isEmpty ? null : this.#content, calls }
+  }
+
+  #readContent(text: string): { content: string; calls: readonly ToolCallPiece[] } {
+    if (text === '') return { content: '', calls: [] }
+    this.#read += text
+    if (this.#mode.kind === 'named') {
+      const name = this.#calls.length === 0 ? this.#mode.name : null
+      return { content: '', calls: [{ index: 0, name, arguments: text }] }
+    }
+    return this.#toolStream?.push(text) ?? { content: text, calls: [] }
+  }
+
+  #add(reasoning: string, part: { content: string; calls: readonly ToolCallPiece[] }): TextPiece {
+    const isSingle = (this.#mode.kind === 'auto' || this.#mode.kind === 'required') && !this.#mode.isParallel
+    const calls = isSingle ? part.calls.filter((call) => call.index === 0) : part.calls
+    for (const call of calls) {
+      if (call.name !== null) this.#calls.push({ name: call.name, arguments: '' })
+      const open = this.#calls[call.index]
+      if (open !== undefined) open.arguments += call.arguments
+    }
+    this.#reasoning += reasoning
+    this.#content += part.content
+    return { reasoning, content: part.content, calls }
+  }
+}
+
+function createStream(mode: ToolMode, format: AnswerFormat): ToolCallStream | null {
+  if (mode.kind === 'required') return createToolCallStream('list')
+  return mode.kind === 'auto' && format.toolFormat !== null ? createToolCallStream(format.toolFormat) : null
+}
+
+/** As Python's `json.dumps` writes it; text that was cut off stays as it is. */
+function respaced(text: string): string {
+  try {
+    return toPythonJson(JSON.parse(text))
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * `tools`, `tool_choice` and `parallel_tool_calls` of a chat request: what is read out of the answer, and what it is held to.
+ *
+ * Errors are worded as vLLM's (v0.17). Omitted, `tool_choice` is `auto` where there are tools.
+ */
+import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { InvalidRequestError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { GrammarSpec } from '#inference/host/protocol.js'
+import type { ToolMode } from './answer-text.js'
+
+const CORRECT_USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
+
+export interface ToolUse {
+  readonly mode: ToolMode
+  /** What a required or named call is held to. */
+  readonly grammar: GrammarSpec | null
+}
+
+/** @throws {InvalidRequestError} naming `tools` or `tool_choice` */
+export function toToolUse(request: ChatRequest): ToolUse {
+  const tools = request.tools ?? []
+  checkTools(tools)
+  const choice = request.tool_choice ?? (tools.length > 0 ? 'auto' : 'none')
+  const isParallel = request.parallel_tool_calls ?? true
+  if (choice === 'none') return { mode: { kind: 'none' }, grammar: null }
+  if (tools.length === 0) throw invalid('tool_choice', 'When using `tool_choice`, `tools` must be set.')
+  if (choice === 'auto') return { mode: { kind: 'auto', isParallel }, grammar: null }
+  if (choice === 'required') {
+    return { mode: { kind: 'required', isParallel }, grammar: schemaGrammar(listOfCalls(tools)) }
+  }
+  if (typeof choice === 'string') {
+    throw invalid(
+      'tool_choice',
+      `Invalid value for \`tool_choice\`: ${choice.slice(0, 100)}! Only named tools, "none", "auto" or "required" are supported.`,
+    )
+  }
+  const name = namedFunction(choice as JsonObject)
+  const tool = tools.find((candidate) => candidate.function.name === name)
+  if (tool === undefined) {
+    throw invalid('tool_choice', 'The tool specified in `tool_choice` does not match any of the specified `tools`')
+  }
+  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool)) }
+}
+
+type Tool = NonNullable<ChatRequest['tools']>[number]
+
+function checkTools(tools: readonly Tool[]): void {
+  for (const [index, tool] of tools.entries()) {
+    const type = tool.type ?? 'function'
+    if (type === 'function') continue
+    throw invalid('tools', `tools[${index}].type must be "function", got "${type.slice(0, 100)}".`)
+  }
+}
+
+function namedFunction(choice: JsonObject): string {
+  const { type, function: called } = choice
+  if (type !== undefined && type !== 'function') {
+    throw invalid('tool_choice', `Invalid value for \`type\` in \`tool_choice\`! ${CORRECT_USAGE}`)
+  }
+  if (typeof called !== 'object' || called === null || Array.isArray(called)) {
+    throw invalid(
+      'tool_choice',
+      `Invalid value for \`function\`: ${JSON.stringify(called ?? null).slice(0, 100)} in \`tool_choice\`! ${CORRECT_USAGE}`,
+    )
+  }
+  const { name } = called as JsonObject
+  if (typeof name !== 'string') {
+    throw invalid('tool_choice', `Expected field \`name\` in \`function\` in \`tool_choice\`! ${CORRECT_USAGE}`)
+  }
+  return name
+}
+
+/** A list of calls, each with the name first, so that its arguments can be held to the schema of that tool. */
+function listOfCalls(tools: readonly Tool[]): JsonObject {
+  const definitions: Record<string, JsonValue> = {}
+  const items = tools.map((tool) => {
+    const { $defs = {}, ...parameters } = parametersOf(tool)
+    for (const [name, definition] of Object.entries($defs as JsonObject)) {
+      const known = definitions[name]
+      if (known !== undefined && JSON.stringify(known) !== JSON.stringify(definition)) {
+        throw invalid('tools', `Tool definition '${name}' has multiple schemas, which is not supported.`)
+      }
+      definitions[name] = definition
+    }
+    return {
+      type: 'object',
+      properties: { name: { enum: [tool.function.name] }, parameters },
+      required: ['name', 'parameters'],
+    }
+  })
+  const hasDefinitions = Object.keys(definitions).length > 0
+  return { type: 'array', minItems: 1, items: { anyOf: items }, ...(hasDefinitions ? { $defs: definitions } : {}) }
+}
+
+/** A tool without parameters takes an empty object. */
+function parametersOf(tool: Tool): JsonObject {
+  const given = (tool.function.parameters ?? null) as JsonObject | null
+  return given === null || Object.keys(given).length === 0 ? { type: 'object', properties: {} } : given
+}
+
+function schemaGrammar(schema: JsonObject): GrammarSpec {
+  return { kind: 'json_schema', schema: JSON.stringify(schema), isWhitespaceFree: false }
+}
+
+function invalid(param: string, message: string): InvalidRequestError {
+  return new InvalidRequestError('invalid_value', message, { param })
+}

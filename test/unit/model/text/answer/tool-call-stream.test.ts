@@ -1,0 +1,109 @@
+/** Tool calls read while they are written: every format, cut at every place, and what is no call. */
+import { describe, expect, test } from 'vitest'
+import { createRng } from '#base/util/rng.js'
+import { answerFormatOf } from '#model/text/answer/answer-format.js'
+import { createToolCallStream, type StreamFormat } from '#model/text/answer/tool-call-stream.js'
+import { parseToolCalls } from '#model/text/tool-calls.js'
+
+interface Read {
+  readonly content: string
+  readonly calls: readonly { readonly name: string; readonly arguments: string }[]
+  readonly isMalformed: boolean
+}
+
+function read(format: StreamFormat, pieces: readonly string[]): Read {
+  const stream = createToolCallStream(format)
+  const calls: { name: string; arguments: string }[] = []
+  let content = ''
+  for (const part of [...pieces.map((piece) => stream.push(piece)), stream.end()]) {
+    content += part.content
+    for (const { index, name, arguments: given } of part.calls) {
+      if (name !== null) calls[index] = { name, arguments: '' }
+      const call = calls[index]
+      if (call === undefined) throw new Error('arguments came before their name')
+      call.arguments += given
+    }
+  }
+  return { content, calls, isMalformed: stream.isMalformed }
+}
+
+const f = { name: 'f', arguments: '{"a": "x </tool_call> \\" {", "b": [1, {"c": 2}]}' }
+const g = { name: 'gé"', arguments: '{}' }
+const call = ({ name, arguments: given }: typeof f, key = 'arguments'): string =>
+  `{"name": ${JSON.stringify(name)}, "${key}": ${given}}`
+
+const CASES: readonly [StreamFormat, string, Pick<Read, 'content' | 'calls'>][] = [
+  ['hermes', 'Just text with a < and a <tool', { content: 'Just text with a < and a <tool', calls: [] }],
+  ['hermes', `Before\n<tool_call>\n${call(g)}\n</tool_call>`, { content: 'Before\n', calls: [g] }],
+  [
+    'hermes',
+    ` \n<tool_call>${call(f)}</tool_call>\n<tool_call>${call(g)}</tool_call> after`,
+    { content: '', calls: [f, g] },
+  ],
+  ['hermes', `<tool_call>${call(f)}`, { content: '', calls: [f] }],
+  [
+    'hermes',
+    '<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>',
+    { content: '', calls: [{ name: 'f', arguments: '{"a":1}' }] },
+  ],
+  ['hermes', '<tool_call>{"name": "f"}</tool_call>', { content: '', calls: [{ name: 'f', arguments: '{}' }] }],
+  ['hermes', '  ', { content: '  ', calls: [] }],
+  ['llama3_json', call(f, 'parameters'), { content: '', calls: [f] }],
+  ['llama3_json', `${call(f, 'parameters')}; ${call(g, 'parameters')}`, { content: '', calls: [f, g] }],
+  ['llama3_json', 'No call {"name": 1}', { content: 'No call {"name": 1}', calls: [] }],
+  ['mistral', `Well[TOOL_CALLS][${call(f)}, ${call(g)}]`, { content: 'Well', calls: [f, g] }],
+  ['list', `[${call(f, 'parameters')},${call(g, 'parameters')}]`, { content: '', calls: [f, g] }],
+]
+
+test.each(CASES)('%s: %s', (format, text, expected) => {
+  const rng = createRng(1)
+  const cuts = [[text], [...text], ...Array.from({ length: 30 }, () => randomPieces(text, rng.integer))]
+  for (const pieces of cuts) {
+    const { isMalformed, ...found } = read(format, pieces)
+    expect(found, JSON.stringify(pieces)).toEqual(expected)
+    expect(isMalformed).toBe(false)
+  }
+})
+
+function randomPieces(text: string, integer: (bound: number) => number): string[] {
+  const pieces: string[] = []
+  for (let at = 0; at < text.length; ) {
+    const length = 1 + integer(9)
+    pieces.push(text.slice(at, at + length))
+    at += length
+  }
+  return pieces
+}
+
+describe('what begins as a call and is none', () => {
+  test.each<[StreamFormat, string]>([
+    ['hermes', '<tool_call>{"nome": "f"}</tool_call>'],
+    ['hermes', '<tool_call>{"name": "f", "arg'],
+    ['llama3_json', '{"answer": 42}'],
+    ['llama3_json', '{"answer": 4'],
+  ])('%s: %s', (format, text) => {
+    const found = read(format, [...text])
+    expect(found.calls).toEqual([])
+    expect(found.isMalformed).toBe(true)
+  })
+})
+
+test('agrees with the parser of finished text', () => {
+  for (const [format, text] of CASES.filter(([name]) => name === 'hermes')) {
+    if (text.includes('</tool_call> \\"')) continue // inside a string the other one ends there
+    const whole = parseToolCalls(text, () => 'id')
+    const found = read(format, [text])
+    expect(found.calls.map((each) => JSON.parse(each.arguments))).toEqual(
+      whole.toolCalls.map((each) => JSON.parse(each.function.arguments)),
+    )
+  }
+})
+
+test('formats are told by what templates write', () => {
+  const of = (source: string) => answerFormatOf(source).toolFormat
+  expect(of('{% for tool in tools %}<tool_call>{% endfor %}')).toBe('hermes')
+  expect(of("{{ '[TOOL_CALLS]' }}{{ tools }}")).toBe('mistral')
+  expect(of('{% if tools %}{{ \'ipython\' }}"parameters": {% endif %}')).toBe('llama3_json')
+  expect(of('{{ messages }}')).toBeNull()
+  expect(answerFormatOf("{{ '<think>' }}").hasReasoning).toBe(true)
+})

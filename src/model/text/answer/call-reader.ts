@@ -5,7 +5,7 @@
  * around a call.
  */
 import type { JsonValue } from '#base/util/json.js'
-import { isJsonObject } from '../json-fields.js'
+import { isJsonObject } from '#base/util/json.js'
 
 /** What one piece of text added to a call. */
 export interface CallProgress {

@@ -11,7 +11,13 @@ import { systemIds } from '#base/util/ids.js'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
-import { adapterInput, adapterMaskInput, buildStepGraph, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
+import {
+  adapterInput,
+  adapterMaskInput,
+  buildStepGraph,
+  STEP_INPUTS,
+  STEP_OUTPUTS,
+} from '#model/architectures/step-graph.js'
 import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -25,7 +31,7 @@ import {
   siteOf,
 } from './adapter-layout.js'
 import { rotaryTablesOf } from './rotary-tables.js'
-import { batchFeeds, cacheFeeds, type StepBatch } from './step-batch.js'
+import { batchFeeds, cacheFeeds, type StepBatch, tokenCount } from './step-batch.js'
 
 /** What a step may return besides the new keys and values. */
 export type StepFetch = 'logits' | 'logprobs' | 'probabilities'
@@ -63,13 +69,13 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   const { config } = options.prepared
   // Float32 weights are mapped once per session; a small model can afford both sessions, and its steps are mostly overhead.
   const hasOneSession = options.precision === 'f32' && parameterCount(config) > SMALL_MODEL
-  let plain: Session | null = hasOneSession ? null : await loadSession(options, false)
-  let adapted: Session | null = hasOneSession ? await loadSession(options, true) : null
+  let plain: Session | null = hasOneSession ? null : await loadStepSession(options, { hasAdapters: false })
+  let adapted: Session | null = hasOneSession ? await loadStepSession(options, { hasAdapters: true }) : null
   const joined = new JoinedAdapters(config)
 
   async function sessionFor(batch: StepBatch): Promise<Session> {
     if (batch.adapters.length === 0 && plain !== null) return plain
-    adapted ??= await loadSession(options, true)
+    adapted ??= await loadStepSession(options, { hasAdapters: true })
     return adapted
   }
 
@@ -78,6 +84,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async run(batch, fetch) {
       const session = await sessionFor(batch)
       const feeds: Record<string, HostTensor> = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
+      Object.assign(feeds, zeroPointFeeds(session, batch))
       if (session === adapted) Object.assign(feeds, joined.feeds(batch))
       const outputs = await session.run(feeds, [STEP_OUTPUTS.newRows, ...fetch])
       return {
@@ -96,11 +103,15 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   }
 }
 
-async function loadSession(options: StepModelOptions, hasAdapters: boolean): Promise<Session> {
+/** Writes a step graph and loads it. */
+export async function loadStepSession(
+  options: StepModelOptions,
+  variant: { readonly hasAdapters: boolean; readonly isObserved?: boolean },
+): Promise<Session> {
   const { prepared, precision, runtime, threads, contextLength } = options
   const tensors = prepared.tensors(precision)
   const rotary = await rotaryTablesOf(prepared, contextLength)
-  const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, hasAdapters })
+  const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, ...variant })
   // External data must lie beside or below the model file, so the model is written next to the weights.
   await mkdir(prepared.directory, { recursive: true })
   const path = join(prepared.directory, `step-${precision}-${systemIds.uuid()}.onnx`)
@@ -110,6 +121,17 @@ async function loadSession(options: StepModelOptions, hasAdapters: boolean): Pro
   } finally {
     await rm(path, { force: true })
   }
+}
+
+/** The middle of the unsigned range, for every row that is quantized. */
+function zeroPointFeeds(session: Session, batch: StepBatch): Record<string, HostTensor> {
+  const counts = { [STEP_INPUTS.zeroPoints]: tokenCount(batch), [STEP_INPUTS.headZeroPoints]: batch.logitRows.length }
+  const feeds: Record<string, HostTensor> = {}
+  for (const [name, count] of Object.entries(counts)) {
+    if (!session.inputNames.includes(name)) continue
+    feeds[name] = { dtype: 'uint8', shape: [count], data: new Uint8Array(count).fill(128) }
+  }
+  return feeds
 }
 
 /** Adapter inputs; the joined matrices of the last set of adapters are kept, because batches rarely change. */

@@ -11,7 +11,7 @@ import type { Clock } from '#base/util/clock.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
-import { type Precision, prepareBaseModel } from '#model/architectures/prepare.js'
+import type { Precision } from '#model/architectures/prepare.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
@@ -22,6 +22,7 @@ import { createGrammarCache, type GrammarCache, type GrammarLease } from '../gra
 import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
+import { prepareWeights } from './prepare-weights.js'
 import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand } from './protocol.js'
 import { type HostRequest, toGenerationRequest } from './request.js'
 
@@ -60,7 +61,7 @@ export function createHost(options: HostOptions): Host {
     try {
       const { precision, config } = await choosePrecision(command)
       const textModel = await loadTextModel(command.sourcePath)
-      const prepared = await prepareBaseModel(command.sourcePath, command.preparedDir, [precision])
+      const prepared = await prepareWeights(command, { precision, textModel, runtime: options.runtime })
       const engine = await createEngine({
         runtime: options.runtime,
         prepared,

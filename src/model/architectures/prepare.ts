@@ -12,11 +12,14 @@ import { openWeights } from '#model/weights/base-weights.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { DecoderConfig } from './decoder-config.js'
-import { preparedFloat32, preparedQuantized } from './prepared-tensors.js'
+import { preparedFloat32, preparedInteger, preparedQuantized } from './prepared-tensors.js'
 import { checkDecoderTensors, decoderConfigOf } from './registry.js'
 import { type PreparedTensor, TensorFileWriter } from './tensor-file.js'
 
 export type Precision = 'f32' | 'int8' | 'int4'
+
+/** What files exist for: `int8-integer` is int8 for integer products, which needs a calibration. */
+type StoredPrecision = Precision | 'int8-integer'
 
 /** A prepared base model on disk. */
 export interface PreparedModel {
@@ -80,14 +83,23 @@ async function prepare(
   const config = decoderConfigOf(source)
   // Checked before the first byte is written: a tensor that is missing, left over or of another shape would silently change the model.
   checkDecoderTensors(source, config)
+  return await writeTensors({ ...target, config }, async (writer) => {
+    if (target.precision === 'f32') await preparedFloat32(source, config, writer)
+    else await preparedQuantized(source, config, { writer, bits: target.precision === 'int8' ? 8 : 4 })
+  })
+}
+
+async function writeTensors(
+  target: { directory: string; digest: string; precision: StoredPrecision; config: DecoderConfig },
+  write: (writer: TensorFileWriter) => Promise<void>,
+): Promise<Manifest> {
   const suffix = `.${systemIds.uuid()}.tmp`
   const path = join(target.directory, weightsFile(target.precision))
   const writer = await TensorFileWriter.create(path + suffix)
   try {
-    if (target.precision === 'f32') await preparedFloat32(source, config, writer)
-    else await preparedQuantized(source, config, { writer, bits: target.precision === 'int8' ? 8 : 4 })
+    await write(writer)
     const { sizeBytes, tensors } = await writer.finish()
-    const manifest = { version: FORMAT_VERSION, digest: target.digest, config, sizeBytes, tensors }
+    const manifest = { version: FORMAT_VERSION, digest: target.digest, config: target.config, sizeBytes, tensors }
     await rename(path + suffix, path)
     const manifestPath = join(target.directory, manifestFile(target.precision))
     await writeFile(manifestPath + suffix, JSON.stringify(manifest))
@@ -101,7 +113,7 @@ async function prepare(
 }
 
 /** The manifest if it exists, has this version and its weights file is complete. */
-async function readManifest(directory: string, precision: Precision): Promise<Manifest | null> {
+async function readManifest(directory: string, precision: StoredPrecision): Promise<Manifest | null> {
   try {
     const manifest = JSON.parse(await readFile(join(directory, manifestFile(precision)), 'utf8')) as Manifest
     const { size } = await stat(join(directory, weightsFile(precision)))
@@ -110,6 +122,31 @@ async function readManifest(directory: string, precision: Precision): Promise<Ma
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null
     throw error
   }
+}
+
+/**
+ * A prepared model whose int8 is that of integer products (`integer-linear.ts`): `<name>.integer`, `<name>.output_scales` and
+ * `<name>.inverse_smoothing` for every linear layer. Written on first use.
+ *
+ * @param inputMaxima measures the largest magnitude of each input channel, by the layer's name; called when nothing is prepared
+ */
+export async function prepareIntegerProducts(
+  prepared: PreparedModel,
+  inputMaxima: () => Promise<ReadonlyMap<string, Float32Array>>,
+): Promise<PreparedModel> {
+  const { directory, digest, config } = prepared
+  const precision = 'int8-integer'
+  let manifest = await readManifest(directory, precision)
+  if (manifest === null) {
+    const maxima = await inputMaxima()
+    manifest = await writeTensors({ directory, digest, precision, config }, async (writer) => {
+      await preparedInteger(prepared.tensors('f32'), { config, maxima, writer })
+    })
+  }
+  const file = join(directory, weightsFile(precision))
+  const own = manifest.tensors.map(({ name, ...tensor }): [string, PreparedTensor] => [name, { ...tensor, file }])
+  const tensors = new Map([...prepared.tensors('f32'), ...own])
+  return { ...prepared, tensors: (wanted) => (wanted === 'int8' ? tensors : prepared.tensors(wanted)) }
 }
 
 function toPreparedModel(
@@ -138,10 +175,10 @@ function toPreparedModel(
   }
 }
 
-function weightsFile(precision: Precision): string {
+function weightsFile(precision: StoredPrecision): string {
   return `weights-${precision}.bin`
 }
 
-function manifestFile(precision: Precision): string {
+function manifestFile(precision: StoredPrecision): string {
   return precision === 'f32' ? 'manifest.json' : `manifest-${precision}.json`
 }

@@ -5,13 +5,15 @@
  * by key/value head, each its query heads, its key head, its value head. Then one transpose serves all three, and q
  * with k is one contiguous range to rotate. `rotary_frequencies` (float64, [D/2]) has every scaling applied.
  */
+import { open } from 'node:fs/promises'
 import { WeightsError } from '#base/errors.js'
 import { quantizeNBits } from '#model/weights/quantize.js'
+import { quantizeOutputs, smoothingFactors } from '#model/weights/quantize-outputs.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type DecoderConfig, PROJECTIONS, type Projection, projectionPath, projectionShape } from './decoder-config.js'
-import type { TensorFileWriter } from './tensor-file.js'
+import type { PreparedTensor, TensorFileWriter } from './tensor-file.js'
 
 /** Input columns that share a scale in quantized weights. */
 export const QUANTIZATION_BLOCK = 32
@@ -86,6 +88,47 @@ export async function preparedQuantized(
     await write(`${at}.gate_up`, gateUp, 2 * config.mlpSize)
     await write(`${at}.down`, await joined(source, config, { layer, projections: ['down_proj'] }), config.hiddenSize)
   }
+}
+
+/**
+ * Writes the weights of integer products, made from prepared float32 ones.
+ *
+ * @param options.maxima largest magnitude of each input channel on ordinary text, by the layer's name
+ */
+export async function preparedInteger(
+  tensors: ReadonlyMap<string, PreparedTensor>,
+  options: {
+    readonly config: DecoderConfig
+    readonly maxima: ReadonlyMap<string, Float32Array>
+    readonly writer: TensorFileWriter
+  },
+): Promise<void> {
+  const { config, maxima, writer } = options
+  for (const [name, inputMaxima] of maxima) {
+    const stored = name === 'head' ? (config.isEmbeddingTied ? 'embedding' : 'head') : `${name}.weight`
+    const tensor = tensors.get(stored)
+    if (tensor === undefined) throw new Error(`prepared model has no tensor "${stored}"`)
+    const weight = await readTensor(tensor)
+    const rows = tensor.shape[0] ?? 0
+    const smoothing = smoothingFactors(weight, rows, inputMaxima)
+    const { quantized, scales } = quantizeOutputs(weight, rows, smoothing)
+    const columns = smoothing.length
+    await writer.write(`${name}.integer`, { dtype: 'int8', shape: [columns, rows], data: quantized })
+    await writer.write(`${name}.output_scales`, float32Tensor(scales, [rows]))
+    const inverse = smoothing.map((factor) => 1 / factor)
+    await writer.write(`${name}.inverse_smoothing`, float32Tensor(inverse, [columns]))
+  }
+}
+
+async function readTensor({ file, offsetBytes, sizeBytes }: PreparedTensor): Promise<Float32Array> {
+  const values = new Float32Array(sizeBytes / Float32Array.BYTES_PER_ELEMENT)
+  const handle = await open(file, 'r')
+  try {
+    await handle.read(new Uint8Array(values.buffer), 0, sizeBytes, offsetBytes)
+  } finally {
+    await handle.close()
+  }
+  return values
 }
 
 /** Rows of the joined q, k, v weight. */

@@ -9,11 +9,12 @@ import type { Attributes } from '#numerics/graph/attributes.js'
 import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Dim, Graph, Value } from '#numerics/graph/graph.js'
-import { mul } from '#numerics/graph/ops/elementwise.js'
+import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { logSoftmax, quickGelu, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { buildDecoder, type DecoderKernels, type JoinedProjection, type NormName } from './decoder.js'
 import type { DecoderConfig } from './decoder-config.js'
+import { integerLinear } from './integer-linear.js'
 import type { Precision } from './prepare.js'
 import { QUANTIZATION_BLOCK, qkvRows } from './prepared-tensors.js'
 import { StepAttention } from './step-attention.js'
@@ -29,6 +30,8 @@ export interface StepGraphOptions {
   readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array }
   /** Whether adapters are inputs. */
   readonly hasAdapters: boolean
+  /** Whether the largest magnitude of each linear layer's input channels is an output (`observedOutput`); default false. */
+  readonly isObserved?: boolean
 }
 
 /** Names of the graph's inputs beside those of attention; each is documented with its shape. */
@@ -39,7 +42,15 @@ export const STEP_INPUTS = {
   logitRows: 'logit_rows',
   /** float32 [W, 1] */
   inverseTemperatures: 'inverse_temperatures',
+  /** uint8 [N] and [W], all 128; only where layers are integer products */
+  zeroPoints: 'zero_points',
+  headZeroPoints: 'head_zero_points',
 } as const
+
+/** Output of the largest magnitude of each channel that goes into a linear layer: float32 [in]. */
+export function observedOutput(name: string): string {
+  return `observed.${name}`
+}
 
 /** Names of the graph's outputs. */
 export const STEP_OUTPUTS = {
@@ -81,6 +92,8 @@ class StepKernels implements DecoderKernels {
   readonly #ids: Value
   readonly #attention: StepAttention
   readonly #masks: Readonly<Record<JoinedProjection, Value>> | null
+  #zeroPoints: Value | null = null
+  #headZeroPoints: Value | null = null
 
   constructor(g: GraphBuilder, options: StepGraphOptions) {
     const { config, rotary } = options
@@ -140,6 +153,7 @@ class StepKernels implements DecoderKernels {
     const { vocabularySize, isEmbeddingTied } = this.#config
     const isQuantized = this.#options.precision !== 'f32'
     const name = isEmbeddingTied && !isQuantized ? 'embedding' : 'head'
+    this.#observe(wanted, 'head')
     const logits = isQuantized
       ? this.#quantizedMatmul(wanted, name, vocabularySize)
       : this.#one('Gemm', [wanted, this.#external(name)], { transB: int(1) })
@@ -163,13 +177,21 @@ class StepKernels implements DecoderKernels {
     return this.#one('Gemm', [own, b, base])
   }
 
+  #observe(input: Value, name: string): void {
+    if (this.#options.isObserved !== true) return
+    const largest = this.#one('ReduceMax', [this.#one('Abs', [input]), this.#g.int64s([0])], { keepdims: int(0) })
+    this.#g.output(largest, observedOutput(name))
+  }
+
   #matmul(input: Value, name: string, outputSize: number): Value {
+    this.#observe(input, name)
     if (this.#options.precision !== 'f32') return this.#quantizedMatmul(input, name, outputSize)
     const bias = this.#options.tensors.has(`${name}.bias`) ? [this.#external(`${name}.bias`)] : []
     return this.#one('Gemm', [input, this.#external(`${name}.weight`), ...bias], { transB: int(1) })
   }
 
   #quantizedMatmul(input: Value, name: string, outputSize: number): Value {
+    if (this.#options.tensors.has(`${name}.integer`)) return this.#integerMatmul(input, name)
     const attributes = {
       K: int(input.shape[1] as number),
       N: int(outputSize),
@@ -180,6 +202,21 @@ class StepKernels implements DecoderKernels {
     const bias = this.#options.tensors.has(`${name}.bias`) ? [null, null, this.#external(`${name}.bias`)] : []
     const weights = [this.#external(`${name}.quantized`), this.#external(`${name}.scales`)]
     return this.#one('MatMulNBits', [input, ...weights, ...bias], attributes)
+  }
+
+  #integerMatmul(input: Value, name: string): Value {
+    const isHead = name === 'head'
+    this.#zeroPoints ??= this.#g.input(STEP_INPUTS.zeroPoints, 'uint8', [TOKENS])
+    if (isHead) this.#headZeroPoints ??= this.#g.input(STEP_INPUTS.headZeroPoints, 'uint8', ['W'])
+    const weight = {
+      quantized: this.#external(`${name}.integer`),
+      scales: this.#external(`${name}.output_scales`),
+      inverseSmoothing: this.#external(`${name}.inverse_smoothing`),
+      terms: name.endsWith('.down') ? 2 : 1,
+    } as const
+    const zeroPoints = (isHead ? this.#headZeroPoints : this.#zeroPoints) as Value
+    const product = integerLinear(this.#g, input, weight, zeroPoints)
+    return this.#options.tensors.has(`${name}.bias`) ? add(this.#g, product, this.#external(`${name}.bias`)) : product
   }
 
   #outputSize(projection: JoinedProjection): number {

@@ -5,9 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '#base/errors.js'
 import { createRng } from '#base/util/rng.js'
 import type { Engine } from '#inference/engine/engine.js'
+import type { AdapterSource } from '#inference/engine/generation.js'
+import { hasFastIntegerProducts, withIntegerProducts } from '#inference/engine/integer-weights.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { engineFor, GREEDY, generate, maxDifference, prepareTiny, promptOf, RANDOM } from './engine-harness.js'
 
 let prepared: PreparedModel
@@ -117,6 +120,36 @@ describe('generation', () => {
     const { events, error } = await generate(engine, promptOf(10), GREEDY, { onToken: () => false })
     expect(events).toHaveLength(1)
     expect(error).toBeNull()
+  })
+
+  it('serves int8 through integer products close to float32, with the same bits alone and in a batch', async () => {
+    const runtime = createOrtRuntime()
+    const calibrationIds = promptOf(200, 3)
+    const own = await prepareTiny()
+    const integer = await withIntegerProducts(own.prepared, { runtime, threads: 1, calibrationIds })
+    const quantized = await engineFor(integer, { precision: 'int8', prefixCacheBytes: 0 })
+    const rules = { ...GREEDY, maxTokens: 1, topLogprobs: 5 }
+    const exact = await generate(engine, promptOf(40), rules)
+    const close = await generate(quantized, promptOf(40), rules)
+    expect(Math.abs((close.events[0]?.logprob ?? 0) - (exact.events[0]?.logprob ?? 9))).toBeLessThan(0.05)
+    expect(close.events[0]?.logprob).not.toBe(exact.events[0]?.logprob)
+    const run = (i: number, adapter: AdapterSource | null = null) =>
+      generate(quantized, promptOf(20, i), { ...RANDOM, maxTokens: 12 }, { adapter })
+    const together = await Promise.all([run(1), run(2), run(3), run(1)])
+    expect((await run(1)).events).toEqual(together[0]?.events)
+    expect(together[3]?.events).toEqual(together[0]?.events)
+    const adapted = await run(1, adapterOf(5, 4))
+    expect(adapted.error).toBeNull()
+    expect(maxDifference(adapted.logprobs(), together[0]?.logprobs() ?? [])).toBeGreaterThan(0.001)
+    await quantized.close()
+    // What was prepared is found again, without a calibration.
+    const again = await withIntegerProducts(own.prepared, { runtime, threads: 1, calibrationIds: [] })
+    expect([...again.tensors('int8').keys()]).toEqual([...integer.tensors('int8').keys()])
+    await own.remove()
+  })
+
+  it('knows whether integer products are exact and fast here', async () => {
+    expect(typeof (await hasFastIntegerProducts(createOrtRuntime(), 1))).toBe('boolean')
   })
 
   it('serves int8 close to float32', async () => {

@@ -1,7 +1,7 @@
 /**
  * Signatures of matrix products.
  *
- * Source: ONNX opset 21 (MatMul, Gemm); ONNX Runtime contrib operators (FusedMatMul, MatMulNBits),
+ * Source: ONNX opset 21 (MatMul, Gemm); ONNX Runtime contrib operators (FusedMatMul, MatMulNBits, MatMulIntegerToFloat),
  * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
 import { readInt } from '../attributes.js'
@@ -56,6 +56,17 @@ function inferMatMulNBits(call: Call): readonly ValueType[] {
   return [{ dtype: a.dtype, shape: [...a.shape.slice(0, -1), readInt(call.attributes, 'N', 0)] }]
 }
 
+/** Integers a [M, K] times integers b [K, N], scaled to floats. */
+function inferIntegerProduct(call: Call): readonly ValueType[] {
+  const a = typed(call, 0, ['uint8', 'int8'])
+  const b = typed(call, 1, ['uint8', 'int8'])
+  const [rows, inner, ...moreA] = a.shape
+  const [innerB, columns, ...moreB] = b.shape
+  if (rows === undefined || columns === undefined || moreA.length + moreB.length > 0) throw callError(call, 'matrices')
+  if (inner !== innerB) throw callError(call, `equal inner sizes, not ${inner} and ${innerB},`)
+  return [{ dtype: 'float32', shape: [rows, columns] }]
+}
+
 function lastTwo(shape: Shape, isTransposed: number): readonly [Dim, Dim] {
   const [rows = 1, columns = 1] = shape.slice(-2)
   return isTransposed === 0 ? [rows, columns] : [columns, rows]
@@ -66,4 +77,5 @@ export const MATMUL_SIGNATURES: Readonly<Record<string, Signature>> = {
   Gemm: onnxSignature(inferGemm),
   FusedMatMul: microsoftSignature(inferProduct),
   MatMulNBits: microsoftSignature(inferMatMulNBits),
+  MatMulIntegerToFloat: microsoftSignature(inferIntegerProduct),
 }

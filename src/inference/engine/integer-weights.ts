@@ -1,0 +1,162 @@
+/**
+ * int8 through integer products, where the machine is made for them: whether it is, and the calibration they need.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type PreparedModel, prepareIntegerProducts } from '#model/architectures/prepare.js'
+import { observedOutput } from '#model/architectures/step-graph.js'
+import { int } from '#numerics/graph/attributes.js'
+import { GraphBuilder } from '#numerics/graph/builder.js'
+import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
+import type { Runtime, Session } from '#numerics/runtime/runtime.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { JOINED_PROJECTIONS } from './adapter-layout.js'
+import { batchFeeds, cacheFeeds } from './step-batch.js'
+import { loadStepSession } from './step-model.js'
+
+/** Tokens of one calibration step, and at most in all. */
+const CHUNK = 128
+const MOST_TOKENS = 1024
+
+/**
+ * The prepared model with int8 weights for integer products; prepared on first use, which takes a few seconds.
+ *
+ * @param options.calibrationIds ordinary text of the model's language, some hundred tokens
+ */
+export async function withIntegerProducts(
+  prepared: PreparedModel,
+  options: {
+    readonly runtime: Runtime
+    readonly threads: number | null
+    readonly calibrationIds: readonly number[]
+  },
+): Promise<PreparedModel> {
+  return await prepareIntegerProducts(prepared, () => observeInputs(prepared, options))
+}
+
+/** Runs the float32 model over the text and takes the largest magnitude of each input channel of each layer. */
+async function observeInputs(
+  prepared: PreparedModel,
+  options: {
+    readonly runtime: Runtime
+    readonly threads: number | null
+    readonly calibrationIds: readonly number[]
+  },
+): Promise<ReadonlyMap<string, Float32Array>> {
+  const { config } = prepared
+  const { runtime, threads, calibrationIds } = options
+  const names = Array.from({ length: config.layerCount }, (_, layer) =>
+    JOINED_PROJECTIONS.map((site) => `layers.${layer}.${site === 'qkv' ? 'qkv_grouped' : site}`),
+  ).flat()
+  names.push('head')
+  const loading = { runtime, prepared, precision: 'f32', threads, contextLength: CHUNK } as const
+  const session = await loadStepSession(loading, { hasAdapters: false, isObserved: true })
+  const maxima = new Map<string, Float32Array>()
+  try {
+    for (let start = 0; start < Math.min(calibrationIds.length, MOST_TOKENS); start += CHUNK) {
+      const ids = calibrationIds.slice(start, start + CHUNK)
+      const sequence = { row: 0, member: 0, ids, promptLength: 0, tailLength: 0, adapter: -1 }
+      const batch = {
+        sequences: [sequence],
+        groups: 1,
+        width: 1,
+        prompts: null,
+        tails: null,
+        logitRows: ids.map((_, i) => i),
+        inverseTemperatures: ids.map(() => 1),
+        adapters: [],
+      }
+      const feeds = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
+      const outputs = await session.run(feeds, names.map(observedOutput))
+      for (const name of names) {
+        const tensor = outputs[observedOutput(name)]
+        if (tensor?.dtype !== 'float32') throw new Error(`step graph observed nothing of "${name}"`)
+        const known = maxima.get(name)
+        maxima.set(name, known === undefined ? tensor.data : known.map((x, k) => Math.max(x, tensor.data[k] as number)))
+      }
+    }
+  } finally {
+    await session.release()
+  }
+  return maxima
+}
+
+/** Size of the products that are compared: rows of a small batch, and a layer's usual shape. */
+const PROBE = { rows: 16, inner: 576, columns: 1536 } as const
+const PROBE_RUNS = 12
+
+/**
+ * Whether integer products are exact and faster here than block-quantized ones.
+ *
+ * Processors without instructions for them add pairs of products in 16 bits, which overflows at the ends of the range.
+ */
+export async function hasFastIntegerProducts(runtime: Runtime, threads: number | null): Promise<boolean> {
+  const directory = await mkdtemp(join(tmpdir(), 'integer-probe-'))
+  try {
+    const integer = await probeSession(runtime, { directory, threads, isInteger: true })
+    const blocks = await probeSession(runtime, { directory, threads, isInteger: false })
+    const { rows, inner } = PROBE
+    const codes = {
+      codes: { dtype: 'uint8' as const, shape: [rows, inner], data: new Uint8Array(rows * inner).fill(255) },
+    }
+    const floats = { x: float32Tensor(new Float32Array(rows * inner).fill(1), [rows, inner]) }
+    const sums = (await integer.run(codes))['y']
+    const isExact = sums?.dtype === 'float32' && sums.data.every((value) => value === inner * 127 * 127)
+    const isFaster = (await fastest(integer, codes)) < (await fastest(blocks, floats))
+    await integer.release()
+    await blocks.release()
+    return isExact && isFaster
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+async function probeSession(
+  runtime: Runtime,
+  options: { readonly directory: string; readonly threads: number | null; readonly isInteger: boolean },
+): Promise<Session> {
+  const { directory, threads, isInteger } = options
+  const { rows, inner, columns } = PROBE
+  const g = new GraphBuilder(isInteger ? 'integer' : 'blocks')
+  const type = { outputs: [{ dtype: 'float32' as const, shape: [rows, columns] }] }
+  if (isInteger) {
+    const codes = g.input('codes', 'uint8', [rows, inner])
+    const weight = new Int8Array(inner * columns).fill(127)
+    const unit = g.constant(float32Tensor(Float32Array.of(1), []))
+    const inputs = [
+      codes,
+      g.constant({ dtype: 'int8', shape: [inner, columns], data: weight }),
+      unit,
+      g.constant(float32Tensor(new Float32Array(columns).fill(1), [columns])),
+      g.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(128) }),
+    ]
+    const [y] = g.node('MatMulIntegerToFloat', inputs, {}, type)
+    if (y !== undefined) g.output(y, 'y')
+  } else {
+    const x = g.input('x', 'float32', [rows, inner])
+    const blocks = inner / 32
+    const weight = new Uint8Array(columns * inner).fill(200)
+    const inputs = [
+      x,
+      g.constant({ dtype: 'uint8', shape: [columns, blocks, 32], data: weight }),
+      g.constant(float32Tensor(new Float32Array(columns * blocks).fill(1), [columns * blocks])),
+    ]
+    const attributes = { K: int(inner), N: int(columns), bits: int(8), block_size: int(32), accuracy_level: int(4) }
+    const [y] = g.node('MatMulNBits', inputs, attributes)
+    if (y !== undefined) g.output(y, 'y')
+  }
+  const path = join(directory, `${g.name}.onnx`)
+  await writeOnnxModel(g.build(), path)
+  return await runtime.loadSession(path, threads === null ? {} : { threads })
+}
+
+async function fastest(session: Session, feeds: Parameters<Session['run']>[0]): Promise<number> {
+  let best = Number.POSITIVE_INFINITY
+  for (let i = 0; i < PROBE_RUNS; i++) {
+    const startedMs = performance.now()
+    await session.run(feeds)
+    best = Math.min(best, performance.now() - startedMs)
+  }
+  return best
+}

@@ -1,0 +1,99 @@
+/**
+ * Linear layers as products of 8-bit integers, with a scale for each row of the input and for each output.
+ *
+ * A row's scale comes from that row alone and integer sums are exact, so a row's result does not depend on who shares the
+ * product; ONNX Runtime's own dynamic quantization has one scale for the whole tensor. Inputs are smoothed first: a channel that
+ * is often large is divided by a factor its weights are multiplied by, or it would take the small ones' precision. Where
+ * inputs have rare extremes they are given as two integers, x = s (q1 + q2 / 254), for two products.
+ * Source: SmoothQuant (arXiv:2211.10438) with its alpha of 0.5.
+ */
+import type { Attributes } from '#numerics/graph/attributes.js'
+import { int } from '#numerics/graph/attributes.js'
+import type { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Dim, Value } from '#numerics/graph/graph.js'
+import { add, mul } from '#numerics/graph/ops/elementwise.js'
+import type { ValueType } from '#numerics/graph/signatures/signature.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+
+/** A quantized weight: `y[n] = sum_k x[k] / smoothing[k] * quantized[k, n] * scales[n]`. */
+export interface IntegerWeight {
+  /** int8 [K, N] */
+  readonly quantized: Value
+  /** float32 [N] */
+  readonly scales: Value
+  /** float32 [K], 1 / smoothing */
+  readonly inverseSmoothing: Value
+  /** Integers per input value: 1 or 2. */
+  readonly terms: 1 | 2
+}
+
+const LARGEST = 127
+const ZERO_POINT = 128
+/** A second term covers half a step of the first in each direction. */
+const TERM_RATIO = 2 * LARGEST
+
+/**
+ * The product of `x` [M, K] and a quantized weight: [M, N].
+ *
+ * @param zeroPoints uint8 [M], all 128
+ */
+export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, zeroPoints: Value): Value {
+  const rows = x.shape[0] as Dim
+  const smooth = mul(g, x, weight.inverseSmoothing)
+  const largest = one(g, 'ReduceMax', [one(g, 'Abs', [smooth]), g.int64s([1])], { keepdims: int(0) }) // [M]
+  const scales = mul(g, largest, g.constant(float32Tensor(Float32Array.of(1 / LARGEST), [1])))
+  const first = quantize(g, smooth, scales, zeroPoints)
+  const product = scaled(g, first, weight, scales)
+  if (weight.terms === 1) return product
+  const known = one(
+    g,
+    'DequantizeLinear',
+    [first, scales, zeroPoints],
+    { axis: int(0) },
+    { dtype: 'float32', shape: x.shape },
+  )
+  const rest = one(g, 'Sub', [smooth, known])
+  const restScales = mul(g, scales, g.constant(float32Tensor(Float32Array.of(1 / TERM_RATIO), [1])))
+  const second = quantize(g, rest, restScales, zeroPoints)
+  return add(g, product, scaled(g, second, weight, restScales))
+
+  function scaled(builder: GraphBuilder, codes: Value, by: IntegerWeight, rowScales: Value): Value {
+    const columns = by.scales.shape[0] as Dim
+    const unit = builder.constant(float32Tensor(Float32Array.of(1), []))
+    const zero = builder.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(ZERO_POINT) })
+    const sums = one(
+      builder,
+      'MatMulIntegerToFloat',
+      [codes, by.quantized, unit, by.scales, zero],
+      {},
+      {
+        dtype: 'float32',
+        shape: [rows, columns],
+      },
+    )
+    const apart = one(
+      builder,
+      'Unsqueeze',
+      [rowScales, builder.int64s([1])],
+      {},
+      { dtype: 'float32', shape: [rows, 1] },
+    )
+    return mul(builder, sums, apart)
+  }
+}
+
+function quantize(g: GraphBuilder, x: Value, scales: Value, zeroPoints: Value): Value {
+  return one(g, 'QuantizeLinear', [x, scales, zeroPoints], { axis: int(0) }, { dtype: 'uint8', shape: x.shape })
+}
+
+function one(
+  g: GraphBuilder,
+  op: string,
+  inputs: readonly Value[],
+  attributes: Attributes = {},
+  type?: ValueType,
+): Value {
+  const [output] = g.node(op, inputs, attributes, type === undefined ? {} : { outputs: [type] })
+  if (output === undefined) throw new Error(`${op} has an output`)
+  return output
+}

@@ -3,13 +3,14 @@
  */
 
 import type { Client } from '#api/client/client.js'
+import { inferenceName } from '#api/client/inference-name.js'
 import { NotFoundError } from '#base/errors.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
 import { chatFlags, readMessages, sampling } from '#cli/input/chat-input.js'
-import { findModel, inferenceName, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
 
 export const chat = defineCommand({

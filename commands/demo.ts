@@ -2,6 +2,7 @@
  * `trainyard demo`: teaches a small model something in about a minute, through the API and before the reader's eyes.
  */
 
+import { inferenceName } from '#api/client/inference-name.js'
 import type { Model } from '#api/wire/models.js'
 import { randomSeed } from '#base/util/rng.js'
 import type { CommandContext } from '#cli/command/context.js'
@@ -12,7 +13,7 @@ import { createDemoModel } from '#cli/demo/model.js'
 import { runDemo } from '#cli/demo/run.js'
 import type { DemoTask } from '#cli/demo/task.js'
 import { DEFAULT_TASK, demoTasks } from '#cli/demo/tasks.js'
-import { inferenceName, shortName } from '#cli/input/model-reference.js'
+import { shortName } from '#cli/input/model-reference.js'
 import { borrowServer } from '#cli/local/local-server.js'
 import { createDemoPrinter } from '#cli/terminal/demo-output.js'
 import { requireCompleted } from '#cli/terminal/watch.js'

@@ -12,6 +12,7 @@ import type { JobStatus } from '#api/wire/job-words.js'
 import type { List } from '#api/wire/list.js'
 import type { DeleteModelResponse, Model, ServedModel } from '#api/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { ApiError, ProtocolError } from './errors.js'
@@ -87,6 +88,8 @@ export function createClient(options: ClientOptions) {
 
   return {
     baseUrl: options.baseUrl,
+    /** What an OpenAI client needs to reach the same service. */
+    connection: () => ({ baseURL: `${options.baseUrl.replace(/\/+$/, '')}/v1`, apiKey: options.apiKey }),
     models: {
       list: (filter: ModelFilter = {}, call?: CallOptions) =>
         get<List<Model>>('/v1/preview/models', { ...filter }, call),
@@ -96,7 +99,7 @@ export function createClient(options: ClientOptions) {
         http.json<DeleteModelResponse>({ method: 'DELETE', path: modelPath(id), ...call }),
       /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
       log: (id: string, body: { split: string; trajectory_groups: readonly JsonValue[] }, call?: CallOptions) =>
-        post<JsonObject | null>(`${modelPath(id)}/log`, body, { ...call, isLong: true }),
+        post<LogTrajectoriesResponse>(`${modelPath(id)}/log`, body, { ...call, isLong: true }),
     },
     checkpoints: {
       list: (modelId: string, query: PageQuery & { order?: 'asc' | 'desc' | undefined } = {}, call?: CallOptions) =>

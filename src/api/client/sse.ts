@@ -30,3 +30,10 @@ export async function* readEvents(response: Response): AsyncGenerator<EventSourc
     await reader.cancel().catch(() => undefined)
   }
 }
+
+/** Reads messages out of bytes as they pass by; `onData` is told of each one's text. */
+export function createEventReader(onData: (data: string) => void): (bytes: Uint8Array) => void {
+  const parser = createParser({ onEvent: (event) => onData(event.data) })
+  const decoder = new TextDecoder()
+  return (bytes) => parser.feed(decoder.decode(bytes, { stream: true }))
+}

@@ -47,12 +47,6 @@ export function parseModelReference(text: string): ModelReference {
   return { id: null, entity: parts.at(-3) ?? null, project: parts.at(-2) ?? null, name, step }
 }
 
-/** Name under which a checkpoint answers chat requests. The form is openpipe-art's. */
-export function inferenceName(model: Model, step: number | null): string {
-  const base = `wandb-artifact:///${model.entity}/${model.project}/${model.name}`
-  return step === null ? base : `${base}:step${step}`
-}
-
 /** `name`, or `project/name` when it is not in the configured project: what the next command can be given. */
 export function shortName(model: Model, config: Config): string {
   return model.project === config.get('project') ? model.name : `${model.project}/${model.name}`

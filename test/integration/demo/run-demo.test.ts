@@ -4,12 +4,12 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createClient } from '../../../src/api/client/client.js'
+import { inferenceName } from '../../../src/api/client/inference-name.js'
 import { systemClock } from '../../../src/base/util/clock.js'
 import type { DemoEvent, DemoFinished, DemoStep } from '../../../src/cli/demo/events.js'
 import { createDemoModel } from '../../../src/cli/demo/model.js'
 import { runDemo } from '../../../src/cli/demo/run.js'
 import type { DemoTask } from '../../../src/cli/demo/task.js'
-import { inferenceName } from '../../../src/cli/input/model-reference.js'
 import { requireCompleted } from '../../../src/cli/terminal/watch.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 

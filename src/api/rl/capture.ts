@@ -1,0 +1,203 @@
+/**
+ * Records what any client of chat completions does: a `fetch` that adds token ids and log-probabilities to the requests
+ * passing through it and keeps the answers in a trajectory. The client sees its answer as always.
+ *
+ * A request whose messages go on from a recorded history extends it; any other begins a side conversation, which is
+ * trained with the reward of the episode.
+ */
+import { createEventReader } from '#api/client/sse.js'
+import type { ChatChoice, ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import { AppError } from '#base/errors.js'
+import {
+  type Choice,
+  type History,
+  isChoice,
+  type Message,
+  type Tool,
+  type Trajectory,
+  toMessage,
+} from './trajectory.js'
+
+/** Creates the recording `fetch`; requests other than chat completions pass through untouched. */
+export function captureFetch(trajectory: Trajectory, send: typeof fetch = fetch): typeof fetch {
+  return async function recordingFetch(input, init) {
+    const url = input instanceof Request ? input.url : String(input)
+    const isChat = init?.method?.toUpperCase() === 'POST' && /\/chat\/completions\/?(\?.*)?$/.test(url)
+    if (!isChat || typeof init.body !== 'string') return await send(input, init)
+    const request = JSON.parse(init.body) as CapturedRequest
+    if ((request.n ?? 1) !== 1) {
+      throw new AppError(
+        'invalid_request',
+        'one_answer_per_turn',
+        `a trajectory records one answer per request, got n = ${request.n}`,
+      )
+    }
+    const body = JSON.stringify({ ...request, logprobs: true, return_token_ids: true })
+    const headers = new Headers(init.headers)
+    headers.delete('content-length')
+    const response = await send(input, { ...init, headers, body })
+    if (!response.ok || response.body === null) return response
+    const record = (answer: ChatResponse): void => {
+      trajectory.record(answer, historyFor(trajectory, request))
+    }
+    if (request.stream === true) return withBody(response, response.body.pipeThrough(assemble(record)))
+    const text = await response.text()
+    record(JSON.parse(text) as ChatResponse)
+    return withBody(response, text)
+  }
+}
+
+/** The OpenAI client, or any other that takes a `fetch` by `withOptions`. */
+interface Configurable<C> {
+  withOptions(options: { readonly fetch: typeof fetch }): C
+}
+
+/**
+ * The same client, recording into a trajectory.
+ *
+ * @example const openai = capture(new OpenAI({ baseURL, apiKey }), trajectory)
+ */
+export function capture<C extends Configurable<C>>(client: C, trajectory: Trajectory): C {
+  return client.withOptions({ fetch: captureFetch(trajectory) })
+}
+
+interface CapturedRequest {
+  readonly messages: readonly Message[]
+  readonly tools?: readonly Tool[] | null
+  readonly n?: number | null
+  readonly stream?: boolean | null
+}
+
+function withBody(response: Response, body: string | ReadableStream<Uint8Array>): Response {
+  const headers = new Headers(response.headers)
+  // The platform has unpacked the body already.
+  headers.delete('content-encoding')
+  headers.delete('content-length')
+  return new Response(body, { status: response.status, statusText: response.statusText, headers })
+}
+
+/** The history that the request's messages continue, brought up to the request; a new one when there is none. */
+function historyFor(trajectory: Trajectory, request: CapturedRequest): History {
+  const { messages } = request
+  const tools = request.tools ?? null
+  const known = trajectory.histories.find(
+    ({ items }) => items.length <= messages.length && items.every((item, i) => isSame(item, messages[i])),
+  )
+  if (known !== undefined) {
+    known.items.push(...messages.slice(known.items.length))
+    known.tools ??= tools
+    return known
+  }
+  const history: History = { items: [...messages], tools }
+  trajectory.histories.push(history)
+  return history
+}
+
+/** Clients rebuild messages from what they parsed: what counts is who said what, and which tools were called. */
+function isSame(item: Message | Choice, message: Message | undefined): boolean {
+  if (message === undefined) return false
+  const [ours, theirs] = [isChoice(item) ? toMessage(item) : item, message]
+  return (
+    ours.role === theirs.role &&
+    textOf(ours) === textOf(theirs) &&
+    (ours.tool_call_id ?? null) === (theirs.tool_call_id ?? null) &&
+    callsOf(ours) === callsOf(theirs)
+  )
+}
+
+function textOf({ content }: Message): string {
+  if (content === null || content === undefined) return ''
+  if (typeof content === 'string') return content
+  return content.map((part) => (typeof part === 'string' ? part : String(part['text'] ?? ''))).join('')
+}
+
+function callsOf({ tool_calls: calls }: Message): string {
+  return (calls ?? []).map((call) => String(call['id'] ?? '')).join(' ')
+}
+
+/** Reads a stream as it passes and hands over the whole answer before the client sees the end of it. */
+function assemble(onAnswer: (answer: ChatResponse) => void): TransformStream<Uint8Array, Uint8Array> {
+  const chunks: ChatChunk[] = []
+  let isDone = false
+  function finish(): void {
+    const isWhole = chunks.some((chunk) => chunk.choices.some((choice) => choice.finish_reason !== null))
+    if (isDone || !isWhole) return
+    isDone = true
+    onAnswer(joinChunks(chunks))
+  }
+  const read = createEventReader((data) => {
+    if (data === '[DONE]') return finish()
+    const chunk = JSON.parse(data) as ChatChunk | { readonly error: unknown }
+    if ('error' in chunk) isDone = true
+    else chunks.push(chunk)
+  })
+  return new TransformStream({
+    transform(bytes, controller) {
+      read(bytes)
+      controller.enqueue(bytes)
+    },
+    flush: finish,
+  })
+}
+
+function joinChunks(chunks: readonly ChatChunk[]): ChatResponse {
+  const [first] = chunks
+  if (first === undefined) throw new Error('an answer has at least one chunk')
+  const parts = chunks.flatMap((chunk) => chunk.choices.filter((choice) => choice.index === 0))
+  const content = parts.map((part) => part.delta.content ?? '').join('')
+  const logprobs = parts.flatMap((part) => part.logprobs?.content ?? [])
+  const choice: ChatChoice = {
+    index: 0,
+    message: {
+      role: 'assistant',
+      content,
+      refusal: null,
+      annotations: null,
+      audio: null,
+      function_call: null,
+      tool_calls: joinToolCalls(parts.map((part) => part.delta)),
+      reasoning: null,
+      reasoning_content: null,
+    },
+    logprobs: logprobs.length === 0 ? null : { content: logprobs },
+    finish_reason: parts.findLast((part) => part.finish_reason !== null)?.finish_reason ?? null,
+    stop_reason: parts.findLast((part) => part.finish_reason !== null)?.stop_reason ?? null,
+    token_ids: parts.flatMap((part) => part.token_ids ?? []),
+  }
+  const usage = chunks.findLast((chunk) => chunk.usage !== undefined)?.usage
+  return {
+    id: first.id,
+    object: 'chat.completion',
+    created: first.created,
+    model: first.model,
+    choices: [choice],
+    service_tier: null,
+    system_fingerprint:
+      chunks.find((chunk) => typeof chunk.system_fingerprint === 'string')?.system_fingerprint ?? null,
+    usage: usage ?? { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0, prompt_tokens_details: null },
+    prompt_logprobs: null,
+    prompt_token_ids: chunks.find((chunk) => Array.isArray(chunk.prompt_token_ids))?.prompt_token_ids ?? null,
+    kv_transfer_params: null,
+  }
+}
+
+/** Calls arrive in pieces: the first one names the tool, later ones go on with its arguments. */
+function joinToolCalls(deltas: readonly unknown[]): ChatChoice['message']['tool_calls'] {
+  const calls: { id: string; type: 'function'; function: { name: string; arguments: string } }[] = []
+  for (const delta of deltas) {
+    for (const piece of (delta as { readonly tool_calls?: readonly ToolCallPiece[] }).tool_calls ?? []) {
+      calls[piece.index] ??= { id: piece.id ?? '', type: 'function', function: { name: '', arguments: '' } }
+      const call = calls[piece.index]
+      if (call === undefined) continue
+      call.function.name += piece.function?.name ?? ''
+      call.function.arguments += piece.function?.arguments ?? ''
+    }
+  }
+  return calls
+}
+
+interface ToolCallPiece {
+  readonly index: number
+  readonly id?: string
+  readonly function?: { readonly name?: string; readonly arguments?: string }
+}

@@ -1,0 +1,245 @@
+/**
+ * A model that learns: registered once, asked during rollouts, trained on what came of them.
+ *
+ * Everything goes through the public API of the client, as any other program would do it.
+ */
+import type { Client } from '#api/client/client.js'
+import { inferenceName } from '#api/client/inference-name.js'
+import { eachItem } from '#api/client/pages.js'
+import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
+import type { Model } from '#api/wire/models.js'
+import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
+import { AppError } from '#base/errors.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { captureFetch } from './capture.js'
+import { runJob, type TrainOptions, type TrainResult } from './train.js'
+import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
+
+export interface ModelOptions {
+  /** Unique within the project. */
+  readonly name: string
+  /** A base model of the service, for example `trainyard/spark`. */
+  readonly baseModel: string
+  /** Default `default`. */
+  readonly project?: string
+}
+
+/** How a client of another library reaches this model. */
+export interface Connection {
+  readonly baseURL: string
+  readonly apiKey: string
+  readonly fetch: typeof fetch
+}
+
+/**
+ * @example
+ * const model = await new TrainableModel(client, { name: 'orders', baseModel: 'trainyard/spark' }).register()
+ * const groups = await gather(mails.map((mail) => group(8, () => rollout(mail))))
+ * const { step, reward } = await model.train(groups, { learningRate: 1e-3 })
+ */
+export class TrainableModel {
+  readonly client: Client
+  readonly options: ModelOptions
+  #record: Model | null = null
+
+  constructor(client: Client, options: ModelOptions) {
+    this.client = client
+    this.options = options
+  }
+
+  /**
+   * Creates the model, or takes the one that has this name.
+   *
+   * @throws {ApiError} when the name is taken by a model of another base model
+   */
+  async register(): Promise<this> {
+    const { name, baseModel, project = 'default' } = this.options
+    const record = await this.client.models.create({ name, project, base_model: baseModel, return_existing: true })
+    if (record.base_model !== baseModel) {
+      throw new AppError(
+        'conflict',
+        'base_model_mismatch',
+        `model "${name}" exists with base model "${record.base_model}", not "${baseModel}"`,
+        { hint: 'choose another name, or delete the model first' },
+      )
+    }
+    this.#record = record
+    return this
+  }
+
+  /** @throws {AppError} `model_not_registered` before `register()` */
+  get id(): string {
+    return this.#registered.id
+  }
+
+  /** Step of the newest checkpoint, as far as this object has seen. */
+  get step(): number {
+    return this.#registered.step
+  }
+
+  /** The name to ask for: the latest checkpoint, or that of a step. */
+  inferenceName(step: number | null = null): string {
+    return inferenceName(this.#registered, step)
+  }
+
+  /** Begins an episode: `ask()` on it asks this model and records the answer. */
+  trajectory(messages: readonly Message[], options: { readonly tools?: readonly Tool[] } = {}): Trajectory {
+    return new Trajectory(messages, { ...options, ask: (request, ask) => this.#complete(request, ask) })
+  }
+
+  /** `n` answers to the same messages in one request, each as a trajectory of its own. */
+  async sample(
+    messages: readonly Message[],
+    { n, tools, ...options }: AskOptions & { readonly n: number; readonly tools?: readonly Tool[] },
+  ): Promise<readonly Trajectory[]> {
+    const request = { messages: [...messages], ...(tools === undefined ? {} : { tools: [...tools] }) }
+    const response = await this.#complete(request, { ...options, n })
+    return response.choices.map((choice) => {
+      const trajectory = this.trajectory(messages, tools === undefined ? {} : { tools })
+      trajectory.record({ ...response, choices: [choice] })
+      return trajectory
+    })
+  }
+
+  /**
+   * What another client needs to reach this model while a trajectory records what it does: for `new OpenAI(…)`, for
+   * `createOpenAICompatible(…)` of the Vercel AI SDK, or for anything else that takes a `fetch`.
+   */
+  connection(trajectory: Trajectory): Connection {
+    const { baseURL, apiKey } = this.client.connection()
+    return { baseURL, apiKey: apiKey ?? '', fetch: captureFetch(trajectory) }
+  }
+
+  /**
+   * Trains on groups by reinforcement learning and waits for the new checkpoint. Groups whose rewards are all equal are
+   * left out; when none is left, nothing is sent and the step stays.
+   *
+   * @throws {AppError} `no_trajectories` when every rollout failed; `TrainingFailedError` when the job did not complete
+   */
+  async train(groups: readonly TrajectoryGroup[], options: TrainOptions = {}): Promise<TrainResult> {
+    const trajectories = groups.flatMap((group) => group.trajectories)
+    const exceptions = groups.flatMap((group) => group.exceptions)
+    const [first] = exceptions
+    if (trajectories.length === 0) {
+      const why = first === undefined ? 'no group was given' : `the first of them: ${first.message}`
+      throw new AppError(
+        'invalid_request',
+        'no_trajectories',
+        `there is nothing to train on, every rollout failed (${why})`,
+      )
+    }
+    const trainable = groups.filter((group) => group.isTrainable)
+    const facts = {
+      reward: mean(trajectories.map((trajectory) => trajectory.reward)) ?? 0,
+      exceptionRate: exceptions.length / (exceptions.length + trajectories.length),
+      groups: groups.length,
+      trainedGroups: trainable.length,
+    }
+    if (trainable.length === 0)
+      return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0 }
+    const job = await runJob(this.client, options, (call) =>
+      this.client.trainingJobs.createRl(
+        {
+          model_id: this.id,
+          trajectory_groups: trainable.map((group) => group.toJSON()),
+          experimental_config: configOf(options),
+        },
+        call,
+      ),
+    )
+    this.#moveTo(job.step)
+    return { ...facts, ...job }
+  }
+
+  /** Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. */
+  async trainSft(
+    conversations: readonly { readonly messages: readonly Message[]; readonly tools?: readonly Tool[] }[],
+    options: TrainOptions = {},
+  ): Promise<Pick<TrainResult, 'step' | 'jobId' | 'gradientSteps' | 'metrics' | 'seconds'>> {
+    const lines = conversations.map((conversation) => `${JSON.stringify(conversation)}\n`)
+    const job = await runJob(this.client, options, async (call) => {
+      const { id } = await this.client.files.upload(new Blob(lines), 'train.jsonl', call)
+      const request = { model_id: this.id, training_data_url: id, config: configOf(options) }
+      return await this.client.trainingJobs.createSft(request, call)
+    })
+    this.#moveTo(job.step)
+    return job
+  }
+
+  /** Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. */
+  async evaluate(
+    groups: readonly TrajectoryGroup[],
+    options: { readonly split?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<LogTrajectoriesResponse> {
+    const body = { split: options.split ?? 'val', trajectory_groups: groups.map((group) => group.toJSON()) }
+    return await this.client.models.log(this.id, body, { signal: options.signal })
+  }
+
+  /**
+   * Deletes all checkpoints but the latest and the best by a metric.
+   *
+   * @param options.metric default `val/reward`, the highest value is best
+   * @returns the steps that were deleted, and the best one; null when no checkpoint has the metric
+   */
+  async keepBest(
+    options: { readonly metric?: string } = {},
+  ): Promise<{ readonly best: number | null; readonly deletedSteps: readonly number[] }> {
+    const metric = options.metric ?? 'val/reward'
+    const measured: { readonly step: number; readonly value: number }[] = []
+    const steps: number[] = []
+    for await (const checkpoint of eachItem((query) => this.client.checkpoints.list(this.id, query))) {
+      steps.push(checkpoint.step)
+      const value = checkpoint.metrics[metric]
+      if (typeof value === 'number') measured.push({ step: checkpoint.step, value })
+    }
+    const best = measured.toSorted((a, b) => b.value - a.value || b.step - a.step)[0]?.step ?? null
+    const latest = Math.max(...steps)
+    // Without any measurement nothing says what is worth keeping: all stay.
+    const deletedSteps = best === null ? [] : steps.filter((step) => step > 0 && step !== best && step !== latest)
+    if (deletedSteps.length > 0) await this.client.checkpoints.delete(this.id, deletedSteps)
+    return { best, deletedSteps }
+  }
+
+  get #registered(): Model {
+    if (this.#record !== null) return this.#record
+    throw new AppError(
+      'invalid_request',
+      'model_not_registered',
+      `model "${this.options.name}" is not registered yet`,
+      {
+        hint: 'await model.register() first',
+      },
+    )
+  }
+
+  #moveTo(step: number): void {
+    this.#record = { ...this.#registered, step }
+  }
+
+  async #complete(
+    request: Pick<ChatRequestBody, 'messages' | 'tools'>,
+    options: AskOptions & { readonly n?: number },
+  ): Promise<ChatResponse> {
+    return await this.client.chat.create(
+      {
+        model: this.inferenceName(),
+        ...request,
+        temperature: options.temperature ?? 1,
+        ...(options.n === undefined ? {} : { n: options.n }),
+        ...(options.maxTokens === undefined ? {} : { max_completion_tokens: options.maxTokens }),
+        ...(options.seed === undefined ? {} : { seed: options.seed }),
+        ...(options.stop === undefined ? {} : { stop: [...options.stop] }),
+        ...options.body,
+        logprobs: true,
+        return_token_ids: true,
+      },
+      { signal: options.signal },
+    )
+  }
+}
+
+function configOf({ learningRate, config }: TrainOptions): JsonObject {
+  const given: Record<string, JsonValue> = { ...config }
+  if (learningRate !== undefined) given['learning_rate'] = learningRate
+  return given
+}

@@ -1,0 +1,99 @@
+/**
+ * One training job from its submission to its checkpoint.
+ */
+import type { CallOptions, Client } from '#api/client/client.js'
+import { isFinished } from '#api/wire/job-words.js'
+import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import { AppError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { mean } from './trajectory.js'
+
+export interface TrainOptions {
+  /** Step size of the optimizer. Default: the service's, which suits large models; small ones want 1e-4 to 1.5e-3. */
+  readonly learningRate?: number
+  /** Any other hyperparameter, as the API spells it. */
+  readonly config?: JsonObject
+  /** Told of every event of the job. */
+  readonly onEvent?: (event: TrainingEvent) => void
+  /** Aborting cancels the job. */
+  readonly signal?: AbortSignal
+}
+
+export interface TrainResult {
+  /** Step of the new checkpoint; the old one when nothing was trained. */
+  readonly step: number
+  /** null when no group could teach anything. */
+  readonly jobId: string | null
+  /** Mean reward of all trajectories given. */
+  readonly reward: number
+  /** Failed rollouts of all. */
+  readonly exceptionRate: number
+  readonly groups: number
+  /** Groups whose rewards differ. */
+  readonly trainedGroups: number
+  readonly gradientSteps: number
+  /** Means over the gradient steps: `loss`, `grad_norm`, `entropy`… */
+  readonly metrics: Readonly<Record<string, number>>
+  readonly seconds: number
+}
+
+/** The job ended without a checkpoint. */
+export class TrainingFailedError extends AppError {
+  readonly job: TrainingJob
+
+  constructor(job: TrainingJob) {
+    const reason = job.error_message === null ? '' : `: ${job.error_message}`
+    super('internal', job.error_code ?? `job_${job.status}`, `training job ${job.id} is ${job.status}${reason}`)
+    this.job = job
+  }
+}
+
+/**
+ * Submits a job and follows it to its end. A job that is left early, by an abort or an error, is cancelled.
+ *
+ * @throws {TrainingFailedError} when it did not complete; the signal's reason when aborted
+ */
+export async function runJob(
+  client: Client,
+  options: TrainOptions,
+  submit: (call: CallOptions) => Promise<TrainingJob>,
+): Promise<Pick<TrainResult, 'step' | 'gradientSteps' | 'metrics' | 'seconds'> & { readonly jobId: string }> {
+  const { signal, onEvent } = options
+  const { id } = await submit({ signal })
+  const steps: JsonObject[] = []
+  let job: TrainingJob | null = null
+  try {
+    for await (const event of client.trainingJobs.follow(id, { signal, pollMs: 250 })) {
+      if (event.type === 'gradient_step') steps.push(event.data)
+      onEvent?.(event)
+    }
+    job = await client.trainingJobs.get(id, { signal })
+  } finally {
+    // Not with the signal, which may be why we are here. A job that ended in the meantime refuses, and that is fine.
+    if (job === null || !isFinished(job.status)) {
+      await client.trainingJobs.cancel(id, { signal: AbortSignal.timeout(1500) }).catch(() => undefined)
+    }
+  }
+  if (job.status !== 'completed' || job.step === null) throw new TrainingFailedError(job)
+  return {
+    step: job.step,
+    jobId: id,
+    gradientSteps: steps.length,
+    metrics: averages(steps),
+    seconds: secondsBetween(job.training_start, job.training_end),
+  }
+}
+
+function averages(steps: readonly JsonObject[]): Readonly<Record<string, number>> {
+  const names = new Set(steps.flatMap((data) => Object.keys(data)))
+  return Object.fromEntries(
+    [...names].flatMap((name) => {
+      const value = mean(steps.flatMap((data) => (typeof data[name] === 'number' ? [data[name]] : [])))
+      return value === null ? [] : [[name, value] as const]
+    }),
+  )
+}
+
+function secondsBetween(start: string | null, end: string | null): number {
+  return start === null || end === null ? 0 : (Date.parse(end) - Date.parse(start)) / 1000
+}

@@ -38,6 +38,7 @@ export const listCheckpoints = defineCommand({
       ? await collectPages((query) => client.checkpoints.list(model.id, { order, ...query }, { signal }), { after })
       : await client.checkpoints.list(model.id, { order, limit, after }, { signal })
     output.list(page, toColumns(page.data, flags.metrics), {
+      isWide: flags.wide,
       nextCommand: nextPageCommand(`checkpoints list ${args.model}`, page, { '--order': order, '--limit': limit }),
       empty: `model ${model.name} has no checkpoint yet`,
     })

@@ -7,7 +7,7 @@ import { AppError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { plural } from '#cli/terminal/format.js'
 
 export const cancelJobs = defineCommand({
@@ -15,23 +15,24 @@ export const cancelJobs = defineCommand({
   summary: 'Ask training jobs to stop',
   details: 'A running job stops after its current gradient step and leaves no checkpoint; the model stays at its step.',
   examples: [
-    ['trainyard jobs cancel 019a3c5e-7b1f-7000-8000-00000000009c', 'asks first, on a terminal'],
-    ['trainyard jobs cancel 019a3c5e-7b1f-7000-8000-00000000009c --yes', 'without asking'],
+    ['trainyard jobs cancel', 'the newest job; asks first, on a terminal'],
+    ['trainyard jobs cancel 4c1d009c --yes', 'without asking'],
   ],
-  args: { job: argument.many('job ids') },
+  args: { job: argument.rest(JOB_ARGUMENT) },
   flags: { yes: flag.switch('--yes', 'do not ask') },
   exits: ['not_found', 'conflict'],
   async run(context) {
     const { connect, output, prompts, args, flags, signal } = context
+    const named = args.job.length === 0 ? ['latest'] : args.job
     if (!flags.yes) {
-      const what = args.job.length === 1 ? `job ${args.job[0]}` : plural(args.job.length, 'job')
+      const what = named.length === 1 ? `job ${named[0]}` : plural(named.length, 'job')
       if (!(await prompts.confirm(`Cancel ${what}?`, '--yes')))
         throw new UsageError('not_confirmed', 'nothing cancelled')
     }
     const client = await connect()
     const jobs: TrainingJob[] = []
     let worst: AppError | undefined
-    for (const text of args.job) {
+    for (const text of named) {
       try {
         const job = await client.trainingJobs.cancel(await resolveJobId(context, client, text), { signal })
         jobs.push(job)
@@ -45,7 +46,7 @@ export const cancelJobs = defineCommand({
       }
     }
     if (output.mode !== 'human') {
-      const json = args.job.length === 1 && jobs[0] !== undefined ? jobs[0] : jobs
+      const json = named.length === 1 && jobs[0] !== undefined ? jobs[0] : jobs
       if (jobs.length > 0)
         output.result(
           json,

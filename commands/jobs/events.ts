@@ -7,7 +7,7 @@ import type { TrainingEvent } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
-import { resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeEvent, watchJob } from '#cli/terminal/watch.js'
 
@@ -24,10 +24,10 @@ export const jobEvents = defineCommand({
   details:
     'With --follow, every event to the end of the job; the exit code is its outcome. Ctrl-C detaches, the job goes on.',
   examples: [
-    ['trainyard jobs events 019a3c5e-7b1f-7000-8000-00000000009c', 'the first page of events'],
-    ['trainyard jobs events 019a3c5e-7b1f-7000-8000-00000000009c --follow --json', 'JSON Lines until the job ends'],
+    ['trainyard jobs events --follow', 'the newest job, to its end'],
+    ['trainyard jobs events 4c1d009c --follow --json', 'JSON Lines until the job ends'],
   ],
-  args: { job: argument.required('job id; on a terminal a unique prefix of 8 characters is enough') },
+  args: { job: argument.optional(JOB_ARGUMENT) },
   flags: { follow: flag.switch('--follow', 'go on until the job ends'), ...pageFlags },
   exits: ['not_found', 'job_failed'],
   async run(context) {
@@ -43,6 +43,7 @@ export const jobEvents = defineCommand({
       ? await collectPages((query) => client.trainingJobs.events(jobId, query, { signal }), { after })
       : await client.trainingJobs.events(jobId, { limit, after }, { signal })
     output.list(page, columns, {
+      isWide: flags.wide,
       nextCommand: nextPageCommand(`jobs events ${jobId}`, page, { '--limit': limit }),
       empty: 'no events yet',
     })

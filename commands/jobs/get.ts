@@ -5,7 +5,7 @@
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
-import { resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
 import { describeProgress } from '#cli/terminal/watch.js'
 
@@ -13,10 +13,10 @@ export const getJob = defineCommand({
   path: ['jobs', 'get'],
   summary: 'Show one training job',
   examples: [
-    ['trainyard jobs get 019a3c5e-7b1f-7000-8000-00000000009c', 'status, error, configuration'],
-    ['trainyard jobs get 019a3c5e-7b1f-7000-8000-00000000009c --json', 'as the API returns it'],
+    ['trainyard jobs get', 'the newest job: status, error, configuration'],
+    ['trainyard jobs get 4c1d009c --json', 'the one whose id ends like this, as the API returns it'],
   ],
-  args: { job: argument.required('job id; on a terminal a unique prefix of 8 characters is enough') },
+  args: { job: argument.optional(JOB_ARGUMENT) },
   flags: {},
   exits: ['not_found'],
   next: ['trainyard jobs events <job>', 'trainyard jobs cancel <job>'],

@@ -41,6 +41,7 @@ export const listJobs = defineCommand({
       : await client.trainingJobs.list({ ...filter, limit, after }, { signal })
     const names = output.mode === 'human' ? await modelNames(client, page.data, signal) : new Map<string, string>()
     output.list(page, toColumns(names, clock.nowMs()), {
+      isWide: flags.wide,
       nextCommand: nextPageCommand('jobs list', page, {
         '--model': flags.model,
         '--status': flags.status,
@@ -59,7 +60,7 @@ function toColumns(names: ReadonlyMap<string, string>, nowMs: number): readonly 
     { header: 'progress', get: describeProgress },
     { header: 'started', kind: 'time', get: (job) => job.training_start ?? job.created_at },
     { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs) },
-    { header: 'id', kind: 'id', get: (job) => job.id },
+    { header: 'id', kind: 'shortId', get: (job) => job.id },
   ]
 }
 

@@ -7,7 +7,7 @@ import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { OutcomeError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
@@ -17,10 +17,10 @@ export const waitForJobs = defineCommand({
   summary: 'Wait until training jobs are finished',
   details: 'Prints every outcome and exits 7 if any job failed or was cancelled.',
   examples: [
-    ['trainyard jobs wait 019a3c5e-7b1f-7000-8000-00000000009c', 'until it is finished'],
-    ['trainyard jobs wait 019a3c5e-7b1f-7000-8000-00000000009c --wait-timeout 10m', 'at most ten minutes, then exit 8'],
+    ['trainyard jobs wait', 'until the newest job is finished'],
+    ['trainyard jobs wait 4c1d009c --wait-timeout 10m', 'at most ten minutes, then exit 8'],
   ],
-  args: { job: argument.many('job ids') },
+  args: { job: argument.rest(JOB_ARGUMENT) },
   flags: { waitTimeout: flag.duration('--wait-timeout <duration>', 'give up after this long; the job goes on') },
   exits: ['not_found', 'job_failed', 'gave_up'],
   async run(context) {
@@ -31,7 +31,7 @@ export const waitForJobs = defineCommand({
     const finished: TrainingJob[] = []
     const progress = startProgress(io, output.mode === 'human', 'Waiting')
     try {
-      for (const text of args.job) {
+      for (const text of args.job.length === 0 ? ['latest'] : args.job) {
         const jobId = await resolveJobId(context, client, text)
         for (;;) {
           const job = await client.trainingJobs.get(jobId, { signal })
@@ -56,7 +56,7 @@ export const waitForJobs = defineCommand({
       progress.stop()
     }
     const columns = [
-      { header: 'id', kind: 'id' as const, get: (job: TrainingJob) => job.id },
+      { header: 'id', kind: 'shortId' as const, get: (job: TrainingJob) => job.id },
       { header: 'status', kind: 'status' as const, get: (job: TrainingJob) => job.status },
       { header: 'outcome', get: describeOutcome, canShrink: true },
     ]

@@ -40,6 +40,7 @@ export const listModels = defineCommand({
       ? await collectPages((query) => client.models.list({ ...filter, ...query }, { signal }), { after })
       : await client.models.list({ ...filter, limit, after }, { signal })
     output.list(page, columns, {
+      isWide: flags.wide,
       nextCommand: nextPageCommand('models list', page, { '--limit': limit, '--base-model': flags.baseModel }),
       empty: 'no models yet; trainyard models create <name> --base-model <name> makes one',
     })

@@ -65,9 +65,9 @@ export const trainRl = defineCommand({
   async run(context) {
     const { connect, io, output, config, args, flags, signal } = context
     if (flags.file === undefined) {
-      throw new UsageError('missing_option', '--file is required', {
+      throw new UsageError('missing_option', '--file with trajectory groups is required', {
         param: '--file',
-        hint: 'trainyard train rl --help',
+        hint: 'trainyard rollout makes one; trainyard help files shows the format',
       })
     }
     const reference = parseModelReference(args.model)

@@ -54,9 +54,13 @@ export const trainSft = defineCommand({
   next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
   async run(context) {
     const { connect, io, output, config, args, flags, signal } = context
-    if ((flags.file === undefined) === (flags.dataUrl === undefined)) {
-      throw new UsageError('missing_option', 'either --file or --data-url is required, not both', {
-        hint: 'trainyard train sft --help',
+    if (flags.file !== undefined && flags.dataUrl !== undefined) {
+      throw new UsageError('conflicting_options', '--file and --data-url name the data twice: give one of them')
+    }
+    if (flags.file === undefined && flags.dataUrl === undefined) {
+      throw new UsageError('missing_option', '--file with example conversations is required', {
+        param: '--file',
+        hint: 'trainyard help files shows the format',
       })
     }
     const reference = parseModelReference(args.model)

@@ -110,6 +110,8 @@ describe('the program', () => {
     [['modles', 'list'], 'unknown command "modles"', 'models'],
     [['models', 'delet'], 'unknown command "delet"', 'delete'],
     [['models', 'list', '--limt', '3'], 'unknown option "--limt"', '--limit'],
+    [['ls'], 'unknown command "ls"', 'models list'],
+    [['logs'], 'unknown command "logs"', 'jobs events'],
     [['help', 'exitcodes'], 'no command or topic "exitcodes"', 'exit-codes'],
   ])('a typo in %j is named and suggested', async (argv, message, suggestion) => {
     const { stderr, exitCode } = await runCli(argv)

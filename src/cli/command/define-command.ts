@@ -260,6 +260,35 @@ function helpPath(argv: readonly string[], entries: readonly CommandEntry[]): re
   return noun === undefined ? [] : [noun]
 }
 
+/** Words of other tools for what is here. */
+const elsewhere: Readonly<Record<string, string>> = {
+  add: 'base-models add',
+  pull: 'base-models add',
+  cancel: 'jobs cancel',
+  create: 'models create',
+  delete: 'models delete',
+  rm: 'models delete',
+  download: 'checkpoints download',
+  export: 'checkpoints download',
+  finetune: 'train sft',
+  'fine-tune': 'train sft',
+  sft: 'train sft',
+  rl: 'train rl',
+  generate: 'chat',
+  list: 'models list',
+  ls: 'models list',
+  login: 'config set api-key',
+  logs: 'jobs events',
+  events: 'jobs events',
+  wait: 'jobs wait',
+  ps: 'jobs list',
+  start: 'serve',
+  server: 'serve',
+  sample: 'rollout',
+  evaluate: 'eval',
+  status: 'system-check',
+}
+
 /** Commander's sentence, its suggestion split off. */
 function toUsageError(error: CommanderError, path: readonly string[]): UsageError {
   const suggestion = /\(Did you mean (?:one of )?([^)]*?)\??\)/.exec(error.message)?.[1]
@@ -267,6 +296,11 @@ function toUsageError(error: CommanderError, path: readonly string[]): UsageErro
     .replace(/^error: /, '')
     .replace(/\s*\(Did you mean[^)]*\)\s*/s, '')
     .replaceAll("'", '"')
+  const asked = error.code === 'commander.unknownCommand' ? /"([^"]+)"/.exec(message)?.[1] : undefined
+  const meant = asked === undefined ? undefined : elsewhere[asked]
   const code = error.code.replace(/^commander\./, '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-  return new UsageError(code, message, { suggestion, hint: ['trainyard', ...path, '--help'].join(' ') })
+  return new UsageError(code, message, {
+    suggestion: meant ?? suggestion,
+    hint: ['trainyard', ...path, '--help'].join(' '),
+  })
 }

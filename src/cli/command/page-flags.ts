@@ -9,6 +9,7 @@ export const pageFlags = {
   limit: flag.integer(1, 100)('--limit <n>', 'items per page, 1 to 100', { default: 20 }),
   after: flag.text('--after <id>', 'go on after this id'),
   all: flag.switch('--all', 'every page'),
+  wide: flag.switch('--wide', 'ids in full on a terminal'),
 }
 
 /** The exact command that shows the next page, or null when there is none. */

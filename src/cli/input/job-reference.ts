@@ -1,5 +1,5 @@
 /**
- * Job ids as people type them: in full, or on a terminal a unique prefix of at least eight characters.
+ * Jobs as people name them: by id, by its last or first eight digits, or as `latest`.
  */
 import type { Client } from '#api/client/client.js'
 import { eachItem } from '#api/client/pages.js'
@@ -7,29 +7,52 @@ import { ConflictError, NotFoundError } from '#base/errors.js'
 import type { CommandContext } from '../command/context.js'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** Fewer digits than `jobs list` shows mean another job too soon. */
+const PART = /^[0-9a-f][0-9a-f-]{7,}$/i
+
+/** The argument of a command about one job. */
+export const JOB_ARGUMENT = 'job id, its last eight digits, or latest; default the newest job'
 
 /**
- * The full id. Scripts (`--json`, pipes) must give it in full: what a prefix means changes with time.
+ * The full id.
  *
+ * @param text nothing names the newest job
  * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_ambiguous` with the candidates
  */
-export async function resolveJobId(context: CommandContext, client: Client, text: string): Promise<string> {
-  const { output, signal } = context
-  const isPrefix = !UUID.test(text) && /^[0-9a-f][0-9a-f-]{7,}$/i.test(text)
-  if (!isPrefix || output.mode !== 'human' || !output.isTerminal) return text
+export async function resolveJobId(
+  { signal }: Pick<CommandContext, 'signal'>,
+  client: Client,
+  text: string | undefined,
+): Promise<string> {
+  if (text === undefined || text === 'latest') return await newest(client, signal)
+  if (UUID.test(text) || !PART.test(text)) return text
+  const part = text.toLowerCase()
   const matches: string[] = []
   for await (const job of eachItem((query) => client.trainingJobs.list(query, { signal }))) {
-    if (job.id.startsWith(text.toLowerCase())) matches.push(job.id)
+    if (job.id.endsWith(part) || job.id.startsWith(part)) matches.push(job.id)
   }
   const [first, second] = matches
   if (first === undefined) {
-    throw new NotFoundError('training_job_not_found', `no job id starts with ${text}`, { hint: 'trainyard jobs list' })
+    throw new NotFoundError('training_job_not_found', `no job id begins or ends with ${text}`, {
+      hint: 'trainyard jobs list',
+    })
   }
   if (second !== undefined) {
     throw new ConflictError(
       'job_ambiguous',
-      `${matches.length} job ids start with ${text}: ${matches.slice(0, 5).join(', ')}`,
+      `${matches.length} job ids begin or end with ${text}: ${matches.slice(0, 5).join(', ')}`,
     )
   }
   return first
+}
+
+async function newest(client: Client, signal: AbortSignal): Promise<string> {
+  const page = await client.trainingJobs.list({ limit: 1 }, { signal })
+  const [job] = page.data
+  if (job === undefined) {
+    throw new NotFoundError('training_job_not_found', 'there is no training job yet', {
+      hint: 'trainyard train sft <model> --file data.jsonl starts one',
+    })
+  }
+  return job.id
 }

@@ -75,7 +75,7 @@ export async function findModel(reference: ModelReference, lookup: LookupOptions
     if (isSame && (entity === undefined || model.entity === entity)) found.push(model)
   }
   const [first, second] = found
-  if (first === undefined) throw await notFound(reference.name, project, lookup)
+  if (first === undefined) return await findElsewhere(reference, project, lookup)
   if (second !== undefined) {
     const candidates = found.map((model) => `${model.entity}/${model.project}/${model.name}`).join(', ')
     throw new ConflictError('model_ambiguous', `"${reference.name}" names ${found.length} models: ${candidates}`, {
@@ -96,27 +96,39 @@ async function getById(id: string, client: Client, signal: AbortSignal): Promise
   }
 }
 
-/** A suggestion is worth one more request; a failure of that request is not worth an error. */
-async function notFound(name: string, project: string, lookup: LookupOptions): Promise<UnknownNameError> {
+/**
+ * The one model of that name in another project, unless a project was asked for; else an error with the nearest name. A
+ * failure of this second look is not worth an error of its own.
+ */
+async function findElsewhere(reference: ModelReference, project: string, lookup: LookupOptions): Promise<Model> {
+  const { name } = reference
   const known = await lookup.client.models.list({ limit: 100 }, { signal: lookup.signal }).then(
     (page) => page.data,
     () => [],
   )
-  const elsewhere = known.find((model) => model.name === name)
+  const elsewhere = known.filter((model) => model.name === name && model.project !== project)
+  const isAsked = reference.project !== null || lookup.config.resolve('project').source !== 'default'
+  const [only, second] = elsewhere
+  if (only !== undefined && second === undefined && !isAsked) return only
   const near = closest(
     name,
     known.filter((model) => model.project === project).map((model) => model.name),
   )
-  const suggestion = elsewhere === undefined ? near : `${elsewhere.project}/${elsewhere.name}`
-  return new UnknownNameError('model_not_found', `model "${name}" was not found in project "${project}"`, suggestion)
+  const suggestion = only === undefined ? near : `${only.project}/${only.name}`
+  throw new UnknownNameError(
+    'model_not_found',
+    `model "${name}" was not found in project "${project}"`,
+    suggestion,
+    known.length === 0 ? 'trainyard models create <name> --base-model <name>' : 'trainyard models list',
+  )
 }
 
 /** Not found, with the nearest existing name. */
 export class UnknownNameError extends NotFoundError {
   readonly suggestion: string | undefined
 
-  constructor(code: string, message: string, suggestion: string | undefined) {
-    super(code, message, { hint: 'trainyard models list' })
+  constructor(code: string, message: string, suggestion: string | undefined, hint: string) {
+    super(code, message, { hint })
     this.suggestion = suggestion
   }
 }

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '#base/util/clock.js'
 import type { ErrorReport } from '../command/errors.js'
 import type { Io } from './io.js'
 import { sanitizeForTerminal } from './sanitize.js'
-import { type Column, renderFacts, renderPlainRows, renderTable } from './table.js'
+import { type Column, renderFacts, renderPlainRows, renderTable, wrapWords } from './table.js'
 
 export type OutputMode = 'human' | 'json' | 'quiet'
 
@@ -20,6 +20,8 @@ export interface ListOptions {
   readonly nextCommand?: string | null
   /** Said on stderr when the list is empty. */
   readonly empty?: string
+  /** Ids in full on a terminal. Default false. */
+  readonly isWide?: boolean
 }
 
 export interface Output {
@@ -54,6 +56,9 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
   const { stdout, stderr } = io
   const safe = (text: string) => (stdout.isTerminal ? sanitizeForTerminal(text) : text)
   const safeErr = (text: string) => (stderr.isTerminal ? sanitizeForTerminal(text) : text)
+  /** A sentence on a terminal, broken between words; commands in it are hints, which stay whole for copying. */
+  const wrapErr = (text: string, indent: number) =>
+    stderr.isTerminal ? wrapWords(safeErr(text), stderr.width - indent).join(`\n${' '.repeat(indent)}`) : text
 
   function printJson(value: unknown): void {
     stdout.write(`${JSON.stringify(value, null, stdout.isTerminal ? 2 : undefined)}\n`)
@@ -61,13 +66,13 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
   function printIds(ids: readonly string[]): void {
     for (const id of ids) stdout.write(`${safe(id)}\n`)
   }
-  function printRows<T>(rows: readonly T[], columns: readonly Column<T>[]): void {
+  function printRows<T>(rows: readonly T[], columns: readonly Column<T>[], isWide = false): void {
     if (rows.length === 0) return
     if (!stdout.isTerminal) {
       stdout.write(renderPlainRows(rows, columns))
       return
     }
-    const table = renderTable(rows, columns, { sink: stdout, nowMs: clock.nowMs() })
+    const table = renderTable(rows, columns, { sink: stdout, nowMs: clock.nowMs(), isWide })
     stdout.write(table.text)
     if (table.isCut) output.hint('some columns were cut to the width of the terminal; --json shows everything')
   }
@@ -78,7 +83,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     list(page, columns, options = {}) {
       if (mode === 'json') return printJson(page)
       if (mode === 'quiet') return printIds(page.data.map((row) => row.id))
-      printRows(page.data, columns)
+      printRows(page.data, columns, options.isWide)
       if (page.data.length === 0) output.status(options.empty ?? 'nothing found')
       if (page.has_more && options.nextCommand !== undefined && options.nextCommand !== null) {
         output.status(`more: ${options.nextCommand}`)
@@ -92,7 +97,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     record(json, id, facts) {
       if (mode === 'json') return printJson(json)
       if (mode === 'quiet') return printIds([id])
-      if (stdout.isTerminal) return stdout.write(safe(renderFacts(facts)))
+      if (stdout.isTerminal) return stdout.write(safe(renderFacts(facts, stdout.width)))
       stdout.write(facts.map(([label, value]) => `${label}\t${value}\n`).join(''))
     },
     result(json, sentence, ids) {
@@ -110,7 +115,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
       if (mode === 'human') stderr.write(safeErr(`${text}\n`))
     },
     warning(text) {
-      if (mode !== 'quiet') stderr.write(`${stderr.chalk.yellow('warning:')} ${safeErr(text)}\n`)
+      if (mode !== 'quiet') stderr.write(`${stderr.chalk.yellow('warning:')} ${wrapErr(text, 'warning: '.length)}\n`)
     },
     hint(text) {
       if (mode === 'human' && stderr.isTerminal) stderr.write(stderr.chalk.dim(`hint: ${safeErr(text)}`).concat('\n'))
@@ -121,7 +126,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
         for (const line of report.lines) stderr.write(`${safeErr(line)}\n`)
         return
       }
-      stderr.write(`${stderr.chalk.red('error:')} ${safeErr(report.message)}\n`)
+      stderr.write(`${stderr.chalk.red('error:')} ${wrapErr(report.message, 'error: '.length)}\n`)
       if (report.suggestion !== undefined) stderr.write(`  Did you mean "${safeErr(report.suggestion)}"?\n`)
       if (report.hint !== undefined && mode !== 'quiet')
         stderr.write(stderr.chalk.dim(`hint: ${safeErr(report.hint)}`).concat('\n'))

@@ -8,7 +8,8 @@ import { formatBytes, formatClock, formatNumber, formatRelativeTime } from './fo
 import type { Sink } from './io.js'
 import { sanitizeLine } from './sanitize.js'
 
-export type ColumnKind = 'text' | 'name' | 'id' | 'status' | 'number' | 'time' | 'bytes' | 'duration'
+/** An `id` is shown on a terminal only when asked for; a `shortId` there by its last eight digits, which differ. */
+export type ColumnKind = 'text' | 'name' | 'id' | 'shortId' | 'status' | 'number' | 'time' | 'bytes' | 'duration'
 
 /** One column: where its value comes from and how it reads. */
 export interface Column<T> {
@@ -27,6 +28,13 @@ export function renderPlainRows<T>(rows: readonly T[], columns: readonly Column<
     .join('')
 }
 
+export interface TableOptions {
+  readonly sink: Sink
+  readonly nowMs: number
+  /** Ids in full. Default false. */
+  readonly isWide?: boolean
+}
+
 /**
  * Aligned rows for a terminal.
  *
@@ -34,9 +42,10 @@ export function renderPlainRows<T>(rows: readonly T[], columns: readonly Column<
  */
 export function renderTable<T>(
   rows: readonly T[],
-  columns: readonly Column<T>[],
-  options: { readonly sink: Sink; readonly nowMs: number },
+  all: readonly Column<T>[],
+  options: TableOptions,
 ): { readonly text: string; readonly isCut: boolean } {
+  const columns = options.isWide === true ? all : all.filter((column) => column.kind !== 'id')
   const cells = rows.map((row) => columns.map((column) => showCell(column.kind ?? 'text', column.get(row), options)))
   const natural = columns.map((column, i) =>
     Math.max(column.header.length, ...cells.map((row) => displayWidth(row[i] ?? ''))),
@@ -61,10 +70,37 @@ export function renderTable<T>(
   return { text, isCut: widths.some((width, i) => width < (natural[i] ?? 0)) }
 }
 
-/** Two-column facts: `Name         email-agent`. */
-export function renderFacts(facts: readonly (readonly [string, string])[]): string {
-  const width = Math.max(0, ...facts.map(([label]) => label.length)) + 2
-  return facts.map(([label, value]) => `${label.padEnd(width)} ${value}\n`).join('')
+/** Two-column facts: `Name         email-agent`; long values go on below their beginning. */
+export function renderFacts(facts: readonly (readonly [string, string])[], columns = Number.POSITIVE_INFINITY): string {
+  const width = Math.max(0, ...facts.map(([label]) => label.length)) + 3
+  return facts
+    .map(
+      ([label, value]) => `${label.padEnd(width)}${wrapWords(value, columns - width).join(`\n${' '.repeat(width)}`)}\n`,
+    )
+    .join('')
+}
+
+/** Lines of at most `columns`, broken between words; a longer word has a line of its own. */
+export function wrapWords(text: string, columns: number): readonly string[] {
+  return text.split('\n').flatMap((line) => {
+    if (displayWidth(line) <= columns) return [line]
+    const lines: string[] = []
+    let current = ''
+    for (const word of line.split(' ')) {
+      if (current !== '' && displayWidth(current) + 1 + displayWidth(word) > columns) {
+        lines.push(current)
+        current = word
+      } else {
+        current = current === '' ? word : `${current} ${word}`
+      }
+    }
+    return [...lines, current]
+  })
+}
+
+/** The end of an id: ids made within a minute begin alike. */
+export function shortId(id: string): string {
+  return id.slice(-8)
 }
 
 /** Colour of a status word; the word itself carries the meaning. */
@@ -82,14 +118,11 @@ const BORDERLESS = Object.fromEntries(
     .map((name) => [name, '']),
 )
 
-function showCell(
-  kind: ColumnKind,
-  value: string | number | null | undefined,
-  options: { readonly sink: Sink; readonly nowMs: number },
-): string {
+function showCell(kind: ColumnKind, value: string | number | null | undefined, options: TableOptions): string {
   if (value === null || value === undefined || value === '') return options.sink.isUnicode ? '–' : '-'
   if (kind === 'time') return formatRelativeTime(String(value), options.nowMs)
   if (kind === 'bytes') return formatBytes(Number(value))
+  if (kind === 'shortId' && options.isWide !== true) return shortId(String(value))
   if (kind === 'duration') return formatClock(Number(value))
   if (typeof value === 'number') return formatNumber(value)
   return sanitizeLine(value)

@@ -4,13 +4,14 @@
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
-import { AppError, NotFoundError } from '#base/errors.js'
+import { AppError } from '#base/errors.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
 import { accessLog } from './middleware/access-log.js'
 import { bearerAuth } from './middleware/auth.js'
 import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
 import { requestId } from './middleware/request-id.js'
+import { bindAbout, unknownPath } from './routes/about.js'
 import { bindChatCompletions } from './routes/chat-completions.js'
 import { bindCheckpoints } from './routes/checkpoints.js'
 import { bindFiles } from './routes/files.js'
@@ -37,6 +38,7 @@ export function createApp(options: AppOptions): App {
   })
   app.use('/v1/*', bearerAuth(options))
 
+  bindAbout(app, options)
   bindHealth(app, options)
   bindModels(app, options)
   bindCheckpoints(app, options)
@@ -48,7 +50,7 @@ export function createApp(options: AppOptions): App {
 
   app.notFound(function answerUnknown(c) {
     const others = app.routes.filter((route) => route.method !== 'ALL' && matches(route.path, c.req.path))
-    if (others.length === 0) throw new NotFoundError('not_found', 'Not Found')
+    if (others.length === 0) throw unknownPath(c.req.method, c.req.path)
     c.header('allow', [...new Set(others.map((route) => route.method))].join(', '))
     throw new AppError('invalid_request', 'method_not_allowed', 'Method Not Allowed')
   })

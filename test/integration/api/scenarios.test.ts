@@ -169,6 +169,38 @@ describe('models', () => {
     },
     { name: 'an unknown route', request: ['GET', '/v1/nope'], status: 404, contains: ['"detail":"Not Found"'] },
     {
+      name: 'the address itself says what this is',
+      request: ['GET', '/'],
+      status: 200,
+      contains: ['"name":"trainyard"', 'POST /v1/chat/completions'],
+      excludes: ['/internal/'],
+    },
+    ...[
+      ['POST', '/v1/completions', 'POST /v1/chat/completions'],
+      ['POST', '/v1/responses', 'POST /v1/chat/completions'],
+      ['POST', '/v1/fine_tuning/jobs', 'POST /v1/preview/sft-training-jobs'],
+      ['POST', '/chat/completions', 'POST /v1/chat/completions'],
+    ].map(
+      ([method, path, instead]): Scenario => ({
+        name: `${path} says what is here instead`,
+        request: [method ?? '', path ?? ''],
+        status: 404,
+        contains: [`is not served here; use ${instead}`],
+      }),
+    ),
+    {
+      name: 'one served model',
+      request: ['GET', '/v1/models/trainyard/tiny-random'],
+      status: 200,
+      contains: ['"id":"trainyard/tiny-random"', '"object":"model"'],
+    },
+    {
+      name: 'one served model that is not there',
+      request: ['GET', '/v1/models/nope'],
+      status: 404,
+      contains: ['model_not_found', 'GET /v1/models'],
+    },
+    {
       name: 'a wrong method',
       request: ['PUT', '/v1/preview/models', {}],
       status: 405,

@@ -14,8 +14,10 @@ import type { Clock } from '../../../src/base/util/clock.js'
 export interface RunOptions {
   /** Text on standard input; absent: an empty pipe, or a terminal when `tty` is set. */
   readonly stdin?: string
-  /** Streams are terminals of 100 columns. */
+  /** Streams are terminals. */
   readonly tty?: boolean
+  /** Width of the terminals. Default 100. */
+  readonly columns?: number
   readonly env?: Readonly<Record<string, string>>
   readonly fetch?: Fetch
   readonly signal?: AbortSignal
@@ -49,7 +51,7 @@ export async function runCli(argv: readonly string[], options: RunOptions = {}):
   const isTTY = options.tty === true
   const sink = (name: 'stdout' | 'stderr') => ({
     isTTY,
-    columns: 100,
+    columns: options.columns ?? 100,
     write(text: string) {
       written[name] += text
       return true

@@ -6,7 +6,7 @@ import type { MiddlewareHandler } from 'hono'
 import type { AppEnvironment, AppOptions } from '../environment.js'
 
 /** Paths without a key, as the hosted service publishes them. */
-export const PUBLIC_PATHS = ['/v1/health', '/v1/system-check', '/v1/preview/base-models'] as const
+export const PUBLIC_PATHS = ['/', '/v1/health', '/v1/system-check', '/v1/preview/base-models'] as const
 
 export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHandler<AppEnvironment> {
   const publicPaths: ReadonlySet<string> = new Set(PUBLIC_PATHS)

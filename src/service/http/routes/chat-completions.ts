@@ -3,6 +3,7 @@
  */
 
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
+import { NotFoundError } from '#base/errors.js'
 import type { ChatAnswer } from '#service/operations/chat/chat.js'
 import { BODY_LIMITS, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
@@ -34,6 +35,16 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
   app.post('/v1/chat/completions', complete)
   app.post('/v1/chat/completions/', complete)
   app.get('/v1/models', async (c) => c.json({ object: 'list', data: [...(await chat.listModels(c.get('principal')))] }))
+  app.get('/v1/models/:id{.+}', async (c) => {
+    const id = c.req.param('id')
+    const name = id.replace(/^wandb-artifact:\/{2,3}/, '').replace(/:latest$/, '')
+    const card = (await chat.listModels(c.get('principal'))).find((each) => each.id === name)
+    if (card !== undefined) return c.json(card)
+    throw new NotFoundError('model_not_found', `The model \`${id.slice(0, 500)}\` does not exist.`, {
+      param: 'model',
+      hint: 'GET /v1/models lists what answers here',
+    })
+  })
 }
 
 /** Chunks, then `[DONE]`; an error after the first chunk is an event, for the status has been sent. */

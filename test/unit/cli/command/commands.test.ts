@@ -42,10 +42,42 @@ describe('lists', () => {
       { tty: true },
     )
     const [head, row] = stdout.split('\n')
-    expect(head).toMatch(/^NAME +PROJECT +BASE MODEL +STEP +CREATED +ID$/)
+    expect(head).toMatch(/^NAME +PROJECT +BASE MODEL +STEP +CREATED$/)
     expect(row).toContain('2 hours ago')
-    expect(row).toContain(MODEL.id)
+    expect(row).not.toContain(MODEL.id)
     expect(stderr.trimEnd().split('\n').at(-1)).toBe(`more: trainyard models list --after ${MODEL.id}`)
+  })
+  test('no table is wider than 80 columns, no line breaks inside a word, and --wide shows ids in full', async () => {
+    const long = { ...MODEL, name: 'an-agent-with-a-long-name', base_model: 'HuggingFaceTB/SmolLM2-135M-Instruct' }
+    const job = { ...JOB, id: '019a3c5e-7b1f-7000-8000-0000deadbeef', config: { learning_rate: 0.001, epsilon: 0.2 } }
+    const routes = {
+      'GET /v1/preview/models': { body: page([long]) },
+      [`GET ${checkpointsPath}`]: { body: page([checkpoint(1, { 'val/reward': 0.5, 'train/reward': 0.25 })]) },
+      'GET /v1/preview/training-jobs': { body: page([job]) },
+      [`GET /v1/preview/training-jobs/${job.id}`]: {
+        body: {
+          ...job,
+          status: 'failed',
+          error_message: 'the loss became infinite in the third gradient step of four',
+        },
+      },
+      [`GET /v1/preview/models/${MODEL.id}`]: { body: long },
+    }
+    const narrow = { tty: true, columns: 80 }
+    for (const argv of [
+      ['models', 'list'],
+      ['checkpoints', 'list', long.name],
+      ['jobs', 'list'],
+      ['jobs', 'get'],
+    ]) {
+      const { stdout } = await run(argv, routes, narrow)
+      expect(Math.max(...stdout.split('\n').map((line) => line.length)), argv.join(' ')).toBeLessThanOrEqual(80)
+    }
+    expect((await run(['jobs', 'list'], routes, narrow)).stdout).toMatch(/ deadbeef\n$/)
+    expect((await run(['jobs', 'list', '--wide'], routes, narrow)).stdout).toContain(job.id)
+    expect((await run(['models', 'list', '--wide'], routes, narrow)).stdout).toContain(MODEL.id)
+    const { stdout } = await run(['jobs', 'get'], routes, narrow)
+    expect(stdout).toContain('the loss became infinite in the third gradient step of')
   })
   test('a pipe gets tabs without header or colour, even when colour is forced', async () => {
     const { stdout } = await run(['models', 'list'], models, { env: { FORCE_COLOR: '1' } })
@@ -78,7 +110,7 @@ describe('lists', () => {
       [`GET ${checkpointsPath}`]: { body: page([checkpoint(1, { 'val/reward': 0.5 }), checkpoint(2)]) },
     }
     const { stdout } = await run(['checkpoints', 'list', 'email-agent'], routes, { tty: true })
-    expect(stdout).toMatch(/^ *STEP +VAL\/REWARD +SIZE +CREATED +ID\n/)
+    expect(stdout).toMatch(/^ *STEP +VAL\/REWARD +SIZE +CREATED\n/)
   })
   test('base models are plain names', async () => {
     const routes: Routes = { 'GET /v1/preview/base-models': { body: ['a/b', 'c'] } }
@@ -123,6 +155,19 @@ describe('models', () => {
     expect(stderr).toBe(
       'error: model "emial-agent" was not found in project "default"\n  Did you mean "email-agent"?\nhint: trainyard models list\n',
     )
+  })
+  test('one match in another project is taken, unless a project was asked for', async () => {
+    const routes: Routes = {
+      'GET /v1/preview/models': ({ query }) => ({
+        body: page(query.get('name') === null ? [{ ...MODEL, project: 'games' }] : []),
+      }),
+      [`GET ${checkpointsPath}`]: { body: page([]) },
+    }
+    const found = await run(['models', 'get', 'email-agent', '--json'], routes)
+    expect(JSON.parse(found.stdout)).toMatchObject({ project: 'games' })
+    const asked = await run(['models', 'get', 'email-agent', '--project', 'work'], routes)
+    expect(asked.exitCode).toBe(3)
+    expect(asked.stderr).toContain('Did you mean "games/email-agent"?')
   })
   test('get shows facts with the best checkpoint', async () => {
     const routes = { ...models, [`GET ${checkpointsPath}`]: { body: page([checkpoint(9, { 'val/reward': 0.71 })]) } }
@@ -420,8 +465,9 @@ describe('train', () => {
     expect(requests.every((request) => request.method === 'GET')).toBe(true)
   })
   test.each([
-    [['train', 'sft', 'email-agent'], 'either --file or --data-url is required'],
-    [['train', 'rl', 'email-agent'], '--file is required'],
+    [['train', 'sft', 'email-agent'], '--file with example conversations is required'],
+    [['train', 'sft', 'email-agent', '--file', 'x', '--data-url', 'y'], 'give one of them'],
+    [['train', 'rl', 'email-agent'], '--file with trajectory groups is required'],
     [
       ['train', 'sft', 'email-agent', '--file', 'x', '--batch-size', '0'],
       '--batch-size must be a whole number, 1 to 65536, got "0"',
@@ -497,15 +543,26 @@ describe('jobs', () => {
     }
     expect((await run(['jobs', 'cancel', JOB.id, '--yes'], routes)).exitCode).toBe(5)
   })
-  test('a prefix is understood on a terminal, never in a script', async () => {
+  test('a job is named by its id, the end or the beginning of it, latest, or nothing', async () => {
+    const older = { ...JOB, id: `${JOB.id.slice(0, -8)}aaaaaaaa` }
     const routes = {
       ...models,
-      'GET /v1/preview/training-jobs': { body: page([JOB]) },
+      'GET /v1/preview/training-jobs': ({ query }: { query: URLSearchParams }) => ({
+        body: page(query.get('limit') === '1' ? [JOB] : [JOB, older]),
+      }),
       [`GET ${jobPath}`]: { body: JOB },
     }
-    const prefix = JOB.id.slice(0, 10)
-    expect((await run(['jobs', 'get', prefix], routes, { tty: true })).exitCode).toBe(0)
-    expect((await run(['jobs', 'get', prefix], routes)).exitCode).toBe(3)
+    for (const name of [[], ['latest'], [JOB.id], [JOB.id.slice(-8)], [JOB.id.slice(-8).toUpperCase()]]) {
+      const { stdout } = await run(['jobs', 'get', ...name, '--json'], routes)
+      expect(JSON.parse(stdout), String(name)).toMatchObject({ id: JOB.id })
+    }
+    const both = await run(['jobs', 'get', JOB.id.slice(0, 13)], routes)
+    expect(both).toMatchObject({ exitCode: 5, stdout: '' })
+    expect(both.stderr).toContain(older.id)
+    expect((await run(['jobs', 'get', 'bbbbbbbb'], routes)).exitCode).toBe(3)
+    const none = await run(['jobs', 'wait'], { 'GET /v1/preview/training-jobs': { body: page([]) } })
+    expect(none).toMatchObject({ exitCode: 3 })
+    expect(none.stderr).toContain('there is no training job yet')
   })
 })
 

@@ -1,0 +1,41 @@
+/**
+ * What this is: `GET /` for whoever opens the address, and what a path that does not exist here was probably meant to be.
+ */
+import { NotFoundError } from '#base/errors.js'
+import type { App, AppOptions } from '../environment.js'
+
+export function bindAbout(app: App, options: Pick<AppOptions, 'version'>): void {
+  app.get('/', (c) =>
+    c.json({
+      name: 'trainyard',
+      version: options.version,
+      description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
+      api: `${new URL(c.req.url).origin}/v1`,
+      endpoints: [...new Set(app.routes.filter(isPublic).map((route) => `${route.method} ${route.path}`))],
+      start: 'trainyard --help, or GET /v1/models with your API key',
+    }),
+  )
+}
+
+function isPublic(route: { readonly method: string; readonly path: string }): boolean {
+  return route.method !== 'ALL' && !route.path.startsWith('/internal/') && !route.path.endsWith('completions/')
+}
+
+/** Paths of other services of this kind, and what is here instead. */
+const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
+  [/^(?:\/v1)?\/completions\/?$/, 'POST /v1/chat/completions with messages'],
+  [/^(?:\/v1)?\/responses\b/, 'POST /v1/chat/completions'],
+  [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
+  [/^(?:\/v1)?\/fine[-_]tun\w*\b/, 'POST /v1/preview/sft-training-jobs or /v1/preview/training-jobs'],
+  [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],
+  [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],
+  [/^\/(?:preview|files|health|system-check|whoami)\b/, 'the same path below /v1'],
+]
+
+/** The error for a path that is not here. */
+export function unknownPath(method: string, path: string): NotFoundError {
+  const instead = ELSEWHERE.find(([pattern]) => pattern.test(path))?.[1]
+  // FastAPI's words, which is what clients of the hosted service compare.
+  if (instead === undefined) return new NotFoundError('not_found', 'Not Found', { hint: 'GET / lists what is here' })
+  return new NotFoundError('not_found', `${method} ${path.slice(0, 200)} is not served here; use ${instead}`)
+}

@@ -1,25 +1,31 @@
 /**
- * `trainyard chat`: one question, one answer, from the arguments, from standard input, or from both.
+ * `trainyard chat` (alias `run`): a conversation at the terminal, or one question and its answer.
  */
 
-import type { Client } from '#api/client/client.js'
-import { inferenceName } from '#api/client/inference-name.js'
-import { NotFoundError } from '#base/errors.js'
+import { Trajectory, TrajectoryGroup } from '#api/rl/trajectory.js'
+import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
+import { runRepl } from '#cli/chat/repl.js'
+import { loadJson, saveGroup } from '#cli/chat/save.js'
+import { createSession } from '#cli/chat/session.js'
+import { renderTokens } from '#cli/chat/tokens.js'
+import { readTools } from '#cli/chat/tools.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
-import { chatFlags, readMessages, sampling } from '#cli/input/chat-input.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { isJsonObject } from '#cli/command/parse.js'
+import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/input/chat-input.js'
+import { resolveServed } from '#cli/input/model-reference.js'
 import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
 
 export const chat = defineCommand({
   path: ['chat'],
-  summary: 'Ask a model',
+  summary: 'Talk to a model, or ask it once',
   details:
-    'Standard input is put before the prompt, a blank line between. The answer is the only thing on stdout; base models answer under their own name.',
+    'With a prompt, or anything piped in or out: one answer, and nothing else on stdout. Without: a conversation; /help lists its commands. Standard input is put before the prompt, a blank line between. Base models answer under their own name.',
   examples: [
-    ['trainyard chat email-agent "Who wrote the Q3 report?"', 'the latest checkpoint, as it is written'],
+    ['trainyard chat email-agent', 'a conversation with the latest checkpoint'],
+    ['trainyard chat email-agent "Who wrote the Q3 report?"', 'one answer, as it is written'],
     ['cat mail.txt | trainyard chat email-agent "Summarise:" > summary.txt', 'input from a pipe'],
     ['trainyard chat email-agent:step3 --json --temperature 0 "Who?"', 'one chat.completion object of step 3'],
   ],
@@ -31,6 +37,30 @@ export const chat = defineCommand({
   exits: ['not_found'],
   async run(context) {
     const { connect, io, output, args, flags, signal } = context
+    const tools = flags.tools === undefined ? null : await readTools(flags.tools, io)
+    const schema = flags.schema === undefined ? null : await readSchema(flags.schema, context)
+    const isConversation =
+      args.prompt.length === 0 && output.mode === 'human' && io.stdin.isTerminal && output.isTerminal
+    if (isConversation) {
+      const client = await connect()
+      const served = await resolveServed(context, client, args.model, flags.step)
+      const session = createSession(client, {
+        model: served.name,
+        system: flags.system ?? null,
+        sampling: sampling(flags),
+        tools,
+        schema,
+      })
+      if (flags.messages !== undefined) session.load(await readMessageFile(flags.messages, io))
+      const title = served.model === null ? args.model : `${served.model.name} · ${served.model.base_model}`
+      return await runRepl(context, {
+        client,
+        session,
+        title: `${title}${served.step === null ? '' : ` · step ${served.step}`}`,
+        state: { model: args.model, hasLogprobs: flags.logprobs, compared: null, savePath: flags.save ?? null },
+        hasHistory: flags.history !== false,
+      })
+    }
     if (args.prompt.length === 0 && flags.messages === undefined && io.stdin.isTerminal) {
       throw new UsageError('missing_argument', 'a prompt is required', {
         hint: 'trainyard chat <model> "your question", or pipe it in',
@@ -38,29 +68,47 @@ export const chat = defineCommand({
     }
     const messages = await readMessages(io, { prompt: args.prompt, system: flags.system, file: flags.messages })
     const client = await connect()
-    const model = await resolveName(context, client, args.model, flags.step)
-    const request = { model, messages, ...sampling(flags) }
+    const { name: model } = await resolveServed(context, client, args.model, flags.step)
+    const isRecorded = flags.logprobs || flags.save !== undefined
+    const request: ChatRequestBody = {
+      model,
+      messages,
+      ...sampling(flags),
+      ...(isRecorded ? { logprobs: true, return_token_ids: true } : {}),
+      ...(tools === null ? {} : { tools: [...tools] }),
+      ...(schema === null
+        ? {}
+        : { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } } }),
+    }
     const isStreamed = flags.stream ?? (output.mode !== 'json' && (flags.count ?? 1) === 1)
-    if (isStreamed) await streamAnswer(context, client.chat.stream(request, { signal }), flags.stats)
-    else await answerOnce(context, () => client.chat.create(request, { signal }), flags.stats)
+    const response = isStreamed
+      ? await streamAnswer(context, client.chat.stream(request, { signal }), flags.stats)
+      : await answerOnce(context, () => client.chat.create(request, { signal }), flags.stats)
+    if (flags.logprobs) printTokens(context, response)
+    if (flags.save !== undefined) await saveGroup(flags.save, toGroup(request, response))
   },
 })
 
-/** A trained model's name for inference, else the text itself if the service serves it as a base model. */
-async function resolveName(
-  context: CommandContext,
-  client: Client,
-  text: string,
-  step: number | null | undefined,
-): Promise<string> {
-  try {
-    const reference = parseModelReference(text)
-    const model = await findModel(reference, { ...context, client })
-    return inferenceName(model, step === undefined ? reference.step : step)
-  } catch (error) {
-    if (!(error instanceof NotFoundError)) throw error
-    const served = await client.servedModels.list({ signal: context.signal })
-    if (served.data.some((model) => model.id === text)) return text
-    throw error
+async function readSchema(path: string, { io }: CommandContext): Promise<Readonly<Record<string, unknown>>> {
+  const schema = await loadJson(path, io)
+  if (isJsonObject(schema)) return schema
+  throw new UsageError('input_invalid', `--schema ${path} must hold a JSON object`)
+}
+
+function printTokens({ io }: CommandContext, response: ChatResponse): void {
+  for (const choice of response.choices) {
+    io.stderr.write(`${renderTokens(choice.logprobs?.content ?? [], io.stderr)}\n`)
   }
+}
+
+/** Every answer as a trajectory of its own, in one group: they answer the same question. */
+function toGroup(request: ChatRequestBody, response: ChatResponse): TrajectoryGroup {
+  return new TrajectoryGroup(
+    response.choices.map((choice) => {
+      const tools = request.tools ?? null
+      const trajectory = new Trajectory(request.messages, tools === null ? {} : { tools })
+      trajectory.record({ ...response, choices: [choice] })
+      return trajectory
+    }),
+  )
 }

@@ -23,7 +23,13 @@ import type { ProcessStreams } from '#cli/terminal/io.js'
 export const commandTable: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
   entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
-  entry('chat', 'Ask a model', async () => (await import('./chat.js')).chat),
+  entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat),
+  entry(
+    'rollout',
+    'Sample groups of answers with rewards, to train on',
+    async () => (await import('./rollout.js')).rollout,
+  ),
+  entry('eval', 'Measure a model on held-out prompts', async () => (await import('./eval.js')).evaluate),
   entry(
     'train rl',
     'Train a model on trajectory groups with rewards',

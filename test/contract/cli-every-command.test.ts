@@ -14,6 +14,8 @@ const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
+const prompts = join(folder, 'prompts.jsonl')
+writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
 const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
 const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
 writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
@@ -24,6 +26,8 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   serve: [],
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
+  rollout: ['email-agent', '--prompts', prompts],
+  eval: ['email-agent', '--prompts', prompts],
   'train rl': ['email-agent', '--file', groups],
   'train sft': ['email-agent', '--file', rows],
   log: ['email-agent', '--file', groups],

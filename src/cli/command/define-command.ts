@@ -118,7 +118,12 @@ export interface GlobalFlags {
 }
 
 /** Other spellings of verbs, few and fixed. */
-export const aliases: Readonly<Record<string, string>> = { ls: 'list', rm: 'delete', doctor: 'system-check' }
+export const aliases: Readonly<Record<string, string>> = {
+  ls: 'list',
+  rm: 'delete',
+  doctor: 'system-check',
+  run: 'chat',
+}
 
 /** Settings whose flag belongs to every command, in table order. */
 export const globalSettings: readonly SettingKey[] = (Object.keys(settings) as SettingKey[]).filter(

@@ -53,6 +53,11 @@ Supervised data (train sft): JSON Lines, one conversation per line,
 
   {"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}],"tools":[...]}
 
+Prompts (rollout, eval): JSON Lines, or one plain prompt per line; "answer" is what the built-in rewards compare with,
+
+  {"prompt":"2+2?","answer":"4"}
+  {"messages":[{"role":"user","content":"2+2?"}],"answer":"4"}
+
 A file named - is standard input.
 
   $XDG_CONFIG_HOME/trainyard/config.json   settings (mode 0600)

@@ -26,6 +26,11 @@ export const chatFlags = {
   count: flag.integer(1, 128)('-n <count>', 'number of answers', { isAdvanced: true }),
   stream: flag.toggle('--stream', 'print as it is written; default on, off with --json'),
   stats: flag.switch('--stats', 'tokens and speed on stderr'),
+  logprobs: flag.switch('--logprobs', 'how sure the model was of each token, on stderr'),
+  tools: flag.text('--tools <file>', 'JSON array of tools the model may call'),
+  schema: flag.text('--schema <file>', 'JSON schema that the answer must follow'),
+  save: flag.text('--save <file>', 'append the conversation as a trajectory that can be trained on'),
+  history: flag.toggle('--history', 'keep what is typed for the next conversation; default on', { isAdvanced: true }),
 }
 
 interface SamplingFlags {
@@ -77,7 +82,8 @@ export async function readMessages(
   return messages
 }
 
-async function readMessageFile(path: string, io: Io): Promise<Messages> {
+/** Messages of a file. */
+export async function readMessageFile(path: string, io: Io): Promise<Messages> {
   const text = await readInput(path, io)
   let value: unknown
   try {

@@ -7,6 +7,7 @@
 
 import type { Client } from '#api/client/client.js'
 import { ApiError } from '#api/client/errors.js'
+import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
 import type { Model } from '#api/wire/models.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
@@ -83,6 +84,39 @@ export async function findModel(reference: ModelReference, lookup: LookupOptions
     })
   }
   return first
+}
+
+/** What answers a chat request: a model at a step, or a base model under its own name. */
+export interface Served {
+  readonly name: string
+  readonly model: Model | null
+  /** null: the latest. */
+  readonly step: number | null
+}
+
+/**
+ * Finds what a person wants to talk to.
+ *
+ * @param step instead of the reference's own; null for the latest
+ * @throws {NotFoundError} when neither a model nor a base model has the name
+ */
+export async function resolveServed(
+  { config, signal }: Pick<LookupOptions, 'config' | 'signal'>,
+  client: Client,
+  text: string,
+  step?: number | null,
+): Promise<Served> {
+  try {
+    const reference = parseModelReference(text)
+    const model = await findModel(reference, { client, config, signal })
+    const at = step === undefined ? reference.step : step
+    return { name: inferenceName(model, at), model, step: at }
+  } catch (error) {
+    if (!(error instanceof NotFoundError)) throw error
+    const served = await client.servedModels.list({ signal })
+    if (served.data.some((model) => model.id === text)) return { name: text, model: null, step: null }
+    throw error
+  }
 }
 
 async function getById(id: string, client: Client, signal: AbortSignal): Promise<Model> {

@@ -1,24 +1,27 @@
 /**
  * Answers of a model on stdout: text as it comes, one JSON object, or JSON Lines of chunks; statistics on stderr.
  */
+import { joinChunks } from '#api/rl/join-chunks.js'
 import type { ChatChunk, ChatResponse, Usage } from '#api/wire/chat-completions.js'
 import type { CommandContext } from '../command/context.js'
 import { plural } from './format.js'
 
-/** Prints an answer as it is written. */
+/** Prints an answer as it is written; returns it whole. */
 export async function streamAnswer(
   context: CommandContext,
   chunks: AsyncIterable<ChatChunk>,
   hasStats: boolean,
-): Promise<void> {
+): Promise<ChatResponse> {
   const { output, clock } = context
   const startMs = clock.monotonicMs()
+  const seen: ChatChunk[] = []
   let firstMs: number | null = null
   let usage: Usage | undefined
   let finishReason: string | null = null
   let lastText = ''
   try {
     for await (const chunk of chunks) {
+      seen.push(chunk)
       usage = chunk.usage ?? usage
       if (output.mode === 'json') output.event(chunk, null)
       for (const choice of chunk.choices) {
@@ -35,14 +38,15 @@ export async function streamAnswer(
   }
   warnOfLength(context, finishReason)
   if (hasStats) printStats(context, usage, { startMs, firstMs, endMs: clock.monotonicMs() })
+  return joinChunks(seen)
 }
 
-/** Prints a finished answer; several ones are separated by a blank line. */
+/** Prints a finished answer and returns it; several ones are separated by a blank line. */
 export async function answerOnce(
   context: CommandContext,
   ask: () => Promise<ChatResponse>,
   hasStats: boolean,
-): Promise<void> {
+): Promise<ChatResponse> {
   const { output, clock } = context
   const startMs = clock.monotonicMs()
   const response = await ask()
@@ -55,6 +59,7 @@ export async function answerOnce(
   }
   for (const choice of response.choices) warnOfLength(context, choice.finish_reason)
   if (hasStats) printStats(context, response.usage, { startMs, firstMs: null, endMs: clock.monotonicMs() })
+  return response
 }
 
 function warnOfLength(context: CommandContext, finishReason: string | null): void {

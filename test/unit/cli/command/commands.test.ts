@@ -639,7 +639,35 @@ describe('chat', () => {
   })
   test('nothing to ask is exit 2', async () => {
     expect((await run(['chat', 'email-agent'], chatRoutes(''))).exitCode).toBe(2)
-    expect((await run(['chat', 'email-agent'], chatRoutes(''), { tty: true })).exitCode).toBe(2)
+    expect((await run(['chat', 'email-agent', '-q'], chatRoutes(''), { tty: true })).exitCode).toBe(2)
+  })
+  test('--save appends a trajectory that trains, --logprobs shows how sure each token was', async () => {
+    const logprobs = { content: [{ token: 'x', logprob: -0.7, bytes: [120], top_logprobs: [] }] }
+    const last = {
+      id: 'c',
+      choices: [{ index: 0, delta: { content: 'x' }, finish_reason: 'stop', logprobs, token_ids: [7] }],
+    }
+    const stream = `data: ${JSON.stringify(last)}\n\ndata: [DONE]\n\n`
+    const routes: Routes = {
+      ...models,
+      'POST /v1/chat/completions': () => new Response(stream, { headers: { 'content-type': 'text/event-stream' } }),
+    }
+    const file = join(folder, 'saved.jsonl')
+    const { stdout, stderr, requests } = await run(['chat', 'email-agent', 'hi', '--save', file, '--logprobs'], routes)
+    expect(stdout).toBe('x')
+    expect(stderr).toBe('x‹0.50›\n')
+    expect(requests.at(-1)?.body).toMatchObject({ logprobs: true, return_token_ids: true })
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({
+      trajectories: [
+        {
+          messages_and_choices: [
+            { role: 'user', content: 'hi' },
+            { token_ids: [7], logprobs },
+          ],
+          reward: 0,
+        },
+      ],
+    })
   })
 })
 

@@ -1,0 +1,52 @@
+/**
+ * `trainyard rollout`: samples groups of answers, scores them, and writes what `trainyard train rl` reads.
+ */
+import { writeFile } from 'node:fs/promises'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { resolveServed } from '#cli/input/model-reference.js'
+import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { formatNumber, plural } from '#cli/terminal/format.js'
+
+export const rollout = defineCommand({
+  path: ['rollout'],
+  summary: 'Sample groups of answers with rewards, to train on',
+  details:
+    'A reward file exports "reward": (answer, row, messages) => number. A reward command gets {"answer","row","messages"} as JSON on standard input and prints a number, or {"reward","metrics"}. Groups go to standard output unless --out names a file.',
+  examples: [
+    [
+      'trainyard rollout orders --prompts mails.jsonl -n 8 | trainyard train rl orders --file - --watch',
+      'one turn of a loop: ask, compare with each row\'s "answer", train',
+    ],
+    ['trainyard rollout orders --prompts mails.jsonl --reward ./reward.mjs --out groups.jsonl', 'your own reward'],
+    ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
+  ],
+  args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model') },
+  flags: {
+    ...rolloutFlags,
+    count: flag.integer(1, 128)('-n <count>', 'answers per prompt: one group', { default: 8 }),
+    out: flag.text('--out <file>', 'where to write the groups, - for standard output', { default: '-' }),
+  },
+  exits: ['not_found'],
+  next: ['trainyard train rl <model> --file groups.jsonl --watch'],
+  async run(context) {
+    const { connect, output, args, flags } = context
+    const plan = await planRollout(context, flags)
+    const client = await connect()
+    const { name } = await resolveServed(context, client, args.model)
+    const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
+    const facts = summarize(context, groups)
+    const lines = groups
+      .filter((each) => each.trajectories.length > 0)
+      .map((each) => `${JSON.stringify(each.toJSON())}\n`)
+      .join('')
+    const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them`
+    if (flags.out === '-') {
+      output.raw(lines)
+      return output.status(said)
+    }
+    await writeFile(flags.out, lines)
+    output.result({ ...facts, file: flags.out }, `Wrote ${flags.out}: ${said}`, [flags.out])
+    output.hint(`trainyard train rl ${args.model} --file ${flags.out} --watch`)
+  },
+})

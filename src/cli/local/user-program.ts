@@ -1,0 +1,45 @@
+/**
+ * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted.
+ */
+import { spawn } from 'node:child_process'
+
+/**
+ * Returns what the command prints on standard output.
+ *
+ * @throws {Error} when it fails, with the last line it printed on standard error; when it takes too long
+ */
+export async function runProgram(
+  command: string,
+  input: string,
+  options: { readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<string> {
+  return await new Promise<string>((resolve, reject) => {
+    const child = spawn(command, { shell: true, stdio: ['pipe', 'pipe', 'pipe'] })
+    let [output, errors] = ['', '']
+    const timer = setTimeout(
+      () => stop(new Error(`${command}: no result after ${options.timeoutMs / 1000} s`)),
+      options.timeoutMs,
+    )
+    const interrupt = () => stop(options.signal.reason)
+    options.signal.addEventListener('abort', interrupt, { once: true })
+    function stop(reason: unknown): void {
+      child.kill('SIGKILL')
+      reject(reason)
+    }
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text
+    })
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors = (errors + text).slice(-2000)
+    })
+    child.stdin.on('error', () => undefined)
+    child.once('error', reject)
+    child.once('close', (code) => {
+      clearTimeout(timer)
+      options.signal.removeEventListener('abort', interrupt)
+      if (code === 0) return resolve(output)
+      reject(new Error(`${command}: ended with ${code}: ${errors.trim().split('\n').at(-1) ?? ''}`))
+    })
+    child.stdin.end(input)
+  })
+}

@@ -1,0 +1,118 @@
+/**
+ * Answers to many prompts with their rewards, as `trainyard rollout` and `trainyard eval` gather them.
+ */
+import type { Client } from '#api/client/client.js'
+import { gather, group } from '#api/rl/gather.js'
+import { Trajectory, type TrajectoryGroup } from '#api/rl/trajectory.js'
+import type { CommandContext } from '../command/context.js'
+import { UsageError } from '../command/errors.js'
+import { flag } from '../command/flags.js'
+import { plural } from '../terminal/format.js'
+import { startProgress } from '../terminal/progress.js'
+import { type PromptRow, readPrompts } from './prompt-file.js'
+import { loadReward, type Scorer } from './reward.js'
+
+/** Flags of both commands; the number of answers differs. */
+export const rolloutFlags = {
+  prompts: flag.text('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin'),
+  reward: flag.text(
+    '--reward <exact|contains|file|command>',
+    "compare with the row's answer (default exact), or your own",
+  ),
+  system: flag.text('--system <text>', 'system message'),
+  temperature: flag.number(0, 2)('--temperature <x>', 'default 1, the distribution that training assumes'),
+  maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer', { default: 256 }),
+  seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
+  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', { default: 32, isAdvanced: true }),
+  retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one', { default: 1, isAdvanced: true }),
+}
+
+interface RolloutFlags {
+  readonly prompts: string | undefined
+  readonly reward: string | undefined
+  readonly system: string | undefined
+  readonly temperature: number | undefined
+  readonly maxTokens: number
+  readonly seed: number | undefined
+  readonly concurrency: number
+  readonly retries: number
+}
+
+/** What to sample, checked before the service is asked anything. */
+export interface RolloutPlan {
+  readonly rows: readonly PromptRow[]
+  readonly score: Scorer
+}
+
+/** @throws {UsageError} for a missing flag, a bad file or a bad reward */
+export async function planRollout(context: CommandContext, flags: RolloutFlags): Promise<RolloutPlan> {
+  if (flags.prompts === undefined) {
+    throw new UsageError('missing_option', '--prompts with what to ask is required', {
+      param: '--prompts',
+      hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
+    })
+  }
+  return { rows: await readPrompts(flags.prompts, context.io, flags.system), score: await loadReward(flags.reward) }
+}
+
+/** Samples `count` answers to each prompt and scores them; failed ones are exceptions of their groups. */
+export async function sampleGroups(
+  context: CommandContext,
+  client: Client,
+  request: { readonly model: string; readonly plan: RolloutPlan; readonly count: number; readonly flags: RolloutFlags },
+): Promise<readonly TrajectoryGroup[]> {
+  const { io, output, signal } = context
+  const { model, plan, count, flags } = request
+  const progress = startProgress(io, output.mode === 'human', 'Asking')
+  const plans = plan.rows.map(({ messages, row }, prompt) =>
+    group(count, async (index) => {
+      const trajectory = new Trajectory(messages, {
+        ask: (body, options) => client.chat.create({ model, ...body, ...options.body }, { signal }),
+      })
+      const body = {
+        temperature: flags.temperature ?? 1,
+        max_completion_tokens: flags.maxTokens,
+        logprobs: true,
+        return_token_ids: true,
+        ...(flags.seed === undefined ? {} : { seed: flags.seed + prompt * 4096 + index }),
+      }
+      await trajectory.ask({ body })
+      await plan.score(trajectory, row, signal)
+      return trajectory
+    }),
+  )
+  try {
+    return await gather(plans, {
+      concurrency: flags.concurrency,
+      retries: flags.retries,
+      signal,
+      onProgress: ({ done, total, failed, reward }) => {
+        const troubles = failed === 0 ? '' : `, ${failed} failed`
+        progress.update(`${done} of ${total} answers, reward ${reward?.toFixed(3) ?? '-'}${troubles}`)
+      },
+    })
+  } finally {
+    progress.stop()
+  }
+}
+
+/** What came of it, in one sentence; warns of failures, and fails when nothing else is left. */
+export function summarize(context: CommandContext, groups: readonly TrajectoryGroup[]) {
+  const trajectories = groups.flatMap((each) => each.trajectories)
+  const exceptions = groups.flatMap((each) => each.exceptions)
+  const [first] = exceptions
+  if (trajectories.length === 0) {
+    throw new UsageError('rollouts_failed', `no answer came: ${first?.message ?? 'nothing was asked'}`)
+  }
+  if (first !== undefined) {
+    context.output.warning(`${plural(exceptions.length, 'rollout')} failed, the first one: ${first.message}`)
+  }
+  const reward = trajectories.reduce((sum, each) => sum + each.reward, 0) / trajectories.length
+  return {
+    groups: groups.length,
+    trainable_groups: groups.filter((each) => each.isTrainable).length,
+    trajectories: trajectories.length,
+    exceptions: exceptions.length,
+    reward,
+  }
+}

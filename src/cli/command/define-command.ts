@@ -277,8 +277,6 @@ const elsewhere: Readonly<Record<string, string>> = {
   export: 'checkpoints download',
   finetune: 'train sft',
   'fine-tune': 'train sft',
-  sft: 'train sft',
-  rl: 'train rl',
   generate: 'chat',
   list: 'models list',
   ls: 'models list',

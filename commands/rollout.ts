@@ -14,11 +14,11 @@ export const rollout = defineCommand({
   details:
     'A reward file exports "reward": (answer, row, messages) => number. A reward command gets {"answer","row","messages"} as JSON on standard input and prints a number, or {"reward","metrics"}. Groups go to standard output unless --out names a file.',
   examples: [
+    ['trainyard rollout orders --prompts mails.jsonl --reward ./reward.mjs --out groups.jsonl', 'your own reward'],
     [
       'trainyard rollout orders --prompts mails.jsonl -n 8 | trainyard train rl orders --file - --watch',
       'one turn of a loop: ask, compare with each row\'s "answer", train',
     ],
-    ['trainyard rollout orders --prompts mails.jsonl --reward ./reward.mjs --out groups.jsonl', 'your own reward'],
     ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
   ],
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model') },

@@ -1,6 +1,6 @@
 /**
- * The README's tables are made from the program's own: commands with an example and their extra exit codes, and settings.
- * `UPDATE_GOLDEN=1` rewrites them in place.
+ * The tables of the page of commands are made from the program's own: commands with an example and their extra exit codes, and
+ * settings. `UPDATE_GOLDEN=1` rewrites them in place. And the README stays a page that is read to its end.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -9,19 +9,20 @@ import { commandTable } from '../../commands/program.js'
 import { exitCodes } from '../../src/cli/command/exit-codes.js'
 import { settings } from '../../src/cli/config/schema.js'
 
-const README = path.resolve(import.meta.dirname, '../../README.md')
+const ROOT = path.resolve(import.meta.dirname, '../..')
+const PAGE = path.join(ROOT, 'src/docs/commands.md')
 
 function expectSection(name: string, content: string): void {
-  const text = readFileSync(README, 'utf8')
+  const text = readFileSync(PAGE, 'utf8')
   const pattern = new RegExp(`(<!-- ${name}:start -->\n)[\\s\\S]*?(<!-- ${name}:end -->)`)
-  expect(text, `README.md has a section "${name}"`).toMatch(pattern)
+  expect(text, `src/docs/commands.md has a section "${name}"`).toMatch(pattern)
   if (process.env['UPDATE_GOLDEN'] === '1') {
     writeFileSync(
-      README,
+      PAGE,
       text.replace(pattern, (_, start: string, end: string) => `${start}${content}\n${end}`),
     )
   }
-  expect(readFileSync(README, 'utf8')).toContain(`<!-- ${name}:start -->\n${content}\n<!-- ${name}:end -->`)
+  expect(readFileSync(PAGE, 'utf8')).toContain(`<!-- ${name}:start -->\n${content}\n<!-- ${name}:end -->`)
 }
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
@@ -50,4 +51,8 @@ test('the table of settings is the schema’s', () => {
     'settings',
     ['| setting | flag | environment | default | |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
   )
+})
+
+test('the README is short', () => {
+  expect(readFileSync(path.join(ROOT, 'README.md')).byteLength).toBeLessThanOrEqual(9000)
 })

@@ -1,49 +1,40 @@
 /**
- * One spinner line on stderr while something runs; nothing at all when stderr is not a terminal.
+ * One spinner line on stderr while something runs; nothing at all when stderr is not a terminal. `ora` draws it.
  *
- * The line is cut to the terminal's width, so that it never wraps and one carriage return always clears it.
+ * The text is cut to the terminal's width, so that the line never wraps. Ctrl-C stays with the program: ora would otherwise
+ * take standard input for itself.
  */
-import type { Io, Sink } from './io.js'
+import ora from 'ora'
+import type { Io } from './io.js'
 import { sanitizeLine } from './sanitize.js'
 
 export interface Progress {
-  /** Replaces the text; drawn at the next frame, ten a second. */
+  /** Replaces the text. */
   update(text: string): void
   /** Clears the line. Safe to call twice. */
   stop(): void
 }
 
-const FRAME_MS = 100
-const CLEAR_LINE = '\r\u001b[K'
-
 /** Starts a spinner. `isEnabled` is false for `--json` and `--quiet`. */
 export function startProgress(io: Io, isEnabled: boolean, text: string): Progress {
   const sink = io.stderr
   if (!isEnabled || !sink.isTerminal) return { update: () => undefined, stop: () => undefined }
-  let current = text
-  let frame = 0
-  let isStopped = false
-  const timer = setInterval(draw, FRAME_MS)
-  draw()
-
-  function draw(): void {
-    sink.write(CLEAR_LINE + renderFrame(sink, frame, current))
-    frame += 1
-  }
+  const cut = (line: string) => sanitizeLine(line).slice(0, Math.max(10, sink.width - 4))
+  const spinner = ora({
+    text: cut(text),
+    // Streams that only say they are terminals cannot move a cursor.
+    isSilent: process.stderr.isTTY !== true,
+    color: sink.chalk.level === 0 ? false : 'cyan',
+    spinner: sink.isUnicode ? 'dots' : 'line',
+    discardStdin: false,
+    hideCursor: true,
+  }).start()
   return {
     update: (next) => {
-      current = next
+      spinner.text = cut(next)
     },
     stop: () => {
-      if (isStopped) return
-      isStopped = true
-      clearInterval(timer)
-      sink.write(CLEAR_LINE)
+      spinner.stop()
     },
   }
-}
-
-function renderFrame(sink: Sink, frame: number, text: string): string {
-  const marks = sink.isUnicode ? '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏' : '|/-\\'
-  return `${sink.chalk.cyan(marks[frame % marks.length])} ${sanitizeLine(text).slice(0, sink.width - 3)}`
 }

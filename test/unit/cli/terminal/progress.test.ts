@@ -1,4 +1,4 @@
-/** The spinner line: one line, never wider than the terminal, gone at the end, silent elsewhere. */
+/** The spinner is silent where no terminal is, or where it is not wanted. */
 import { Readable } from 'node:stream'
 import { expect, test } from 'vitest'
 import { createIo } from '../../../../src/cli/terminal/io.js'
@@ -9,14 +9,6 @@ function ioOf(isTTY: boolean) {
   const sink = { isTTY, columns: 30, write: (text: string) => written.push(text) }
   return { io: createIo({ stdin: Readable.from([]), stdout: sink, stderr: sink }, false), written }
 }
-
-test('a terminal gets one line that is cut to its width and cleared at the end', () => {
-  const { io, written } = ioOf(true)
-  const progress = startProgress(io, true, `uploading a file with\n\u001b[2J a very long name`)
-  progress.stop()
-  progress.stop()
-  expect(written).toEqual(['\r\u001b[K⠋ uploading a file with [2J a', '\r\u001b[K'])
-})
 
 test('nothing is written without a terminal or when it is not wanted', () => {
   for (const [isTTY, isEnabled] of [

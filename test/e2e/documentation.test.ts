@@ -1,0 +1,118 @@
+/**
+ * Every code block of the README and the guide runs as it stands there: shell, TypeScript and Python, each in a folder of its
+ * own, against a real service. Blocks marked `text` are recordings.
+ */
+import { execFile } from 'node:child_process'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startService } from '../support/service/service-process.js'
+
+const ROOT = path.resolve(import.meta.dirname, '../..')
+const VENV = path.join(ROOT, '.cache/venv')
+const PAGES = ['README.md', 'src/docs/guide.md']
+/** Longest run of one block, milliseconds: far more than any needs on a busy machine. */
+const BLOCK_MS = 900_000
+
+interface Block {
+  readonly name: string
+  readonly language: string
+  readonly code: string
+}
+
+const blocks = PAGES.flatMap((page): readonly Block[] => {
+  const text = readFileSync(path.join(ROOT, page), 'utf8')
+  return [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map((match) => ({
+    name: `${page}:${text.slice(0, match.index).split('\n').length + 1}`,
+    language: match[1] ?? '',
+    code: match[2] ?? '',
+  }))
+})
+const named = (language: string) =>
+  blocks.filter((block) => block.language === language).map((b) => [b.name, b] as const)
+
+let service: Awaited<ReturnType<typeof startService>>
+let folder = ''
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+
+/** Runs a program in a fresh folder that has `trainyard` on its path and among its packages. */
+async function run(command: string, argv: readonly string[], files: Readonly<Record<string, string>>): Promise<string> {
+  folder = mkdtempSync(path.join(tmpdir(), 'trainyard-docs-'))
+  try {
+    const [modules, bin] = [path.join(folder, 'node_modules'), path.join(folder, 'bin')]
+    mkdirSync(modules)
+    mkdirSync(bin)
+    symlinkSync(ROOT, path.join(modules, 'trainyard'))
+    for (const name of ['openai', 'ai', '@ai-sdk'])
+      symlinkSync(path.join(ROOT, 'node_modules', name), path.join(modules, name))
+    const launcher = `#!/bin/sh\nexec "${process.execPath}" "${path.join(ROOT, 'bin/trainyard.js')}" "$@"\n`
+    writeFileSync(path.join(bin, 'trainyard'), launcher, { mode: 0o755 })
+    for (const [name, text] of Object.entries(files)) writeFileSync(path.join(folder, name), text)
+    const { stdout } = await promisify(execFile)(command, argv, {
+      cwd: folder,
+      timeout: BLOCK_MS,
+      maxBuffer: 1 << 26,
+      env: {
+        PATH: `${bin}:${path.dirname(process.execPath)}:${process.env['PATH']}`,
+        HOME: folder,
+        LITELLM_LOCAL_MODEL_COST_MAP: 'True',
+        TRAINYARD_URL: service.url,
+        TRAINYARD_API_KEY: service.key,
+      },
+    })
+    return stdout
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+describe('code blocks', () => {
+  test('say what they are', () => {
+    expect(
+      blocks.map(({ language }) => language).filter((each) => !['bash', 'ts', 'python', 'text'].includes(each)),
+    ).toEqual([])
+    for (const language of ['bash', 'ts', 'python']) expect(named(language).length).toBeGreaterThan(0)
+  })
+  test.each(named('bash'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {
+    // The server of a block has a key of its own, which the command line finds by itself.
+    const isServer = code.includes('trainyard serve')
+    const script = `set -euo pipefail\n${isServer ? 'unset TRAINYARD_URL TRAINYARD_API_KEY\n' : ''}${code}`
+    expect(await run('bash', ['script.sh'], { 'script.sh': script })).not.toBe('')
+  })
+  test.each(named('ts'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {
+    // Without annotations, TypeScript is JavaScript.
+    expect(await run(process.execPath, ['block.mjs'], { 'block.mjs': code })).not.toBe('')
+  })
+  test.skipIf(!hasPackage('pyarrow')).each(named('python'))(
+    '%s (skipped without .cache/venv, see .ci/run)',
+    {
+      timeout: BLOCK_MS,
+    },
+    async (_, { code }) => {
+      await run(path.join(VENV, 'bin/python'), ['block.py'], { 'block.py': code })
+      const { data } = await service.api.call('GET', '/v1/preview/models?project=python')
+      const checkpoints = await service.api.call('GET', `/v1/preview/models/${data[0]?.id}/checkpoints`)
+      expect(data[0]).toMatchObject({ name: 'orders', step: 3 })
+      expect(checkpoints.data.length, 'the best and the latest are left').toBeLessThanOrEqual(2)
+    },
+  )
+})
+
+function hasPackage(name: string): boolean {
+  const lib = path.join(VENV, 'lib')
+  return existsSync(lib) && readdirSync(lib).some((python) => existsSync(path.join(lib, python, 'site-packages', name)))
+}

@@ -1,0 +1,59 @@
+/**
+ * Several turns with tools: look the weather up, then say the temperature that came back, and no other number.
+ *
+ * The environment runs the calls; the reward of the whole episode is given once, at its end. Cities of the evaluation are
+ * never trained on.
+ */
+import { createToolEnvironment, gather, group, play, type TrainableModel } from 'trainyard/rl'
+
+const training = ['Paris', 'Cairo', 'Oslo', 'Berlin']
+const heldOut = ['Rome', 'Lima', 'Tokyo', 'London']
+
+function weatherQuestion(city: string) {
+  const temperature = 11 + ((city.length * 7 + city.charCodeAt(0)) % 20)
+  let lookedUp: unknown = null
+  return createToolEnvironment({
+    messages: [{ role: 'user', content: `What is the weather in ${city}?` }],
+    tools: [
+      {
+        name: 'get_weather',
+        description: 'Get the weather of a city.',
+        parameters: {
+          type: 'object',
+          properties: { city: { type: 'string', description: 'name of the city' } },
+          required: ['city'],
+        },
+        run(args) {
+          lookedUp = args['city']
+          return { city, temperature }
+        },
+      },
+    ],
+    reward(_, { content }) {
+      const numbers = content.match(/\d+/g) ?? []
+      const isSaid = numbers.length === 1 && numbers[0] === String(temperature)
+      return (lookedUp === city ? 0.2 : 0) + (isSaid ? 0.8 : 0)
+    },
+  })
+}
+
+/** Trains for some steps; the mean reward of held-out episodes before the first and after each step. */
+export async function learnToLookUp(model: TrainableModel, steps: number): Promise<number[]> {
+  const episodes = (cities: readonly string[], size: number) =>
+    gather(
+      cities.map((city) => group(size, () => play(model, weatherQuestion(city), { maxTurns: 3, maxTokens: 32 }))),
+      { retries: 1 },
+    )
+  const evaluate = async () => (await model.evaluate(await episodes(heldOut, 16))).metrics['val/reward'] ?? 0
+
+  const curve = [await evaluate()]
+  for (let step = 0; step < steps; step += 1) {
+    // A step of the optimizer sees eight packed rows instead of one: fewer, steadier steps.
+    await model.train(await episodes(training, 10), {
+      learningRate: 1.5e-3,
+      config: { grad_accumulation_sequences: 8 },
+    })
+    curve.push(await evaluate())
+  }
+  return curve
+}

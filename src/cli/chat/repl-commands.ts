@@ -2,11 +2,12 @@
  * The `/commands` of a conversation: a table from name to what it does. An unknown one is an error, never a message.
  */
 
+import { isJsonObject } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
 import { resolveServed } from '#cli/input/model-reference.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject, parseInteger, parseNumber } from '../command/parse.js'
+import { parseInteger, parseNumber } from '../command/parse.js'
 import type { ReplOptions } from './repl-state.js'
 import { loadConversation, loadJson, saveConversation } from './save.js'
 import { readTools } from './tools.js'

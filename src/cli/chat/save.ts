@@ -3,8 +3,8 @@
  */
 import { appendFile } from 'node:fs/promises'
 import { type isChoice, type Message, type Trajectory, TrajectoryGroup, toMessage } from '#api/rl/trajectory.js'
+import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'
 

@@ -2,8 +2,8 @@
  * Tools from a file: the JSON array of chat requests, or bare functions.
  */
 import type { Tool } from '#api/rl/trajectory.js'
+import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
 import { displayPath } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'
 import { loadJson } from './save.js'

@@ -5,8 +5,8 @@
  */
 import type { Message } from '#api/rl/trajectory.js'
 import type { JsonObject } from '#base/util/json.js'
+import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
-import { isJsonObject } from '../command/parse.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'
 

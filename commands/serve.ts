@@ -44,12 +44,14 @@ export const serve = defineCommand({
     trainingDataRoot: flag.setting('training-data-root', { isAdvanced: true }),
     allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
     logLevel: flag.setting('log-level', { isAdvanced: true }),
+    logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
   next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
   async run({ config, output, io, signal, version }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
     const { createService, isBuiltInModel } = await import('#service/create-service.js')
+    const { createLogger } = await import('#base/logging/logger.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
     for (const text of config.get('base-models')) {
       baseModels.push(isBuiltInModel(text) ? text : await parseBaseModel(text))
@@ -76,7 +78,7 @@ export const serve = defineCommand({
         },
         keptWorkers: { keepMs: config.get('keep-worker') },
       },
-      logLevel: config.get('log-level'),
+      logger: createLogger({ level: config.get('log-level'), format: config.get('log-format') }),
     })
     const { apiKeyFile } = service
     const record = { url: service.url, apiKeyFile, pid: process.pid }

@@ -12,6 +12,7 @@ export const SERVICE_DEFAULTS = {
   maxConcurrentSequences: 16,
   maxPendingRequests: 512,
   logLevel: 'info',
+  logFormat: 'auto',
 } as const
 
 /** Inclusive bounds of whole numbers. */
@@ -31,6 +32,7 @@ export const PRECISIONS = ['auto', 'f32', 'int8', 'int4'] as const
 export type Precision = (typeof PRECISIONS)[number]
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
+export const LOG_FORMATS = ['auto', 'json', 'lines', 'pretty'] as const
 
 /** Where a client looks for a service that nobody named. */
 export const DEFAULT_SERVER_URL = `http://${SERVICE_DEFAULTS.host}:${SERVICE_DEFAULTS.port}`

@@ -1,22 +1,26 @@
 /**
- * Structured logs: JSON lines on stderr, readable lines when stderr is a terminal. Nothing is ever logged to stdout.
+ * Structured logs: JSON lines on stderr, short lines when stderr is a terminal. Nothing is ever logged to stdout.
  *
  * Redaction is structural: keys, authorization headers and attempt tokens never reach a line, and prompt and completion
  * text only with `isContentLogged`. Event names are dotted nouns and verbs (`http.request`, `job.started`).
  */
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
 import pretty from 'pino-pretty'
+import { renderLine } from './lines.js'
 
 /** A logger; `child` adds fields to every line. */
 export type Logger = PinoLogger
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
+/** JSON lines, short lines for a person, or every field of a record on lines of its own. */
+export type LogFormat = 'auto' | 'json' | 'lines' | 'pretty'
+
 export interface LoggerOptions {
   /** Default `info`. */
   readonly level?: LogLevel
-  /** `auto`: pretty when stderr is a terminal. Default `auto`. */
-  readonly format?: 'auto' | 'json' | 'pretty'
+  /** `auto`: short lines when stderr is a terminal, else JSON. Default `auto`. */
+  readonly format?: LogFormat
   /** True keeps prompts and completions in the lines (TRAINYARD_LOG_CONTENT=1). Default false. */
   readonly isContentLogged?: boolean
   /** Where lines go, for tests. Default file descriptor 2. */
@@ -32,9 +36,17 @@ export function createLogger(options: LoggerOptions = {}): Logger {
   const redact = { paths: hidden.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]), censor: '[redacted]' }
   const base = { level: options.level ?? 'info', redact, base: null, messageKey: 'event' }
   if (options.destination !== undefined) return pino(base, options.destination)
-  const isPretty = options.format === 'pretty' || (options.format !== 'json' && process.stderr.isTTY === true)
-  const stream = isPretty
-    ? pretty({ destination: 2, sync: true, messageKey: 'event', colorize: process.stderr.isTTY === true })
-    : pino.destination({ dest: 2, sync: true })
-  return pino(base, stream)
+  return pino(base, streamOf(options.format ?? 'auto'))
+}
+
+function streamOf(format: LogFormat): DestinationStream {
+  const isTerminal = process.stderr.isTTY === true
+  if (format === 'pretty') return pretty({ destination: 2, sync: true, messageKey: 'event', colorize: isTerminal })
+  if (format === 'json' || (format === 'auto' && !isTerminal)) return pino.destination({ dest: 2, sync: true })
+  return {
+    write(record) {
+      const line = renderLine(JSON.parse(record) as Record<string, unknown>)
+      if (line !== null) process.stderr.write(`${line}\n`)
+    },
+  }
 }

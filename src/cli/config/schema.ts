@@ -6,6 +6,7 @@
  */
 import {
   DEFAULT_SERVER_URL,
+  LOG_FORMATS,
   LOG_LEVELS,
   PRECISIONS,
   type Precision,
@@ -44,6 +45,7 @@ export interface SettingValues {
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
   readonly 'log-level': (typeof LOG_LEVELS)[number]
+  readonly 'log-format': (typeof LOG_FORMATS)[number]
 }
 
 export type SettingKey = keyof SettingValues
@@ -333,6 +335,15 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     usedBy: 'service',
     summary: 'least severe log line to print',
     parse: (text) => parseChoice(text, LOG_LEVELS),
+  },
+  'log-format': {
+    type: 'choice',
+    default: SERVICE_DEFAULTS.logFormat,
+    env: ['TRAINYARD_LOG_FORMAT'],
+    flag: `--log-format <${LOG_FORMATS.join('|')}>`,
+    usedBy: 'service',
+    summary: 'log lines; auto is a short line per request on a terminal, without reads, and JSON elsewhere',
+    parse: (text) => parseChoice(text, LOG_FORMATS),
   },
 }
 

@@ -46,6 +46,8 @@ export interface AppOptions {
 
 export interface RequestVariables {
   requestId: string
+  /** What the log line of this request says beside the usual. */
+  logFacts?: Readonly<Record<string, string | number | boolean | null | undefined>>
   bodyIdleMs: number
   /** Set behind `bearerAuth`. */
   principal: Principal

@@ -1,5 +1,5 @@
 /**
- * One line per request: method, path, status, time. Never bodies, headers or queries.
+ * One line per request: method, path, status, time, and what a route adds, such as the model. Never bodies, headers or queries.
  */
 import type { MiddlewareHandler } from 'hono'
 import type { AppEnvironment, AppOptions } from '../environment.js'
@@ -14,6 +14,7 @@ export function accessLog(options: Pick<AppOptions, 'logger' | 'clock'>): Middle
       path: c.req.path.slice(0, 500),
       status: c.res.status,
       duration_ms: Math.round((options.clock.monotonicMs() - startMs) * 10) / 10,
+      ...c.get('logFacts'),
     }
     // health checks and worker traffic would drown everything else
     const isQuiet = c.req.path === '/v1/health' || c.req.path.startsWith('/internal/')

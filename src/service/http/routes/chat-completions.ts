@@ -24,7 +24,13 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
     const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
     const answer = await chat.create(c.get('principal'), request, requestId.slice(0, 256), signal)
     c.header('x-trainyard-checkpoint', answer.checkpoint)
-    if (!answer.isStream) return c.json(await answer.response())
+    const { model } = request
+    if (!answer.isStream) {
+      const response = await answer.response()
+      c.set('logFacts', { model, completion_tokens: response.usage.completion_tokens })
+      return c.json(response)
+    }
+    c.set('logFacts', { model, is_stream: true })
     return c.body(
       toEventStream(toEvents(answer, c, options), { onCancel: () => gone.abort() }),
       200,

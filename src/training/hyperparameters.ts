@@ -6,8 +6,20 @@
  * because clients send null for what the user left unset. Options without effect are reported on the job's record, and what
  * is known but not available is refused (`api/wire/option-notes.ts`), so that no option changes its meaning silently.
  */
-import { AUTO_BATCH_SIZE, CLIP_DEFAULTS, LORA_DEFAULTS } from '#api/settings/training.js'
-import { parseOptions, type RlOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'
+import {
+  AUTO_BATCH_SIZE,
+  CLIP_DEFAULTS,
+  type LEARNING_RATE_SCHEDULES,
+  LORA_DEFAULTS,
+  SFT_EXTENSIONS,
+} from '#api/settings/training.js'
+import {
+  parseOptions,
+  type RlOptions,
+  rlOptionsSchema,
+  type SftOptions,
+  sftOptionsSchema,
+} from '#api/wire/training-options.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
@@ -68,6 +80,16 @@ export interface SftHyperparameters {
   readonly batchSize: number
   /** One rate for all batches, or exactly one per batch. */
   readonly learningRate: number | readonly number[]
+  /** Shape of the rate over all batches of all epochs; `constant` for a list. */
+  readonly learningRateSchedule: (typeof LEARNING_RATE_SCHEDULES)[number]
+  /** Batches over which the rate rises to its peak. */
+  readonly warmupSteps: number
+  /** Rate the warm-up starts from and the schedule ends at. */
+  readonly minLearningRate: number
+  /** Passes over the data, in the order of the file each time. */
+  readonly epochs: number
+  /** Decoupled weight decay of AdamW. */
+  readonly weightDecay: number
   /** Which assistant turns train. */
   readonly assistantTurns: 'all' | 'last'
   /** Set when metrics shall be logged under `sft/` for this step. */
@@ -162,16 +184,41 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
 export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
   const { experimental_config: nested, ...flat } = withoutNulls(raw)
   const extensions = nested !== undefined && isJsonObject(nested) ? nested : {}
-  const options = parseOptions(sftOptionsSchema, { ...pick(extensions, ['seed', 'lora']), ...flat }, 'config')
+  const options = parseOptions(sftOptionsSchema, { ...pick(extensions, SFT_EXTENSIONS), ...flat }, 'config')
+  assertScheduleFits(options)
   const logging = options.metric_logging
   return {
     batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
     learningRate: options.learning_rate,
+    learningRateSchedule: options.learning_rate_schedule,
+    warmupSteps: options.warmup_steps,
+    minLearningRate: options.min_learning_rate,
+    epochs: options.epochs,
+    weightDecay: options.weight_decay,
     assistantTurns: options.assistant_turns,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
     seed: options.seed ?? null,
     lora: options.lora ?? null,
   }
+}
+
+/** A list says every rate itself, and a rate cannot fall to more than its peak. */
+function assertScheduleFits(options: SftOptions): void {
+  const {
+    learning_rate: peak,
+    learning_rate_schedule: schedule,
+    warmup_steps: warmup,
+    min_learning_rate: least,
+  } = options
+  const refuse = (name: string, reason: string): never => {
+    throw new InvalidRequestError('invalid_value', `config.${name} ${reason}.`, { param: `config.${name}` })
+  }
+  if (typeof peak === 'number') {
+    if (least > peak) refuse('min_learning_rate', `is ${least}, more than the learning rate of ${peak}`)
+    return
+  }
+  if (schedule !== 'constant') refuse('learning_rate_schedule', 'needs one learning rate, but a list was given')
+  if (warmup > 0) refuse('warmup_steps', 'needs one learning rate, but a list was given')
 }
 
 /** At most one of the three names a reference; an address without a step would mean another policy with every job. */

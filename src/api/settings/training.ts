@@ -19,6 +19,11 @@ export const GRAD_ACCUMULATION_SEQUENCES = { min: 1, max: 4096 } as const
 export const MULTIPLIER_POWER = { min: -8, max: 8 } as const
 /** Examples of an SFT step. */
 export const BATCH_SIZE = { min: 1, max: 65_536 } as const
+/** Passes over the data of an SFT job. */
+export const EPOCHS = { min: 1, max: 1000 } as const
+/** Batches. */
+export const WARMUP_STEPS = { min: 0, max: 1_000_000 } as const
+export const WEIGHT_DECAY = { min: 0, max: 1 } as const
 export const LORA_RANK = { min: 1, max: 256 } as const
 export const LORA_ALPHA = { min: 1e-6 } as const
 
@@ -26,6 +31,7 @@ export const POLICY_LOSSES = ['cispo', 'ppo'] as const
 export const IMPORTANCE_SAMPLING_LEVELS = ['token', 'sequence', 'average', 'geometric_average'] as const
 export const KL_PENALTY_SOURCES = ['current_learner', 'sample'] as const
 export const LOSS_AGGREGATIONS = ['trajectory', 'token', 'constant'] as const
+export const LEARNING_RATE_SCHEDULES = ['constant', 'linear', 'cosine'] as const
 export const ASSISTANT_TURNS = ['all', 'last'] as const
 
 /** `experimental_config` of an RL job; an option that is not here has a default that depends on others, or none. */
@@ -55,7 +61,26 @@ export const CLIP_DEFAULTS = {
 } as const
 
 /** `config` of an SFT job. */
-export const SFT_DEFAULTS = { batch_size: 'auto', learning_rate: 5e-5, assistant_turns: 'all' } as const
+export const SFT_DEFAULTS = {
+  batch_size: 'auto',
+  learning_rate: 5e-5,
+  learning_rate_schedule: 'constant',
+  warmup_steps: 0,
+  min_learning_rate: 0,
+  epochs: 1,
+  weight_decay: 0,
+  assistant_turns: 'all',
+} as const
+/** Options of an SFT job that the published API lacks; they may stand in `config` or in `experimental_config`. */
+export const SFT_EXTENSIONS = [
+  'epochs',
+  'learning_rate_schedule',
+  'lora',
+  'min_learning_rate',
+  'seed',
+  'warmup_steps',
+  'weight_decay',
+]
 /** Examples of a step for `batch_size: "auto"`. */
 export const AUTO_BATCH_SIZE = 2
 

@@ -4,6 +4,7 @@
  * Names that no schema knows are accepted, because older and newer clients differ, but never in silence: they stand as
  * `warnings` on the job's record. Known names whose meaning is not available here are refused by name.
  */
+import { SFT_EXTENSIONS } from '#api/settings/training.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
@@ -13,8 +14,6 @@ import { rlOptionsSchema, sftOptionsSchema } from './training-options.js'
 
 const RL_NAMES = Object.keys(rlOptionsSchema.shape)
 const SFT_NAMES = Object.keys(sftOptionsSchema.shape)
-/** Options that an SFT job also takes from `experimental_config`. */
-const SFT_EXPERIMENTAL_NAMES = ['seed', 'lora']
 const NESTED_NAMES: Readonly<Record<string, readonly string[]>> = {
   lora: ['rank', 'alpha', 'dropout', 'target_modules'],
   metric_logging: ['enabled', 'target_training_step'],
@@ -32,7 +31,7 @@ const PLACES: Readonly<Record<JobKind, (config: JsonObject) => Place[]>> = {
   rl: (config) => [{ root: 'experimental_config', options: config, known: RL_NAMES }],
   sft: ({ experimental_config: nested, ...flat }) => [
     { root: 'config', options: flat, known: SFT_NAMES },
-    ...(isObject(nested) ? [{ root: 'experimental_config', options: nested, known: SFT_EXPERIMENTAL_NAMES }] : []),
+    ...(isObject(nested) ? [{ root: 'experimental_config', options: nested, known: SFT_EXTENSIONS }] : []),
   ],
 }
 

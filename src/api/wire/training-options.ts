@@ -9,11 +9,13 @@ import {
   ADVANTAGE_BALANCE,
   ASSISTANT_TURNS,
   BATCH_SIZE,
+  EPOCHS,
   GRAD_ACCUMULATION_SEQUENCES,
   IMPORTANCE_SAMPLING_LEVELS,
   KL_PENALTY_COEF,
   KL_PENALTY_SOURCES,
   LEARNING_RATE,
+  LEARNING_RATE_SCHEDULES,
   LORA_ALPHA,
   LORA_DEFAULTS,
   LORA_RANK,
@@ -25,6 +27,8 @@ import {
   RL_DEFAULTS,
   SFT_DEFAULTS,
   TAU,
+  WARMUP_STEPS,
+  WEIGHT_DECAY,
 } from '#api/settings/training.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { RequestValidationError, toJsonPath, toValidationProblems } from './errors.js'
@@ -79,6 +83,11 @@ export const sftOptionsSchema = z.object({
   learning_rate: z
     .union([z.array(laxNumber(LEARNING_RATE)).min(1), laxNumber(LEARNING_RATE)])
     .default(SFT_DEFAULTS.learning_rate),
+  learning_rate_schedule: z.enum(LEARNING_RATE_SCHEDULES).default(SFT_DEFAULTS.learning_rate_schedule),
+  warmup_steps: laxInteger(WARMUP_STEPS).default(SFT_DEFAULTS.warmup_steps),
+  min_learning_rate: laxNumber(LEARNING_RATE).default(SFT_DEFAULTS.min_learning_rate),
+  epochs: laxInteger(EPOCHS).default(SFT_DEFAULTS.epochs),
+  weight_decay: laxNumber(WEIGHT_DECAY).default(SFT_DEFAULTS.weight_decay),
   assistant_turns: z.enum(ASSISTANT_TURNS).default(SFT_DEFAULTS.assistant_turns),
   metric_logging: z
     .object({ enabled: laxBoolean().default(false), target_training_step: laxInteger({ min: 0 }).optional() })

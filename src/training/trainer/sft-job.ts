@@ -13,14 +13,15 @@ import { type BatchSize, MICRO_BATCH_TOKENS, needsRecomputation } from './memory
 import { averageSteps, countStep, type JobProgress } from './progress.js'
 import { applyResumePoint } from './resume-point.js'
 import { perToken, sequenceRow, toRowBatch } from './row-batch.js'
+import { rateOf } from './sft-schedule.js'
 import { createTrainer, type MicroBatch, type StepResult } from './trainer.js'
 
 /** What an SFT job trains on, besides its context. */
 export interface SftJob {
   /** What a first pass over the data found. */
   readonly survey: SftSurvey
-  /** The batches; read once, one at a time. */
-  readonly batches: AsyncIterable<SftBatch>
+  /** The batches from the first; called once per epoch, read one at a time. */
+  readonly openBatches: () => AsyncIterable<SftBatch>
   readonly hyperparameters: SftHyperparameters
 }
 
@@ -33,19 +34,22 @@ const STEP_METRICS = ['loss', 'entropy', 'grad_norm', 'learning_rate'] as const
 /**
  * Trains on examples.
  *
- * @returns events as `trainRl`; `num_sequences` is the number of batches in which something trains
+ * @returns events as `trainRl`; `num_sequences` is the number of batches in which something trains, over all epochs
  * @throws {InvalidRequestError} `learning_rate_count`; {TrainingError} `non_finite_loss`; what reading the batches throws
  */
 export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { survey, hyperparameters } = job
-  assertLearningRateCount(hyperparameters.learningRate, survey.batchCount)
+  const { epochs } = hyperparameters
+  const batchCount = survey.batchCount * epochs
+  assertLearningRateCount(hyperparameters.learningRate, batchCount)
   const { progress, resumePoint } = context
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
-      num_sequences: survey.trainableBatchCount,
+      num_sequences: survey.trainableBatchCount * epochs,
       num_trajectories: survey.exampleCount,
       num_trainable_tokens: survey.trainableTokenCount,
+      num_epochs: epochs,
       num_dropped_overlength: survey.droppedCount,
       num_untrainable: survey.untrainableCount,
     },
@@ -60,15 +64,15 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
       ...context,
       ...settings,
       loss: { kind: 'cross_entropy' },
-      settings: SFT_OPTIMIZER,
+      settings: { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay },
       isRecomputed: needsRecomputation(context.prepared.config, largestMicroBatch(survey)),
     })
     try {
-      for await (const batch of job.batches) {
+      for await (const { batch, epoch } of allBatches(job)) {
         if (batch.trainableTokenCount === 0) continue
         position += 1
         if (position <= alreadyDone) continue
-        const learningRate = rateOf(hyperparameters.learningRate, batch.index)
+        const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, batchCount)
         const startedMs = context.clock.monotonicMs()
         const microBatches = toMicroBatches(batch)
         const result = await trainer.step(microBatches, { learningRate })
@@ -89,8 +93,18 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
       ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(progress)),
       'data/step_num_trajectories': survey.exampleCount,
       'data/step_num_gradient_steps': progress.stepCount,
-      'data/step_trainer_tokens': survey.trainableTokenCount,
+      'data/step_trainer_tokens': survey.trainableTokenCount * epochs,
     },
+  }
+}
+
+/** The batches of every epoch, in the order of the file each time. */
+async function* allBatches({
+  openBatches,
+  hyperparameters,
+}: SftJob): AsyncGenerator<{ readonly batch: SftBatch; readonly epoch: number }> {
+  for (let epoch = 0; epoch < hyperparameters.epochs; epoch += 1) {
+    for await (const batch of openBatches()) yield { batch, epoch }
   }
 }
 
@@ -139,10 +153,6 @@ function loggedMetrics(progress: JobProgress): Record<string, number> {
 function largestMicroBatch({ longestLength }: SftSurvey): BatchSize {
   const length = padded(longestLength)
   return { rows: Math.max(1, Math.floor(MICRO_BATCH_TOKENS / length)), length }
-}
-
-function rateOf(learningRate: number | readonly number[], index: number): number {
-  return typeof learningRate === 'number' ? learningRate : (learningRate[index] as number)
 }
 
 function stepMetrics(

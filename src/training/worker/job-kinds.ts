@@ -47,7 +47,10 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
     const options: SftBatchOptions = { text, batchSize, assistantTurns, maxLength }
     // Two passes over the stream: the number of steps is announced before the first one, and no file is held in memory.
     const survey = await surveySftData(client.openInput(), options)
-    return trainSft({ survey, batches: readSftBatches(client.openInput(), options), hyperparameters }, context)
+    return trainSft(
+      { survey, openBatches: () => readSftBatches(client.openInput(), options), hyperparameters },
+      context,
+    )
   },
 }
 

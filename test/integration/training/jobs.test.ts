@@ -61,7 +61,7 @@ describe('SFT job', () => {
     async function* stream() {
       yield* list
     }
-    return drive(trainSft({ survey, batches: stream(), hyperparameters: resolveSftConfig(config) }, context))
+    return drive(trainSft({ survey, openBatches: stream, hyperparameters: resolveSftConfig(config) }, context))
   }
 
   it('passes over batches without trainable tokens and keeps the learning rate of each batch', async () => {
@@ -73,6 +73,41 @@ describe('SFT job', () => {
     expect(events[0]).toMatchObject({ type: 'training_started', data: { num_sequences: 2, num_trajectories: 6 } })
     expect(steps.map((data) => data['learning_rate'])).toEqual([0.1, 0.3])
     expect(steps.map((data) => data['num_trajectories'])).toEqual([1, 2])
+  })
+
+  it('passes over the data once per epoch, with one schedule over all of them', async () => {
+    const batches = [[sequence('a')], [], [sequence('b')]]
+    const twice = fixture.context('epochs')
+    const { events, steps, outcome } = await run(
+      batches,
+      { epochs: 2, learning_rate: 0.01, learning_rate_schedule: 'linear', warmup_steps: 2, min_learning_rate: 0.001 },
+      twice,
+    )
+    expect(events[0]).toMatchObject({ data: { num_sequences: 4, num_epochs: 2 } })
+    // Six batches, of which the second of each epoch trains nothing and keeps its place in the schedule.
+    const rates = [0.0055, 0.01, 0.007, 0.001]
+    for (const [n, data] of steps.entries()) expect(data['learning_rate']).toBeCloseTo(rates[n]!, 9)
+    const flat = fixture.context('epochs')
+    await run([...batches, ...batches], { learning_rate: [0.0055, 0, 0.01, 0.007, 0, 0.001] }, flat)
+    expect(outcome.metrics['data/step_num_gradient_steps']).toBe(4)
+    for (const [path, values] of twice.adapter.b) {
+      for (const [i, value] of values.entries())
+        expect(Math.abs(value - flat.adapter.b.get(path)![i]!)).toBeLessThan(1e-7)
+    }
+  })
+
+  it('decays weights by rate times decay, whatever the gradient', async () => {
+    const change = async (decay: number) => {
+      const context = fixture.context('decay')
+      await run([[sequence('a')]], { learning_rate: 0.1, weight_decay: decay }, context)
+      return context.adapter.a
+    }
+    const [plain, decayed, start] = [await change(0), await change(0.5), fixture.context('decay').adapter.a]
+    for (const [path, values] of decayed) {
+      values.forEach((value, i) => {
+        expect(Math.abs(value - (plain.get(path)![i]! - 0.05 * start.get(path)![i]!))).toBeLessThan(1e-6)
+      })
+    }
   })
 
   it('refuses a list of learning rates of another length before it starts', async () => {

@@ -138,7 +138,10 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       await assertAdapterShape(context, model, hyperparameters.lora)
       const inputSha256 = await resolveTrainingData(context, principal, request.training_data_url)
       const examples = await countSftExamples(await blobs.openRead(inputSha256))
-      assertLearningRateCount(hyperparameters.learningRate, sftBatchCount(examples, hyperparameters.batchSize))
+      assertLearningRateCount(
+        hyperparameters.learningRate,
+        sftBatchCount(examples, hyperparameters.batchSize) * hyperparameters.epochs,
+      )
       return submit(
         {
           entity: principal.entity,

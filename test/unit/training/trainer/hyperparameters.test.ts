@@ -207,6 +207,11 @@ describe('resolveSftConfig', () => {
       learningRate: 5e-5,
       assistantTurns: 'all',
       metricLogging: null,
+      learningRateSchedule: 'constant',
+      warmupSteps: 0,
+      minLearningRate: 0,
+      epochs: 1,
+      weightDecay: 0,
       seed: null,
       lora: null,
     }

@@ -36,7 +36,8 @@ export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
   }
 }
 
-export function toWireJob(job: JobRecord): TrainingJob {
+/** @param dataWarnings what is known about the job's data; default nothing */
+export function toWireJob(job: JobRecord, dataWarnings: readonly string[] = []): TrainingJob {
   return {
     id: job.id,
     model_id: job.modelId,
@@ -45,7 +46,7 @@ export function toWireJob(job: JobRecord): TrainingJob {
     attempt: job.attempt,
     is_cancel_requested: job.isCancelRequested,
     config: { ...job.config } as TrainingJob['config'],
-    warnings: optionWarnings(job.kind, job.config, job.step),
+    warnings: [...optionWarnings(job.kind, job.config, job.step), ...dataWarnings],
     created_at: toIso(job.createdAtMs),
     training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),

@@ -38,6 +38,8 @@ export interface TokenizeOptions extends TurnOptions {
 export interface TokenizedGroups {
   readonly sequences: readonly TrainingSequence[]
   readonly skips: SkipCounts
+  /** Histories that prefix merging cut into several sequences. */
+  readonly unmergedHistoryCount: number
 }
 
 /**
@@ -47,6 +49,7 @@ export interface TokenizedGroups {
  */
 export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: TokenizeOptions): TokenizedGroups {
   const skips = noSkips()
+  let unmergedHistoryCount = 0
   const sequences = groups.flatMap((group, groupIndex) => {
     const advantages = groupAdvantages(
       group.trajectories.map((trajectory) => trajectory.reward),
@@ -60,7 +63,9 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         return []
       }
       const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
-      const merged = mergeTurns(turnsOf(trajectory, path, options, skips))
+      const histories = turnsOf(trajectory, path, options, skips)
+      unmergedHistoryCount += histories.filter((turns) => mergeTurns(turns).length > 1).length
+      const merged = mergeTurns(histories.flat())
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
       if (trainableTokenCount === 0) skips.no_trainable_turn += 1
       const weight = trajectoryWeight(trainableTokenCount, options.lossAggregation)
@@ -69,7 +74,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         .map((sequence) => ({ ...sequence, advantage, weight, groupIndex, trajectoryIndex }))
     })
   })
-  return { sequences, skips }
+  return { sequences, skips, unmergedHistoryCount }
 }
 
 type MergedSequence = Pick<
@@ -97,8 +102,8 @@ export function mergeTurns(turns: readonly TrainableTurn[]): MergedSequence[] {
   return runs.map(toSequence)
 }
 
-function turnsOf(trajectory: Trajectory, path: string, options: TokenizeOptions, skips: SkipCounts): TrainableTurn[] {
-  return trajectory.histories.flatMap((history) => trainableTurns(history, path, options, skips))
+function turnsOf(trajectory: Trajectory, path: string, options: TokenizeOptions, skips: SkipCounts): TrainableTurn[][] {
+  return trajectory.histories.map((history) => trainableTurns(history, path, options, skips))
 }
 
 /** A run of turns, each prompt starting with all tokens before it. */

@@ -47,6 +47,8 @@ export interface TrainingBatch {
   /** Most tokens one of ART's rows holds. */
   readonly stepLength: number
   readonly skips: SkipCounts
+  /** Histories that prefix merging cut into several sequences. */
+  readonly unmergedHistoryCount: number
   /** Trajectories with at least one packed sequence. */
   readonly trainedTrajectoryCount: number
   readonly sequenceCount: number
@@ -69,7 +71,7 @@ const ATTENTION_LENGTH = 2048
  * @throws {DataError} as `tokenizeGroups`
  */
 export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: TrainingBatchOptions): TrainingBatch {
-  const { sequences, skips } = tokenizeGroups(groups, options)
+  const { sequences, skips, unmergedHistoryCount } = tokenizeGroups(groups, options)
   const limit = Math.min(options.packedSequenceLength ?? options.contextLength, options.contextLength)
   const kept = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
   const coefficients = normalizeBatch(kept, options.advantageBalance)
@@ -89,6 +91,7 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
     })),
     stepLength,
     skips: { ...skips, overlength: sequences.length - kept.length },
+    unmergedHistoryCount,
     trainedTrajectoryCount: new Set(scaled.map((sequence) => `${sequence.groupIndex}:${sequence.trajectoryIndex}`))
       .size,
     sequenceCount: scaled.length,

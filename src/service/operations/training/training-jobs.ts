@@ -24,6 +24,7 @@ import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { assertAdapterShape } from './adapter-shape.js'
+import { dataWarnings } from './data-warnings.js'
 import { assertKlReference } from './kl-reference.js'
 import { resolveTrainingData } from './training-data.js'
 import { createGroupSink, type GroupSink } from './trajectory-groups.js'
@@ -154,7 +155,11 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         headers,
       )
     },
-    get: async (principal, id) => toWireJob(await requireJob(principal, id)),
+    get: async (principal, id) => {
+      const job = await requireJob(principal, id)
+      const [first] = (await listEvents(db, id, { limit: 1 })).items
+      return toWireJob(job, first?.type === 'training_started' ? dataWarnings(first.data) : [])
+    },
     list: async (principal, query) => {
       const page = await listJobs(db, {
         entity: principal.entity,
@@ -163,7 +168,10 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      return toList(page.items.map(toWireJob), page.hasMore)
+      return toList(
+        page.items.map((job) => toWireJob(job)),
+        page.hasMore,
+      )
     },
     cancel: async (principal, id) => {
       await requireJob(principal, id)

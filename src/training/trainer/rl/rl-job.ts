@@ -54,7 +54,7 @@ export interface RlJob {
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { groups, hyperparameters } = job
   const seed = hyperparameters.seed ?? context.jobId
-  const { steps, skips, trainableTokenCount, trainedTrajectoryCount } = buildTrainingBatch(groups, {
+  const { steps, skips, trainableTokenCount, ...counts } = buildTrainingBatch(groups, {
     ...hyperparameters,
     text: job.text,
     contextLength: context.prepared.config.contextLength,
@@ -69,7 +69,8 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
       num_sequences: steps.length,
       num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
       num_trainable_tokens: trainableTokenCount,
-      num_trained_trajectories: trainedTrajectoryCount,
+      num_trained_trajectories: counts.trainedTrajectoryCount,
+      ...(counts.unmergedHistoryCount > 0 ? { num_unmerged_histories: counts.unmergedHistoryCount } : {}),
       ...skipMetrics(skips),
     },
   }

@@ -349,6 +349,25 @@ describe('buildTrainingBatch', () => {
     messages_and_choices: [choice(Array(completion).fill(7), { prompt_token_ids: Array(prompt).fill(1) })],
   })
 
+  it('counts the histories whose turns do not merge, not those that are apart anyway', () => {
+    const turn = (prompt: number[]) => choice([7, 7], { prompt_token_ids: prompt })
+    const built = (messages: object[], histories: object[] = []) =>
+      buildTrainingBatch(
+        parseTrajectoryGroups([
+          {
+            trajectories: [
+              { reward: 1, messages_and_choices: messages, additional_histories: histories },
+              trajectory(0, 4, 2),
+            ],
+          },
+        ]),
+        options,
+      ).unmergedHistoryCount
+    expect(built([turn([1, 2]), turn([1, 2, 7, 7, 3])])).toBe(0)
+    expect(built([turn([1, 2])], [{ messages_and_choices: [turn([5])] }])).toBe(0)
+    expect(built([turn([1, 2]), turn([1, 9, 7, 7, 3])])).toBe(1)
+  })
+
   it('drops overlength sequences whole after their rewards shaped the advantages', () => {
     const batch = buildTrainingBatch(
       parseTrajectoryGroups([{ trajectories: [trajectory(1, 60, 10), trajectory(0, 4, 2), trajectory(0, 4, 2)] }]),

@@ -4,8 +4,8 @@
  *
  *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
  *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
- *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint
- *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to
+ *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint; header x-content-sha256
+ *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to; the same header
  *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
@@ -25,19 +25,23 @@ export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetenso
 /** Largest of them that the server takes. */
 export const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
 export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
+/** The same and the manifest, which the server writes when the job completes; checkpoints from before it have none. */
+export const PARENT_FILES = [...CHECKPOINT_FILES, 'manifest.json'] as const
+export type ParentFile = (typeof PARENT_FILES)[number]
 
 export const workerJobSchema = z.object({
   id: z.string(),
   kind: z.enum(JOB_KINDS),
   attempt: z.number().int(),
   model_id: z.string(),
+  model_name: z.string(),
   /** Step of the parent checkpoint; the job makes step + 1. */
   parent_step: z.number().int(),
   /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
   parent_kind: z.enum(JOB_KINDS).nullable(),
-  parent_files: z.array(z.enum(CHECKPOINT_FILES)),
+  parent_files: z.array(z.enum(PARENT_FILES)),
   /** Files of the KL reference; none when it is the base model. */
-  reference_files: z.array(z.enum(CHECKPOINT_FILES)),
+  reference_files: z.array(z.enum(PARENT_FILES)),
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
   /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
   config: z.record(z.string(), z.json()),
@@ -68,7 +72,7 @@ export type WorkerEvents = z.infer<typeof workerEventsSchema>
 
 export const workerCompletionSchema = z.object({
   /** Digest of each uploaded file; must equal what the server stored. */
-  files: z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number().int() })),
+  files: z.record(z.string(), z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() })),
   /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
   metrics: z.record(z.string(), z.number()),
 })

@@ -29,13 +29,14 @@ export interface LoadCommand {
   readonly maxConcurrentSequences: number
 }
 
-/** Immutable adapter files of one checkpoint; null adapter means the base model. */
+/** Immutable adapter files of one checkpoint, checked when they are loaded; null adapter means the base model. */
 export interface AdapterRef {
   /** Content digest: the host's cache key. */
   readonly digest: string
-  /** `adapter_model.safetensors` and its `adapter_config.json`, by absolute path. */
-  readonly weightsPath: string
-  readonly configPath: string
+  /** How errors name the checkpoint, for example `step 3 of model "m"`. */
+  readonly checkpoint: string
+  /** `adapter_model.safetensors`, its `adapter_config.json` and, if there is one, `manifest.json`. */
+  readonly files: Readonly<Record<string, { readonly path: string; readonly sha256: string }>>
 }
 
 /** A chat message as the wire carries it, already checked to have a `role`. */

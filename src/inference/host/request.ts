@@ -1,7 +1,6 @@
 /**
  * A generate command to an engine request: chat template, tokens, truncation, adapter files.
  */
-import { readFile } from 'node:fs/promises'
 import { InvalidRequestError } from '#base/errors.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
@@ -10,12 +9,8 @@ import { renderConversation } from '#model/text/render.js'
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
-import {
-  ADAPTER_CONFIG_FILE,
-  ADAPTER_WEIGHTS_FILE,
-  type AdapterWeights,
-  decodeAdapter,
-} from '#model/weights/adapter.js'
+import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
+import { checkpointCorrupt, readCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import type { AdapterRef, GenerateCommand } from './protocol.js'
 
 /** What the engine gets, and what the answer's text is read by. */
@@ -70,12 +65,13 @@ function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask {
 
 /** The two files may lie apart and under any name: the server keeps them as content-addressed blobs. */
 async function loadAdapter(adapter: AdapterRef): Promise<AdapterWeights> {
-  return decodeAdapter(
-    new Map([
-      [ADAPTER_CONFIG_FILE, await readFile(adapter.configPath)],
-      [ADAPTER_WEIGHTS_FILE, await readFile(adapter.weightsPath)],
-    ]),
-  )
+  const files = await readCheckpoint(adapter)
+  try {
+    return decodeAdapter(files)
+  } catch (cause) {
+    // with the right digests it is what a worker made: our fault, not the request's
+    throw checkpointCorrupt(adapter.checkpoint, 'its adapter cannot be read', cause)
+  }
 }
 
 /** The last k prompt tokens, as `truncate_prompt_tokens` asks. */

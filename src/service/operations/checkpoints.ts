@@ -16,7 +16,9 @@ import {
   listCheckpoints,
   listSteps,
 } from '#service/storage/checkpoints.js'
+import type { ModelRecord } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { openCheckpointBlob } from './checkpoint-blobs.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import { toWireCheckpoint } from './to-wire.js'
@@ -37,7 +39,11 @@ export interface OpenCheckpointFile {
 export function createCheckpointService(context: ServiceContext): CheckpointService {
   const { db } = context
 
-  async function requireCheckpoint(principal: Principal, modelId: string, step: string): Promise<CheckpointRecord> {
+  async function requireCheckpoint(
+    principal: Principal,
+    modelId: string,
+    step: string,
+  ): Promise<{ readonly model: ModelRecord; readonly checkpoint: CheckpointRecord }> {
     const model = await requireModel(context, principal, modelId)
     const wanted = step === 'latest' ? step : /^\d{1,9}$/.test(step) ? Number(step) : null
     const checkpoint = wanted === null ? null : await findCheckpoint(db, model.id, wanted)
@@ -47,7 +53,7 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
         `model "${model.name}" has no checkpoint at step "${step.slice(0, 40)}"`,
       )
     }
-    return checkpoint
+    return { model, checkpoint }
   }
 
   return {
@@ -86,7 +92,7 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
       }
     },
     files: async (principal, modelId, step) => {
-      const checkpoint = await requireCheckpoint(principal, modelId, step)
+      const { checkpoint } = await requireCheckpoint(principal, modelId, step)
       return {
         model_id: checkpoint.modelId,
         step: checkpoint.step,
@@ -98,12 +104,13 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
       }
     },
     openFile: async (principal, modelId, step, name) => {
-      const checkpoint = await requireCheckpoint(principal, modelId, step)
+      const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)
       const file = checkpoint.files.find((entry) => entry.name === name)
       if (file === undefined) {
         throw new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
       }
-      return { sizeBytes: file.sizeBytes, sha256: file.sha256, stream: await context.blobs.openRead(file.sha256) }
+      const stream = await openCheckpointBlob(context, { ...file, model, step: checkpoint.step })
+      return { sizeBytes: file.sizeBytes, sha256: file.sha256, stream }
     },
   }
 }

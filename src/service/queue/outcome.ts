@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
+import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
@@ -21,6 +22,8 @@ const REQUIRED_FILES = ['adapter_config.json', 'adapter_model.safetensors']
 /** What a worker claims to have made. */
 export interface Completion {
   readonly files: Readonly<Record<string, { readonly sha256: string; readonly sizeBytes: number }>>
+  /** The stored `manifest.json` over these files. */
+  readonly manifest: { readonly sha256: string; readonly sizeBytes: number }
   readonly metrics: Readonly<Record<string, number>>
 }
 
@@ -52,7 +55,7 @@ export async function completeJob(
       jobId: job.id,
       adapterDigest: digestOfAdapter(files),
       metrics: completion.metrics,
-      files,
+      files: [...files, { name: MANIFEST_FILE, ...completion.manifest }],
     })
     await setModelStep(transaction, model.id, step)
     await deleteJobFiles(transaction, job.id)

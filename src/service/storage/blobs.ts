@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { ReadStream } from 'node:fs'
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { AppError, InvalidRequestError, StorageError } from '#base/errors.js'
 import { systemClock } from '#base/util/clock.js'
@@ -35,7 +35,7 @@ export interface BlobWriter {
 export interface BlobStore {
   createWriter(): Promise<BlobWriter>
   /** Stores all bytes of `source`; refuses more than `maxBytes` with `request_too_large`. */
-  put(source: AsyncIterable<Uint8Array | string>, options?: PutOptions): Promise<BlobRef>
+  put(source: AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>, options?: PutOptions): Promise<BlobRef>
   /** Absolute path of a blob, for processes that read it themselves. */
   pathOf(sha256: string): string
   /** @throws {StorageError} `blob_missing` if the bytes are not there */
@@ -145,11 +145,7 @@ function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: 
         )
       }
       const target = pathOf(sha256)
-      if (await exists(target)) {
-        await touch(target)
-        await abort()
-        return { sha256, sizeBytes }
-      }
+      // Also over a blob that exists: should the disk have damaged it, the same bytes make it whole again.
       await guardDisk(() => file.sync())
       await file.close()
       isOpen = false
@@ -177,11 +173,6 @@ async function sweep(root: string, referenced: ReadonlySet<string>, graceMs: num
     }
   }
   return removed
-}
-
-async function touch(path: string): Promise<void> {
-  const nowSeconds = systemClock.nowMs() / 1000
-  await utimes(path, nowSeconds, nowSeconds)
 }
 
 async function syncDirectory(path: string): Promise<void> {

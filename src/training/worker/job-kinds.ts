@@ -4,6 +4,7 @@
 import type { JobKind } from '#api/wire/job-words.js'
 import type { WorkerJob } from '#api/wire/worker.js'
 import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
+import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { readLines } from '#training/data/json-lines.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
 import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
@@ -57,9 +58,12 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
 /** The adapter a KL penalty is measured to; null for the base model. */
 async function fetchReference(client: WorkerClient, job: WorkerJob): Promise<AdapterWeights | null> {
   if (job.reference_files.length === 0) return null
-  const files = new Map<string, Uint8Array>()
-  for (const file of job.reference_files) files.set(file, await client.getReferenceFile(file))
-  return decodeAdapter(files)
+  const checkpoint = `the KL reference of model "${job.model_name}"`
+  const fetched = new Map<string, Uint8Array>()
+  for (const name of job.reference_files) {
+    fetched.set(name, assertDigest({ checkpoint, name, ...(await client.getReferenceFile(name)) }))
+  }
+  return decodeAdapter(takeManifest(checkpoint, fetched))
 }
 
 async function readGroups(client: WorkerClient): Promise<TrajectoryGroup[]> {

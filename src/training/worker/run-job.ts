@@ -5,13 +5,14 @@
  * running. Resume points are left at intervals, from which the next attempt goes on. Nothing of a cancelled or failed attempt becomes visible, because only the completion makes a checkpoint.
  */
 
-import { CHECKPOINT_FILES, type CheckpointFile, type WorkerJob } from '#api/wire/worker.js'
-import { AppError, CheckpointError } from '#base/errors.js'
+import { CHECKPOINT_FILES, type WorkerJob } from '#api/wire/worker.js'
+import { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import {
   type JobContext,
@@ -104,12 +105,14 @@ async function startTraining(
 }
 
 async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheckpoint | null> {
-  const files = new Map<CheckpointFile, Uint8Array>()
-  for (const file of job.parent_files) {
-    // State of the other kind of job would be dropped anyway, so it is not fetched.
-    if (file === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue
-    files.set(file, await client.getParentFile(file))
+  const checkpoint = `step ${job.parent_step} of model "${job.model_name}"`
+  const fetched = new Map<string, Uint8Array>()
+  for (const name of job.parent_files) {
+    // State of the other kind of job is dropped anyway: it need not travel.
+    if (name === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue
+    fetched.set(name, assertDigest({ checkpoint, name, ...(await client.getParentFile(name)) }))
   }
+  const files = takeManifest(checkpoint, fetched)
   if (!files.has('adapter_model.safetensors')) return null
   return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
 }

@@ -6,9 +6,11 @@
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { errorBodySchema } from '#api/wire/errors.js'
 import {
   type CheckpointFile,
   heartbeatReplySchema,
+  type ParentFile,
   type WorkerCompletion,
   type WorkerEvents,
   type WorkerFailure,
@@ -40,14 +42,22 @@ export interface UploadedFile {
   readonly size_bytes: number
 }
 
+/** A file of a checkpoint, with the digest the server keeps of it. */
+export interface FetchedFile {
+  readonly bytes: Uint8Array
+  readonly sha256: string
+}
+
 /** Calls of one attempt. All reject with `FencedError` when the attempt is stale and AppError `unavailable` without a server. */
 export interface WorkerClient {
   getJob(): Promise<WorkerJob>
   /** The job's input as a byte stream; a fresh one at each call. */
   openInput(): AsyncIterable<Uint8Array>
-  getParentFile(file: CheckpointFile): Promise<Uint8Array>
+  /** The bytes, and the digest the server keeps of them. */
+  getParentFile(file: ParentFile): Promise<FetchedFile>
+  /** The same of the checkpoint that the KL penalty is measured to. */
+  getReferenceFile(file: ParentFile): Promise<FetchedFile>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
-  getReferenceFile(file: CheckpointFile): Promise<Uint8Array>
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
   putFile(file: CheckpointFile, bytes: Uint8Array): Promise<UploadedFile>
@@ -104,11 +114,17 @@ export function createWorkerClient(
   const postJson = async (path: string, body: JsonValue): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
+  const fetchFile = async (path: string): Promise<FetchedFile> => {
+    const response = await send('GET', path)
+    const sha256 = response.headers.get('x-content-sha256') ?? ''
+    return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
+  }
+
   return {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
     openInput: () => streamInput(() => send('GET', '/input')),
-    getReferenceFile: async (file) => new Uint8Array(await (await send('GET', `/reference/${file}`)).arrayBuffer()),
-    getParentFile: async (file) => new Uint8Array(await (await send('GET', `/parent/${file}`)).arrayBuffer()),
+    getReferenceFile: (file) => fetchFile(`/reference/${file}`),
+    getParentFile: (file) => fetchFile(`/parent/${file}`),
     heartbeat: async (progress) => {
       const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
       return { isCancelRequested: reply.is_cancel_requested }
@@ -178,12 +194,24 @@ function diskFull(method: string, path: string): AppError {
 }
 
 async function toError(response: Response, method: string, path: string): Promise<AppError> {
-  const body = (await response.text().catch(() => '')).slice(0, 500)
+  const body = (await response.text().catch(() => '')).slice(0, 4000)
   if (response.status === 409) return new FencedError(`${method} ${path}: this attempt no longer owns the job`)
-  const message = `${method} ${path} was answered with ${response.status}: ${body}`
-  if (response.status === 404 && (path.startsWith('/parent/') || path === '/resume'))
-    return new CheckpointError('checkpoint_corrupt', message)
+  const message = `${method} ${path} was answered with ${response.status}: ${body.slice(0, 500)}`
+  if (response.status === 404 && path === '/resume') return new CheckpointError('checkpoint_corrupt', message)
+  const error = readError(body)
+  if (error?.code === 'checkpoint_corrupt') return new CheckpointError(error.code, error.message)
   return new AppError('internal', 'worker_protocol', message)
+}
+
+/** Code and message of our own error body; null for any other text. */
+function readError(body: string): { readonly code: string; readonly message: string } | null {
+  try {
+    const error = errorBodySchema.parse(JSON.parse(body)).error
+    if (typeof error === 'string' || typeof error.code !== 'string') return null
+    return { code: error.code, message: error.message }
+  } catch {
+    return null
+  }
 }
 
 function unavailable(method: string, path: string, last: Response | Error): AppError {

@@ -251,6 +251,7 @@ describe('lists', () => {
     expect(body.files.map((file) => file.name)).toEqual([
       'adapter_config.json',
       'adapter_model.safetensors',
+      'manifest.json',
       'optimizer.safetensors',
     ])
     const { createHash } = await import('node:crypto')

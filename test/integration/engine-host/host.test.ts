@@ -172,14 +172,11 @@ describe('engine host', () => {
   })
 
   it('fails a request whose adapter is missing, and goes on', async () => {
-    const path = (name: string): string => join(directory, 'nowhere', name)
-    const adapter = {
-      digest: 'd',
-      weightsPath: path('adapter_model.safetensors'),
-      configPath: path('adapter_config.json'),
-    }
-    send({ ...ask('no-adapter', 'x'), adapter })
-    expect((await log.ended('no-adapter')).type).toBe('failed')
+    const file = { path: join(directory, 'nowhere'), sha256: '0'.repeat(64) }
+    const files = { 'adapter_model.safetensors': file, 'adapter_config.json': file }
+    send({ ...ask('no-adapter', 'x'), adapter: { digest: 'd', checkpoint: 'step 3 of model "m"', files } })
+    const error = { category: 'internal', code: 'checkpoint_corrupt', message: expect.stringContaining('step 3') }
+    expect(await log.ended('no-adapter')).toMatchObject({ type: 'failed', error })
     expect((await converse(send, log, ask('after', 'x'))).ids).toHaveLength(12)
   })
 

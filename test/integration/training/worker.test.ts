@@ -57,6 +57,7 @@ function makeJob(overrides: Partial<WorkerJob>): WorkerJob {
     kind: 'sft',
     attempt: 1,
     model_id: 'model-1',
+    model_name: 'm',
     parent_step: 0,
     parent_kind: null,
     parent_files: [],
@@ -96,7 +97,11 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
     if (path === '') return void reply(200, job)
     if (path === '/input')
       return void response.writeHead(200).end(options.input.map((line) => `${JSON.stringify(line)}\n`).join(''))
-    if (path.startsWith('/parent/')) return void response.writeHead(200).end(options.parentFiles?.get(path.slice(8)))
+    if (path.startsWith('/parent/')) {
+      const bytes = options.parentFiles?.get(path.slice(8)) ?? Buffer.alloc(0)
+      const headers = { 'x-content-sha256': createHash('sha256').update(bytes).digest('hex') }
+      return void response.writeHead(200, headers).end(bytes)
+    }
     if (path === '/heartbeat') {
       recorded.heartbeats++
       return void reply(200, { is_cancel_requested: options.isCancelRequested?.(recorded) ?? false })

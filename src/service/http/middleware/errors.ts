@@ -39,6 +39,9 @@ const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
   method_not_allowed: 405,
 }
 
+/** Internal errors whose own words are for the client: they name what is broken and no path of the server. */
+const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set(['checkpoint_corrupt'])
+
 export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {
   return function respondWithError(raw, c) {
     const error = toAppError(options.translateError(raw) ?? raw)
@@ -50,10 +53,14 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     }
     const retryAfter = retryAfterSeconds(error)
     if (retryAfter !== null) c.header('retry-after', String(retryAfter))
-    // OpenAI's SDKs retry a 409 by themselves; with ours waiting never helps
-    if (error.category === 'conflict') c.header('x-should-retry', 'false')
+    if (isFinal(error)) c.header('x-should-retry', 'false')
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }
+}
+
+/** OpenAI's SDKs repeat a 409 and every 5xx by themselves; these never heal by waiting. */
+function isFinal({ category, code }: AppError): boolean {
+  return category === 'conflict' || category === 'not_implemented' || code === 'checkpoint_corrupt'
 }
 
 /** The error of vLLM's streams: sent as a last event once the status can no longer change. */
@@ -119,7 +126,9 @@ function problemsOf(error: AppError, root: string): (readonly ValidationProblem[
 }
 
 function chatMessage(error: AppError): string {
-  return error.category === 'internal' ? 'Internal server error' : error.message
+  return error.category === 'internal' && !SHOWN_INTERNAL_CODES.has(error.code)
+    ? 'Internal server error'
+    : error.message
 }
 
 function isChatRoute(c: RequestContext): boolean {
@@ -135,6 +144,7 @@ function retryAfterSeconds(error: AppError): number | null {
 function toAppError(raw: unknown): AppError {
   if (raw instanceof AppError) {
     if (raw.category !== 'internal') return raw
+    if (SHOWN_INTERNAL_CODES.has(raw.code)) return raw
     // an internal error's text may name paths of the server
     return new AppError('internal', raw.code, 'Internal server error', { cause: raw })
   }

@@ -18,6 +18,11 @@ import type { App, AppOptions, RequestContext } from '../environment.js'
 export function bindWorker(app: App, options: AppOptions): void {
   const { workerApi } = options.services
   const root = '/internal/worker/jobs/:job_id' as const
+  // Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs.
+  app.use(`${root}/*`, async function requireLease(c, next) {
+    await workerApi.authorize(claimOf(c))
+    await next()
+  })
   const small = { maxBytes: BODY_LIMITS.small }
 
   app.get(root, async (c) => c.json(await workerApi.job(claimOf(c))))
@@ -27,12 +32,18 @@ export function bindWorker(app: App, options: AppOptions): void {
     }),
   )
   app.get(`${root}/parent/:file`, async (c) => {
-    const stream = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
+    const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+      'content-type': 'application/octet-stream',
+      'x-content-sha256': sha256,
+    })
   })
   app.get(`${root}/reference/:file`, async (c) => {
-    const stream = await workerApi.openReferenceFile(claimOf(c), c.req.param('file'))
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/octet-stream' })
+    const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), c.req.param('file'))
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+      'content-type': 'application/octet-stream',
+      'x-content-sha256': sha256,
+    })
   })
   app.post(`${root}/heartbeat`, async (c) =>
     c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, workerHeartbeatSchema, small))),

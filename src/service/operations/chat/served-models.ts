@@ -11,8 +11,10 @@ import { setImmediate } from 'node:timers/promises'
 import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
+import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
+import { checkpointTitle } from '../checkpoint-blobs.js'
 import type { Principal, ServiceContext } from '../context.js'
 
 /** What answers a request: fixed for its whole life. */
@@ -52,7 +54,7 @@ export async function resolvePolicy(
     baseModel: model.baseModel,
     model,
     step: checkpoint?.step ?? 0,
-    adapter: checkpoint === null ? null : toAdapter(context, checkpoint),
+    adapter: checkpoint === null ? null : toAdapter(context, model, checkpoint),
   }
 }
 
@@ -133,16 +135,17 @@ async function findAddressed(
   return byId?.entity === principal.entity ? byId : null
 }
 
-function toAdapter(context: ServiceContext, checkpoint: CheckpointRecord): AdapterRef {
-  const pathOf = (name: string): string => {
-    const file = checkpoint.files.find((entry) => entry.name === name)
-    if (file === undefined) throw new NotFoundError('checkpoint_not_found', `the checkpoint has no file "${name}"`)
-    return context.blobs.pathOf(file.sha256)
-  }
+/** Files a host needs; a checkpoint from before manifests has only the first two. */
+const SERVED_FILES: readonly string[] = ['adapter_config.json', 'adapter_model.safetensors', MANIFEST_FILE]
+
+function toAdapter(context: ServiceContext, model: ModelRecord, checkpoint: CheckpointRecord): AdapterRef {
+  const files = checkpoint.files
+    .filter((file) => SERVED_FILES.includes(file.name))
+    .map((file) => [file.name, { path: context.blobs.pathOf(file.sha256), sha256: file.sha256 }])
   return {
     digest: checkpoint.adapterDigest,
-    weightsPath: pathOf('adapter_model.safetensors'),
-    configPath: pathOf('adapter_config.json'),
+    checkpoint: checkpointTitle(model, checkpoint.step),
+    files: Object.fromEntries(files),
   }
 }
 

@@ -6,14 +6,16 @@ import {
   CHECKPOINT_FILES,
   type CheckpointFile,
   MAX_CHECKPOINT_FILE_BYTES,
+  PARENT_FILES,
   type WorkerCompletion,
   type WorkerEvents,
   type WorkerFailure,
   type WorkerHeartbeat,
   type WorkerJob,
 } from '#api/wire/worker.js'
-import { ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { encodeManifest } from '#model/weights/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
@@ -25,14 +27,22 @@ import { extendLease } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import { klReferenceOf } from '#training/hyperparameters.js'
+import { openCheckpointBlob } from '../checkpoint-blobs.js'
 import type { ServiceContext } from '../context.js'
 import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
+  /** Refuses whoever holds no lease; asked before a body is read. @throws what `checkLease` throws */
+  authorize(claim: AttemptClaim): Promise<void>
   job(claim: AttemptClaim): Promise<WorkerJob>
   openInput(claim: AttemptClaim): Promise<ReadStream>
-  openParentFile(claim: AttemptClaim, name: string): Promise<ReadStream>
-  openReferenceFile(claim: AttemptClaim, name: string): Promise<ReadStream>
+  /** @throws {CheckpointError} `checkpoint_corrupt` if the file is gone from the disk */
+  openParentFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
+  /** The same of the checkpoint that the KL penalty is measured to. */
+  openReferenceFile(
+    claim: AttemptClaim,
+    name: string,
+  ): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
@@ -59,6 +69,8 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
   }
 
   return {
+    authorize: async (claim) => void (await checkLease(db, claim)),
+
     job: async (claim) => {
       const { job } = await checkLease(db, claim)
       dispatcher.noteContact(claim, 'moved')
@@ -75,10 +87,11 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         kind: job.kind,
         attempt: job.attempt,
         model_id: model.id,
+        model_name: model.name,
         parent_step: parent?.step ?? 0,
         parent_kind: parent?.kind ?? null,
-        parent_files: CHECKPOINT_FILES.filter((name) => parent?.files.some((file) => file.name === name) === true),
-        reference_files: CHECKPOINT_FILES.filter(
+        parent_files: PARENT_FILES.filter((name) => parent?.files.some((file) => file.name === name) === true),
+        reference_files: PARENT_FILES.filter(
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
@@ -98,17 +111,24 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
 
     openParentFile: async (claim, name) => {
       const { job } = await checkLease(db, claim)
+      const model = await findModel(db, job.modelId)
       const parent = await findCheckpoint(db, job.modelId, job.parentStep ?? 0)
       const file = parent?.files.find((entry) => entry.name === name)
-      if (file === undefined) throw new NotFoundError('file_not_found', `the parent checkpoint has no file "${name}"`)
-      return blobs.openRead(file.sha256)
+      if (model === null || file === undefined)
+        throw new NotFoundError('file_not_found', `the parent checkpoint has no file "${name}"`)
+      const stream = await openCheckpointBlob(context, { ...file, model, step: parent?.step ?? 0 })
+      return { stream, sha256: file.sha256 }
     },
 
     openReferenceFile: async (claim, name) => {
       const { job } = await checkLease(db, claim)
-      const file = (await referenceOf(job))?.files.find((entry) => entry.name === name)
-      if (file === undefined) throw new NotFoundError('file_not_found', `the KL reference has no file "${name}"`)
-      return blobs.openRead(file.sha256)
+      const reference = await referenceOf(job)
+      const file = reference?.files.find((entry) => entry.name === name)
+      const model = await findModel(db, job.modelId)
+      if (model === null || reference === null || file === undefined)
+        throw new NotFoundError('file_not_found', `the KL reference has no file "${name}"`)
+      const stream = await openCheckpointBlob(context, { ...file, model, step: reference.step })
+      return { stream, sha256: file.sha256 }
     },
 
     heartbeat: async (claim, beat) => {
@@ -183,20 +203,20 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
     },
 
     complete: async (claim, completion) => {
-      for (const file of Object.values(completion.files)) {
+      const files = Object.fromEntries(
+        Object.entries(completion.files).map(([name, file]) => [
+          name,
+          { sha256: file.sha256, sizeBytes: file.size_bytes },
+        ]),
+      )
+      for (const [name, file] of Object.entries(files)) {
         if (!(await blobs.has(file.sha256))) {
-          throw new StorageError('checkpoint_corrupt', `blob ${file.sha256.slice(0, 64)} of the checkpoint is missing`)
+          throw new InvalidRequestError('checkpoint_incomplete', `file "${name}" was not uploaded`)
         }
       }
-      const step = await completeJob(db, ids, claim, {
-        files: Object.fromEntries(
-          Object.entries(completion.files).map(([name, file]) => [
-            name,
-            { sha256: file.sha256, sizeBytes: file.size_bytes },
-          ]),
-        ),
-        metrics: finiteOnly(completion.metrics),
-      })
+      // last of all files: a checkpoint without it does not exist
+      const manifest = await blobs.put([encodeManifest(files)])
+      const step = await completeJob(db, ids, claim, { files, manifest, metrics: finiteOnly(completion.metrics) })
       logger.info({ job_id: claim.jobId, attempt: claim.attempt, step }, 'job.completed')
       context.requestSweep()
       signals.notify(claim.jobId)
@@ -230,10 +250,16 @@ function finiteOnly(data: Readonly<Record<string, JsonValue>>): Record<string, n
   return kept
 }
 
-/** Reads the headers that prove an attempt. @throws {ConflictError} `stale_attempt` if the attempt is no number */
+/**
+ * Reads the headers that prove an attempt.
+ *
+ * @throws {AppError} `invalid_api_key` without a token
+ * @throws {ConflictError} `stale_attempt` if the attempt is no number
+ */
 export function toAttemptClaim(jobId: string, attempt: string | undefined, token: string | null): AttemptClaim {
+  if (token === null) throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
   if (attempt === undefined || !/^\d{1,9}$/.test(attempt)) {
     throw new ConflictError('stale_attempt', 'header x-trainyard-attempt must be the number of the attempt')
   }
-  return { jobId, attempt: Number(attempt), token: token ?? '' }
+  return { jobId, attempt: Number(attempt), token }
 }

@@ -18,6 +18,7 @@ const FILES = {
   'adapter_config.json': { sha256: 'c'.repeat(64), sizeBytes: 3 },
   'adapter_model.safetensors': { sha256: 'd'.repeat(64), sizeBytes: 4 },
 }
+const MANIFEST = { sha256: 'f'.repeat(64), sizeBytes: 5 }
 let fixture: JobFixture
 let claim: AttemptClaim
 
@@ -37,7 +38,7 @@ async function upload(at: AttemptClaim): Promise<void> {
 }
 
 const complete = (at: AttemptClaim) =>
-  completeJob(fixture.db, systemIds, at, { files: FILES, metrics: { 'loss/train': 1 } })
+  completeJob(fixture.db, systemIds, at, { files: FILES, manifest: MANIFEST, metrics: { 'loss/train': 1 } })
 const lose = (at: AttemptClaim) =>
   releaseAttempt(fixture.db, systemIds, {
     jobId: at.jobId,
@@ -75,7 +76,9 @@ describe('completion', () => {
     await expect(complete(claim)).rejects.toMatchObject({ code: 'checkpoint_incomplete' })
     await upload(claim)
     const other = { ...FILES, 'adapter_model.safetensors': { sha256: 'e'.repeat(64), sizeBytes: 4 } }
-    await expect(completeJob(fixture.db, systemIds, claim, { files: other, metrics: {} })).rejects.toMatchObject({
+    await expect(
+      completeJob(fixture.db, systemIds, claim, { files: other, manifest: MANIFEST, metrics: {} }),
+    ).rejects.toMatchObject({
       code: 'checkpoint_incomplete',
     })
     expect(await findCheckpoint(fixture.db, fixture.modelId, 'latest')).toBeNull()

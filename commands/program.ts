@@ -71,6 +71,11 @@ export const commandTable: readonly CommandEntry[] = [
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
   entry(
+    'keys create',
+    'Make a new API key in a data directory on this machine',
+    async () => (await import('./keys/create.js')).createKey,
+  ),
+  entry(
     'system-check',
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,

@@ -90,6 +90,10 @@ export const serve = defineCommand({
       if (service.createdApiKey !== null) {
         io.stderr.write(`API key, shown once and stored in ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
       }
+      if (service.isApiKeyLost) {
+        output.warning(`${apiKeyFile} is gone or holds no key of this data directory`)
+        output.hint(`trainyard keys create --data-dir ${dataDir}`)
+      }
       output.status(
         [
           `trainyard ${version} listening on ${service.url}`,

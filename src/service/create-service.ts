@@ -4,8 +4,6 @@
  * Start order: lock the data directory, migrate, recover interrupted jobs, listen, start the engine of the default base
  * model (in the background: requests wait for it), start the queue. Nothing but this file builds the real objects.
  */
-import { randomBytes } from 'node:crypto'
-import { chmod, rename, writeFile } from 'node:fs/promises'
 import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { readEnvironment } from '#base/environment.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
@@ -25,6 +23,7 @@ import { createChatService } from '#service/operations/chat/chat.js'
 import { createCheckpointService } from '#service/operations/checkpoints.js'
 import type { BaseModelEntry, ServiceContext } from '#service/operations/context.js'
 import { createFileService } from '#service/operations/files.js'
+import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
 import { createModelService } from '#service/operations/models.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
@@ -34,13 +33,9 @@ import { resolveSettings, type ServiceOptions } from '#service/options.js'
 import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
-import { hasApiKeys, insertApiKey, KEY_PREFIX } from '#service/storage/api-keys.js'
 import { createBlobStore } from '#service/storage/blobs.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
-import { type DatabaseHandle, openDatabase, toStorageError } from '#service/storage/database.js'
-
-/** Entity of the first key, and of every model it creates. */
-const DEFAULT_ENTITY = 'local'
+import { openDatabase, toStorageError } from '#service/storage/database.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
@@ -51,6 +46,8 @@ export interface Service {
   readonly url: string
   /** The key made by this start, to be shown once; null when the data directory had one. */
   readonly createdApiKey: string | null
+  /** True when the database has keys and the key file is gone or holds none of them; `createLocalKey` makes a new one. */
+  readonly isApiKeyLost: boolean
   /** File that holds the first key (mode 0600). */
   readonly apiKeyFile: string
   /** The HTTP application, for requests without a port. */
@@ -95,7 +92,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => database.close())
   const { db } = database
   const blobs = await createBlobStore(dataDir.blobsPath)
-  const createdApiKey = await ensureApiKey(db, dataDir)
+  const createdApiKey = await ensureApiKey(db, dataDir, systemIds)
+  const isApiKeyLost = await isKeyFileLost(db, dataDir)
+  if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
+  if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const recovered = await recoverInterrupted(db, systemIds)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
   const sweeper = createBlobSweeper(db, blobs, logger)
@@ -213,6 +213,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   return {
     url: server.url,
     createdApiKey,
+    isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
     app,
     enginePids: () => engines.started().flatMap((engine) => engine.pid() ?? []),
@@ -222,18 +223,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       return closed
     },
   }
-}
-
-/** Makes the first key, if there is none. The file is complete before the row exists, so a crash between loses nothing. */
-async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir): Promise<string | null> {
-  if (await hasApiKeys(db)) return null
-  const key = KEY_PREFIX + systemIds.secret(32)
-  const temporary = `${dataDir.apiKeyPath}.${randomBytes(4).toString('hex')}.tmp`
-  await writeFile(temporary, `${key}\n`, { mode: 0o600, flush: true })
-  await chmod(temporary, 0o600)
-  await rename(temporary, dataDir.apiKeyPath)
-  await insertApiKey(db, systemIds, DEFAULT_ENTITY, key)
-  return key
 }
 
 async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Promise<readonly BaseModelEntry[]> {

@@ -44,6 +44,7 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'jobs events': [JOB.id],
   'jobs wait': [JOB.id],
   'jobs cancel': [JOB.id, '--yes'],
+  'keys create': ['--data-dir', join(folder, 'nowhere')],
   'system-check': ['--server-only'],
   whoami: [],
   'config list': [],
@@ -61,6 +62,7 @@ const offline = new Set([
   'config set',
   'config unset',
   'config path',
+  'keys create',
   'version',
   'system-check',
 ])

@@ -9,6 +9,9 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createHost } from './host.js'
 import type { HostCommand, HostEvent } from './protocol.js'
 
+// what this process writes is in the data directory: its owner's alone
+process.umask(0o077)
+
 const host = createHost({
   runtime: createOrtRuntime(),
   clock: systemClock,

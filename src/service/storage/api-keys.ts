@@ -7,8 +7,13 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IdSource } from '#base/util/ids.js'
 import { type Database, databaseNowMs } from './database.js'
 
-/** Every key starts so; 43 characters of base64url follow, 46 in all (clients demand at least 40). */
-export const KEY_PREFIX = 'ty_'
+/**
+ * Every key starts so; 43 characters of base62 follow, 46 in all. No `-` and nothing else that a word may not have: the wandb
+ * client takes what follows the last `-` for the key and demands 40 characters of it. Older keys, in base64url, stay valid.
+ */
+const KEY_PREFIX = 'ty_'
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const KEY_DIGITS = 43
 
 export interface ApiKeyRecord {
   readonly id: string
@@ -16,9 +21,20 @@ export interface ApiKeyRecord {
   readonly keyPrefix: string
 }
 
+/** A key of 256 random bits that is stored nowhere yet. */
+export function newApiKey(ids: IdSource): string {
+  let rest = BigInt(`0x${Buffer.from(ids.secret(32), 'base64url').toString('hex')}`)
+  let digits = ''
+  for (let i = 0; i < KEY_DIGITS; i += 1) {
+    digits = BASE62.charAt(Number(rest % 62n)) + digits
+    rest /= 62n
+  }
+  return KEY_PREFIX + digits
+}
+
 /** Makes and stores a key. @returns the key itself, which cannot be read again */
 export async function createApiKey(db: Database, ids: IdSource, entity: string): Promise<string> {
-  const key = KEY_PREFIX + ids.secret(32)
+  const key = newApiKey(ids)
   await insertApiKey(db, ids, entity, key)
   return key
 }

@@ -56,7 +56,7 @@ const FLUSH_BYTES = 1 << 20
 export async function createBlobStore(root: string): Promise<BlobStore> {
   const incoming = join(root, 'incoming')
   await rm(incoming, { recursive: true, force: true })
-  await mkdir(incoming, { recursive: true })
+  await mkdir(incoming, { recursive: true, mode: 0o700 })
   let counter = 0
 
   const pathOf = (sha256: string): string => {
@@ -150,7 +150,7 @@ function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: 
       await file.close()
       isOpen = false
       await guardDisk(async () => {
-        await mkdir(dirname(target), { recursive: true })
+        await mkdir(dirname(target), { recursive: true, mode: 0o700 })
         await rename(temporary, target)
         await syncDirectory(dirname(target))
       })

@@ -9,10 +9,13 @@
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only
  *
+ * Keys, conversations and weights are their owner's alone: folders are 0700 and files 0600, also those that were there
+ * before with wider modes. Only what is listed here is touched, for people name folders that hold other things too.
+ *
  * The lock is an SQLite exclusive transaction on a file of its own: the operating system drops it when the process dies,
  * however it dies, so there is no stale lock to clean up.
  */
-import { mkdir } from 'node:fs/promises'
+import { chmod, mkdir, open, readdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import SqliteDatabase from 'better-sqlite3'
 import { ConflictError, StorageError } from '#base/errors.js'
@@ -25,12 +28,17 @@ export interface DataDir {
   readonly preparedPath: string
   readonly baseModelsPath: string
   readonly apiKeyPath: string
+  /** Takes other people's rights from what was written since it was opened. @returns false if the file system refuses */
+  makePrivate(): Promise<boolean>
   /** Releases the lock, so that another server can use the directory. */
   unlock(): void
 }
 
+const FOLDERS = ['blobs', 'prepared', 'base-models']
+const FILES = ['lock.sqlite3', 'trainyard.sqlite3', 'lock.sqlite3-journal', 'trainyard.sqlite3-wal', 'trainyard.sqlite3-shm', 'api-key']
+
 /**
- * Creates the directory if needed (mode 0700) and locks it.
+ * Creates the directory if needed, takes other people's rights from it, and locks it.
  *
  * @throws {ConflictError} `data_dir_locked` if another process uses it
  * @throws {StorageError} `data_dir_unusable` if it cannot be created or written
@@ -38,9 +46,14 @@ export interface DataDir {
 export async function openDataDir(path: string): Promise<DataDir> {
   const root = resolve(path)
   const folders = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
+  let wasOpenToOthers = false
   try {
     await mkdir(root, { recursive: true, mode: 0o700 })
-    for (const folder of folders) await mkdir(join(root, folder), { recursive: true })
+    for (const folder of folders) await mkdir(join(root, folder), { recursive: true, mode: 0o700 })
+    // SQLite gives a file and its companions the mode the file has; made here it is private from its first byte
+    for (const name of FILES.slice(0, 2)) await (await open(join(root, name), 'a', 0o600)).close()
+    wasOpenToOthers = !(await isPrivate(root))
+    await setMode(root, 0o700)
   } catch (cause) {
     throw new StorageError('data_dir_unusable', `data directory "${root}" cannot be written`, {
       hint: 'choose another --data-dir',
@@ -55,8 +68,39 @@ export async function openDataDir(path: string): Promise<DataDir> {
     preparedPath: join(root, 'prepared'),
     baseModelsPath: join(root, 'base-models'),
     apiKeyPath: join(root, 'api-key'),
+    // blobs are written 0600, and there may be very many
+    makePrivate: () => makePrivate(root, wasOpenToOthers ? FOLDERS : FOLDERS.slice(1)),
     unlock: () => lock.close(),
   }
+}
+
+async function makePrivate(root: string, folders: readonly string[]): Promise<boolean> {
+  const results = [await setMode(root, 0o700)]
+  for (const name of FILES) results.push(await setMode(join(root, name), 0o600))
+  for (const name of folders) {
+    results.push(await setMode(join(root, name), 0o700))
+    for (const entry of await readdir(join(root, name), { recursive: true, withFileTypes: true })) {
+      if (entry.isSymbolicLink()) continue
+      results.push(await setMode(join(entry.parentPath, entry.name), entry.isDirectory() ? 0o700 : 0o600))
+    }
+  }
+  return results.every((result) => result)
+}
+
+/** Takes every right of group and others. @returns false if that cannot be done; a missing file needs nothing */
+async function setMode(path: string, mode: number): Promise<boolean> {
+  try {
+    if (await isPrivate(path)) return true
+    await chmod(path, mode)
+    return await isPrivate(path)
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  }
+}
+
+/** Windows has no such modes: rights come from the folder above. */
+async function isPrivate(path: string): Promise<boolean> {
+  return process.platform === 'win32' || ((await stat(path)).mode & 0o077) === 0
 }
 
 function acquireLock(lockPath: string, root: string): SqliteDatabase.Database {

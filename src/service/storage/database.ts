@@ -36,6 +36,8 @@ export interface OpenDatabase {
 export interface DatabaseOptions {
   /** Most pages of 4096 bytes; beyond it writes fail as on a full disk. Default: no limit. */
   readonly maxPages?: number
+  /** False leaves the tables as they are, beside a server that has them open. Default true. */
+  readonly isMigrating?: boolean
 }
 
 /** Milliseconds since 1970 by the database's clock: the only clock leases and times are measured with. */
@@ -52,7 +54,7 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   if (options.maxPages !== undefined) sqlite.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`)
   const db = new Kysely<Schema>({ dialect: new Dialect({ database: sqlite }) })
   try {
-    await migrate(db)
+    if (options.isMigrating ?? true) await migrate(db)
   } catch (error) {
     await db.destroy()
     throw error

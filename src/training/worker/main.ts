@@ -23,6 +23,8 @@ import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity
 const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 
 async function main(environment: Environment): Promise<void> {
+  // what this process writes is in the data directory: its owner's alone
+  process.umask(0o077)
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
   const logger = createLogger({ level })
   const sessions = keepSessions(createOrtRuntime(), { isMemoryShort: isMemoryTight })

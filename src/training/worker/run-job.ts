@@ -6,7 +6,7 @@
  */
 
 import { CHECKPOINT_FILES, type WorkerJob } from '#api/wire/worker.js'
-import { AppError } from '#base/errors.js'
+import { AppError, CheckpointError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'

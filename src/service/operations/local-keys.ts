@@ -1,0 +1,88 @@
+/**
+ * API keys made where the data lies: the first one, and a new one for the owner who lost it. Whoever may write the data
+ * directory owns it, so no key is asked for.
+ */
+import { randomBytes } from 'node:crypto'
+import { chmod, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import { type IdSource, systemIds } from '#base/util/ids.js'
+import { findApiKey, hasApiKeys, insertApiKey, newApiKey } from '#service/storage/api-keys.js'
+import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
+import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+
+/** Entity of the keys made here, and of every model they create. */
+const DEFAULT_ENTITY = 'local'
+
+export interface LocalKey {
+  /** Shown once; the database has its hash only. */
+  readonly key: string
+  readonly entity: string
+  /** Where it was stored, because the key file was lost; null when that file holds another valid key. */
+  readonly keyFile: string | null
+}
+
+/**
+ * Makes the first key, if there is none. The file is complete before the row exists, so a crash between loses nothing.
+ *
+ * @returns the key; null if there were keys
+ */
+export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: IdSource): Promise<string | null> {
+  if (await hasApiKeys(db)) return null
+  const key = newApiKey(ids)
+  await writeKeyFile(dataDir.apiKeyPath, key)
+  await insertApiKey(db, ids, DEFAULT_ENTITY, key)
+  return key
+}
+
+/** Whether there are keys, and the key file is gone or holds none of them. */
+export async function isKeyFileLost(db: DatabaseHandle, { apiKeyPath }: Pick<DataDir, 'apiKeyPath'>): Promise<boolean> {
+  const text = await readFile(apiKeyPath, 'utf8').catch(() => '')
+  return (await findApiKey(db, text.trim())) === null && (await hasApiKeys(db))
+}
+
+/**
+ * Makes another key in a data directory, also beside a server that runs on it: the server accepts it at once.
+ *
+ * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory yet
+ */
+export async function createLocalKey(path: string): Promise<LocalKey> {
+  const root = resolve(path)
+  const databasePath = join(root, 'trainyard.sqlite3')
+  if ((await stat(databasePath).catch(() => null)) === null) {
+    throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
+      hint: 'name it with --data-dir; `trainyard serve` makes one with its first key',
+    })
+  }
+  const dataDir = await lockIfFree(root)
+  const database = await openDatabase(databasePath, { isMigrating: dataDir !== null })
+  try {
+    const apiKeyPath = join(root, 'api-key')
+    const key = newApiKey(systemIds)
+    const isLost = (await isKeyFileLost(database.db, { apiKeyPath })) || !(await hasApiKeys(database.db))
+    if (isLost) await writeKeyFile(apiKeyPath, key)
+    await insertApiKey(database.db, systemIds, DEFAULT_ENTITY, key)
+    return { key, entity: DEFAULT_ENTITY, keyFile: isLost ? apiKeyPath : null }
+  } finally {
+    await database.close()
+    dataDir?.unlock()
+  }
+}
+
+/** Null while a server holds it: its tables are as this version wants them, and one row beside it harms nothing. */
+async function lockIfFree(root: string): Promise<DataDir | null> {
+  try {
+    return await openDataDir(root)
+  } catch (error) {
+    if (error instanceof ConflictError) return null
+    throw error
+  }
+}
+
+/** Without a line break at the end: scripts read the file as it is. */
+async function writeKeyFile(path: string, key: string): Promise<void> {
+  const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
+  await writeFile(temporary, key, { mode: 0o600, flush: true })
+  await chmod(temporary, 0o600)
+  await rename(temporary, path)
+}

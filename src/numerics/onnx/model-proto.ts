@@ -1,21 +1,16 @@
 /**
- * ONNX models as plain data, and their encoding to protobuf bytes. The only importer of `onnx-proto`.
+ * ONNX models as plain data, and their encoding to protobuf bytes.
  *
- * Knows the file format, not the graph: names are strings here. `onnx-proto` carries the descriptors of onnx 1.10,
- * whose field numbers later versions keep; every field used here exists in it.
+ * Knows the file format, not the graph: names are strings here. Fields are written in the order of their numbers, which
+ * are onnx.proto's (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto); each message here lists those it uses.
  */
-import onnxProto from 'onnx-proto'
 import { GraphError } from '#base/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ONNX_DATA_TYPES } from './data-types.js'
 import { type ExternalRange, externalDataEntries } from './external-data.js'
 import { IR_VERSION, OPSETS } from './opsets.js'
-
-const { onnx } = onnxProto
-type AttributeMessage = onnxProto.onnx.IAttributeProto
-type GraphMessage = onnxProto.onnx.IGraphProto
-type TensorMessage = onnxProto.onnx.ITensorProto
+import { ProtobufWriter } from './protobuf-writer.js'
 
 /** A graph input or output; symbolic sizes are text. */
 export interface ValueDeclaration {
@@ -78,70 +73,94 @@ export function encodeModel(graph: GraphDeclaration, modelPath: string): Uint8Ar
       hint: 'put weights into external data files',
     })
   }
-  return onnx.ModelProto.encode({
-    irVersion: IR_VERSION,
-    producerName: 'trainyard',
-    opsetImport: OPSETS.map(({ domain, version }) => ({ domain, version })),
-    graph: toGraphMessage(graph, modelPath),
-  }).finish()
-}
-
-function toGraphMessage(graph: GraphDeclaration, modelPath: string): GraphMessage {
-  return {
-    name: graph.name,
-    input: graph.inputs.map(toValueMessage),
-    output: graph.outputs.map(toValueMessage),
-    initializer: graph.initializers.map((initializer) => toInitializerMessage(initializer, modelPath)),
-    node: graph.nodes.map((node) => ({
-      name: node.name,
-      opType: node.op,
-      domain: node.domain,
-      input: [...node.inputs],
-      output: [...node.outputs],
-      attribute: Object.entries(node.attributes).map(([name, value]) => toAttributeMessage(name, value, modelPath)),
-    })),
+  const model = new ProtobufWriter().integer(1, IR_VERSION).string(2, 'trainyard').message(7, toGraph(graph, modelPath))
+  for (const { domain, version } of OPSETS) {
+    model.message(8, new ProtobufWriter().string(1, domain).integer(2, version))
   }
+  return model.finish()
 }
 
-function toValueMessage(value: ValueDeclaration): onnxProto.onnx.IValueInfoProto {
-  const dim = value.shape.map((size) => (typeof size === 'number' ? { dimValue: size } : { dimParam: size }))
-  return { name: value.name, type: { tensorType: { elemType: ONNX_DATA_TYPES[value.dtype], shape: { dim } } } }
+/** GraphProto: 1 node, 2 name, 5 initializer, 11 input, 12 output. */
+function toGraph(graph: GraphDeclaration, modelPath: string): ProtobufWriter {
+  const message = new ProtobufWriter()
+  for (const node of graph.nodes) message.message(1, toNode(node, modelPath))
+  message.string(2, graph.name)
+  for (const initializer of graph.initializers) message.message(5, toInitializer(initializer, modelPath))
+  for (const input of graph.inputs) message.message(11, toValue(input))
+  for (const output of graph.outputs) message.message(12, toValue(output))
+  return message
 }
 
-function toInitializerMessage(initializer: InitializerDeclaration, modelPath: string): TensorMessage {
-  if (initializer.kind === 'inline') return { ...toTensorMessage(initializer.data), name: initializer.name }
-  return {
-    name: initializer.name,
-    dataType: ONNX_DATA_TYPES[initializer.dtype],
-    dims: [...initializer.shape],
-    dataLocation: onnx.TensorProto.DataLocation.EXTERNAL,
-    externalData: [...externalDataEntries(initializer, modelPath)],
+/** NodeProto: 1 input, 2 output, 3 name, 4 op_type, 5 attribute, 7 domain. */
+function toNode(node: NodeDeclaration, modelPath: string): ProtobufWriter {
+  const message = new ProtobufWriter()
+  for (const input of node.inputs) message.string(1, input)
+  for (const output of node.outputs) message.string(2, output)
+  message.string(3, node.name).string(4, node.op)
+  for (const [name, value] of Object.entries(node.attributes)) message.message(5, toAttribute(name, value, modelPath))
+  return message.string(7, node.domain)
+}
+
+/** ValueInfoProto (1 name, 2 type) → TypeProto (1 tensor_type) → Tensor (1 elem_type, 2 shape) → TensorShapeProto (1 dim). */
+function toValue(value: ValueDeclaration): ProtobufWriter {
+  const shape = new ProtobufWriter()
+  for (const size of value.shape) {
+    // Dimension: 1 dim_value, 2 dim_param
+    const dimension = new ProtobufWriter()
+    shape.message(1, typeof size === 'number' ? dimension.integer(1, size) : dimension.string(2, size))
   }
+  const tensor = new ProtobufWriter().integer(1, ONNX_DATA_TYPES[value.dtype]).message(2, shape)
+  return new ProtobufWriter().string(1, value.name).message(2, new ProtobufWriter().message(1, tensor))
 }
 
-function toTensorMessage(tensor: HostTensor): TensorMessage {
+/** TensorProto: 1 dims, 2 data_type, 8 name, 9 raw_data, 13 external_data, 14 data_location. */
+function toInitializer(initializer: InitializerDeclaration, modelPath: string): ProtobufWriter {
+  if (initializer.kind === 'inline') return toTensor(initializer.data, initializer.name)
+  const message = new ProtobufWriter()
+    .integers(1, initializer.shape)
+    .integer(2, ONNX_DATA_TYPES[initializer.dtype])
+    .string(8, initializer.name)
+  for (const { key, value } of externalDataEntries(initializer, modelPath)) {
+    message.message(13, new ProtobufWriter().string(1, key).string(2, value))
+  }
+  return message.integer(14, EXTERNAL)
+}
+
+/** TensorProto.DataLocation. */
+const EXTERNAL = 1
+
+function toTensor(tensor: HostTensor, name: string | null): ProtobufWriter {
   const { buffer, byteOffset, byteLength } = tensor.data
-  return {
-    dataType: ONNX_DATA_TYPES[tensor.dtype],
-    dims: [...tensor.shape],
-    rawData: new Uint8Array(buffer, byteOffset, byteLength),
-  }
+  const message = new ProtobufWriter().integers(1, tensor.shape).integer(2, ONNX_DATA_TYPES[tensor.dtype])
+  if (name !== null) message.string(8, name)
+  return message.bytes(9, new Uint8Array(buffer, byteOffset, byteLength))
 }
 
-function toAttributeMessage(name: string, attribute: AttributeDeclaration, modelPath: string): AttributeMessage {
-  const { AttributeType } = onnx.AttributeProto
+/** AttributeProto.AttributeType. */
+const ATTRIBUTE_TYPES = { float: 1, int: 2, string: 3, tensor: 4, graph: 5, ints: 7 } as const
+
+/** AttributeProto: 1 name, 2 f, 3 i, 4 s, 5 t, 6 g, 8 ints, 20 type. */
+function toAttribute(name: string, attribute: AttributeDeclaration, modelPath: string): ProtobufWriter {
+  const message = new ProtobufWriter().string(1, name)
   switch (attribute.kind) {
-    case 'int':
-      return { name, type: AttributeType.INT, i: attribute.value }
     case 'float':
-      return { name, type: AttributeType.FLOAT, f: attribute.value }
+      message.float(2, attribute.value)
+      break
+    case 'int':
+      message.integer(3, attribute.value)
+      break
     case 'string':
-      return { name, type: AttributeType.STRING, s: new TextEncoder().encode(attribute.value) }
-    case 'ints':
-      return { name, type: AttributeType.INTS, ints: [...attribute.value] }
+      message.string(4, attribute.value)
+      break
     case 'tensor':
-      return { name, type: AttributeType.TENSOR, t: toTensorMessage(attribute.value) }
+      message.message(5, toTensor(attribute.value, null))
+      break
     case 'graph':
-      return { name, type: AttributeType.GRAPH, g: toGraphMessage(attribute.value, modelPath) }
+      message.message(6, toGraph(attribute.value, modelPath))
+      break
+    case 'ints':
+      message.integers(8, attribute.value)
+      break
   }
+  return message.integer(20, ATTRIBUTE_TYPES[attribute.kind])
 }

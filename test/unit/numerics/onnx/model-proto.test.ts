@@ -1,24 +1,41 @@
 /**
- * The bytes of models, read back with the same descriptors. That ONNX Runtime accepts them is checked by every numeric test.
+ * The bytes of models, read back by a reader of the tests' own; field numbers are onnx.proto's. That ONNX Runtime accepts them
+ * is checked by every numeric test.
  */
-import onnxProto from 'onnx-proto'
+import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { GraphError } from '#base/errors.js'
+import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { dtypeFromOnnx, ONNX_DATA_TYPES } from '#numerics/onnx/data-types.js'
 import { externalDataEntries } from '#numerics/onnx/external-data.js'
 import { encodeModel, type GraphDeclaration } from '#numerics/onnx/model-proto.js'
 import { float32Tensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
+import { buildSmallNetwork } from '../../../support/model/small-network.js'
+import {
+  asBytes,
+  integersAt,
+  type Message,
+  messagesAt,
+  readMessage,
+  readPacked,
+  textsAt,
+} from '../../../support/protobuf-reader.js'
 
 const empty: GraphDeclaration = { name: 'g', inputs: [], outputs: [], initializers: [], nodes: [] }
 
-function decode(graph: GraphDeclaration): onnxProto.onnx.ModelProto {
-  return onnxProto.onnx.ModelProto.decode(encodeModel(graph, '/models/a/model.onnx'))
+function decode(graph: GraphDeclaration): Message {
+  return readMessage(encodeModel(graph, '/models/a/model.onnx'))
+}
+
+function graphOf(graph: GraphDeclaration): Message {
+  return messagesAt(decode(graph), 7)[0]!
 }
 
 test('a model declares its versions and domains', () => {
   const model = decode(empty)
-  expect(Number(model.irVersion)).toBe(10)
-  expect(model.opsetImport.map(({ domain, version }) => [domain, Number(version)])).toEqual([
+  expect(integersAt(model, 1)).toEqual([10])
+  expect(textsAt(model, 2)).toEqual(['trainyard'])
+  expect(messagesAt(model, 8).map((set) => [...textsAt(set, 1), ...integersAt(set, 2)])).toEqual([
     ['', 21],
     ['com.microsoft', 1],
   ])
@@ -26,49 +43,79 @@ test('a model declares its versions and domains', () => {
 
 test('values keep symbolic sizes, scalars have an empty shape', () => {
   const inputs = [
-    { name: 'x', dtype: 'float32' as const, shape: ['C+S', 4] },
+    { name: 'x', dtype: 'float32' as const, shape: ['C+S', 4, 0] },
     { name: 's', dtype: 'int64' as const, shape: [] },
   ]
-  const [x, s] = decode({ ...empty, inputs }).graph?.input ?? []
-  const dims = x?.type?.tensorType?.shape?.dim?.map(({ dimParam, dimValue }) => dimParam || Number(dimValue))
-  expect(dims).toEqual(['C+S', 4])
-  expect(s?.type?.tensorType?.shape?.dim).toEqual([])
-  expect(s?.type?.tensorType?.elemType).toBe(7)
+  const [x, s] = messagesAt(graphOf({ ...empty, inputs }), 11).map((value) => {
+    const tensor = messagesAt(messagesAt(value, 2)[0]!, 1)[0]!
+    const dims = messagesAt(messagesAt(tensor, 2)[0]!, 1)
+    return {
+      name: textsAt(value, 1),
+      type: integersAt(tensor, 1),
+      dims: dims.map((d) => [...textsAt(d, 2), ...integersAt(d, 1)]),
+    }
+  })
+  expect(x).toEqual({ name: ['x'], type: [1], dims: [['C+S'], [4], [0]] })
+  expect(s).toEqual({ name: ['s'], type: [7], dims: [] })
 })
 
 test('inline constants carry their bytes, also from a view into a larger buffer', () => {
   const data = Float32Array.of(9, 1, 2, 9).subarray(1, 3)
+  const large = new Float32Array(5000).map((_, i) => i)
   const graph: GraphDeclaration = {
     ...empty,
     initializers: [
       { kind: 'inline', name: 'w', data: float32Tensor(data, [2]) },
+      { kind: 'inline', name: 'large', data: float32Tensor(large, [50, 100]) },
       { kind: 'inline', name: 'i', data: int64Tensor([-1]) },
     ],
   }
-  const [w, i] = decode(graph).graph?.initializer ?? []
-  expect([...new Float32Array(Uint8Array.from(w?.rawData ?? []).buffer)]).toEqual([1, 2])
-  expect([...(i?.rawData ?? [])]).toEqual(Array.from({ length: 8 }, () => 255))
+  const [w, l, i] = messagesAt(graphOf(graph), 5)
+  expect([...new Float32Array(Uint8Array.from(asBytes(w!.get(9)?.[0])).buffer)]).toEqual([1, 2])
+  expect(new Float32Array(Uint8Array.from(asBytes(l!.get(9)?.[0])).buffer)).toEqual(large)
+  expect(readPacked(asBytes(l!.get(1)?.[0]))).toEqual([50, 100])
+  expect([...asBytes(i!.get(9)?.[0])]).toEqual(Array.from({ length: 8 }, () => 255))
 })
 
+const attributes = {
+  i: { kind: 'int', value: 2 ** 40 },
+  f: { kind: 'float', value: 0.1 },
+  s: { kind: 'string', value: 'añd ≤ 😀' },
+  is: { kind: 'ints', value: [1, -2, 0, 127, 128, 2 ** 53 - 1, -(2 ** 53) + 1] },
+  none: { kind: 'ints', value: [] },
+  t: { kind: 'tensor', value: float32Tensor(Float32Array.of(7), [1]) },
+  g: { kind: 'graph', value: { ...empty, name: 'body' } },
+} as const
+const anyNode = { name: 'n', op: 'Any', domain: '', inputs: ['a', ''], outputs: ['y'], attributes }
+
 test('attributes of every kind, bodies included', () => {
-  const attributes = {
-    i: { kind: 'int', value: 2 ** 40 },
-    f: { kind: 'float', value: 0.5 },
-    s: { kind: 'string', value: 'add' },
-    is: { kind: 'ints', value: [1, -2] },
-    t: { kind: 'tensor', value: float32Tensor(Float32Array.of(7), [1]) },
-    g: { kind: 'graph', value: { ...empty, name: 'body' } },
-  } as const
-  const node = { name: 'n', op: 'Any', domain: '', inputs: ['a', ''], outputs: ['y'], attributes }
-  const [decoded] = decode({ ...empty, nodes: [node] }).graph?.node ?? []
-  const byName = new Map(decoded?.attribute?.map((attribute) => [attribute.name, attribute]))
-  expect(decoded?.input).toEqual(['a', ''])
-  expect(Number(byName.get('i')?.i)).toBe(2 ** 40)
-  expect(byName.get('f')?.f).toBe(0.5)
-  expect(new TextDecoder().decode(byName.get('s')?.s ?? new Uint8Array())).toBe('add')
-  expect(byName.get('is')?.ints?.map(Number)).toEqual([1, -2])
-  expect(byName.get('t')?.t?.dims?.map(Number)).toEqual([1])
-  expect(byName.get('g')?.g?.name).toBe('body')
+  const [node] = messagesAt(graphOf({ ...empty, nodes: [anyNode] }), 1)
+  const byName = new Map(messagesAt(node!, 5).map((attribute) => [textsAt(attribute, 1)[0], attribute]))
+  const at = (name: string): Message => byName.get(name)!
+  expect(textsAt(node!, 1)).toEqual(['a', ''])
+  expect(integersAt(at('i'), 3)).toEqual([2 ** 40])
+  expect(new Float32Array(Uint8Array.from(asBytes(at('f').get(2)?.[0])).buffer)[0]).toBe(Math.fround(0.1))
+  expect(textsAt(at('s'), 4)).toEqual(['añd ≤ 😀'])
+  expect(readPacked(asBytes(at('is').get(8)?.[0]))).toEqual(attributes.is.value)
+  expect(at('none').get(8)).toBeUndefined()
+  expect(readPacked(asBytes(messagesAt(at('t'), 5)[0]!.get(1)?.[0]))).toEqual([1])
+  expect(textsAt(messagesAt(at('g'), 6)[0]!, 2)).toEqual(['body'])
+  expect([...byName.values()].map((attribute) => integersAt(attribute, 20)[0])).toEqual([2, 1, 3, 7, 7, 4, 5])
+})
+
+test.each([0.5, 2 ** 53, Number.NaN])('%d is no integer of a model file', (value) => {
+  const nodes = [{ ...anyNode, attributes: { i: { kind: 'int' as const, value } } }]
+  expect(() => encodeModel({ ...empty, nodes }, '/m.onnx')).toThrow(GraphError)
+})
+
+test('the bytes are those protobufjs 6 wrote for the same models', () => {
+  const digest = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
+  expect(digest(encodeModel({ ...empty, nodes: [anyNode] }, '/m.onnx'))).toBe(
+    '5f4678b543478fbc664f2f02048ba05e5dfd453855687cb8b1d110cb0e3e48ef',
+  )
+  expect(digest(toOnnxModel(buildSmallNetwork({ isRecomputed: true }).build(), '/m.onnx'))).toBe(
+    '6aee057df6f8405788daea377967879a613df79aa5873534638caaa94b19d1e8',
+  )
 })
 
 describe('external data', () => {
@@ -83,9 +130,20 @@ describe('external data', () => {
   })
 
   test('is marked as such', () => {
-    const initializer = { kind: 'external', name: 'w', dtype: 'uint8', shape: [16], file: 'w.bin' } as const
-    const graph = { ...empty, initializers: [{ ...initializer, offsetBytes: 0, sizeBytes: 16 }] }
-    expect(decode(graph).graph?.initializer?.[0]).toMatchObject({ name: 'w', dataLocation: 1, dataType: 2 })
+    const initializer = { kind: 'external', name: 'w', dtype: 'uint8', shape: [16], file: '/w.bin' } as const
+    const graph = { ...empty, initializers: [{ ...initializer, offsetBytes: 5e9, sizeBytes: 16 }] }
+    const [tensor] = messagesAt(graphOf(graph), 5)
+    expect(textsAt(tensor!, 8)).toEqual(['w'])
+    expect([integersAt(tensor!, 2), integersAt(tensor!, 14), readPacked(asBytes(tensor!.get(1)?.[0]))]).toEqual([
+      [2],
+      [1],
+      [16],
+    ])
+    expect(messagesAt(tensor!, 13).map((entry) => [...textsAt(entry, 1), ...textsAt(entry, 2)])).toEqual([
+      ['location', '../../w.bin'],
+      ['offset', '5000000000'],
+      ['length', '16'],
+    ])
   })
 })
 

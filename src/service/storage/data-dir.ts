@@ -35,7 +35,14 @@ export interface DataDir {
 }
 
 const FOLDERS = ['blobs', 'prepared', 'base-models']
-const FILES = ['lock.sqlite3', 'trainyard.sqlite3', 'lock.sqlite3-journal', 'trainyard.sqlite3-wal', 'trainyard.sqlite3-shm', 'api-key']
+const FILES = [
+  'lock.sqlite3',
+  'trainyard.sqlite3',
+  'lock.sqlite3-journal',
+  'trainyard.sqlite3-wal',
+  'trainyard.sqlite3-shm',
+  'api-key',
+]
 
 /**
  * Creates the directory if needed, takes other people's rights from it, and locks it.

@@ -3,7 +3,7 @@
  */
 
 import { collectPages } from '#api/client/pages.js'
-import { NotFoundError } from '#base/errors.js'
+import { ConflictError, NotFoundError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -77,6 +77,13 @@ export const deleteCheckpoints = defineCommand({
     }
     const reply = await client.checkpoints.delete(model.id, steps, { signal })
     const json = { ...reply, not_found_steps: [...new Set([...missing, ...reply.not_found_steps])] }
-    output.result(json, `Deleted ${plural(reply.deleted_count, 'checkpoint')}`, steps.map(String))
+    const inUse = reply.in_use_steps ?? []
+    const deleted = steps.filter((step) => !inUse.includes(step))
+    output.result(json, `Deleted ${plural(reply.deleted_count, 'checkpoint')}`, deleted.map(String))
+    if (inUse.length > 0) {
+      throw new ConflictError('checkpoint_in_use', `steps ${formatSteps(inUse)} are being trained from and stay`, {
+        hint: 'wait for the job, or cancel it',
+      })
+    }
   },
 })

@@ -28,6 +28,8 @@ export type DeleteCheckpointsRequest = z.infer<typeof deleteCheckpointsRequestSc
 export const deleteCheckpointsResponseSchema = z.object({
   deleted_count: z.number().int(),
   not_found_steps: z.array(z.number().int()),
+  /** Steps that a running job trains from: they stay. An addition of ours: absent from other servers. */
+  in_use_steps: z.array(z.number().int()).optional(),
 })
 export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponseSchema>
 

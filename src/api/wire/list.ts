@@ -2,6 +2,7 @@
  * The list envelope and its cursors, shared by every list route, in the form the OpenAI SDKs' pages read.
  */
 import { z } from '@hono/zod-openapi'
+import { canonicalId } from '#base/util/ids.js'
 import { laxInteger } from './lax.js'
 
 /** Items per page when the query gives none. */
@@ -36,7 +37,7 @@ export function toList<T extends { readonly id: string }>(data: readonly T[], ha
 
 /** Query of a list route: `after` is the id of the previous page's last item. */
 export const pageQuerySchema = z.object({
-  after: z.string().max(200).optional(),
+  after: z.string().max(200).transform(canonicalId).optional(),
   limit: laxInteger({ min: 1, max: MAX_PAGE_LIMIT }).optional(),
 })
 export type PageQuery = z.infer<typeof pageQuerySchema>

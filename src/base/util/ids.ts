@@ -12,6 +12,11 @@ export interface IdSource {
   secret(bytes: number): string
 }
 
+/** An id as it is stored: a UUID means the same in upper case; any other text stays as it is. */
+export function canonicalId(text: string): string {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text) ? text.toLowerCase() : text
+}
+
 /** Ids from the operating system's randomness. */
 export const systemIds: IdSource = {
   uuid: () => v7(),

@@ -22,7 +22,8 @@ import { bindTrainingJobs } from './routes/training-jobs.js'
 import { bindWorker } from './routes/worker.js'
 
 export function createApp(options: AppOptions): App {
-  const app = new Hono<AppEnvironment>()
+  // `/v1/health/` is `/v1/health`: middleware and routes see the path without its last slash
+  const app = new Hono<AppEnvironment>({ strict: false })
   app.onError(handleErrors(options))
 
   app.use('*', requestId(options))

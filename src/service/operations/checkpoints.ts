@@ -2,7 +2,8 @@
  * Listing, deleting and downloading checkpoints.
  *
  * Deleting the latest is allowed: "latest" then means the newest that is left, or the base model, and step numbers go on
- * from where they were. Deleting the one a running job trains from is refused. A checkpoint that is answering may be
+ * from where they were. The one a running job trains from stays: it is reported beside what was deleted, and refused when it
+ * was the only one. A checkpoint that is answering may be
  * deleted: those answers finish, because the engine holds the weights in memory; new requests for it get 404.
  */
 import type { ReadStream } from 'node:fs'
@@ -71,9 +72,12 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
       const wanted = [...new Set(steps)]
       const result = await db.transaction().execute(async (transaction) => {
         const existing = new Map((await listSteps(transaction, model.id)).map((c) => [c.step, c.adapterDigest]))
-        const found = wanted.filter((step) => existing.has(step))
+        const inUse = new Set<number>()
         for (const job of await listUnfinishedJobs(transaction, model.id)) {
-          if (job.status === 'running' && job.parentStep !== null && found.includes(job.parentStep)) {
+          if (job.status !== 'running' || job.parentStep === null) continue
+          if (!existing.has(job.parentStep) || !wanted.includes(job.parentStep)) continue
+          inUse.add(job.parentStep)
+          if (wanted.every((step) => inUse.has(step) || !existing.has(step))) {
             throw new ConflictError(
               'checkpoint_in_use',
               `the checkpoint at step ${job.parentStep} is being trained from by training job "${job.id}"`,
@@ -81,14 +85,16 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
             )
           }
         }
+        const found = wanted.filter((step) => existing.has(step) && !inUse.has(step))
         await deleteCheckpointRows(transaction, model.id, found)
-        return { digests: found.map((step) => existing.get(step) ?? ''), count: found.length, existing }
+        return { digests: found.map((step) => existing.get(step) ?? ''), count: found.length, existing, inUse }
       })
       for (const digest of result.digests) context.engines.forgetAdapter(digest)
       context.requestSweep()
       return {
         deleted_count: result.count,
         not_found_steps: wanted.filter((step) => !result.existing.has(step)),
+        in_use_steps: [...result.inUse],
       }
     },
     files: async (principal, modelId, step) => {

@@ -126,7 +126,7 @@ export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRec
 }
 
 /**
- * Asks a job to stop: a queued one ends at once, a running one is told with its next heartbeat.
+ * Asks a job to stop: a queued one ends at once, a running one is told with its next heartbeat, a cancelled one stays so.
  *
  * @returns the job after the request
  * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_already_finished`
@@ -139,7 +139,7 @@ export async function requestCancel(db: DatabaseHandle, ids: IdSource, jobId: st
       await endUnsuccessfully(transaction, ids, job, CANCELLED)
     } else if (job.status === 'running') {
       await setCancelRequested(transaction, jobId)
-    } else {
+    } else if (job.status !== 'cancelled') {
       throw new ConflictError('job_already_finished', `training job "${jobId}" is ${job.status} already`)
     }
     const after = await findJob(transaction, jobId)

@@ -1,6 +1,7 @@
 /**
  * Rows of uploaded files.
  */
+import { canonicalId } from '#base/util/ids.js'
 import { type Database, databaseNowMs } from './database.js'
 
 export interface FileRecord {
@@ -39,7 +40,7 @@ export async function findFile(
 ): Promise<FileRecord | null> {
   const query = db.selectFrom('files').selectAll().where('entity', '=', entity)
   const row = await ('id' in key
-    ? query.where('id', '=', key.id)
+    ? query.where('id', '=', canonicalId(key.id))
     : query.where('artifact', '=', key.artifact)
   ).executeTakeFirst()
   if (row === undefined) return null

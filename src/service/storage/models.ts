@@ -1,6 +1,7 @@
 /**
  * Rows of models. Names are data: compared exactly, never part of a path.
  */
+import { canonicalId } from '#base/util/ids.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 
@@ -44,7 +45,7 @@ export async function insertModel(db: Database, model: NewModel): Promise<void> 
 }
 
 export async function findModel(db: Database, id: string): Promise<ModelRecord | null> {
-  const row = await db.selectFrom('models').selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await db.selectFrom('models').selectAll().where('id', '=', canonicalId(id)).executeTakeFirst()
   return row === undefined ? null : toModel(row)
 }
 

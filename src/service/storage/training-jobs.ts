@@ -1,8 +1,10 @@
 /**
  * Rows of training jobs. Their state changes stand in `jobs/states.ts`; this file reads and inserts.
  */
+
 import type { Selectable } from 'kysely'
 import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#api/wire/job-words.js'
+import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
@@ -75,14 +77,14 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
 }
 
 export async function findJob(db: Database, id: string): Promise<JobRecord | null> {
-  const row = await db.selectFrom('training_jobs').selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await db.selectFrom('training_jobs').selectAll().where('id', '=', canonicalId(id)).executeTakeFirst()
   return row === undefined ? null : toJob(row)
 }
 
 /** Jobs of an entity, newest first. */
 export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
   let query = db.selectFrom('training_jobs').selectAll().where('entity', '=', filter.entity)
-  if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId)
+  if (filter.modelId !== undefined) query = query.where('model_id', '=', canonicalId(filter.modelId))
   if (filter.status !== undefined) query = query.where('status', '=', filter.status)
   if (filter.after !== undefined) {
     const cursor = await findJob(db, filter.after)

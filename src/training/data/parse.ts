@@ -2,7 +2,7 @@
  * Trajectory groups from JSON to types, with the path of the offending element in every error.
  *
  * Accepts both forms that versions of openpipe-art send: `messages_and_choices` with `additional_histories`, and recorded
- * `exchanges`. Unknown fields are ignored, null counts as absent, `logs` and times are
+ * `exchanges`. Unknown fields are ignored, null counts as absent, `logs` and times are checked and
  * not kept. An element is a Choice when it has `message`, otherwise a message and then needs `role`.
  * A group may hold no trajectory or one: it is kept, contributes nothing to training, and is counted there.
  */
@@ -43,6 +43,7 @@ export function parseTrajectoryGroups(value: unknown, options: ParseOptions = {}
  */
 export function parseTrajectoryGroup(value: unknown, path: string, options: ParseOptions = {}): TrajectoryGroup {
   const group = objectAt(value, path)
+  checkLogs(group['logs'], `${path}.logs`)
   const trajectories = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)
   return {
     trajectories: trajectories.map((trajectory, i) =>
@@ -58,6 +59,8 @@ export function parseTrajectoryGroup(value: unknown, path: string, options: Pars
 
 function parseTrajectory(value: unknown, path: string, options: ParseOptions): Trajectory {
   const trajectory = objectAt(value, path)
+  checkLogs(trajectory['logs'], `${path}.logs`)
+  checkTime(trajectory['start_time'], `${path}.start_time`)
   const exchanges = parseExchanges(trajectory['exchanges'], `${path}.exchanges`, options)
   return {
     histories: [...parseHistories(trajectory, path, options), ...exchanges.histories],
@@ -80,7 +83,9 @@ function parseHistories(trajectory: JsonObject, path: string, options: ParseOpti
   const additional = arrayAt(trajectory['additional_histories'] ?? [], `${path}.additional_histories`).map(
     (history, h) => {
       const historyPath = `${path}.additional_histories[${h}]`
-      return parseHistory(objectAt(history, historyPath), historyPath, options)
+      const object = objectAt(history, historyPath)
+      if (object['messages_and_choices'] == null) missing(historyPath, 'messages_and_choices')
+      return parseHistory(object, historyPath, options)
     },
   )
   return [main, ...additional].filter((history) => history.items.length > 0)
@@ -93,6 +98,26 @@ function parseHistory(value: JsonObject, path: string, options: ParseOptions): H
     tools: parseTools(value['tools'], `${path}.tools`),
     source: 'messages',
   }
+}
+
+/** A list of texts. */
+function checkLogs(value: JsonValue | undefined, path: string): void {
+  arrayAt(value ?? [], path).forEach((line, i) => {
+    if (typeof line === 'string') return
+    throw new DataError('invalid_trajectory', `${path}[${i}] must be a string, got ${describe(line)}.`, {
+      param: `${path}[${i}]`,
+    })
+  })
+}
+
+/** A time as pydantic reads one: ISO 8601, or seconds since 1970. */
+function checkTime(value: JsonValue | undefined, path: string): void {
+  if (value == null || typeof value === 'number') return
+  if (typeof value === 'string' && /^\d{4}-\d\d-\d\d/.test(value) && !Number.isNaN(Date.parse(value))) return
+  if (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value)) return
+  throw new DataError('invalid_trajectory', `${path} must be a time in ISO 8601, got ${describe(value)}.`, {
+    param: path,
+  })
 }
 
 function parseItem(value: unknown, path: string, options: ParseOptions): HistoryItem {

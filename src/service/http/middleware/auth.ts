@@ -11,7 +11,8 @@ export const PUBLIC_PATHS = ['/', '/v1/health', '/v1/system-check', '/v1/preview
 export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHandler<AppEnvironment> {
   const publicPaths: ReadonlySet<string> = new Set(PUBLIC_PATHS)
   return async function authenticate(c, next) {
-    if (!(publicPaths.has(c.req.path) && c.req.method === 'GET')) {
+    const isRead = c.req.method === 'GET' || c.req.method === 'HEAD'
+    if (!(publicPaths.has(c.req.path) && isRead)) {
       c.set('principal', await options.services.auth.authenticate(c.req.header('authorization')))
     }
     await next()

@@ -62,9 +62,9 @@ describe('queue', () => {
   it('ends a queued job at once when it is cancelled, with one event', async () => {
     const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
     expect((await requestCancel(fixture.db, systemIds, job.id)).status).toBe('cancelled')
+    expect((await requestCancel(fixture.db, systemIds, job.id)).status).toBe('cancelled')
     const events = await listEvents(fixture.db, job.id, { limit: 10 })
     expect(events.items.map((event) => event.type)).toEqual(['training_failed'])
-    await expect(requestCancel(fixture.db, systemIds, job.id)).rejects.toMatchObject({ code: 'job_already_finished' })
   })
 })
 

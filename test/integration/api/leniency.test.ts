@@ -1,0 +1,131 @@
+/**
+ * What clients may do without harm: HEAD and a trailing slash, ids in upper case, the same cancel twice, deleting several
+ * checkpoints of which one is in use; and fields of trajectories that are checked although they are not kept.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+
+let service: TestService
+let model: string
+beforeAll(async () => {
+  service = await createTestService()
+  model = await service.createModel('m')
+})
+afterAll(() => service.dispose())
+
+const JOBS = '/v1/preview/training-jobs'
+let seed = 0
+
+async function submit(standIn: object): Promise<TrainingJob> {
+  seed += 1
+  const json = {
+    model_id: model,
+    trajectory_groups: [sampleGroup()],
+    experimental_config: { seed, stand_in: standIn },
+  }
+  const { status, body } = await service.json<TrainingJob>(JOBS, { json })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body
+}
+const cancel = (id: string) => service.json<TrainingJob>(`${JOBS}/${id}/cancel`, { method: 'POST' })
+
+describe('open routes', () => {
+  const paths = ['/v1/health', '/v1/preview/base-models', '/v1/health/', '/v1/preview/base-models/']
+  it.each(paths)('%s answers GET and HEAD without a key', async (path) => {
+    const get = await fetch(service.url + path)
+    expect([get.status, (await get.text()).length > 0]).toEqual([200, true])
+    const head = await fetch(service.url + path, { method: 'HEAD' })
+    expect([head.status, await head.text()]).toEqual([200, ''])
+  })
+  it('every other path still wants one, with and without a slash', async () => {
+    for (const path of ['/v1/models', '/v1/models/', '/v1/whoami/', '/v1/health/x', '/v1/nothing/']) {
+      for (const method of ['GET', 'HEAD']) expect((await fetch(service.url + path, { method })).status, path).toBe(401)
+    }
+    expect((await service.fetch('/v1/models/')).status).toBe(200)
+    expect((await fetch(`${service.url}/v1/health/`, { method: 'POST' })).status).toBe(401)
+  })
+})
+
+it('ids in upper case name the same things, as paths, in bodies and as cursors', async () => {
+  const job = await submit({ steps: 1 })
+  await service.waitForJob(job.id)
+  const upper = (id: string): string => id.toUpperCase()
+  expect((await service.json(`/v1/preview/models/${upper(model)}`)).body).toMatchObject({ id: model })
+  expect((await service.json(`${JOBS}/${upper(job.id)}`)).body).toMatchObject({ id: job.id })
+  expect((await service.json(`${JOBS}/${upper(job.id)}/events`)).status).toBe(200)
+  expect((await service.json(`${JOBS}?after=${upper(job.id)}`)).status).toBe(200)
+  const chat = await service.json('/v1/chat/completions', {
+    json: { model: upper(model), messages: [{ role: 'user', content: 'x' }] },
+  })
+  expect(chat.status).toBe(200)
+  const { status } = await service.json(JOBS, { json: { model_id: upper(model), trajectory_groups: [sampleGroup()] } })
+  expect(status).toBe(200)
+})
+
+it('a cancel repeated is 200 with the record; a finished job is still 409', async () => {
+  const job = await submit({ steps: 1000, delay_ms: 50 })
+  expect((await cancel(job.id)).status).toBe(200)
+  const ended = await service.waitForJob(job.id)
+  expect(ended.status).toBe('cancelled')
+  const again = await cancel(job.id)
+  expect([again.status, again.body.id, again.body.status]).toEqual([200, job.id, 'cancelled'])
+  expect((await service.allEvents(job.id)).filter((event) => event.type === 'training_failed')).toHaveLength(1)
+  const other = await submit({ steps: 1 })
+  await service.waitForJob(other.id)
+  expect((await cancel(other.id)).status).toBe(409)
+})
+
+it('of several checkpoints the one in use stays and is named; alone it is refused', async () => {
+  for (let i = 0; i < 2; i += 1) await service.waitForJob((await submit({ steps: 1 })).id)
+  const { body: list } = await service.json<{ data: { step: number }[] }>(
+    `/v1/preview/models/${model}/checkpoints?order=desc`,
+  )
+  const [latest = 0, previous = 0] = list.data.map((checkpoint) => checkpoint.step)
+  const job = await submit({ steps: 1000, delay_ms: 50 })
+  while ((await service.json<TrainingJob>(`${JOBS}/${job.id}`)).body.status !== 'running');
+  const remove = (steps: readonly number[]) =>
+    service.json<Record<string, unknown>>(`/v1/preview/models/${model}/checkpoints`, {
+      method: 'DELETE',
+      json: { steps },
+    })
+  expect(await remove([latest, previous, 99])).toMatchObject({
+    status: 200,
+    body: { deleted_count: 1, not_found_steps: [99], in_use_steps: [latest] },
+  })
+  const alone = await remove([latest])
+  expect([alone.status, JSON.stringify(alone.body)]).toEqual([409, expect.stringContaining('checkpoint_in_use')])
+  await cancel(job.id)
+  await service.waitForJob(job.id)
+  expect((await remove([latest])).body).toMatchObject({ deleted_count: 1, in_use_steps: [] })
+})
+
+describe('trajectories', () => {
+  const send = (changes: object, more: object = {}) => {
+    const group = sampleGroup() as { trajectories: object[] }
+    const trajectories = [{ ...group.trajectories[0], ...changes }, group.trajectories[1]]
+    return service.json(JOBS, { json: { model_id: model, trajectory_groups: [{ trajectories, ...more }] } })
+  }
+  it.each<[string, object, object?]>([
+    ['trajectories[0].start_time', { start_time: 'yesterday' }],
+    ['trajectories[0].start_time', { start_time: { a: 1 } }],
+    ['trajectories[0].logs', { logs: 'one line' }],
+    ['trajectories[0].logs[1]', { logs: ['one', 2] }],
+    ['trajectories[0].additional_histories', { additional_histories: 5 }],
+    ['trajectories[0].additional_histories[0].messages_and_choices', { additional_histories: [{}] }],
+    ['logs[0]', {}, { logs: [null] }],
+  ])('%s that is wrong is refused by its path', async (path, changes, more) => {
+    const { status, body } = await send(changes, more)
+    expect([status, JSON.stringify(body)]).toEqual([422, expect.stringContaining(`trajectory_groups[0].${path} `)])
+  })
+  it.each([
+    '2026-11-22T05:45:41.123456',
+    '2026-11-22T05:45:41+00:00',
+    '2026-11-22 05:45:41',
+    1795326468,
+    '1795326468.5',
+    null,
+  ])('start_time %s is a time', async (start_time) => {
+    expect((await send({ start_time, logs: ['a'], additional_histories: [] })).status).toBe(200)
+  })
+})

@@ -86,6 +86,7 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     kind: 'sft',
     attempt: 1,
     model_id: 'model-1',
+    model_name: 'm',
     parent_step: 0,
     parent_kind: null,
     parent_files: [],

@@ -4,7 +4,7 @@
 import { Ajv } from 'ajv'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
-import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
 beforeAll(async () => {

@@ -5,7 +5,7 @@
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
-import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const CHAT = '/v1/chat/completions'
 const parameters = {

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatChunkSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
-import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
 let model: string

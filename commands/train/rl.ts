@@ -10,6 +10,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment } from '#cli/command/parse.js'
 import { readJsonObject } from '#cli/input/input-file.js'
+import { adviseLearningRate } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
@@ -37,7 +38,7 @@ export const trainRl = defineCommand({
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
       '--learning-rate <x>',
-      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}`,
+      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
     ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
@@ -91,6 +92,11 @@ export const trainRl = defineCommand({
     }
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
+    if (hyperparameters['learning_rate'] === undefined) {
+      const advice = adviseLearningRate(model.base_model, RL_DEFAULTS.learning_rate)
+      if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
+      if (advice.said !== null) output.status(advice.said)
+    }
     const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
       ? null
       : defaultTokensPerStep(model.base_model)

@@ -11,6 +11,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment, parseInteger } from '#cli/command/parse.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
 import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
+import { adviseLearningRate } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
@@ -36,7 +37,7 @@ export const trainSft = defineCommand({
     ),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
       '--learning-rate <x>',
-      `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}`,
+      `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
     ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
@@ -75,6 +76,11 @@ export const trainSft = defineCommand({
     }
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
+    if (hyperparameters['learning_rate'] === undefined) {
+      const advice = adviseLearningRate(model.base_model, SFT_DEFAULTS.learning_rate)
+      if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
+      if (advice.said !== null) output.status(advice.said)
+    }
     const counts = facts === null ? flags.dataUrl : plural(facts.rowCount, 'conversation')
     if (flags.dryRun) {
       const json = {

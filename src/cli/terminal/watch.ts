@@ -28,6 +28,7 @@ export async function watchJob(
   const { output, clock, signal } = context
   const startMs = clock.monotonicMs()
   const printer = createEventPrinter(context, startMs)
+  const gradientNorms: number[] = []
   try {
     for await (const event of client.trainingJobs.follow(jobId, {
       after,
@@ -36,14 +37,29 @@ export async function watchJob(
       onRetry: (error) => output.status(`connection lost, trying again: ${error.message}`),
     })) {
       printer(event)
+      const norm = event.type === 'gradient_step' ? event.data['grad_norm'] : null
+      if (typeof norm === 'number') gradientNorms.push(norm)
     }
     const job = await client.trainingJobs.get(jobId, { signal })
     output.event({ object: 'training_job', ...job }, outcomeLine(job, clock.monotonicMs() - startMs))
+    warnOfClipping(context, gradientNorms)
     requireCompleted(job)
     return job
   } catch (error) {
     throw error instanceof InterruptedError ? error.withLines(detachedLines(jobId)) : error
   }
+}
+
+/** Norms that stay this far above what they are cut to mean that direction is all that is left of a step. */
+const HIGH_NORM = 5
+
+/** Says when every gradient was far too large: the rate is, too, or the data are not what was meant. */
+function warnOfClipping({ output }: CommandContext, norms: readonly number[]): void {
+  if (norms.length < 3 || norms.some((norm) => norm < HIGH_NORM)) return
+  const [least, most] = [Math.min(...norms), Math.max(...norms)].map(formatNumber)
+  output.warning(
+    `the gradient's norm was ${least} to ${most} and cut in every step; a lower --learning-rate is steadier`,
+  )
 }
 
 /** Prints events as table lines for people and JSON Lines for machines. */

@@ -456,6 +456,17 @@ describe('train', () => {
     expect(refused.stderr).toContain(message)
     expect((await run([...argv, '--allow-empty'], jobRoutes(JOB), options)).exitCode).toBe(0)
   })
+  test('without a learning rate, one that works for the model at hand is sent and said; a given one stays', async () => {
+    const spark = { 'GET /v1/preview/models': { body: page([{ ...MODEL, base_model: 'trainyard/spark' }]) } }
+    const argv = ['train', 'rl', 'email-agent', '--file', writeGroups()]
+    const routes = { ...jobRoutes(JOB), ...spark }
+    const chosen = await run(argv, routes)
+    expect(chosen.requests.at(-1)?.body).toMatchObject({ experimental_config: { learning_rate: 1e-3 } })
+    expect(chosen.stderr).toContain('learning rate 0.001, for a model of 4.5 million parameters')
+    const given = await run([...argv, '--set', 'learning_rate=0.01'], routes)
+    expect(given.requests.at(-1)?.body).toMatchObject({ experimental_config: { learning_rate: 0.01 } })
+    expect(given.stderr).not.toContain('learning rate')
+  })
   test('--dry-run checks the file and sends nothing', async () => {
     const { stdout, requests } = await run(
       ['train', 'rl', 'email-agent', '--file', writeGroups(), '--dry-run', '--json'],

@@ -1,0 +1,18 @@
+/** The rate for those who gave none. */
+import { expect, test } from 'vitest'
+import { adviseLearningRate } from '../../../../src/cli/input/learning-rate.js'
+
+test.each([
+  ['trainyard/spark', 1e-3, /4.5 million/],
+  ['my/tiny-10m', 1e-3, /10 million/],
+  ['smollm2-135m', null, /5e-6 is the published default and small for a model of 135 million/],
+  ['Qwen/Qwen2.5-0.5B-Instruct', null, /500 million/],
+  ['Qwen/Qwen2.5-7B-Instruct', null, null],
+  ['trainyard/tiny-random', null, null],
+  ['m2', null, null],
+])('%s', (name, rate, said) => {
+  const advice = adviseLearningRate(name, 5e-6)
+  expect(advice.learningRate).toBe(rate)
+  if (said === null) expect(advice.said).toBeNull()
+  else expect(advice.said).toMatch(said)
+})

@@ -6,6 +6,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { laxInteger, laxNumber } from './lax.js'
+import { listSchema, pageQuerySchema } from './list.js'
 
 /** A message: any role, content as text, parts or null. */
 export const messageSchema = z.looseObject({ role: z.string() })
@@ -66,3 +67,26 @@ export const logTrajectoriesResponseSchema = z.object({
   metrics: z.record(z.string(), z.number()),
 })
 export type LogTrajectoriesResponse = z.infer<typeof logTrajectoriesResponseSchema>
+
+/** One log call, an addition of ours: what was logged can be read back. Its groups are below `…/log/{id}/groups`. */
+export const trajectoryLogSchema = z.object({
+  id: z.string(),
+  model_id: z.string(),
+  split: z.string(),
+  /** Step of the model when it was logged. */
+  step: z.number().int(),
+  groups: z.number().int(),
+  trajectories: z.number().int(),
+  /** Of this call alone. */
+  metrics: z.record(z.string(), z.number()),
+  created_at: z.string(),
+})
+export type TrajectoryLog = z.infer<typeof trajectoryLogSchema>
+
+export const trajectoryLogListSchema = listSchema(trajectoryLogSchema)
+
+export const listTrajectoryLogsQuerySchema = pageQuerySchema.extend({
+  split: z.string().min(1).max(256).optional(),
+  step: laxInteger({ min: 0 }).optional(),
+})
+export type ListTrajectoryLogsQuery = z.infer<typeof listTrajectoryLogsQuerySchema>

@@ -7,11 +7,13 @@ import type { FileObject } from '#api/wire/files.js'
 import type { Model } from '#api/wire/models.js'
 import { optionWarnings } from '#api/wire/option-notes.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrajectoryLog } from '#api/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
 import type { FileRecord } from '#service/storage/files.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
+import type { TrajectoryLogRecord } from '#service/storage/trajectories.js'
 
 export function toWireModel(model: ModelRecord): Model {
   return {
@@ -64,6 +66,19 @@ export function toWireEvent(event: EventRecord): TrainingEvent {
     type: event.type,
     data: { ...event.data } as TrainingEvent['data'],
     created_at: toIso(event.createdAtMs),
+  }
+}
+
+export function toWireLog(log: TrajectoryLogRecord): TrajectoryLog {
+  return {
+    id: log.id,
+    model_id: log.modelId,
+    split: log.split,
+    step: log.step,
+    groups: log.groupCount,
+    trajectories: log.trajectoryCount,
+    metrics: { ...log.metrics },
+    created_at: toIso(log.createdAtMs),
   }
 }
 

@@ -5,13 +5,28 @@
  * own job recorded is never overwritten. Before the first checkpoint the metrics are stored without one.
  */
 
-import type { LogTrajectoriesRequest, LogTrajectoriesResponse } from '#api/wire/trajectories.js'
+import type { ReadStream } from 'node:fs'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
+import type {
+  ListTrajectoryLogsQuery,
+  LogTrajectoriesRequest,
+  LogTrajectoriesResponse,
+  TrajectoryLog,
+} from '#api/wire/trajectories.js'
+import { NotFoundError } from '#base/errors.js'
 import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
-import { findSplitTotals, insertTrajectoryLog, putSplitTotals } from '#service/storage/trajectories.js'
+import {
+  findSplitTotals,
+  findTrajectoryLog,
+  insertTrajectoryLog,
+  listTrajectoryLogs,
+  putSplitTotals,
+} from '#service/storage/trajectories.js'
 import { countBatch } from '#training/data/metrics.js'
 import { decodeTotals, encodeTotals, poolTotals, splitTotals, toMetrics } from '#training/data/split-metrics.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
+import { toWireLog } from './to-wire.js'
 import type { GroupSink } from './training/trajectory-groups.js'
 
 export interface TrajectoryLogService {
@@ -22,6 +37,10 @@ export interface TrajectoryLogService {
     request: LogTrajectoriesRequest,
     groups: GroupSink,
   ): Promise<LogTrajectoriesResponse>
+  /** What was logged, newest first. */
+  list(principal: Principal, modelId: string, query: ListTrajectoryLogsQuery): Promise<List<TrajectoryLog>>
+  /** The groups of one log as JSON Lines, as they were sent. @throws {NotFoundError} `trajectory_log_not_found` */
+  openGroups(principal: Principal, modelId: string, logId: string): Promise<ReadStream>
 }
 
 export function createTrajectoryLogService(context: ServiceContext): TrajectoryLogService {
@@ -62,6 +81,20 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
         trajectories: counts.trajectories,
         metrics,
       }
+    },
+    list: async (principal, modelId, query) => {
+      const model = await requireModel(context, principal, modelId)
+      const limit = query.limit ?? DEFAULT_PAGE_LIMIT
+      const page = await listTrajectoryLogs(db, model.id, { ...query, limit })
+      return toList(page.items.map(toWireLog), page.hasMore)
+    },
+    openGroups: async (principal, modelId, logId) => {
+      const model = await requireModel(context, principal, modelId)
+      const log = await findTrajectoryLog(db, model.id, logId)
+      if (log === null) {
+        throw new NotFoundError('trajectory_log_not_found', `trajectory log "${logId.slice(0, 100)}" was not found`)
+      }
+      return context.blobs.openRead(log.bodySha256)
     },
   }
 }

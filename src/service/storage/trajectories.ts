@@ -1,9 +1,12 @@
 /**
  * Rows of logged trajectory groups: the bodies are blobs; metrics of repeated logs are pooled by split and step.
  */
+import type { Selectable } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from './database.js'
-import { readObject } from './row-values.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { readNumbers, readObject } from './row-values.js'
+import type { TrajectoryLogsTable } from './schema.js'
 
 export interface NewTrajectoryLog {
   readonly id: string
@@ -31,6 +34,60 @@ export async function insertTrajectoryLog(db: Database, log: NewTrajectoryLog): 
       created_at_ms: databaseNowMs,
     })
     .execute()
+}
+
+/** One log call as it was stored. */
+export interface TrajectoryLogRecord extends NewTrajectoryLog {
+  readonly createdAtMs: number
+}
+
+/** Logs of a model, newest first. */
+export async function listTrajectoryLogs(
+  db: Database,
+  modelId: string,
+  filter: PageOptions & { readonly split?: string | undefined; readonly step?: number | undefined },
+): Promise<Page<TrajectoryLogRecord>> {
+  let query = db.selectFrom('trajectory_logs').selectAll().where('model_id', '=', modelId)
+  if (filter.split !== undefined) query = query.where('split', '=', filter.split)
+  if (filter.step !== undefined) query = query.where('step', '=', filter.step)
+  if (filter.after !== undefined) {
+    if ((await findTrajectoryLog(db, modelId, filter.after)) === null) throw unknownCursor(filter.after)
+    query = query.where('id', '<', filter.after)
+  }
+  const rows = await query
+    .orderBy('id', 'desc')
+    .limit(filter.limit + 1)
+    .execute()
+  return toPage(rows, filter.limit, toTrajectoryLog)
+}
+
+/** A log of a model by its id. */
+export async function findTrajectoryLog(
+  db: Database,
+  modelId: string,
+  id: string,
+): Promise<TrajectoryLogRecord | null> {
+  const row = await db
+    .selectFrom('trajectory_logs')
+    .selectAll()
+    .where('id', '=', id)
+    .where('model_id', '=', modelId)
+    .executeTakeFirst()
+  return row === undefined ? null : toTrajectoryLog(row)
+}
+
+function toTrajectoryLog(row: Selectable<TrajectoryLogsTable>): TrajectoryLogRecord {
+  return {
+    id: row.id,
+    modelId: row.model_id,
+    split: row.split,
+    step: row.step,
+    bodySha256: row.body_sha256,
+    groupCount: row.group_count,
+    trajectoryCount: row.trajectory_count,
+    metrics: readNumbers(row.metrics, 'metrics of a trajectory log'),
+    createdAtMs: row.created_at_ms,
+  }
 }
 
 /** The pooled metrics of a split at a step, as JSON; null before its first log. */

@@ -244,6 +244,39 @@ describe('lists', () => {
     expect(Object.keys(body.data[0]?.metrics ?? {}).filter((name) => name.startsWith('data/'))).toEqual([])
   })
 
+  it('of logged groups are newest first, by split and step, and lead to the groups as they were sent', async () => {
+    const own = await service.createModel('read back')
+    const path = `/v1/preview/models/${own}/log`
+    const log = (split: string, rewards: readonly number[]) =>
+      service.json(path, { json: { split, trajectory_groups: [sampleGroup(rewards), sampleGroup([5])] } })
+    await log('val', [1, 0])
+    await service.waitForJob(await submit({ steps: 1 }, own))
+    await log('val', [1, 1, 1])
+    await log('test', [0])
+    type Page = { data: { id: string; split: string; step: number; trajectories: number }[]; has_more: boolean }
+    const list = async (query: string) => (await service.json<Page>(`${path}?${query}`)).body
+    const all = await list('')
+    expect(all.data.map(({ split, step, trajectories }) => [split, step, trajectories])).toEqual([
+      ['test', 1, 2],
+      ['val', 1, 4],
+      ['val', 0, 3],
+    ])
+    const [, second, third] = all.data
+    expect((await list('split=val&step=0')).data).toEqual([third])
+    const first = await list('limit=1&split=val')
+    expect([first.data, first.has_more]).toEqual([[second], true])
+    expect(await list(`limit=1&split=val&after=${second?.id}`)).toMatchObject({ data: [third], has_more: false })
+    const groups = await (await service.fetch(`${path}/${second?.id}/groups`)).text()
+    expect(
+      groups
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual([sampleGroup([1, 1, 1]), sampleGroup([5])])
+    expect((await service.json(`${path}/${model}/groups`)).status).toBe(404)
+    expect((await service.json(`${path}?after=${model}`)).status).toBe(422)
+  })
+
   it('of checkpoint files lead to bytes that match their digest', async () => {
     const { body } = await service.json<{ files: { name: string; size_bytes: number; sha256: string }[] }>(
       `/v1/preview/models/${model}/checkpoints/latest/files`,

@@ -1,7 +1,9 @@
 /**
- * `POST /v1/preview/models/{model_id}/log`.
+ * `/v1/preview/models/{model_id}/log`: logging trajectory groups, and reading back what was logged.
  */
-import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
+import { Readable } from 'node:stream'
+import { listTrajectoryLogsQuerySchema, logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
+import { readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { readGroups } from '../trajectory-body.js'
 
@@ -12,4 +14,13 @@ export function bindLog(app: App, options: AppOptions): void {
       c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), request, groups)),
     ),
   )
+  app.get('/v1/preview/models/:model_id/log', async (c) => {
+    const query = readQuery(c, listTrajectoryLogsQuerySchema)
+    return c.json(await trajectoryLog.list(c.get('principal'), c.req.param('model_id'), query))
+  })
+  app.get('/v1/preview/models/:model_id/log/:log_id/groups', async (c) => {
+    const { model_id: modelId, log_id: logId } = c.req.param()
+    const stream = await trajectoryLog.openGroups(c.get('principal'), modelId, logId)
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/jsonl' })
+  })
 }

@@ -6,6 +6,7 @@ import { up as initial } from './0001-initial.js'
 import { up as jobRetries } from './0002-job-retries.js'
 import { up as resumePoints } from './0003-resume-points.js'
 import { up as counters } from './0004-counters.js'
+import { up as logPages } from './0005-log-pages.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -13,4 +14,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0002-job-retries': { up: jobRetries },
   '0003-resume-points': { up: resumePoints },
   '0004-counters': { up: counters },
+  '0005-log-pages': { up: logPages },
 }

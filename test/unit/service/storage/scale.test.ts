@@ -15,7 +15,7 @@ import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
-import { findSplitTotals } from '#service/storage/trajectories.js'
+import { findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
 
 let fixture: JobFixture
@@ -66,6 +66,8 @@ describe('statements of requests', () => {
     ['events', (db) => listEvents(db, id, { limit: 100 })],
     ['the position of the next event', (db) => countEvents(db, id)],
     ['checkpoints', (db) => listCheckpoints(db, id, { limit: 100, order: 'desc' })],
+    ['logs of a model', (db) => listTrajectoryLogs(db, id, { limit: 100 })],
+    ['logs of a split', (db) => listTrajectoryLogs(db, id, { limit: 100, split: 'val' })],
     ['totals of a split', (db) => findSplitTotals(db, { modelId: id, step: 1, split: 'val' })],
     ['keys of a deleted model', (db) => forgetIdempotent(db, id)],
   ])('%s are found by an index', async (_, run) => {

@@ -11,6 +11,8 @@ import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
+import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
+import { createBodyStore } from '#service/bodies/body-store.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
@@ -92,6 +94,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => database.close())
   const { db } = database
   const blobs = await createBlobStore(dataDir.blobsPath)
+  const bodies = createBodyStore({
+    limits: { ...DEFAULT_BODY_LIMITS, ...options.tuning?.bodies },
+    temporaryPath: blobs.temporaryPath,
+  })
+  undo.push(() => bodies.close())
   const createdApiKey = await ensureApiKey(db, dataDir, systemIds)
   const isApiKeyLost = await isKeyFileLost(db, dataDir)
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
@@ -117,6 +124,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       logger,
       clock: systemClock,
       maxPendingRequests: settings.maxPendingRequests,
+      ...(options.tuning?.engineWatchdog === undefined ? {} : { watchdog: options.tuning.engineWatchdog }),
       ...(seams.entryPaths?.engineHost === undefined ? {} : { entryPath: seams.entryPaths.engineHost }),
     }
   })
@@ -184,7 +192,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     ids: systemIds,
     version: context.version,
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
-    bodyIdleMs: options.tuning?.bodyIdleMs ?? 30_000,
+    bodies,
     closing: closing.signal,
     translateError: toStorageError,
   })
@@ -201,9 +209,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   async function close(deadlineMs: number): Promise<void> {
     logger.info({ deadline_ms: deadlineMs }, 'service.stopping')
     closing.abort()
-    await Promise.all([dispatcher.stop(), server.close(deadlineMs)])
+    const atDeadline = (): void => engines.failRequests(shuttingDown())
+    await Promise.all([dispatcher.stop(), server.close(deadlineMs, atDeadline)])
     workers.stop()
-    await engines.stop(1000)
+    await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
     await database.close()
     dataDir.unlock()
@@ -223,6 +232,14 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       return closed
     },
   }
+}
+
+/** What a request gets that the drain did not leave time for: an event on a stream, else 503. */
+function shuttingDown(): AppError {
+  return new AppError('unavailable', 'shutting_down', 'the server is shutting down', {
+    hint: 'send the request again once it is back',
+    details: { retry_after_seconds: 5 },
+  })
 }
 
 async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Promise<readonly BaseModelEntry[]> {

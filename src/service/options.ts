@@ -6,7 +6,9 @@
 import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
+import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
+import type { EngineProcessOptions } from './children/engine-process.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { JobTiming } from './queue/dispatcher.js'
 
@@ -45,8 +47,10 @@ export interface ServiceTuning {
   readonly jobs?: Partial<JobTiming>
   /** How long and how large training workers without a job may stay. Defaults: `worker-pool.ts`. */
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
-  /** A request body that sends nothing for this long is given up with 408. Default 30000. */
-  readonly bodyIdleMs?: number
+  /** Sizes and pace of request bodies. Defaults: `DEFAULT_BODY_LIMITS`. */
+  readonly bodies?: Partial<BodyLimits>
+  /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
+  readonly engineWatchdog?: EngineProcessOptions['watchdog']
 }
 
 /** What tests replace: nothing here is for production. */

@@ -1,7 +1,7 @@
 /**
  * All engine hosts of a server: one per base model, started when first needed.
  */
-import { NotFoundError } from '#base/errors.js'
+import { type AppError, NotFoundError } from '#base/errors.js'
 import { createEngineProcess, type EngineProcess, type EngineProcessOptions } from './engine-process.js'
 
 export interface EnginePool {
@@ -11,6 +11,8 @@ export interface EnginePool {
   started(): readonly EngineProcess[]
   /** Tells every engine to drop an adapter. */
   forgetAdapter(digest: string): void
+  /** Fails every request of every engine with `error`. */
+  failRequests(error: AppError): void
   stop(deadlineMs: number): Promise<void>
 }
 
@@ -32,6 +34,9 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
     started: () => [...engines.values()],
     forgetAdapter: (digest) => {
       for (const engine of engines.values()) engine.forgetAdapter(digest)
+    },
+    failRequests: (error) => {
+      for (const engine of engines.values()) engine.failRequests(error)
     },
     stop: async (deadlineMs) => {
       await Promise.all([...engines.values()].map((engine) => engine.stop(deadlineMs)))

@@ -1,9 +1,10 @@
 /**
  * One engine host: starts the child process, sends it commands, routes its events to the requests they belong to, and
- * starts it again when it dies.
+ * starts it again when it dies or freezes.
  *
  * Knows the IPC messages (`inference/host/protocol.ts`) and nothing of HTTP, models or adapters. A request in flight when the
- * host dies fails with `engine_restarting`; the next one waits for the new process.
+ * host dies fails with `engine_restarting`, which says why it died; the next one waits for the new process, unless the
+ * host dies again and again: then it is told when to come back.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { AppError } from '#base/errors.js'
@@ -24,6 +25,7 @@ import type {
 } from '#inference/host/protocol.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
+import { createWatchdog } from './watchdog.js'
 
 export interface EngineProcessOptions {
   readonly load: Omit<LoadCommand, 'type'>
@@ -31,8 +33,10 @@ export interface EngineProcessOptions {
   readonly clock: Clock
   /** Module the child runs. Default: the built engine host. */
   readonly entryPath?: string
-  /** Requests that may be in flight or wait; beyond it `queue_full`. */
+  /** Requests that may be in flight or wait, also for the model to be loaded; beyond it `queue_full`. */
   readonly maxPendingRequests: number
+  /** When a silent host counts as frozen. Defaults: 20 s without a sign of life, 10 minutes of computing in silence. */
+  readonly watchdog?: { readonly frozenMs?: number; readonly stuckMs?: number; readonly tickMs?: number }
 }
 
 export type GenerationEvent = StartedEvent | DeltaEvent
@@ -50,6 +54,8 @@ export interface EngineProcess {
   forgetAdapter(digest: string): void
   /** Process id of the running host, for tests of its death. */
   pid(): number | null
+  /** Fails every request that runs or waits with `error`. */
+  failRequests(error: AppError): void
   /** Lets running requests finish until the deadline, then ends the process. */
   stop(deadlineMs: number): Promise<void>
 }
@@ -66,7 +72,12 @@ interface Running {
 }
 
 const MAX_BACKOFF_MS = 30_000
-const STABLE_AFTER_MS = 10_000
+/** A host that lived this long starts with a clean record. */
+const STABLE_AFTER_MS = 60_000
+const FROZEN_MS = 20_000
+const STUCK_MS = 600_000
+/** Id of the watchdog's own pings. */
+const WATCHDOG_PING = 'watchdog'
 
 export function createEngineProcess(options: EngineProcessOptions): EngineProcess {
   const { logger, clock, load } = options
@@ -77,6 +88,10 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   let loadedEvent: LoadedEvent | null = null
   let isStopped = false
   let failures = 0
+  /** Why the host died the last time. */
+  let lastDeath = ''
+  /** Requests that wait for the model to be loaded, and how each is told to give up. */
+  const loading = new Set<(error: AppError) => void>()
   let notBeforeMs = 0
   /** Why the model could not be loaded the last time; null once it was. */
   let loadFailure: AppError | null = null
@@ -85,7 +100,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     if (running !== null) return running
     if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
     const waitMs = notBeforeMs - clock.monotonicMs()
-    if (waitMs > 0) throw loadFailure ?? restarting(load.baseModel, Math.ceil(waitMs / 1000))
+    if (waitMs > 0) throw loadFailure ?? keepsDying(load.baseModel, failures, { reason: lastDeath, waitMs })
     const child = fork(options.entryPath ?? builtModule('inference/host/main.js'), [], {
       serialization: 'advanced',
       execArgv: dieWithParentFlags(),
@@ -96,7 +111,21 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     const { promise: loaded, resolve, reject } = createDeferred<LoadedEvent>()
     // a load that fails before anybody waits for it is reported to the next request
     loaded.catch(() => undefined)
+    let frozen: string | null = null
+    const watchdog = createWatchdog(child.pid ?? 0, {
+      frozenMs: FROZEN_MS,
+      stuckMs: STUCK_MS,
+      ...options.watchdog,
+      isWaitedFor: () => pending.size + loading.size + pings.size > 0,
+      ping: () => send({ type: 'ping', id: WATCHDOG_PING }),
+      onFrozen: (reason) => {
+        frozen = reason
+        logger.error({ base_model: load.baseModel, reason, pid: child.pid }, 'engine.frozen')
+        child.kill('SIGKILL')
+      },
+    })
     child.on('message', (event: HostEvent) => {
+      watchdog.heard()
       if (event.type === 'loaded') {
         loadedEvent = event
         loadFailure = null
@@ -112,13 +141,17 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     const exited = new Promise<void>((settle) => {
       const onEnd = (reason: string): void => {
         if (running?.child !== child) return
+        watchdog.stop()
         running = null
         loadedEvent = null
-        reject(restarting(load.baseModel, 1))
-        onDeath(reason, clock.monotonicMs() - startedMs)
+        lastDeath = frozen ?? reason
+        reject(restarting(load.baseModel, lastDeath))
+        onDeath(lastDeath, clock.monotonicMs() - startedMs)
         settle()
       }
-      child.once('exit', (code, signal) => onEnd(signal === null ? `exit code ${code}` : `signal ${signal}`))
+      child.once('exit', (code, signal) =>
+        onEnd(signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`),
+      )
       child.once('error', (error) => onEnd(error.message))
     })
     running = { child, loaded, exited }
@@ -127,17 +160,20 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 
   function onDeath(reason: string, livedMs: number): void {
-    const error = restarting(load.baseModel, 1)
+    const error = restarting(load.baseModel, reason)
     for (const request of pending.values()) request.queue.fail(error)
     pending.clear()
     for (const ping of pings.values()) ping.reject(error)
     pings.clear()
     if (isStopped) return
-    logger.error({ base_model: load.baseModel, reason, lived_ms: Math.round(livedMs) }, 'engine.died')
     failures = livedMs > STABLE_AFTER_MS ? 0 : failures + 1
     // the first restart is immediate; a host that keeps dying is started less and less often
     const backoffMs = failures <= 1 ? 0 : Math.min(MAX_BACKOFF_MS, 500 * 2 ** (failures - 2))
     notBeforeMs = clock.monotonicMs() + backoffMs
+    logger.error(
+      { base_model: load.baseModel, reason, lived_ms: Math.round(livedMs), deaths: failures, backoff_ms: backoffMs },
+      'engine.died',
+    )
     if (loadFailure !== null) notBeforeMs = clock.monotonicMs() + Math.max(backoffMs, 1000)
     else if (failures <= 1) start()
   }
@@ -179,12 +215,14 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     command: Omit<GenerateCommand, 'type'>,
     signal: AbortSignal,
   ): AsyncGenerator<GenerationEvent> {
-    await start().loaded
-    if (pending.size >= maxPending) {
+    if (pending.size + loading.size >= maxPending) {
       throw new AppError('rate_limited', 'queue_full', `the engine holds ${maxPending} requests already`, {
         hint: 'send fewer requests at once',
       })
     }
+    await untilLoaded()
+    // it may have died between its answer and this line: then nobody would ever fail this request
+    if (running === null) throw restarting(load.baseModel, lastDeath)
     const onAbort = (): void => abort(command.id)
     const queue = createAsyncQueue<GenerationEvent>(onAbort)
     pending.set(command.id, { queue, isAborted: false })
@@ -198,6 +236,27 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     }
   }
 
+  /** Waits like `ready`, and counts as a request meanwhile. */
+  async function untilLoaded(): Promise<void> {
+    if (loadedEvent !== null) return
+    const gaveUp = createDeferred<never>()
+    loading.add(gaveUp.reject)
+    try {
+      await Promise.race([start().loaded, gaveUp.promise])
+    } finally {
+      loading.delete(gaveUp.reject)
+    }
+  }
+
+  function failRequests(error: AppError): void {
+    for (const giveUp of loading) giveUp(error)
+    for (const [id, request] of pending) {
+      send({ type: 'abort', id })
+      request.queue.fail(error)
+    }
+    pending.clear()
+  }
+
   async function ready(): Promise<LoadedEvent> {
     return start().loaded
   }
@@ -206,6 +265,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     baseModel: load.baseModel,
     ready,
     generate,
+    failRequests,
     loaded: () => loadedEvent,
     pid: () => running?.child.pid ?? null,
     forgetAdapter: (digest) => send({ type: 'forget_adapter', digest }),
@@ -254,15 +314,30 @@ function loadFailed(baseModel: string, event: FailedEvent): AppError {
   )
 }
 
-function restarting(baseModel: string, retryAfterSeconds: number): AppError {
+/** @param reason what happened, as the end of a sentence about the engine */
+function restarting(baseModel: string, reason: string): AppError {
   return new AppError(
     'unavailable',
     'engine_restarting',
-    `the engine of base model "${baseModel}" stopped and restarts`,
+    `the engine of base model "${baseModel}" ${reason} and restarts`,
     {
       hint: 'send the request again',
-      details: { retry_after_seconds: retryAfterSeconds },
+      details: { retry_after_seconds: 1 },
     },
+  )
+}
+
+function keepsDying(
+  baseModel: string,
+  deaths: number,
+  { reason, waitMs }: { readonly reason: string; readonly waitMs: number },
+): AppError {
+  const seconds = Math.ceil(waitMs / 1000)
+  return new AppError(
+    'unavailable',
+    'engine_restarting',
+    `the engine of base model "${baseModel}" stopped ${deaths} times in a row, the last time it ${reason}; it starts again in ${seconds} s at the earliest`,
+    { hint: 'look at the log of the server', details: { retry_after_seconds: seconds } },
   )
 }
 

@@ -33,8 +33,8 @@ export function createApp(options: AppOptions): App {
     if (options.closing.aborted) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
     await next()
   })
-  app.use('*', async function setBodyPace(c, next) {
-    c.set('bodyIdleMs', options.bodyIdleMs)
+  app.use('*', async function provideBodies(c, next) {
+    c.set('bodies', options.bodies)
     await next()
   })
   app.use('/v1/*', bearerAuth(options))

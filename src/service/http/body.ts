@@ -2,38 +2,42 @@
  * Reading request bodies: content type, size, pace and shape are checked while bytes arrive.
  */
 import type { z } from '@hono/zod-openapi'
-import { RequestValidationError, toValidationProblems } from '#api/wire/errors.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
+import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
+import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
+import { parseWith } from '#service/bodies/parse-body.js'
 import type { RequestContext } from './environment.js'
-import { createJsonReader, type JsonReaderOptions } from './json-reader.js'
 
-/** Largest bodies, by kind of route. Settings of the server, documented in the README. */
-export const BODY_LIMITS = {
-  /** Models, deletes, SFT jobs: small objects. */
-  small: 8 * 1024 ** 2,
-  /** Chat: long conversations. */
-  chat: 64 * 1024 ** 2,
-  /** Trajectory groups: read element by element, so memory does not grow with it. */
-  trajectories: 1024 ** 3,
-} as const
-
-export interface ReadJsonOptions extends JsonReaderOptions {
-  readonly maxBytes: number
-  /** Awaited after each chunk, so that whatever consumes elements sets the pace. */
-  readonly onChunk?: () => Promise<void>
+/**
+ * Reads a JSON body and checks it; a large one is checked in a thread.
+ *
+ * @throws {AppError} `unsupported_media_type`, `request_too_large`, `request_timeout`, `malformed_json`,
+ *   `too_many_bodies`, `client_closed`, and `RequestValidationError` for a body that does not fit
+ */
+export async function readJson<N extends BodyName>(c: RequestContext, name: N): Promise<BodyOf<N>> {
+  const body = await receiveJson(c, name)
+  try {
+    return await c.get('bodies').parse(name, body)
+  } finally {
+    await body.dispose()
+  }
 }
 
 /**
- * Reads a JSON body and checks it against a schema.
+ * Reads a JSON body whose trajectory groups go to a file of their own; the caller publishes or removes that file.
  *
- * @throws {AppError} `unsupported_media_type`, `request_too_large`, `request_timeout`, `malformed_json`, and
- *   `RequestValidationError` for a body that does not fit
+ * @throws {AppError} as `readJson`; {DataError} with the path of the element that is wrong
  */
-export async function readJson<S extends z.ZodType>(
-  c: RequestContext,
-  schema: S,
-  options: ReadJsonOptions,
-): Promise<z.output<S>> {
+export async function readGroups<N extends GroupsBodyName>(c: RequestContext, name: N): Promise<ReceivedGroups<N>> {
+  const body = await receiveJson(c, name)
+  try {
+    return await c.get('bodies').readGroups(name, body)
+  } finally {
+    await body.dispose()
+  }
+}
+
+async function receiveJson(c: RequestContext, name: BodyName): Promise<ReceivedBody> {
   const type = c.req.header('content-type')?.split(';')[0]?.trim().toLowerCase()
   if (type !== 'application/json') {
     throw new InvalidRequestError(
@@ -41,12 +45,8 @@ export async function readJson<S extends z.ZodType>(
       "Unsupported Media Type: Only 'application/json' is allowed",
     )
   }
-  const reader = createJsonReader(options)
-  for await (const chunk of readBytes(c, options.maxBytes)) {
-    reader.push(chunk)
-    await options.onChunk?.()
-  }
-  return parseWith(schema, reader.finish(), 'body')
+  const bodies = c.get('bodies')
+  return bodies.receive(readBytes(c, maxBytesOf(name, bodies.limits)))
 }
 
 /** Checks a query string; repeated names are refused by the schema as they arrive as lists. */
@@ -55,13 +55,6 @@ export function readQuery<S extends z.ZodType>(c: RequestContext, schema: S): z.
   for (const [name, values] of Object.entries(c.req.queries()))
     query[name] = values.length === 1 ? (values[0] ?? '') : values
   return parseWith(schema, query, 'query')
-}
-
-/** @throws {RequestValidationError} */
-export function parseWith<S extends z.ZodType>(schema: S, value: unknown, root: string): z.output<S> {
-  const result = schema.safeParse(value)
-  if (result.success) return result.data
-  throw new RequestValidationError(toValidationProblems(result.error.issues, root))
 }
 
 /**
@@ -81,20 +74,51 @@ export async function* readBytes(c: RequestContext, maxBytes: number): AsyncGene
   if (announced > maxBytes) throw tooLarge(maxBytes)
   const reader = c.req.raw.body?.getReader()
   if (reader === undefined) return
-  let total = 0
+  const pace = createPace(c.get('bodies').limits)
   try {
     for (;;) {
-      const { done, value } = await withIdleTimeout(reader.read(), c.get('bodyIdleMs'))
-      if (done) return
-      const bytes: unknown = value
-      if (!(bytes instanceof Uint8Array)) continue
-      total += bytes.length
-      if (total > maxBytes) throw tooLarge(maxBytes)
-      yield bytes
+      const { done, value } = await pace.read(reader)
+      if (done) {
+        c.set('isBodyRead', true)
+        return
+      }
+      if (pace.totalBytes() > maxBytes) throw tooLarge(maxBytes)
+      yield value
     }
+  } catch (error) {
+    if (error instanceof AppError) throw error
+    // the connection ended before its body did: nobody's fault here, and nobody is left to read an answer
+    throw new AppError('cancelled', 'client_closed', 'the client closed the connection before its body ended', {
+      cause: error,
+    })
   } finally {
     // what is left is not read; the connection is closed after the answer
     reader.cancel().catch(() => undefined)
+  }
+}
+
+/** Reads at the client's pace, and gives it up when it is silent for too long or too slow on average. */
+function createPace(limits: Pick<BodyLimits, 'idleMs' | 'minBytesPerSecond'>) {
+  const { idleMs, minBytesPerSecond } = limits
+  let waitedMs = 0
+  let totalBytes = 0
+  return {
+    totalBytes: () => totalBytes,
+    read: async (reader: ReadableStreamDefaultReader<Uint8Array>) => {
+      const startMs = performance.now()
+      const next = await withIdleTimeout(reader.read(), idleMs)
+      // Only the wait for the client counts, and none of it more than the timeout: a server or a machine that stood still
+      // is not the client's fault.
+      waitedMs += Math.min(performance.now() - startMs, idleMs)
+      if (!next.done) totalBytes += next.value.length
+      if (waitedMs > idleMs && totalBytes * 1000 < waitedMs * minBytesPerSecond) {
+        throw new InvalidRequestError(
+          'request_timeout',
+          `the body came at ${Math.round((totalBytes * 1000) / waitedMs)} bytes per second, at least ${minBytesPerSecond} are expected`,
+        )
+      }
+      return next
+    },
   }
 }
 

@@ -6,6 +6,7 @@ import type { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { BodyStore } from '#service/bodies/body-store.js'
 import type { AuthService } from '#service/operations/auth.js'
 import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
@@ -36,8 +37,8 @@ export interface AppOptions {
   readonly version: string
   /** Host names a request may carry, besides loopback ones. */
   readonly allowedHosts: readonly string[]
-  /** A body that sends nothing for this long is given up. */
-  readonly bodyIdleMs: number
+  /** Where request bodies are collected and read. */
+  readonly bodies: BodyStore
   /** Turns a failure of the disk or the database into an error to show; null for anything else. */
   readonly translateError: (error: unknown) => AppError | null
   /** Aborted at shutdown: ends event streams and refuses new requests. */
@@ -48,7 +49,9 @@ export interface RequestVariables {
   requestId: string
   /** What the log line of this request says beside the usual. */
   logFacts?: Readonly<Record<string, string | number | boolean | null | undefined>>
-  bodyIdleMs: number
+  bodies: BodyStore
+  /** Set once the body has been read to its end. */
+  isBodyRead?: boolean
   /** Set behind `bearerAuth`. */
   principal: Principal
 }

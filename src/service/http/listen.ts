@@ -11,9 +11,15 @@ export interface Listening {
   /** `http://host:port`, with the real port. */
   readonly url: string
   readonly port: number
-  /** Stops accepting, waits for requests in flight, and cuts what is left at the deadline. */
-  close(deadlineMs: number): Promise<void>
+  /**
+   * Stops accepting and waits for requests in flight. At the deadline `atDeadline` ends those that are left in order; what
+   * does not go then is cut a moment later.
+   */
+  close(deadlineMs: number, atDeadline?: () => void): Promise<void>
 }
+
+/** How long the last bytes of ended requests may take to be sent. */
+const LAST_WORDS_MS = 1000
 
 /** @throws {AppError} `port_in_use` or `cannot_listen` */
 export async function listen(app: App, address: { readonly host: string; readonly port: number }): Promise<Listening> {
@@ -31,11 +37,14 @@ export async function listen(app: App, address: { readonly host: string; readonl
   return {
     port,
     url: `http://${host}:${port}`,
-    close: async (deadlineMs) => {
+    close: async (deadlineMs, atDeadline) => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
       // Otherwise a connection whose last request has just ended would be kept open until the deadline.
       const sweep = setInterval(() => server.closeIdleConnections(), 50)
-      const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
+      let timer = setTimeout(() => {
+        atDeadline?.()
+        timer = setTimeout(() => server.closeAllConnections(), LAST_WORDS_MS)
+      }, deadlineMs)
       await closed
       clearInterval(sweep)
       clearTimeout(timer)

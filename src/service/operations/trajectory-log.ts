@@ -7,13 +7,9 @@
 
 import type { ReadStream } from 'node:fs'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
-import type {
-  ListTrajectoryLogsQuery,
-  LogTrajectoriesRequest,
-  LogTrajectoriesResponse,
-  TrajectoryLog,
-} from '#api/wire/trajectories.js'
+import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#api/wire/trajectories.js'
 import { NotFoundError } from '#base/errors.js'
+import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
 import {
   findSplitTotals,
@@ -22,20 +18,20 @@ import {
   listTrajectoryLogs,
   putSplitTotals,
 } from '#service/storage/trajectories.js'
-import { countBatch } from '#training/data/metrics.js'
-import { decodeTotals, encodeTotals, poolTotals, splitTotals, toMetrics } from '#training/data/split-metrics.js'
+import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#training/data/split-metrics.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import { toWireLog } from './to-wire.js'
-import type { GroupSink } from './training/trajectory-groups.js'
+import { checkPolicyVersions, withGroups } from './training/trajectory-groups.js'
 
 export interface TrajectoryLogService {
-  /** @param groups holds the groups of the body already */
+  /** @throws {NotFoundError} `model_not_found` */
+  checkModel(principal: Principal, modelId: string): Promise<void>
+  /** Takes the groups over, also when it fails. */
   log(
     principal: Principal,
     modelId: string,
-    request: LogTrajectoriesRequest,
-    groups: GroupSink,
+    groups: ReceivedGroups<'logTrajectories'>,
   ): Promise<LogTrajectoriesResponse>
   /** What was logged, newest first. */
   list(principal: Principal, modelId: string, query: ListTrajectoryLogsQuery): Promise<List<TrajectoryLog>>
@@ -46,14 +42,18 @@ export interface TrajectoryLogService {
 export function createTrajectoryLogService(context: ServiceContext): TrajectoryLogService {
   const { db, ids } = context
   return {
-    log: async (principal, modelId, request, groups) => {
+    checkModel: async (principal, modelId) => {
+      await requireModel(context, principal, modelId)
+    },
+    log: async (principal, modelId, groups) => {
       const model = await requireModel(context, principal, modelId)
-      groups.checkPolicyVersions(model.step)
-      const counts = countBatch(groups.groups())
-      const totals = splitTotals(groups.groups(), request.split)
+      const { request, counts } = groups
+      const totals = decodeTotals(groups.totals)
       const metrics = toMetrics(totals)
-      await groups.flush()
-      const body = await groups.commit()
+      const body = await withGroups(context.blobs, groups, async (publish) => {
+        checkPolicyVersions(groups, model.step)
+        return publish()
+      })
       const step = await db.transaction().execute(async (transaction) => {
         const checkpoint = await findCheckpoint(transaction, model.id, 'latest')
         const at = checkpoint?.step ?? 0

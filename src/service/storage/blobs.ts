@@ -34,6 +34,10 @@ export interface BlobWriter {
 
 export interface BlobStore {
   createWriter(): Promise<BlobWriter>
+  /** An unused path beside the blobs, for a file that may become one; what is left there is removed at the next start. */
+  temporaryPath(): string
+  /** Publishes a file below `temporaryPath` whose digest is known: syncs and renames it. */
+  adopt(path: string, ref: BlobRef): Promise<BlobRef>
   /** Stores all bytes of `source`; refuses more than `maxBytes` with `request_too_large`. */
   put(source: AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>, options?: PutOptions): Promise<BlobRef>
   /** Absolute path of a blob, for processes that read it themselves. */
@@ -65,15 +69,24 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
     return join(root, 'sha256', sha256.slice(0, 2), sha256.slice(2))
   }
 
-  async function createWriter(): Promise<BlobWriter> {
+  function temporaryPath(): string {
     counter += 1
-    const temporary = join(incoming, `${process.pid}-${counter}`)
+    return join(incoming, `${process.pid}-${counter}`)
+  }
+
+  async function createWriter(): Promise<BlobWriter> {
+    const temporary = temporaryPath()
     const file = await guardDisk(() => open(temporary, 'wx', 0o600))
     return createFileWriter(file, temporary, pathOf)
   }
 
   return {
     createWriter,
+    temporaryPath,
+    adopt: async (path, { sha256, sizeBytes }) => {
+      await publish(await guardDisk(() => open(path, 'r+')), path, pathOf(sha256))
+      return { sha256, sizeBytes }
+    },
     pathOf,
     openRead: async (sha256) => {
       try {
@@ -144,18 +157,28 @@ function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: 
           `the body has digest ${sha256}, the header promised ${expectedSha256}`,
         )
       }
-      const target = pathOf(sha256)
-      // Also over a blob that exists: should the disk have damaged it, the same bytes make it whole again.
-      await guardDisk(() => file.sync())
-      await file.close()
       isOpen = false
-      await guardDisk(async () => {
-        await mkdir(dirname(target), { recursive: true, mode: 0o700 })
-        await rename(temporary, target)
-        await syncDirectory(dirname(target))
-      })
+      await publish(file, temporary, pathOf(sha256))
       return { sha256, sizeBytes }
     },
+  }
+}
+
+/**
+ * Closes `file` and moves it to its final name, also over a blob that exists: should the disk have damaged it, the same bytes
+ * make it whole again. Whatever happens, its old name is gone.
+ */
+async function publish(file: FileHandle, temporary: string, target: string): Promise<void> {
+  try {
+    await guardDisk(async () => {
+      await file.sync()
+      await mkdir(dirname(target), { recursive: true, mode: 0o700 })
+      await rename(temporary, target)
+      await syncDirectory(dirname(target))
+    })
+  } finally {
+    await file.close()
+    await rm(temporary, { force: true })
   }
 }
 

@@ -2,8 +2,9 @@
  * A scripted engine host for tests of the server: speaks `inference/host/protocol.ts`, computes nothing.
  *
  * The answer repeats the last message's text, one token (= one character) per delta. Words in that text steer it:
- * `CRASH` kills the process after the first token, `SLOW` waits between tokens, `FOREVER` never stops by itself, `COUNT`
- * answers with how many other requests run.
+ * `CRASH` kills the process after the first token, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
+ * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself, `COUNT` answers with how many other
+ * requests run, `WAIT` is not started before it is aborted.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -38,6 +39,13 @@ async function generate(command) {
     })
     return
   }
+  if (text.includes('WAIT')) {
+    while (!aborted.has(id)) await sleep(5)
+    const nothing = { choice: 0, text: '', tokenIds: [], logprobs: [], finishReason: 'abort', stopReason: null }
+    send({ type: 'delta', id, ...nothing })
+    send({ type: 'finished', id })
+    return
+  }
   running += 1
   send({ type: 'started', id, promptTokenIds, cachedTokens: 0, isReasoningOpen: false })
   const answer =
@@ -51,10 +59,22 @@ async function generate(command) {
   send({ type: 'finished', id })
 }
 
+/** As a deadlock in native code: the thread sleeps and never wakes. */
+function freeze() {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+}
+
+function computeForMs(durationMs) {
+  const endMs = performance.now() + durationMs
+  while (performance.now() < endMs);
+}
+
 async function answerChoice({ id, sampling }, choice, answer, text, limit) {
   const isEndless = text.includes('FOREVER')
   for (let t = 0; ; t += 1) {
     if (text.includes('CRASH') && t === 1) process.kill(process.pid, 'SIGKILL')
+    if (text.includes('FREEZE') && t === 1) freeze()
+    if (text.includes('BUSY') && t === 1) computeForMs(3000)
     if (text.includes('SLOW') || isEndless) await sleep(5)
     const isEnd = !isEndless && t >= answer.length
     const character = isEnd ? '' : answer[t % answer.length]

@@ -53,6 +53,8 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     }
     const retryAfter = retryAfterSeconds(error)
     if (retryAfter !== null) c.header('retry-after', String(retryAfter))
+    // what is left of the body is not read: the client must not send its next request behind it
+    if (leavesBody(c)) c.header('connection', 'close')
     if (isFinal(error)) c.header('x-should-retry', 'false')
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }
@@ -111,6 +113,12 @@ function respondToPreview(c: RequestContext, error: AppError): Response {
     request_id: c.get('requestId'),
   }
   return c.json(body, status)
+}
+
+/** Whether much of the body may still be on its way; a little is read and dropped. */
+function leavesBody(c: RequestContext): boolean {
+  if (c.get('isBodyRead') === true) return false
+  return c.req.header('transfer-encoding') !== undefined || Number(c.req.header('content-length') ?? 0) > 65_536
 }
 
 function statusOf(error: AppError): ContentfulStatusCode {

@@ -1,11 +1,9 @@
 /**
  * `POST /v1/chat/completions` (also with a trailing slash) and `GET /v1/models`.
  */
-
-import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
-import { NotFoundError } from '#base/errors.js'
+import { AppError, NotFoundError } from '#base/errors.js'
 import type { ChatAnswer } from '#service/operations/chat/chat.js'
-import { BODY_LIMITS, readJson } from '../body.js'
+import { readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 import { toStreamError } from '../middleware/errors.js'
 import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from '../sse.js'
@@ -14,11 +12,7 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
   const { chat } = options.services
 
   async function complete(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, chatRequestSchema, {
-      maxBytes: BODY_LIMITS.chat,
-      maxContainers: 2_000_000,
-      int64Fields: CHAT_INT64_FIELDS,
-    })
+    const request = await readJson(c, 'chat')
     const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
     const gone = new AbortController()
     const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
@@ -62,7 +56,8 @@ async function* toEvents(
   try {
     for await (const chunk of answer.chunks()) yield { data: JSON.stringify(chunk) }
   } catch (error) {
-    options.logger.error({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
+    const isOurs = !(error instanceof AppError) || error.category === 'internal'
+    options.logger[isOurs ? 'error' : 'warn']({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
     yield { data: JSON.stringify(toStreamError(error)) }
   }
   yield { data: '[DONE]' }

@@ -2,9 +2,8 @@
  * `/v1/preview/models/{model_id}/checkpoints` and the files below.
  */
 import { Readable } from 'node:stream'
-import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { orderedPageQuerySchema } from '#api/wire/list.js'
-import { BODY_LIMITS, readJson, readQuery } from '../body.js'
+import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 
 export function bindCheckpoints(app: App, options: AppOptions): void {
@@ -15,7 +14,7 @@ export function bindCheckpoints(app: App, options: AppOptions): void {
     return c.json(await checkpoints.list(c.get('principal'), c.req.param('model_id'), query))
   })
   app.delete(root, async (c) => {
-    const { steps } = await readJson(c, deleteCheckpointsRequestSchema, { maxBytes: BODY_LIMITS.small })
+    const { steps } = await readJson(c, 'deleteCheckpoints')
     return c.json(await checkpoints.delete(c.get('principal'), c.req.param('model_id'), steps))
   })
   app.get(`${root}/:step/files`, async (c) =>

@@ -2,18 +2,18 @@
  * `/v1/preview/models/{model_id}/log`: logging trajectory groups, and reading back what was logged.
  */
 import { Readable } from 'node:stream'
-import { listTrajectoryLogsQuerySchema, logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
-import { readQuery } from '../body.js'
+import { listTrajectoryLogsQuerySchema } from '#api/wire/trajectories.js'
+import { readGroups, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
-import { readGroups } from '../trajectory-body.js'
 
 export function bindLog(app: App, options: AppOptions): void {
-  const { trainingJobs, trajectoryLog } = options.services
-  app.post('/v1/preview/models/:model_id/log', async (c) =>
-    readGroups(c, trainingJobs, { schema: logTrajectoriesRequestSchema, isKept: true }, async (request, groups) =>
-      c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), request, groups)),
-    ),
-  )
+  const { trajectoryLog } = options.services
+  app.post('/v1/preview/models/:model_id/log', async (c) => {
+    // before its body is taken: nobody uploads a gigabyte to a model that is not there
+    await trajectoryLog.checkModel(c.get('principal'), c.req.param('model_id'))
+    const groups = await readGroups(c, 'logTrajectories')
+    return c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), groups))
+  })
   app.get('/v1/preview/models/:model_id/log', async (c) => {
     const query = readQuery(c, listTrajectoryLogsQuerySchema)
     return c.json(await trajectoryLog.list(c.get('principal'), c.req.param('model_id'), query))

@@ -1,8 +1,8 @@
 /**
  * `/v1/preview/models` and `/v1/preview/base-models`.
  */
-import { createModelRequestSchema, listModelsQuerySchema } from '#api/wire/models.js'
-import { BODY_LIMITS, readJson, readQuery } from '../body.js'
+import { listModelsQuerySchema } from '#api/wire/models.js'
+import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'
 
@@ -13,7 +13,7 @@ export function bindModels(app: App, options: AppOptions): void {
     c.json(await models.list(c.get('principal'), readQuery(c, listModelsQuerySchema))),
   )
   app.post('/v1/preview/models', async (c) => {
-    const request = await readJson(c, createModelRequestSchema, { maxBytes: BODY_LIMITS.small })
+    const request = await readJson(c, 'createModel')
     return c.json(await models.create(c.get('principal'), request, idempotencyKey(c)))
   })
   app.get('/v1/preview/models/:model_id', async (c) =>

@@ -2,29 +2,23 @@
  * `/v1/preview/training-jobs`, `/v1/preview/sft-training-jobs` and a job's events, as pages or as server-sent events.
  */
 import { pageQuerySchema } from '#api/wire/list.js'
-import {
-  createRlJobRequestSchema,
-  createSftJobRequestSchema,
-  listTrainingJobsQuerySchema,
-} from '#api/wire/training-jobs.js'
-import { BODY_LIMITS, readJson, readQuery } from '../body.js'
+import { listTrainingJobsQuerySchema } from '#api/wire/training-jobs.js'
+import { readGroups, readJson, readQuery } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 import { idempotencyKey, isRetry } from '../headers.js'
 import { EVENT_STREAM_HEADERS, toEventStream } from '../sse.js'
-import { readGroups } from '../trajectory-body.js'
 
 const PING_MS = 15_000
 
 export function bindTrainingJobs(app: App, options: AppOptions): void {
   const { trainingJobs } = options.services
 
-  app.post('/v1/preview/training-jobs', async (c) =>
-    readGroups(c, trainingJobs, { schema: createRlJobRequestSchema, isKept: false }, async (request, groups) =>
-      c.json(await trainingJobs.createRl(c.get('principal'), request, groups, createHeaders(c))),
-    ),
-  )
+  app.post('/v1/preview/training-jobs', async (c) => {
+    const groups = await readGroups(c, 'createRlJob')
+    return c.json(await trainingJobs.createRl(c.get('principal'), groups, createHeaders(c)))
+  })
   app.post('/v1/preview/sft-training-jobs', async (c) => {
-    const request = await readJson(c, createSftJobRequestSchema, { maxBytes: BODY_LIMITS.small })
+    const request = await readJson(c, 'createSftJob')
     return c.json(await trainingJobs.createSft(c.get('principal'), request, createHeaders(c)))
   })
   app.get('/v1/preview/training-jobs', async (c) =>

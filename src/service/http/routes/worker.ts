@@ -2,17 +2,11 @@
  * The worker protocol of `api/wire/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
  */
 import { Readable } from 'node:stream'
-import {
-  MAX_CHECKPOINT_FILE_BYTES,
-  workerCompletionSchema,
-  workerEventsSchema,
-  workerFailureSchema,
-  workerHeartbeatSchema,
-} from '#api/wire/worker.js'
+import { MAX_CHECKPOINT_FILE_BYTES } from '#api/wire/worker.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { parseBearer } from '#service/operations/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
-import { BODY_LIMITS, readBytes, readJson } from '../body.js'
+import { readBytes, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 
 export function bindWorker(app: App, options: AppOptions): void {
@@ -23,7 +17,6 @@ export function bindWorker(app: App, options: AppOptions): void {
     await workerApi.authorize(claimOf(c))
     await next()
   })
-  const small = { maxBytes: BODY_LIMITS.small }
 
   app.get(root, async (c) => c.json(await workerApi.job(claimOf(c))))
   app.get(`${root}/input`, async (c) =>
@@ -46,10 +39,10 @@ export function bindWorker(app: App, options: AppOptions): void {
     })
   })
   app.post(`${root}/heartbeat`, async (c) =>
-    c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, workerHeartbeatSchema, small))),
+    c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, 'workerHeartbeat'))),
   )
   app.post(`${root}/events`, async (c) => {
-    await workerApi.appendEvents(claimOf(c), await readJson(c, workerEventsSchema, small))
+    await workerApi.appendEvents(claimOf(c), await readJson(c, 'workerEvents'))
     return c.json({})
   })
   app.put(`${root}/files/:file`, async (c) => {
@@ -71,11 +64,11 @@ export function bindWorker(app: App, options: AppOptions): void {
     }),
   )
   app.post(`${root}/complete`, async (c) => {
-    await workerApi.complete(claimOf(c), await readJson(c, workerCompletionSchema, small))
+    await workerApi.complete(claimOf(c), await readJson(c, 'workerCompletion'))
     return c.json({})
   })
   app.post(`${root}/fail`, async (c) => {
-    await workerApi.fail(claimOf(c), await readJson(c, workerFailureSchema, small))
+    await workerApi.fail(claimOf(c), await readJson(c, 'workerFailure'))
     return c.json({})
   })
 }

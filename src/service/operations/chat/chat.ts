@@ -51,7 +51,7 @@ export function createChatService(context: ServiceContext): ChatService {
       const generation = engine
         .generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal)
         [Symbol.asyncIterator]()
-      const started = await readStart(generation)
+      const started = await readStart(generation, signal)
       const checkpoint = checkpointOf(policy)
       const builder = createAnswerBuilder(
         {
@@ -75,9 +75,13 @@ export function createChatService(context: ServiceContext): ChatService {
 }
 
 /** The first event; anything thrown before it becomes a plain HTTP error. */
-async function readStart(generation: AsyncIterator<GenerationEvent>): Promise<StartedEvent> {
+async function readStart(generation: AsyncIterator<GenerationEvent>, signal: AbortSignal): Promise<StartedEvent> {
   const first = await generation.next()
-  if (first.done === true) throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+  // the engine says that it stopped, without having started: the client left while the request waited
+  if (first.done === true || (first.value.type === 'delta' && signal.aborted)) {
+    await generation.return?.()
+    throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+  }
   if (first.value.type !== 'started') {
     await generation.return?.()
     throw new AppError('internal', 'engine_protocol', 'the engine sent a delta before it started the request')

@@ -5,15 +5,10 @@ import { createHash } from 'node:crypto'
 import { isTerminalEvent } from '#api/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
 import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
-import type {
-  CreateRlJobRequest,
-  CreateSftJobRequest,
-  ListTrainingJobsQuery,
-  TrainingEvent,
-  TrainingJob,
-} from '#api/wire/training-jobs.js'
+import type { CreateSftJobRequest, ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import { NotFoundError } from '#base/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
+import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
@@ -27,7 +22,7 @@ import { assertAdapterShape } from './adapter-shape.js'
 import { dataWarnings } from './data-warnings.js'
 import { assertKlReference } from './kl-reference.js'
 import { resolveTrainingData } from './training-data.js'
-import { createGroupSink, type GroupSink } from './trajectory-groups.js'
+import { checkPolicyVersions, withGroups } from './trajectory-groups.js'
 
 /** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {
@@ -37,15 +32,8 @@ export interface CreateHeaders {
 }
 
 export interface TrainingJobService {
-  /** Where the groups of a create or of a log go while the body arrives. */
-  openGroups(options: { readonly isKept: boolean }): Promise<GroupSink>
-  /** @param groups holds the groups of the body already */
-  createRl(
-    principal: Principal,
-    request: CreateRlJobRequest,
-    groups: GroupSink,
-    headers: CreateHeaders,
-  ): Promise<TrainingJob>
+  /** Takes the groups over, also when it fails. */
+  createRl(principal: Principal, groups: ReceivedGroups<'createRlJob'>, headers: CreateHeaders): Promise<TrainingJob>
   createSft(principal: Principal, request: CreateSftJobRequest, headers: CreateHeaders): Promise<TrainingJob>
   get(principal: Principal, id: string): Promise<TrainingJob>
   list(principal: Principal, query: ListTrainingJobsQuery): Promise<List<TrainingJob>>
@@ -102,29 +90,30 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
 
   return {
     follow,
-    openGroups: (options) => createGroupSink(blobs, options),
-    createRl: async (principal, request, groups, headers) => {
-      const model = await requireModel(context, principal, request.model_id)
-      const config = withoutNulls(request.experimental_config ?? {})
-      const hyperparameters = resolveRlConfig(config)
-      assertSupportedOptions('rl', config)
-      if (request.strict === true) assertNoUnusedOptions('rl', config)
-      await assertAdapterShape(context, model, hyperparameters.lora)
-      await assertKlReference(context, model, hyperparameters)
-      groups.checkPolicyVersions(model.step)
-      await groups.flush()
-      const input = await groups.commit()
-      return submit(
-        {
-          entity: principal.entity,
-          modelId: model.id,
-          kind: 'rl',
-          config,
-          inputSha256: input.sha256,
-          sourceUrl: null,
-        },
-        headers,
-      )
+    createRl: async (principal, groups, headers) => {
+      const { request } = groups
+      return withGroups(blobs, groups, async (publish) => {
+        const model = await requireModel(context, principal, request.model_id)
+        const config = withoutNulls(request.experimental_config ?? {})
+        const hyperparameters = resolveRlConfig(config)
+        assertSupportedOptions('rl', config)
+        if (request.strict === true) assertNoUnusedOptions('rl', config)
+        await assertAdapterShape(context, model, hyperparameters.lora)
+        await assertKlReference(context, model, hyperparameters)
+        checkPolicyVersions(groups, model.step)
+        const input = await publish()
+        return submit(
+          {
+            entity: principal.entity,
+            modelId: model.id,
+            kind: 'rl',
+            config,
+            inputSha256: input.sha256,
+            sourceUrl: null,
+          },
+          headers,
+        )
+      })
     },
     createSft: async (principal, request, headers) => {
       const model = await requireModel(context, principal, request.model_id)

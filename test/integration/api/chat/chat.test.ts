@@ -277,7 +277,7 @@ describe('faults', () => {
     }
     for (const { status, body } of [whole, innocent]) {
       expect(status).toBe(503)
-      expect(body).toMatchObject({ error: { message: expect.stringContaining('stopped and restarts') } })
+      expect(body).toMatchObject({ error: { message: expect.stringContaining('was ended by SIGKILL and restarts') } })
     }
     expect(stream).toContain('"error":{')
     expect(stream.trimEnd().endsWith('data: [DONE]')).toBe(true)

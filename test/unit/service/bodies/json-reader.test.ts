@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { createJsonReader, type JsonInput, type JsonReaderOptions } from '#service/http/json-reader.js'
+import { createJsonReader, type JsonInput, type JsonReaderOptions } from '#service/bodies/json-reader.js'
 
 function read(text: string | Uint8Array, options: JsonReaderOptions = {}, chunkBytes = 1 << 20): JsonInput {
   const bytes = typeof text === 'string' ? new TextEncoder().encode(text) : text
@@ -90,6 +90,29 @@ describe('JSON reader', () => {
     expect(() => read(`"${'x'.repeat(100)}"`, { maxStringBytes: 50 }, 10)).toThrow(/longer than 50 bytes/)
     const elements = { key: 'items', onElement: () => undefined }
     expect(read('{"items":[[1,2],[1,2],[1,2]]}', { maxValues: 3, maxContainers: 3, elements })).toEqual({ items: [] })
+  })
+
+  it('bounds keys of one object, and values deeper than the elements of a list', () => {
+    expect(() => read('{"a":1,"b":2,"c":3}', { maxKeys: 2 })).toThrow(/more than 2 keys in one object/)
+    expect(read('{"a":[1,2,3],"b":[{"x":1}]}', { maxKeys: 2, maxNestedValues: 1 })).toBeDefined()
+    expect(() => read('{"b":[{"x":1},{"x":2}]}', { maxNestedValues: 1 })).toThrow(/more than 1 nested values/)
+  })
+
+  it('bounds one streamed element, and says which one is too large', () => {
+    const elements = { key: 'items', onElement: () => undefined }
+    const text = `{"items":[{"a":"${'x'.repeat(40)}"},{"a":"${'x'.repeat(90)}"}]}`
+    for (const size of [1, 7, 1000]) {
+      expect(() => read(text, { maxElementBytes: 60, elements }, size)).toThrow('items[1] is larger than 60 bytes')
+      expect(read(text, { maxElementBytes: 120, elements }, size)).toEqual({ items: [] })
+    }
+  })
+
+  it('says how much memory it holds, less after each streamed element', () => {
+    const reader = createJsonReader({ elements: { key: 'items', onElement: () => undefined } })
+    reader.push(new TextEncoder().encode(`{"items":[{"a":"${'x'.repeat(500)}",`))
+    expect(reader.heldBytes()).toBeGreaterThan(500)
+    reader.push(new TextEncoder().encode('"b":1}'))
+    expect(reader.heldBytes()).toBeLessThan(100)
   })
 
   it('keeps the digits of big integers where asked, and only at the top level', () => {

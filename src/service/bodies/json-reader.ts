@@ -2,11 +2,13 @@
  * Reads JSON as its bytes arrive: work is spread over the chunks, and what a hostile body can cost is bounded.
  *
  * Stricter than `JSON.parse`: refuses invalid UTF-8, a byte order mark, duplicate keys, the key `__proto__`
- * (every other key becomes the object's own property and can do no harm), numbers that overflow, and nesting or container counts beyond the limits. Integers beyond 2^53 keep their digits where asked.
+ * (every other key becomes the object's own property and can do no harm), numbers that overflow, and nesting or counts
+ * beyond the limits: those are hit while bytes arrive, before anything looks at the values. Integers beyond 2^53 keep their
+ * digits where asked.
  * Elements of one named top-level array can be handed over one by one, so that a body of gigabytes needs the memory of
  * one element. Source of the grammar: RFC 8259.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 
 /** A parsed value; `bigint` only for the top-level fields named in `int64Fields`. */
 export type JsonInput =
@@ -25,8 +27,14 @@ export interface JsonReaderOptions {
   readonly maxContainers?: number
   /** Most values of any kind; counted anew after each streamed element. Default 5,000,000. */
   readonly maxValues?: number
+  /** Most values deeper than the elements of a top-level list, counted in the same way. Default: no limit of its own. */
+  readonly maxNestedValues?: number
+  /** Most keys of one object. Default: no limit of its own. */
+  readonly maxKeys?: number
   /** Longest string, bytes between its quotes. Default 32 MiB. */
   readonly maxStringBytes?: number
+  /** Longest text of one streamed element, bytes. Default: no limit. */
+  readonly maxElementBytes?: number
   /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
   readonly int64Fields?: readonly string[]
   /** Elements of the top-level array `key` go to `onElement` and are not kept. */
@@ -34,8 +42,10 @@ export interface JsonReaderOptions {
 }
 
 export interface JsonReader {
-  /** @throws {InvalidRequestError} `malformed_json` with the byte offset in the message */
+  /** @throws {AppError} `malformed_json` with the byte offset in the message; `request_too_large` beyond a limit */
   push(chunk: Uint8Array): void
+  /** Memory that the values read so far need, bytes, roughly; falls when an element has been handed over. */
+  heldBytes(): number
   /** Ends the text. @returns the value; streamed elements are left out of it */
   finish(): JsonInput
 }
@@ -43,6 +53,9 @@ export interface JsonReader {
 /** Longest text that is cached, bytes, and number of slots (a power of two). */
 const TEXT_CACHE_LENGTH = 24
 const TEXT_CACHE_SIZE = 1024
+/** What V8 needs for a value in a list or an object, and for an object or an array of its own, bytes, roughly. */
+const VALUE_BYTES = 16
+const CONTAINER_BYTES = 80
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
 const INTEGER = /^-?\d+$/
 const LITERALS: ReadonlyMap<string, boolean | null> = new Map([
@@ -58,6 +71,7 @@ interface Container {
   readonly list: JsonInput[] | null
   readonly object: Record<string, JsonInput> | null
   key: string
+  keyCount: number
   /** Set for the array whose elements are handed over: how many were. */
   streamed: number | null
 }
@@ -86,8 +100,13 @@ class StreamingJsonReader implements JsonReader {
   #hasNonAscii = false
   #containers = 0
   #values = 0
+  #nestedValues = 0
   #partBytes = 0
   #offset = 0
+  /** Bytes of the strings that are held, and where the streamed element that is open began; -1 outside of one. */
+  #stringBytes = 0
+  #elementStart = -1
+  #elementIndex = 0
   #result: JsonInput = null
 
   constructor(options: JsonReaderOptions) {
@@ -108,6 +127,11 @@ class StreamingJsonReader implements JsonReader {
       else i = this.#readString(chunk, i)
     }
     this.#offset += chunk.length
+    this.#checkElement(0)
+  }
+
+  heldBytes(): number {
+    return this.#stringBytes + this.#partBytes + this.#values * VALUE_BYTES + this.#containers * CONTAINER_BYTES
   }
 
   finish(): JsonInput {
@@ -160,8 +184,11 @@ class StreamingJsonReader implements JsonReader {
   #open(isObject: boolean, i: number): void {
     if (this.#stack.length >= this.#maxDepth) throw this.#problem(`nesting is deeper than ${this.#maxDepth}`, i)
     this.#containers += 1
-    if (this.#containers > this.#maxContainers) {
-      throw this.#problem(`there are more than ${this.#maxContainers} objects and arrays`, i)
+    if (this.#containers > this.#maxContainers) throw this.#tooMany(this.#maxContainers, 'objects and arrays')
+    const outer = this.#stack.at(-1)
+    if (outer?.streamed != null) {
+      this.#elementStart = this.#offset + i
+      this.#elementIndex = outer.streamed
     }
     const isStreamed =
       !isObject && this.#stack.length === 1 && this.#stack[0]?.object != null && this.#isElementsKey(this.#top().key)
@@ -169,6 +196,7 @@ class StreamingJsonReader implements JsonReader {
       list: isObject ? null : [],
       object: isObject ? {} : null,
       key: '',
+      keyCount: 0,
       streamed: isStreamed ? 0 : null,
     })
     this.#expect = isObject ? 'first-key' : 'first-element'
@@ -185,6 +213,7 @@ class StreamingJsonReader implements JsonReader {
       throw this.#problem(`"${isObject ? '}' : ']'}" stands where it is not expected`, i)
     }
     this.#stack.pop()
+    this.#checkElement(i)
     this.#put(container.object ?? container.list ?? [])
     return i + 1
   }
@@ -268,6 +297,9 @@ class StreamingJsonReader implements JsonReader {
       throw this.#problem(`the key "${key.slice(0, 100)}" occurs twice in one object`, i)
     }
     container.key = key
+    container.keyCount += 1
+    const { maxKeys } = this.#options
+    if (maxKeys !== undefined && container.keyCount > maxKeys) throw this.#tooMany(maxKeys, 'keys in one object')
     this.#expect = 'colon'
   }
 
@@ -321,7 +353,14 @@ class StreamingJsonReader implements JsonReader {
 
   #put(value: JsonInput): void {
     this.#values += 1
-    if (this.#values > this.#maxValues) throw this.#problem(`there are more than ${this.#maxValues} values`, 0)
+    this.#partBytes = 0
+    if (this.#values > this.#maxValues) throw this.#tooMany(this.#maxValues, 'values')
+    if (this.#stack.length > 2) {
+      this.#nestedValues += 1
+      const limit = this.#options.maxNestedValues ?? this.#maxValues
+      if (this.#nestedValues > limit) throw this.#tooMany(limit, 'nested values')
+    }
+    if (typeof value === 'string') this.#stringBytes += value.length
     const container = this.#stack.at(-1)
     if (container === undefined) {
       this.#result = value
@@ -335,6 +374,9 @@ class StreamingJsonReader implements JsonReader {
       container.streamed += 1
       this.#containers = 0
       this.#values = 0
+      this.#nestedValues = 0
+      this.#stringBytes = 0
+      this.#elementStart = -1
     } else container.list?.push(value)
   }
 
@@ -342,6 +384,25 @@ class StreamingJsonReader implements JsonReader {
     const container = this.#stack.at(-1)
     if (container === undefined) throw this.#problem('a separator stands outside of any object or array', 0)
     return container
+  }
+
+  /** @param i how far the current chunk is read */
+  #checkElement(i: number): void {
+    const maxBytes = this.#options.maxElementBytes
+    if (maxBytes === undefined || this.#elementStart < 0 || this.#offset + i - this.#elementStart <= maxBytes) return
+    const path = `${this.#options.elements?.key ?? ''}[${this.#elementIndex}]`
+    throw new AppError('too_large', 'request_too_large', `${path} is larger than ${maxBytes} bytes`, {
+      param: path,
+      details: { max_bytes: maxBytes },
+    })
+  }
+
+  #tooMany(limit: number, what: string): AppError {
+    const { elements } = this.#options
+    const where = this.#elementStart < 0 ? 'the body' : `${elements?.key ?? ''}[${this.#elementIndex}]`
+    return new AppError('too_large', 'request_too_large', `${where} has more than ${limit} ${what}`, {
+      details: { max_count: limit },
+    })
   }
 
   #problem(what: string, i: number): InvalidRequestError {

@@ -1,0 +1,89 @@
+/**
+ * Every JSON body the service reads: its schema and how much of it may be sent. One row per kind of request.
+ *
+ * A name is all that crosses to the thread that reads the body (`thread-main.ts`). Counts are checked while bytes arrive,
+ * so that no schema ever meets a million elements.
+ */
+import type { z } from '@hono/zod-openapi'
+import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
+import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { createModelRequestSchema } from '#api/wire/models.js'
+import { createRlJobRequestSchema, createSftJobRequestSchema } from '#api/wire/training-jobs.js'
+import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
+import {
+  workerCompletionSchema,
+  workerEventsSchema,
+  workerFailureSchema,
+  workerHeartbeatSchema,
+} from '#api/wire/worker.js'
+import type { JsonReaderOptions } from './json-reader.js'
+
+/** What may be sent and how fast. Settings of the server; the defaults are `DEFAULT_BODY_LIMITS`. */
+export interface BodyLimits {
+  /** Models, deletes, SFT jobs: small objects. Bytes. */
+  readonly smallBytes: number
+  /** A chat request, bytes. */
+  readonly chatBytes: number
+  /** A body of trajectory groups, bytes: they are read one by one, so this costs disk, not memory. */
+  readonly trajectoriesBytes: number
+  /** One trajectory group, bytes. */
+  readonly groupBytes: number
+  /** All bodies that are not read to their end yet, together, bytes on disk; beyond it 503. */
+  readonly unfinishedBytes: number
+  /** A body that sends nothing for this long is given up, milliseconds. */
+  readonly idleMs: number
+  /** A body that is slower than this on average, after `idleMs`, is given up. */
+  readonly minBytesPerSecond: number
+}
+
+export const DEFAULT_BODY_LIMITS: BodyLimits = {
+  smallBytes: 8 * 1024 ** 2,
+  chatBytes: 16 * 1024 ** 2,
+  trajectoriesBytes: 1024 ** 3,
+  groupBytes: 128 * 1024 ** 2,
+  unfinishedBytes: 4 * 1024 ** 3,
+  idleMs: 30_000,
+  minBytesPerSecond: 8192,
+}
+
+interface BodyKind {
+  readonly schema: z.ZodType
+  readonly size: 'smallBytes' | 'chatBytes' | 'trajectoriesBytes'
+  readonly reader: Omit<JsonReaderOptions, 'elements' | 'maxElementBytes'>
+}
+
+const SMALL = {
+  size: 'smallBytes',
+  reader: { maxContainers: 20_000, maxValues: 200_000, maxNestedValues: 50_000, maxKeys: 20_000 },
+} as const
+/** Most objects and arrays, and values, of one group: a million sampled tokens with their logprobs. */
+const GROUPS = { size: 'trajectoriesBytes', reader: { maxContainers: 4_000_000, maxValues: 20_000_000 } } as const
+
+export const BODIES = {
+  createModel: { schema: createModelRequestSchema, ...SMALL },
+  deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
+  createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
+  workerHeartbeat: { schema: workerHeartbeatSchema, ...SMALL },
+  workerEvents: { schema: workerEventsSchema, ...SMALL },
+  workerCompletion: { schema: workerCompletionSchema, ...SMALL },
+  workerFailure: { schema: workerFailureSchema, ...SMALL },
+  chat: {
+    schema: chatRequestSchema,
+    size: 'chatBytes',
+    // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
+    reader: {
+      maxContainers: 50_000,
+      maxValues: 300_000,
+      maxNestedValues: 60_000,
+      maxKeys: 20_000,
+      int64Fields: CHAT_INT64_FIELDS,
+    },
+  },
+  createRlJob: { schema: createRlJobRequestSchema, ...GROUPS },
+  logTrajectories: { schema: logTrajectoriesRequestSchema, ...GROUPS },
+} as const satisfies Readonly<Record<string, BodyKind>>
+
+export type BodyName = keyof typeof BODIES
+/** Bodies whose `trajectory_groups` are streamed. */
+export type GroupsBodyName = 'createRlJob' | 'logTrajectories'
+export type BodyOf<N extends BodyName> = z.output<(typeof BODIES)[N]['schema']>

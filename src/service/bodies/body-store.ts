@@ -1,0 +1,199 @@
+/**
+ * Bodies on their way in: collected in memory while small, in a file beyond that, then read on the event loop or in a
+ * thread. Knows nothing of HTTP.
+ *
+ * What all unfinished bodies may hold together is bounded, and a slow body holds no more than its first part in memory, so
+ * many slow bodies cost disk and nothing else.
+ */
+import { type FileHandle, open, rm } from 'node:fs/promises'
+import { AppError } from '#base/errors.js'
+import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
+import { createBodyThread } from './body-thread.js'
+import { createGroupReading } from './group-reading.js'
+import { parseBody } from './parse-body.js'
+import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
+
+/** A body that is there to its end. */
+export interface ReceivedBody {
+  readonly sizeBytes: number
+  /** Hands the bytes over; those in memory are gone afterwards. */
+  take(): BodySource
+  /** Gives up what is held; harmless twice. */
+  dispose(): Promise<void>
+}
+
+/** A body's groups on disk. */
+export interface ReceivedGroups<N extends GroupsBodyName> extends GroupsRead {
+  readonly request: BodyOf<N>
+  /** Absolute path of the JSON Lines; whoever receives them moves or removes it. */
+  readonly path: string
+}
+
+export interface BodyStore {
+  readonly limits: BodyLimits
+  /** Takes all bytes. @throws {AppError} `too_many_bodies`, and whatever `source` throws */
+  receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody>
+  /** @throws {AppError} as `parseBody` */
+  parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<BodyOf<N>>
+  /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
+  readGroups<N extends GroupsBodyName>(name: N, body: ReceivedBody): Promise<ReceivedGroups<N>>
+  close(): Promise<void>
+}
+
+export interface BodyStoreOptions {
+  readonly limits: BodyLimits
+  /** An unused path for a file; the folder is emptied at the next start. */
+  readonly temporaryPath: () => string
+}
+
+/** Read at once on the event loop up to this size: checking it takes a few milliseconds, whatever is in it. */
+const INLINE_BYTES = 16 * 1024
+/** One body in memory, and all of them together; what is more goes to a file. */
+const MEMORY_BYTES = 1024 ** 2
+const ALL_MEMORY_BYTES = 32 * 1024 ** 2
+/** Small pieces are joined: each costs some hundred bytes of its own. */
+const MAX_PIECES = 64
+const CHAT_THREAD = { niceness: 0, maxHeapMb: 512 }
+const BULK_THREAD = { niceness: 5, maxHeapMb: 2048 }
+
+export function createBodyStore(options: BodyStoreOptions): BodyStore {
+  const { limits, temporaryPath } = options
+  const chatThread = createBodyThread(CHAT_THREAD)
+  const bulkThread = createBodyThread(BULK_THREAD)
+  let memoryBytes = 0
+  let diskBytes = 0
+
+  async function receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody> {
+    let pieces: Uint8Array[] = []
+    let inMemory = 0
+    let onDisk = 0
+    let file: { readonly handle: FileHandle; readonly path: string } | null = null
+
+    function release(): void {
+      memoryBytes -= inMemory
+      diskBytes -= onDisk
+      inMemory = 0
+      onDisk = 0
+    }
+
+    async function spill(bytes: Uint8Array): Promise<void> {
+      if (diskBytes + bytes.length > limits.unfinishedBytes) throw tooManyBodies(limits.unfinishedBytes)
+      diskBytes += bytes.length
+      onDisk += bytes.length
+      if (file === null) {
+        const path = temporaryPath()
+        file = { handle: await open(path, 'wx', 0o600), path }
+      }
+      await file.handle.writeFile(bytes)
+    }
+
+    async function discard(): Promise<void> {
+      pieces = []
+      const spooled = file
+      file = null
+      release()
+      if (spooled === null) return
+      await spooled.handle.close().catch(() => undefined)
+      await rm(spooled.path, { force: true })
+    }
+
+    try {
+      for await (const chunk of source) {
+        const fits = inMemory + chunk.length <= MEMORY_BYTES && memoryBytes + chunk.length <= ALL_MEMORY_BYTES
+        if (file === null && fits) {
+          memoryBytes += chunk.length
+          inMemory += chunk.length
+          pieces.push(chunk)
+          if (pieces.length > MAX_PIECES) pieces = [Buffer.concat(pieces)]
+          continue
+        }
+        if (pieces.length > 0) {
+          await spill(Buffer.concat(pieces))
+          pieces = []
+          memoryBytes -= inMemory
+          inMemory = 0
+        }
+        await spill(chunk)
+      }
+      await (file as { readonly handle: FileHandle } | null)?.handle.close()
+    } catch (error) {
+      await discard()
+      throw error
+    }
+    const path = (file as { readonly path: string } | null)?.path ?? null
+    return {
+      sizeBytes: inMemory + onDisk,
+      dispose: discard,
+      take: () => {
+        if (path !== null) return { path }
+        // a buffer of its own: it is handed to the thread, not copied
+        const bytes = new Uint8Array(inMemory)
+        let at = 0
+        for (const piece of pieces) {
+          bytes.set(piece, at)
+          at += piece.length
+        }
+        pieces = []
+        return { bytes }
+      },
+    }
+  }
+
+  function isSmall(body: ReceivedBody, source: BodySource): source is { readonly bytes: Uint8Array } {
+    return body.sizeBytes <= INLINE_BYTES && 'bytes' in source
+  }
+
+  return {
+    limits,
+    receive,
+    parse: async <N extends BodyName>(name: N, body: ReceivedBody) => {
+      const source = body.take()
+      const value = isSmall(body, source)
+        ? parseBody(name, [source.bytes])
+        : await chatThread.run({ type: 'parse', name, source })
+      return value as BodyOf<N>
+    },
+    readGroups: async <N extends GroupsBodyName>(name: N, body: ReceivedBody) => {
+      const path = temporaryPath()
+      const source = body.take()
+      const task = { type: 'groups', name, source, targetPath: path, maxGroupBytes: limits.groupBytes } as const
+      try {
+        const read = (isSmall(body, source) ? readAtOnce(task) : await bulkThread.run(task)) as GroupsRead
+        return { ...read, request: read.request as BodyOf<N>, path }
+      } catch (error) {
+        await rm(path, { force: true })
+        throw error
+      }
+    },
+    close: async () => {
+      await Promise.all([chatThread.close(), bulkThread.close()])
+    },
+  }
+}
+
+/** How many bytes a body of this kind may have. */
+export function maxBytesOf(name: BodyName, limits: BodyLimits): number {
+  return limits[BODIES[name].size]
+}
+
+function readAtOnce(task: Omit<GroupsTask, 'id'>): GroupsRead {
+  const reading = createGroupReading(task)
+  try {
+    for (;;) {
+      const read = reading.step()
+      if (read !== null) return read
+    }
+  } catch (error) {
+    reading.discard()
+    throw error
+  }
+}
+
+function tooManyBodies(limit: number): AppError {
+  return new AppError(
+    'unavailable',
+    'too_many_bodies',
+    `the server holds ${limit} bytes of unfinished request bodies already`,
+    { hint: 'send fewer large requests at once', details: { retry_after_seconds: 5 } },
+  )
+}

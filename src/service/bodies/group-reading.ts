@@ -1,0 +1,160 @@
+/**
+ * Reads a body with `trajectory_groups` in slices: checks each group, writes it to a file as one JSON line, and keeps only
+ * what metrics need. Runs in a thread, so it reads and writes without waiting.
+ */
+import { createHash } from 'node:crypto'
+import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
+import { AppError } from '#base/errors.js'
+import { countBatch } from '#training/data/metrics.js'
+import { parseTrajectoryGroup } from '#training/data/parse.js'
+import { encodeTotals, splitTotals } from '#training/data/split-metrics.js'
+import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import { BODIES } from './bodies.js'
+import { createJsonReader } from './json-reader.js'
+import { parseWith } from './parse-body.js'
+import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
+
+/** Bytes read per slice. */
+export const SLICE_BYTES = 512 * 1024
+const WRITE_BYTES = 1 << 20
+/** Most trajectories of one body: what is kept of each for metrics stays below a few hundred MB. */
+const MAX_TRAJECTORIES = 1_000_000
+
+export interface GroupReading {
+  /** Reads one slice. @returns what came of it once the body is at its end, else null */
+  step(): GroupsRead | null
+  /** Memory of the group that is open, bytes, roughly. */
+  heldBytes(): number
+  /** Closes files and removes what was written. */
+  discard(): void
+}
+
+export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): GroupReading {
+  const chunks = readSlices(task.source)
+  const target = createLineFile(task.targetPath)
+  const kept: TrajectoryGroup[] = []
+  let trajectoryCount = 0
+  let newest: GroupsRead['newest'] = null
+  const reader = createJsonReader({
+    ...BODIES[task.name].reader,
+    maxElementBytes: task.maxGroupBytes,
+    elements: { key: 'trajectory_groups', onElement: add },
+  })
+
+  function add(value: unknown, index: number): void {
+    const path = `trajectory_groups[${index}]`
+    const group = parseTrajectoryGroup(value, path)
+    trajectoryCount += group.trajectories.length
+    if (trajectoryCount > MAX_TRAJECTORIES) {
+      throw new AppError('too_large', 'request_too_large', `the body has more than ${MAX_TRAJECTORIES} trajectories`, {
+        hint: 'send the groups in several requests',
+      })
+    }
+    group.trajectories.forEach((trajectory, i) => {
+      noteVersion(trajectory.initialPolicyVersion, `${path}.trajectories[${i}].initial_policy_version`)
+      noteVersion(trajectory.finalPolicyVersion, `${path}.trajectories[${i}].final_policy_version`)
+    })
+    const trajectories = group.trajectories.map((trajectory) => ({ ...trajectory, histories: [], metadata: {} }))
+    kept.push({ ...group, trajectories, metadata: {} })
+    target.write(toLine(value, path))
+  }
+
+  function noteVersion(version: number | null, path: string): void {
+    if (version !== null && (newest === null || version > newest.version)) newest = { version, path }
+  }
+
+  function finish(): GroupsRead {
+    const request = parseWith(BODIES[task.name].schema, reader.finish(), 'body')
+    const totals = 'split' in request ? encodeTotals(splitTotals(kept, request.split)) : null
+    return { request, ...target.end(), newest, counts: countBatch(kept), totals }
+  }
+
+  return {
+    heldBytes: reader.heldBytes.bind(reader),
+    step: () => {
+      const { done, value } = chunks.next()
+      if (done === true) return finish()
+      reader.push(value)
+      return null
+    },
+    discard: () => {
+      chunks.return(undefined)
+      target.discard()
+    },
+  }
+}
+
+/** The bytes of a source, a slice at a time; the next slice overwrites the last one. */
+export function* readSlices(source: BodySource): Generator<Uint8Array, undefined, undefined> {
+  if ('bytes' in source) {
+    for (let i = 0; i < source.bytes.length; i += SLICE_BYTES) yield source.bytes.subarray(i, i + SLICE_BYTES)
+    return
+  }
+  const file = openSync(source.path, 'r')
+  try {
+    const buffer = Buffer.allocUnsafeSlow(SLICE_BYTES)
+    for (;;) {
+      const length = readSync(file, buffer)
+      if (length === 0) return
+      yield buffer.subarray(0, length)
+    }
+  } finally {
+    closeSync(file)
+  }
+}
+
+function toLine(value: unknown, path: string): string {
+  try {
+    return `${JSON.stringify(value)}\n`
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause
+    // numbers may be longer written out than they were sent
+    throw new AppError('too_large', 'request_too_large', `${path} is too large to be written as one line`, {
+      param: path,
+      cause,
+    })
+  }
+}
+
+/** A new file and the digest of what was written to it. */
+function createLineFile(path: string) {
+  const file = openSync(path, 'wx', 0o600)
+  const hash = createHash('sha256')
+  let pending: Buffer[] = []
+  let pendingBytes = 0
+  let sizeBytes = 0
+  let isOpen = true
+
+  function flush(): void {
+    for (const bytes of pending) {
+      hash.update(bytes)
+      for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done)
+    }
+    pending = []
+    pendingBytes = 0
+  }
+
+  function close(): void {
+    if (isOpen) closeSync(file)
+    isOpen = false
+  }
+
+  return {
+    write: (line: string) => {
+      const bytes = Buffer.from(line, 'utf8')
+      pending.push(bytes)
+      pendingBytes += bytes.length
+      sizeBytes += bytes.length
+      if (pendingBytes >= WRITE_BYTES) flush()
+    },
+    end: () => {
+      flush()
+      close()
+      return { sha256: hash.digest('hex'), sizeBytes }
+    },
+    discard: () => {
+      close()
+      rmSync(path, { force: true })
+    },
+  }
+}

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
 let model: string

@@ -5,6 +5,7 @@
  * on Node 20 they hold their followers weakly: after a garbage collection the abort reaches nobody, least of all the body
  * that is being read. So the body is read through here, and an end cancels its reader.
  */
+import { setMaxListeners } from 'node:events'
 
 /** The two ways a request is ended from outside. */
 export type EndCause = 'aborted' | 'timed_out'
@@ -26,6 +27,8 @@ export function startExchange(outer: AbortSignal | undefined, timeoutMs: number)
   let endCause: EndCause | null = null
   let timer = setTimeout(end, timeoutMs, 'timed_out')
   timer.unref?.()
+  // Rollouts by the dozen share a signal: that many listeners are no leak, each goes with its request.
+  if (outer !== undefined) setMaxListeners(0, outer)
   outer?.addEventListener('abort', abort, { once: true })
   if (outer?.aborted === true) abort()
 

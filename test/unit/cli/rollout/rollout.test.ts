@@ -1,0 +1,131 @@
+/** `rollout` and `eval` against a scripted service: what is asked, how it is scored, what is written, how it ends. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { runCli } from '../../../support/service/run-cli.js'
+import { MODEL, page, type Routes, scriptedService } from '../../../support/service/scripted-service.js'
+
+let folder = ''
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'trainyard-rollout-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const ROWS = '{"prompt":"2+2?","answer":"4"}\n\n{"messages":[{"role":"user","content":"3+3?"}],"answer":6}\n'
+const file = (name: string, text: string) => {
+  writeFileSync(join(folder, name), text)
+  return join(folder, name)
+}
+
+/** Answers 4 to everything; `fail` makes some requests fail. */
+async function run(argv: readonly string[], { fail = () => false }: { fail?: (content: string) => boolean } = {}) {
+  const routes: Routes = {
+    'GET /v1/preview/models': { body: page([MODEL]) },
+    'POST /v1/chat/completions': ({ body }) => {
+      const { messages } = body as { messages: { content: string }[] }
+      if (fail(messages.at(-1)?.content ?? '')) return { status: 400, body: { error: { message: 'too long' } } }
+      const message = { role: 'assistant', content: '4', tool_calls: [] }
+      return {
+        body: { choices: [{ index: 0, message, finish_reason: 'stop', token_ids: [9] }], prompt_token_ids: [1] },
+      }
+    },
+    [`POST /v1/preview/models/${MODEL.id}/log`]: { body: { metrics: { 'val/reward': 0.5 } } },
+  }
+  const service = scriptedService(routes)
+  const result = await runCli(argv, { fetch: service.fetch })
+  return { ...result, requests: service.requests }
+}
+const groupsOf = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { trajectories: { reward: number; metrics: object }[]; exceptions: unknown[] })
+const rewardsOf = (text: string) => groupsOf(text).map(({ trajectories }) => trajectories.map(({ reward }) => reward))
+
+describe('rollout', () => {
+  const argv = () => ['rollout', 'email-agent', '--prompts', file('p.jsonl', ROWS), '-n', '2']
+  test('asks every prompt n times with ids and log-probabilities and compares with the answer', async () => {
+    const { stdout, stderr, requests } = await run([...argv(), '--system', 'short', '--seed', '1'])
+    expect(rewardsOf(stdout)).toEqual([
+      [1, 1],
+      [0, 0],
+    ])
+    expect(stderr).toContain('2 groups, 4 trajectories, reward 0.5; rewards differ in 0 of them')
+    const bodies = requests.filter(({ method }) => method === 'POST').map(({ body }) => body as { seed: number })
+    expect(bodies[0]).toMatchObject({
+      logprobs: true,
+      return_token_ids: true,
+      messages: [{ role: 'system' }, { role: 'user' }],
+    })
+    expect(new Set(bodies.map(({ seed }) => seed)).size).toBe(4)
+  })
+  test('--out writes a file that train rl reads', async () => {
+    const out = join(folder, 'groups.jsonl')
+    const { stdout } = await run([...argv(), '--reward', 'contains', '--out', out, '--json'])
+    expect(JSON.parse(stdout)).toMatchObject({ groups: 2, trajectories: 4, exceptions: 0, file: out })
+    expect(rewardsOf(readFileSync(out, 'utf8'))).toHaveLength(2)
+  })
+  test('a reward of one’s own: a module, or a program', async () => {
+    const module = file(
+      'reward.mjs',
+      'export const reward = (answer, row) => ({ reward: Number(answer) / Number(row.answer), metrics: { seen: 1 } })',
+    )
+    const byModule = await run([...argv(), '--reward', module])
+    expect(rewardsOf(byModule.stdout)[1]?.[0]).toBeCloseTo(2 / 3)
+    expect(groupsOf(byModule.stdout)[0]?.trajectories[0]?.metrics).toEqual({ seen: 1 })
+    const program = file(
+      'score.mjs',
+      'let t = ""; for await (const c of process.stdin) t += c; console.log(JSON.parse(t).row.answer == 4 ? 1 : 0.25)',
+    )
+    const byProgram = await run([...argv(), '--reward', `${process.execPath} ${program}`])
+    expect(rewardsOf(byProgram.stdout)).toEqual([
+      [1, 1],
+      [0.25, 0.25],
+    ])
+  })
+  test('failed rollouts are exceptions and a warning; when all fail it is exit 2 with the reason', async () => {
+    const some = await run(argv(), { fail: (content) => content === '3+3?' })
+    expect(some.exitCode).toBe(0)
+    expect(some.stderr).toContain('warning: 2 rollouts failed, the first one: too long')
+    expect(rewardsOf(some.stdout)).toEqual([[1, 1]])
+    const all = await run(argv(), { fail: () => true })
+    expect(all).toMatchObject({ exitCode: 2, stdout: '' })
+    expect(all.stderr).toContain('no answer came: too long')
+    const broken = await run([...argv(), '--reward', `${process.execPath} -e 0`])
+    expect(broken.stderr).toContain('expected a number')
+  })
+  test.each([
+    ['{"prompt":1}\n{nope\n', /p\.jsonl:1: must have "prompt".*\n.*p\.jsonl:2: not valid JSON/s],
+    ['\n', /holds no prompt/],
+  ])('a bad file is exit 2 before anything is asked: %j', async (text, message) => {
+    const { stderr, exitCode, requests } = await run(['rollout', 'email-agent', '--prompts', file('p.jsonl', text)])
+    expect({ exitCode, requests }).toEqual({ exitCode: 2, requests: [] })
+    expect(stderr).toMatch(message)
+  })
+  test('a module without a reward is named', async () => {
+    const { stderr, exitCode } = await run([...argv(), '--reward', file('empty.mjs', '')])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('must export a function "reward"')
+  })
+})
+
+describe('eval', () => {
+  const argv = () => ['eval', 'email-agent', '--prompts', file('p.jsonl', ROWS)]
+  test('stores the means with the latest checkpoint', async () => {
+    const { stdout, requests } = await run(argv())
+    expect(stdout).toBe('Reward 0.5 over 2 answers to 2 prompts, stored as val/reward of step 12\n')
+    expect(requests.at(-1)).toMatchObject({ path: `/v1/preview/models/${MODEL.id}/log`, body: { split: 'val' } })
+  })
+  test('an older step is only measured', async () => {
+    const { stdout, requests } = await run(['eval', 'email-agent:step3', ...argv().slice(2), '--json'])
+    expect(JSON.parse(stdout)).toMatchObject({ reward: 0.5, step: 3, is_stored: false })
+    expect(requests.some(({ path }) => path.endsWith('/log'))).toBe(false)
+  })
+  test('a reward below the minimum is exit 1, for CI', async () => {
+    expect((await run([...argv(), '--min-reward', '0.5'])).exitCode).toBe(0)
+    const { stderr, exitCode } = await run([...argv(), '--min-reward', '0.6'])
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('reward 0.5 is below the minimum of 0.6')
+  })
+})

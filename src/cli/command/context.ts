@@ -1,7 +1,7 @@
 /**
  * What every command is handed: streams, output, prompts, settings, a client, time and interruption. Built once per run.
  */
-import { type Client, createClient } from '#api/client/client.js'
+import type { Client } from '#api/client/client.js'
 import type { Fetch } from '#api/client/http.js'
 import type { Environment } from '#base/environment.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
@@ -26,8 +26,10 @@ export interface CommandContext {
   readonly credential: () => Promise<Credential | null>
   /** The client, created on first use with the key that was found. */
   readonly connect: () => Promise<Client>
+  /** One plain request, for what needs no client with its schemas. */
+  readonly fetch: Fetch
   /** A client of another server, with its own key. */
-  readonly connectTo: (baseUrl: string, apiKey: string | null) => Client
+  readonly connectTo: (baseUrl: string, apiKey: string | null) => Promise<Client>
 }
 
 export interface ContextOptions {
@@ -56,7 +58,9 @@ export function createContext(options: ContextOptions): CommandContext {
     return credential
   }
 
-  function connectTo(baseUrl: string, apiKey: string | null): Client {
+  async function connectTo(baseUrl: string, apiKey: string | null): Promise<Client> {
+    // with its schemas half of what a command loads; offline commands need none of it
+    const { createClient } = await import('#api/client/client.js')
     const timeoutMs = config.get('timeout')
     return createClient({
       baseUrl,
@@ -94,6 +98,7 @@ export function createContext(options: ContextOptions): CommandContext {
       client ??= connectNow()
       return client
     },
+    fetch: options.fetch ?? fetch,
     connectTo,
   }
 }

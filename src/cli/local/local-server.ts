@@ -49,7 +49,7 @@ export async function borrowServer(context: CommandContext): Promise<BorrowedSer
     )
     output.status(`Listening on ${server.url}, data in ${resolve(dataDir ?? config.paths.dataDir)}`)
     return {
-      client: connectTo(server.url, apiKey),
+      client: await connectTo(server.url, apiKey),
       startCommand: isOwn ? `trainyard serve --data-dir ${dataDir}` : 'trainyard serve',
       release: server.stop,
     }

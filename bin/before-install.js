@@ -1,0 +1,46 @@
+/**
+ * Runs before the scripts of our dependencies (npm runs every `preinstall` first): keeps ONNX Runtime's package from fetching
+ * CUDA libraries, hundreds of megabytes from a host that is not the npm registry, which this package never uses and without
+ * which its install fails.
+ *
+ * Its script leaves out files that exist, so each missing one gets a note in its place. Nothing is done when somebody has
+ * chosen (ONNXRUNTIME_NODE_INSTALL, --onnxruntime-node-install), or when the project itself depends on onnxruntime-node.
+ * Whatever goes wrong here is left to that script.
+ */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+
+const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
+const NOTE = `Not fetched: trainyard computes on the CPU. To have it: ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node\n`
+
+try {
+  const { env } = process
+  if (!CHOICES.some((name) => env[name] !== undefined) && !isWantedByProject(env)) leaveNotes()
+} catch {
+  // a package of another layout: its own script decides
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+function isWantedByProject(env) {
+  const path = join(env.npm_config_local_prefix ?? env.INIT_CWD ?? '.', 'package.json')
+  if (!existsSync(path)) return false
+  const { dependencies = {}, optionalDependencies = {}, devDependencies = {} } = JSON.parse(readFileSync(path, 'utf8'))
+  return 'onnxruntime-node' in { ...dependencies, ...optionalDependencies, ...devDependencies }
+}
+
+function leaveNotes() {
+  const require = createRequire(import.meta.url)
+  const root = (require.resolve.paths('onnxruntime-node') ?? [])
+    .map((folder) => join(folder, 'onnxruntime-node'))
+    .find((folder) => existsSync(join(folder, 'package.json')))
+  if (root === undefined) return
+  const { requirements, manifests } = require(join(root, 'script/install-metadata.js'))
+  const platform = `${process.platform}/${process.arch}`
+  for (const name of requirements[platform] ?? []) {
+    for (const file of Object.keys(manifests[`${platform}:${name}`] ?? {})) {
+      const path = join(root, 'bin/napi-v6', platform, file)
+      if (existsSync(dirname(path)) && !existsSync(path)) writeFileSync(path, NOTE)
+    }
+  }
+}

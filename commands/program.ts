@@ -91,6 +91,11 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('config path', 'Print where the config file is', async () => (await import('./config/path.js')).configPath),
   entry(
+    'completion',
+    'Print a completion script for a shell',
+    async () => (await import('./completion.js')).completion,
+  ),
+  entry(
     'version',
     'Print the versions of this program and the service',
     async () => (await import('./version.js')).version,

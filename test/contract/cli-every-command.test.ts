@@ -52,10 +52,12 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'config set': ['project', 'games'],
   'config unset': ['project'],
   'config path': [],
+  completion: ['bash'],
   version: [],
 }
 /** Commands that never need the service, or say themselves what is wrong with it. */
 const offline = new Set([
+  'completion',
   'serve',
   'config list',
   'config get',

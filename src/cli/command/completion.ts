@@ -1,0 +1,99 @@
+/**
+ * Completion scripts from the table of commands: nouns, verbs and flags, static, so that no key press waits for anything.
+ */
+import { settings } from '../config/schema.js'
+import { type Command, globalSettings, longName } from './define-command.js'
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const
+export type Shell = (typeof SHELLS)[number]
+
+/** The script, ready to be sourced. */
+export function completionScript(shell: Shell, commands: readonly Command[]): string {
+  const words = tree(commands)
+  switch (shell) {
+    case 'bash':
+      return bashScript(words)
+    case 'zsh':
+      return `#compdef trainyard\nautoload -U +X bashcompinit && bashcompinit\n${bashScript(words)}`
+    case 'fish':
+      return fishScript(commands)
+  }
+}
+
+/** What may follow: after nothing, after a noun, after a whole command. */
+function tree(commands: readonly Command[]): ReadonlyMap<string, readonly string[]> {
+  const words = new Map<string, string[]>()
+  const add = (after: string, word: string) => {
+    const known = words.get(after) ?? []
+    if (!known.includes(word)) words.set(after, [...known, word])
+  }
+  for (const command of commands) {
+    const [noun = '', verb] = command.path
+    add('', noun)
+    if (verb !== undefined) add(noun, verb)
+    for (const flag of flagsOf(command)) add(command.path.join(' '), flag)
+  }
+  return words
+}
+
+function flagsOf(command: Command): readonly string[] {
+  const own = Object.values(command.flags).flatMap(({ spelling }) =>
+    spelling.includes('[no-]')
+      ? [longName(spelling.replace('[no-]', '')), longName(spelling.replace('[no-]', 'no-'))]
+      : [longName(spelling)],
+  )
+  const global = globalSettings.map((key) => longName(settings[key].flag ?? ''))
+  return [...own, ...global, '--quiet', '--help'].filter((flag) => flag.startsWith('--'))
+}
+
+function bashScript(words: ReadonlyMap<string, readonly string[]>): string {
+  const cases = [...words].map(
+    ([after, next]) => `    ${after === '' ? "''" : `'${after}'`}) words='${next.join(' ')}' ;;`,
+  )
+  return `_trainyard() {
+  local word path='' words='' current="\${COMP_WORDS[COMP_CWORD]}"
+  local count=0 i
+  for ((i = 1; i < COMP_CWORD && count < 2; i++)); do
+    word="\${COMP_WORDS[i]}"
+    [[ $word == -* ]] && break
+    path="\${path:+$path }$word"
+    count=$((count + 1))
+  done
+  case "$path" in
+${cases.join('\n')}
+    *) case "\${path%% *}" in
+${[...words]
+  .filter(([after]) => after !== '' && !after.includes(' '))
+  .map(([after, next]) => `      '${after}') words='${next.filter((word) => word.startsWith('--')).join(' ')}' ;;`)
+  .join('\n')}
+      esac ;;
+  esac
+  if [[ -z $words ]]; then COMPREPLY=($(compgen -f -- "$current")); else COMPREPLY=($(compgen -W "$words" -- "$current")); fi
+}
+complete -o default -F _trainyard trainyard
+`
+}
+
+function fishScript(commands: readonly Command[]): string {
+  const lines = ['complete -c trainyard -f']
+  for (const command of commands) {
+    const [noun = '', verb] = command.path
+    const nouns = `not __fish_seen_subcommand_from ${[...new Set(commands.map(({ path }) => path[0]))].join(' ')}`
+    const hasVerb = verb !== undefined
+    if (!lines.some((line) => line.includes(` -a '${noun}'`))) {
+      lines.push(`complete -c trainyard -n '${nouns}' -a '${noun}'${hasVerb ? '' : ` -d ${quote(command.summary)}`}`)
+    }
+    if (hasVerb) {
+      lines.push(
+        `complete -c trainyard -n '__fish_seen_subcommand_from ${noun}' -a '${verb}' -d ${quote(command.summary)}`,
+      )
+    }
+    const seen = command.path.map((word) => `__fish_seen_subcommand_from ${word}`).join('; and ')
+    for (const flag of flagsOf(command)) lines.push(`complete -c trainyard -n '${seen}' -l ${flag.slice(2)}`)
+  }
+  return `${lines.join('\n')}\n`
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", "\\'")}'`
+}

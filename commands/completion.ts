@@ -12,7 +12,7 @@ export const completion = defineCommand({
   summary: 'Print a completion script for a shell',
   details: 'Prints only; writes no file. Commands and flags are completed, without asking the service.',
   examples: [
-    ['trainyard completion bash >> ~/.bashrc', 'for every bash from now on'],
+    ['trainyard completion bash > ~/.local/share/bash-completion/completions/trainyard', 'for every bash from now on'],
     ['trainyard completion zsh > ~/.zfunc/_trainyard', 'for zsh, in a folder of $fpath'],
     ['trainyard completion fish > ~/.config/fish/completions/trainyard.fish', 'for fish'],
   ],

@@ -8,7 +8,7 @@ import { type Environment, gather, group, play, type TrainableModel } from 'trai
 
 const training = ['Anna', 'Tom', 'Mia', 'Omar']
 const heldOut = ['Lena', 'Ravi']
-const TURNS = 3
+const TURNS = 2
 
 function coinGame(player: string): Environment {
   const question = 'Is it left? Say yes or no.'
@@ -28,8 +28,8 @@ function coinGame(player: string): Environment {
   }
 }
 
-/** Trains for some steps; the mean reward of games against held-out players before the first and after each step. */
-export async function learnTheHabit(model: TrainableModel, steps: number): Promise<number[]> {
+/** Trains for some steps, or until it is good enough; the mean reward of games against held-out players before the first and after each step. */
+export async function learnTheHabit(model: TrainableModel, steps: number, enough = 0.95): Promise<number[]> {
   const games = (players: readonly string[], size: number) =>
     gather(
       players.map((player) => group(size, () => play(model, coinGame(player), { maxTurns: TURNS, maxTokens: 4 }))),
@@ -38,9 +38,8 @@ export async function learnTheHabit(model: TrainableModel, steps: number): Promi
   const evaluate = async () => (await model.evaluate(await games(heldOut, 32))).metrics['val/reward'] ?? 0
 
   const curve = [await evaluate()]
-  for (let step = 0; step < steps; step += 1) {
-    // A step of the optimizer sees four packed rows instead of one: fewer, steadier steps.
-    await model.train(await games(training, 12), { learningRate: 1.5e-3, config: { grad_accumulation_sequences: 4 } })
+  for (let step = 0; step < steps && (curve.at(-1) ?? 0) < enough; step += 1) {
+    await model.train(await games(training, 12), { learningRate: 1.5e-3 })
     curve.push(await evaluate())
   }
   return curve

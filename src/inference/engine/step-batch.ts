@@ -67,15 +67,11 @@ export function batchFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
   const keyRows = new Int32Array(slots * T)
   const valueRows = new Int32Array(slots * T)
   const attendedRows = new Int32Array(N * H)
-  const keyMask = new Float32Array(slots * (P + C + T))
   let n = 0
   for (const { row, member, ids: own, promptLength, tailLength } of sequences) {
     const start = promptLength + tailLength
     for (let k = 0; k < K; k++) {
       const slot = (row * K + k) * width + member
-      const mask = slot * (P + C + T)
-      keyMask.fill(Number.NEGATIVE_INFINITY, mask + promptLength, mask + P)
-      keyMask.fill(Number.NEGATIVE_INFINITY, mask + P + tailLength, mask + P + C)
       for (let t = 0; t < own.length; t++) {
         const headRow = ((n + t) * K + k) * heads
         for (let j = 0; j < perKey; j++) {
@@ -108,8 +104,7 @@ export function batchFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
     [ATTENTION_INPUTS.groupWeightsShape]: int64Tensor([groups * K, width * T * perKey, P]),
     [ATTENTION_INPUTS.slotOutputsShape]: int64Tensor([slots, T * perKey, D]),
     [ATTENTION_INPUTS.keySizes]: int64Tensor([P, C, T]),
-    [ATTENTION_INPUTS.keyMask]: float32Tensor(keyMask, [slots, 1, P + C + T]),
-    [ATTENTION_INPUTS.causalMask]: causalMask(T, perKey),
+    [ATTENTION_INPUTS.keyMask]: keyMask(batch, { K, perKey, T, P, C }),
   }
 }
 
@@ -132,19 +127,31 @@ export function cacheFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
   return feeds
 }
 
-let lastCausal: { readonly tokens: number; readonly perKey: number; readonly mask: HostTensor } | null = null
-
-/** [1, T*H/K, T]: a token sees itself and those before it. The last one is kept, as chunks have few sizes. */
-function causalMask(tokens: number, perKey: number): HostTensor {
-  if (lastCausal?.tokens === tokens && lastCausal.perKey === perKey) return lastCausal.mask
-  const data = new Float32Array(tokens * perKey * tokens)
-  for (let t = 0; t < tokens; t++) {
-    for (let j = 0; j < perKey; j++) {
-      const row = (t * perKey + j) * tokens
-      data.fill(Number.NEGATIVE_INFINITY, row + t + 1, row + tokens)
+/**
+ * What each new token may not look at: columns that hold nothing, and later tokens of its own step.
+ *
+ * With one new token each, all queries of a slot see the same: one row per slot.
+ */
+function keyMask(
+  batch: StepBatch,
+  sizes: { readonly K: number; readonly perKey: number; readonly T: number; readonly P: number; readonly C: number },
+): HostTensor {
+  const { K, perKey, T, P, C } = sizes
+  const queries = T === 1 ? 1 : T * perKey
+  const columns = P + C + T
+  const slots = batch.groups * K * batch.width
+  const mask = new Float32Array(slots * queries * columns)
+  for (const { row, member, promptLength, tailLength } of batch.sequences) {
+    for (let k = 0; k < K; k++) {
+      const slot = (row * K + k) * batch.width + member
+      for (let query = 0; query < queries; query++) {
+        const start = (slot * queries + query) * columns
+        mask.fill(Number.NEGATIVE_INFINITY, start + promptLength, start + P)
+        mask.fill(Number.NEGATIVE_INFINITY, start + P + tailLength, start + P + C)
+        const own = queries === 1 ? 0 : Math.floor(query / perKey)
+        mask.fill(Number.NEGATIVE_INFINITY, start + P + C + own + 1, start + columns)
+      }
     }
   }
-  const mask = float32Tensor(data, [1, tokens * perKey, tokens])
-  lastCausal = { tokens, perKey, mask }
-  return mask
+  return float32Tensor(mask, [slots, queries, columns])
 }

@@ -7,20 +7,26 @@
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createHost } from './host.js'
-import type { HostCommand, HostEvent } from './protocol.js'
+import type { HostCommand, HostEvent, HostEvents } from './protocol.js'
 
 // what this process writes is in the data directory: its owner's alone
 process.umask(0o077)
 
-const host = createHost({
-  runtime: createOrtRuntime(),
-  clock: systemClock,
-  send: (event: HostEvent) => {
-    // The channel closes when the server dies; `disconnect` then ends this process.
-    if (process.connected) process.send?.(event, undefined, undefined, () => undefined)
-  },
-  exit: () => process.exit(0),
-})
+/** What one step of the engine says to all its requests goes out as one message. */
+let unsent: HostEvent[] = []
+
+function send(event: HostEvent): void {
+  if (unsent.push(event) === 1) queueMicrotask(flush)
+}
+
+function flush(): void {
+  const events: HostEvents = unsent
+  unsent = []
+  // The channel closes when the server dies; `disconnect` then ends this process.
+  if (process.connected) process.send?.(events, undefined, undefined, () => undefined)
+}
+
+const host = createHost({ runtime: createOrtRuntime(), clock: systemClock, send, exit: () => process.exit(0) })
 
 process.on('disconnect', () => process.exit(0))
 process.on('message', (command: HostCommand) => {

@@ -201,3 +201,6 @@ export interface PongEvent {
 }
 
 export type HostEvent = LoadedEvent | StartedEvent | DeltaEvent | FinishedEvent | FailedEvent | PongEvent
+
+/** What the host sends: events in order, several where one step made them. */
+export type HostEvents = readonly HostEvent[]

@@ -39,10 +39,8 @@ export const ATTENTION_INPUTS = {
   slotOutputsShape: 'slot_outputs_shape',
   /** int64 [3]: P, C, T */
   keySizes: 'key_sizes',
-  /** float32 [S, 1, P+C+T], added to the scores: -inf on columns that hold nothing */
+  /** float32 [S, T*H/K, P+C+T], added to the scores: -inf on columns that hold nothing or are later; axis 1 may have size 1 */
   keyMask: 'key_mask',
-  /** float32 [1, T*H/K, T]: -inf on later tokens of the same step */
-  causalMask: 'causal_mask',
 } as const
 
 /** Input of a layer's keys or values: of prompts float32 [G*K, P, D], of tails [S, C, D]. */
@@ -93,8 +91,7 @@ export class StepAttention {
       groupWeightsShape: input('groupWeightsShape', 'int64', [3]),
       slotOutputsShape: input('slotOutputsShape', 'int64', [3]),
       keySizes: input('keySizes', 'int64', [3]),
-      keyMask: input('keyMask', 'float32', [dims.slots, 1, 'P+C+T']),
-      causalMask: input('causalMask', 'float32', [1, queries, 'T']),
+      keyMask: input('keyMask', 'float32', [dims.slots, queries, 'P+C+T']),
     }
     const half = config.headSize / 2
     const shape = [rotary.cos.length / half, half]
@@ -171,7 +168,7 @@ export class StepAttention {
       [
         this.#reshape(promptScores, slotScoresShape, [slots, queryRows, 'P']),
         this.#one('FusedMatMul', [queries, tail.keys], attributes),
-        add(g, this.#one('FusedMatMul', [queries, fresh.keys], attributes), this.#inputs.causalMask),
+        this.#one('FusedMatMul', [queries, fresh.keys], attributes),
       ],
       { axis: int(2) },
       [slots, queryRows, 'P+C+T'],

@@ -93,7 +93,18 @@ function wrapSession(session: InferenceSession, modelPath: string, isProfiled: b
   }
 }
 
+/** Tensors handed in again and again, such as keys and values of every step, are wrapped once. */
+const wrapped = new WeakMap<HostTensor, Tensor>()
+
 function toOrtTensor(name: string, tensor: HostTensor): Tensor {
+  const known = wrapped.get(tensor)
+  if (known !== undefined) return known
+  const fresh = wrapTensor(name, tensor)
+  wrapped.set(tensor, fresh)
+  return fresh
+}
+
+function wrapTensor(name: string, tensor: HostTensor): Tensor {
   const type = TENSOR_TYPES[tensor.dtype]
   if (type === null) {
     throw new RuntimeError(

@@ -18,6 +18,7 @@ import type {
   GenerateCommand,
   HostCommand,
   HostEvent,
+  HostEvents,
   LoadCommand,
   LoadedEvent,
   PongEvent,
@@ -124,8 +125,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
         child.kill('SIGKILL')
       },
     })
-    child.on('message', (event: HostEvent) => {
-      watchdog.heard()
+    const receive = (event: HostEvent): void => {
       if (event.type === 'loaded') {
         loadedEvent = event
         loadFailure = null
@@ -137,6 +137,10 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
         reject(loadFailure)
         child.kill('SIGKILL')
       } else route(event)
+    }
+    child.on('message', (events: HostEvents) => {
+      watchdog.heard()
+      events.forEach(receive)
     })
     const exited = new Promise<void>((settle) => {
       const onEnd = (reason: string): void => {

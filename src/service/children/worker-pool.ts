@@ -7,7 +7,7 @@
  * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
  */
 import { type ChildProcess, fork } from 'node:child_process'
-import { freemem, totalmem } from 'node:os'
+import { constants, freemem, setPriority, totalmem } from 'node:os'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
@@ -182,6 +182,7 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
   releaseLifeline(child)
   // an error that comes when nobody waits for one must not end this process
   child.on('error', () => undefined)
+  stepBack(child)
   return child
 }
 
@@ -192,5 +193,15 @@ function toAssignment(attempt: AttemptStart): WorkerAssignment {
     token: attempt.token,
     job_id: attempt.jobId,
     attempt: attempt.attempt,
+  }
+}
+
+/** Who chats waits for an answer and who trains does not: a worker gets what serving leaves, and all of it when nobody chats. */
+function stepBack(child: ChildProcess): void {
+  if (child.pid === undefined) return
+  try {
+    setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended already, or the system has no priorities.
   }
 }

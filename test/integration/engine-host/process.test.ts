@@ -7,7 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { HostCommand, HostEvent } from '#inference/host/protocol.js'
+import type { HostCommand, HostEvents } from '#inference/host/protocol.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { ask, converse, EventLog } from './host-harness.js'
 
@@ -35,7 +35,9 @@ async function startHost(sourcePath: string, precision: 'f32' | 'int8'): Promise
   const child = fork(ENTRY, [], { serialization: 'advanced' })
   children.push(child)
   const log = new EventLog()
-  child.on('message', (event) => log.push(event as HostEvent))
+  child.on('message', (events) => {
+    for (const event of events as HostEvents) log.push(event)
+  })
   const exited = new Promise<number | null>((resolve) => child.on('exit', resolve))
   const send = (command: HostCommand): void => {
     child.send(command)

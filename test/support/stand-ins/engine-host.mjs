@@ -12,7 +12,7 @@ const CONTEXT_LENGTH = 2048
 const aborted = new Set()
 let running = 0
 
-const send = (event) => process.send?.(event)
+const send = (event) => process.send?.([event])
 const idOf = (character) => character.codePointAt(0) ?? 0
 
 function logprobOf(character) {

@@ -4,8 +4,11 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { createEngine } from '../../../dist/src/inference/engine/engine.js'
+import { hasFastIntegerProducts, withIntegerProducts } from '../../../dist/src/inference/engine/integer-weights.js'
+import { CALIBRATION_TEXT } from '../../../dist/src/inference/host/calibration-text.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/model/architectures/decoder-config.js'
 import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.js'
+import { loadTextModel } from '../../../dist/src/model/text/text-model.js'
 import { createAdapter } from '../../../dist/src/model/weights/adapter.js'
 import { createOrtRuntime } from '../../../dist/src/numerics/runtime/ort-runtime.js'
 
@@ -14,7 +17,7 @@ export const MODEL = path.join(ROOT, '.cache/models/SmolLM2-135M-Instruct.Q4_1.g
 export const Q8_MODEL = path.join(ROOT, '.cache/bench/SmolLM2-135M-Instruct.Q8_0.gguf')
 export const hasModel = existsSync(MODEL)
 
-const RULES = {
+export const RULES = {
   temperature: 0,
   topP: 1,
   topK: 0,
@@ -34,9 +37,10 @@ const RULES = {
 
 /** Loads the model in a precision. */
 export async function loadOurs(modelPath, precision, { sequences, contextLength = 1024 }) {
-  const prepared = await prepareBaseModel(modelPath, path.join(ROOT, '.cache/bench/prepared'), [precision])
+  const runtime = createOrtRuntime()
+  const prepared = await prepareAsServed(modelPath, precision, runtime)
   const engine = await createEngine({
-    runtime: createOrtRuntime(),
+    runtime,
     prepared,
     precision,
     threads: 2,
@@ -47,7 +51,7 @@ export async function loadOurs(modelPath, precision, { sequences, contextLength 
   })
   let counter = 0
 
-  function generate(promptTokenIds, count, { adapter = null, rules = {} } = {}) {
+  function generate(promptTokenIds, count, { adapter = null, rules = {}, onToken = () => {} } = {}) {
     return new Promise((resolve, reject) => {
       const ids = []
       engine.submit(
@@ -60,7 +64,10 @@ export async function loadOurs(modelPath, precision, { sequences, contextLength 
         },
         {
           onStarted: () => {},
-          onToken: ({ tokenId }) => ids.push(tokenId) > 0,
+          onToken: ({ tokenId }) => {
+            onToken()
+            return ids.push(tokenId) > 0
+          },
           onAborted: () => {},
           onFinished: () => resolve(ids),
           onFailed: reject,
@@ -75,6 +82,14 @@ export async function loadOurs(modelPath, precision, { sequences, contextLength 
     generateMany: (prompts, count, options) => Promise.all(prompts.map((ids) => generate(ids, count, options))),
     dispose: () => engine.close(),
   }
+}
+
+/** int8 in the kind that a host would choose on this machine. */
+async function prepareAsServed(modelPath, precision, runtime) {
+  const prepared = await prepareBaseModel(modelPath, path.join(ROOT, '.cache/bench/prepared'), [precision])
+  if (precision !== 'int8' || !(await hasFastIntegerProducts(runtime, 2))) return prepared
+  const { tokenizer } = await loadTextModel(modelPath)
+  return withIntegerProducts(prepared, { runtime, threads: 2, calibrationIds: tokenizer.encode(CALIBRATION_TEXT) })
 }
 
 /** A rank-8 adapter on all seven projections; its numbers do not matter, its work does. */

@@ -23,7 +23,7 @@ export async function run() {
   if (!hasModel) return 'no model: npm run model:smollm2'
   const { tokenizer } = await loadTextModel(MODEL)
   const pages = path.join(ROOT, 'src/docs')
-  const names = readdirSync(pages).filter((name) => name.endsWith('.md'))
+  const names = readdirSync(pages).filter((name) => path.extname(name).slice(1) === 'md')
   const text = names.map((name) => readFileSync(path.join(pages, name), 'utf8')).join('\n')
   const ids = tokenizer.encode(text).slice(0, TOKENS)
   const runtime = createOrtRuntime()

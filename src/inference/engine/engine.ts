@@ -78,6 +78,8 @@ const USUAL_ANSWER = 256
 const SHARING_MS = 80
 const ALONE_MS = 300
 const MOST_TOKENS_SHARING = 256
+/** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
+const LEAST_TOKENS_SHARING = 64
 const MOST_TOKENS_ALONE = 512
 
 /** Loads the model and starts an idle engine. */
@@ -298,7 +300,7 @@ class StepLoop implements Engine {
     const fixed = this.#options.prefillChunk
     if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
     return isSharing
-      ? Math.min(MOST_TOKENS_SHARING, this.#prompts.tokensIn(SHARING_MS))
+      ? Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(SHARING_MS)))
       : Math.min(MOST_TOKENS_ALONE, Math.max(128, this.#prompts.tokensIn(ALONE_MS)))
   }
 

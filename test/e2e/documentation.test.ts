@@ -62,7 +62,7 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
     const launcher = `#!/bin/sh\nexec "${process.execPath}" "${path.join(ROOT, 'bin/trainyard.js')}" "$@"\n`
     writeFileSync(path.join(bin, 'trainyard'), launcher, { mode: 0o755 })
     for (const [name, text] of Object.entries(files)) writeFileSync(path.join(folder, name), text)
-    const { stdout } = await promisify(execFile)(command, argv, {
+    const running = promisify(execFile)(command, argv, {
       cwd: folder,
       timeout: BLOCK_MS,
       maxBuffer: 1 << 26,
@@ -74,7 +74,9 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
         TRAINYARD_API_KEY: service.key,
       },
     })
-    return stdout
+    // a program that reads what is piped to it would wait for ever
+    running.child.stdin?.end()
+    return (await running).stdout
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

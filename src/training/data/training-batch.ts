@@ -59,7 +59,7 @@ export interface TrainingBatch {
 const ROW_MULTIPLE = 256
 /** Rows up to this length are tried in order to store shared prompts less often. */
 const MAX_TRIED_ROW_LENGTH = 2048
-/** Attention costs as much as everything else in a row of about this many tokens; measured on models of 135M parameters. */
+/** Attention is taken to cost as much as everything else in a row of about this many tokens: an estimate by operation counts, not fitted. */
 const ATTENTION_LENGTH = 2048
 
 /**

@@ -79,7 +79,7 @@ const SHARING_MS = 80
 const ALONE_MS = 300
 const MOST_TOKENS_SHARING = 256
 /** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
-const LEAST_TOKENS_SHARING = 64
+const LEAST_TOKENS_SHARING = 32
 const MOST_TOKENS_ALONE = 512
 
 /** Loads the model and starts an idle engine. */

@@ -221,7 +221,7 @@ describe('the daily loop', () => {
   test('checkpoints delete keeps what a rule names; models delete needs --yes and removes everything', async () => {
     expect((await run(['checkpoints', 'delete', 'first', '--keep', 'latest'])).exitCode).toBe(2)
     const deleted = await run(['checkpoints', 'delete', 'first', '--keep', 'latest', '--yes', '--json'])
-    expect(JSON.parse(deleted.stdout)).toEqual({ deleted_count: 1, not_found_steps: [] })
+    expect(JSON.parse(deleted.stdout)).toEqual({ deleted_count: 1, not_found_steps: [], in_use_steps: [] })
     expect((await run(['models', 'delete', 'first'])).exitCode).toBe(2)
     expect((await run(['models', 'delete', 'first', '--yes'])).stdout).toBe('Deleted model first\n')
     expect((await run(['models', 'get', 'first'])).exitCode).toBe(3)

@@ -363,6 +363,22 @@ const matMulNBits: ReferenceOperator = ([x, quantized, scales, zeroPoints, , bia
   ]
 }
 
+/** Integer product with a scale each: (a - a's zero point) · (b - b's), times both scales; b's may be one per column. */
+const matMulIntegerToFloat: ReferenceOperator = ([a, b, aScale, bScale, aZero, bZero]) => {
+  const [inner, columns] = b!.shape as [number, number]
+  const perColumn = (tensor: ReferenceTensor | null | undefined, column: number): number =>
+    !tensor ? 0 : tensor.data[tensor.data.length === 1 ? 0 : column]!
+  return [
+    generate('float32', [a!.shape[0]!, columns], ([row = 0, column = 0]) => {
+      let sum = 0
+      for (let k = 0; k < inner; k++) {
+        sum += (at(a!, [row, k]) - perColumn(aZero, 0)) * (at(b!, [k, column]) - perColumn(bZero, column))
+      }
+      return sum * perColumn(aScale, 0) * perColumn(bScale, column)
+    }),
+  ]
+}
+
 const cast: ReferenceOperator = ([x], _attributes, node) => {
   const dtype = node.outputs[0]!.dtype
   const convert = (value: number): number =>
@@ -423,6 +439,7 @@ export const REFERENCE_OPERATORS: ReadonlyMap<string, ReferenceOperator> = new M
     FusedMatMul: product,
     Gemm: product,
     MatMulNBits: matMulNBits,
+    MatMulIntegerToFloat: matMulIntegerToFloat,
     ReduceSum: reduction((values) => values.reduce((a, b) => a + b, 0)),
     ReduceMean: reduction((values) => values.reduce((a, b) => a + b, 0) / values.length),
     ReduceMax: reduction((values) => Math.max(...values)),

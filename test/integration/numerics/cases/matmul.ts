@@ -68,6 +68,24 @@ export function matmulCases(): void {
     inputs: { a: normals([3, 4]), b: normals([2, 4], { seed: 'b' }), c: normals([3, 2], { seed: 'c' }) },
     build: (g, { a, b, c }) => gemm(g, a!, b!, { transB: true, alpha: 2, c: c! }),
   })
+  opCase('MatMulIntegerToFloat', {
+    about: 'a scale per column of the weight',
+    inputs: {
+      a: codes('uint8', [3, 8], 100),
+      b: codes('int8', [8, 4], 0),
+      aScale: reference('float32', [], [0.5]),
+      bScale: reference('float32', [4], [0.1, 0.2, 0.05, 1]),
+      aZero: reference('uint8', [], [100]),
+    },
+    build: (g, { a, b, aScale, bScale, aZero }) =>
+      g.node(
+        'MatMulIntegerToFloat',
+        [a!, b!, aScale!, bScale!, aZero!],
+        {},
+        { outputs: [{ dtype: 'float32', shape: [3, 4] }] },
+      )[0]!,
+    gradients: [],
+  })
   for (const bits of [4, 8] as const) {
     opCase('MatMulNBits', {
       about: `${bits} bits`,
@@ -82,6 +100,16 @@ export function matmulCases(): void {
       gradients: [],
     })
   }
+}
+
+/** Codes around a zero point, small enough that no processor's pairwise sums saturate. */
+function codes(dtype: 'uint8' | 'int8', shape: readonly number[], zero: number): ReferenceTensor {
+  const count = shape.reduce((a, b) => a * b, 1)
+  return reference(
+    dtype,
+    shape,
+    Array.from({ length: count }, (_, i) => zero + ((i * 29 + 7) % 41) - 20),
+  )
 }
 
 /** Two different copies of a matrix on top of each other. */

@@ -1,14 +1,11 @@
 /**
  * int8 through integer products, where the machine is made for them: whether it is, and the calibration they need.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { type PreparedModel, prepareIntegerProducts } from '#model/architectures/prepare.js'
 import { observedOutput } from '#model/architectures/step-graph.js'
 import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
-import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
+import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { JOINED_PROJECTIONS } from './adapter-layout.js'
@@ -92,10 +89,9 @@ const PROBE_RUNS = 12
  * Processors without instructions for them add pairs of products in 16 bits, which overflows at the ends of the range.
  */
 export async function hasFastIntegerProducts(runtime: Runtime, threads: number | null): Promise<boolean> {
-  const directory = await mkdtemp(join(tmpdir(), 'integer-probe-'))
+  const integer = await probeSession(runtime, { threads, isInteger: true })
+  const blocks = await probeSession(runtime, { threads, isInteger: false })
   try {
-    const integer = await probeSession(runtime, { directory, threads, isInteger: true })
-    const blocks = await probeSession(runtime, { directory, threads, isInteger: false })
     const { rows, inner } = PROBE
     const codes = {
       codes: { dtype: 'uint8' as const, shape: [rows, inner], data: new Uint8Array(rows * inner).fill(255) },
@@ -104,19 +100,18 @@ export async function hasFastIntegerProducts(runtime: Runtime, threads: number |
     const sums = (await integer.run(codes))['y']
     const isExact = sums?.dtype === 'float32' && sums.data.every((value) => value === inner * 127 * 127)
     const isFaster = (await fastest(integer, codes)) < (await fastest(blocks, floats))
-    await integer.release()
-    await blocks.release()
     return isExact && isFaster
   } finally {
-    await rm(directory, { recursive: true, force: true })
+    await integer.release()
+    await blocks.release()
   }
 }
 
 async function probeSession(
   runtime: Runtime,
-  options: { readonly directory: string; readonly threads: number | null; readonly isInteger: boolean },
+  options: { readonly threads: number | null; readonly isInteger: boolean },
 ): Promise<Session> {
-  const { directory, threads, isInteger } = options
+  const { threads, isInteger } = options
   const { rows, inner, columns } = PROBE
   const g = new GraphBuilder(isInteger ? 'integer' : 'blocks')
   const type = { outputs: [{ dtype: 'float32' as const, shape: [rows, columns] }] }
@@ -146,9 +141,8 @@ async function probeSession(
     const [y] = g.node('MatMulNBits', inputs, attributes)
     if (y !== undefined) g.output(y, 'y')
   }
-  const path = join(directory, `${g.name}.onnx`)
-  await writeOnnxModel(g.build(), path)
-  return await runtime.loadSession(path, threads === null ? {} : { threads })
+  const bytes = toOnnxModel(g.build(), 'probe.onnx')
+  return await runtime.loadSession({ bytes, directory: '.' }, threads === null ? {} : { threads })
 }
 
 async function fastest(session: Session, feeds: Parameters<Session['run']>[0]): Promise<number> {

@@ -5,9 +5,7 @@
  * Float32 has only the second (rank 0 stands for no adapter), because each session re-packs its weights in memory.
  * Knows nothing of requests or sampling.
  */
-import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { systemIds } from '#base/util/ids.js'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
@@ -18,7 +16,7 @@ import {
   STEP_INPUTS,
   STEP_OUTPUTS,
 } from '#model/architectures/step-graph.js'
-import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
+import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import {
@@ -103,7 +101,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   }
 }
 
-/** Writes a step graph and loads it. */
+/** Builds a step graph and loads it. Writes nothing. */
 export async function loadStepSession(
   options: StepModelOptions,
   variant: { readonly hasAdapters: boolean; readonly isObserved?: boolean },
@@ -112,15 +110,10 @@ export async function loadStepSession(
   const tensors = prepared.tensors(precision)
   const rotary = await rotaryTablesOf(prepared, contextLength)
   const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, ...variant })
-  // External data must lie beside or below the model file, so the model is written next to the weights.
-  await mkdir(prepared.directory, { recursive: true })
-  const path = join(prepared.directory, `step-${precision}-${systemIds.uuid()}.onnx`)
-  try {
-    await writeOnnxModel(graph, path)
-    return await runtime.loadSession(path, threads === null ? {} : { threads })
-  } finally {
-    await rm(path, { force: true })
-  }
+  // From memory: a full disk must not keep a model that is prepared from being served.
+  const { directory } = prepared
+  const bytes = toOnnxModel(graph, join(directory, 'step.onnx'))
+  return await runtime.loadSession({ bytes, directory }, threads === null ? {} : { threads })
 }
 
 /** The middle of the unsigned range, for every row that is quantized. */

@@ -15,7 +15,7 @@ import { InferenceSession, env as ortEnvironment, Tensor } from 'onnxruntime-nod
 import { RuntimeError } from '#base/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { Runtime, Session, SessionOptions } from './runtime.js'
+import type { InMemoryModel, Runtime, Session, SessionOptions } from './runtime.js'
 
 type OrtTensorType = 'float32' | 'float64' | 'float16' | 'int8' | 'uint8' | 'int32' | 'int64' | 'bool'
 
@@ -36,16 +36,19 @@ const TENSOR_TYPES: Readonly<Record<DType, OrtTensorType | null>> = {
 export function createOrtRuntime(): Runtime {
   return {
     name: `onnxruntime-node ${ortEnvironment.versions.node ?? ortEnvironment.versions.common}`,
-    async loadSession(modelPath: string, options: SessionOptions = {}): Promise<Session> {
-      const session = await attempt(`load ${modelPath}`, () =>
-        InferenceSession.create(modelPath, toOrtOptions(options)),
+    async loadSession(model: string | InMemoryModel, options: SessionOptions = {}): Promise<Session> {
+      const name = typeof model === 'string' ? model : `a model with data in ${model.directory}`
+      const session = await attempt(`load ${name}`, () =>
+        typeof model === 'string'
+          ? InferenceSession.create(model, toOrtOptions(options, null))
+          : InferenceSession.create(model.bytes, toOrtOptions(options, model.directory)),
       )
-      return wrapSession(session, modelPath, options.profilePrefix !== undefined)
+      return wrapSession(session, name, options.profilePrefix !== undefined)
     },
   }
 }
 
-function toOrtOptions(options: SessionOptions): InferenceSession.SessionOptions {
+function toOrtOptions(options: SessionOptions, dataDirectory: string | null): InferenceSession.SessionOptions {
   const { threads, isPrepacked = true, optimization = 'all', isSpinning = true } = options
   return {
     executionProviders: ['cpu'],
@@ -62,6 +65,7 @@ function toOrtOptions(options: SessionOptions): InferenceSession.SessionOptions 
       session: {
         disable_prepacking: isPrepacked ? '0' : '1',
         set_denormal_as_zero: '1',
+        ...(dataDirectory === null ? {} : { model_external_initializers_file_folder_path: dataDirectory }),
         intra_op: { allow_spinning: isSpinning ? '1' : '0' },
       },
     },

@@ -44,14 +44,20 @@ export interface Session {
   release(): Promise<void>
 }
 
+/** A model that is no file: its bytes, and the folder its external data files lie in. */
+export interface InMemoryModel {
+  readonly bytes: Uint8Array
+  readonly directory: string
+}
+
 /** Builds sessions. */
 export interface Runtime {
   /** Name and version, for health checks and logs. */
   readonly name: string
   /**
-   * Loads a model file; external data files are looked up beside it and mapped, not read.
+   * Loads a model from a file or from memory; external data files are looked up in its folder and mapped, not read.
    *
    * @throws {RuntimeError} `runtime_failed` if the file is not a model the runtime can run
    */
-  loadSession(modelPath: string, options?: SessionOptions): Promise<Session>
+  loadSession(model: string | InMemoryModel, options?: SessionOptions): Promise<Session>
 }

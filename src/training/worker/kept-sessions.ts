@@ -59,6 +59,8 @@ export function keepSessions(runtime: Runtime, options: { readonly isMemoryShort
     runtime: {
       name: runtime.name,
       loadSession: async (path, sessionOptions = {}) => {
+        // only models in files are the same from job to job
+        if (typeof path !== 'string') return runtime.loadSession(path, sessionOptions)
         if (sessionOptions.profilePrefix !== undefined || sessionOptions.optimizedModelPath !== undefined) {
           return runtime.loadSession(path, sessionOptions)
         }

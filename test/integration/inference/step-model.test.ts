@@ -1,7 +1,8 @@
 /**
  * The step graph against PyTorch goldens and against itself: cache, chunks, batches, adapters and precisions agree.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { watch } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -275,4 +276,23 @@ describe('quantized step graph', () => {
       await exact.release()
     },
   )
+})
+
+it('a prepared model is loaded without writing anything, as on a full disk', async () => {
+  const { config } = readGolden<DecoderGolden>('decoder-llama.json')
+  const prepared = await prepareFormulaModel(config, await mkdtemp(join(directory, 'watched')))
+  const seen: string[] = []
+  const watcher = watch(prepared.directory, (event, name) => seen.push(`${event} ${name}`))
+  try {
+    const model = await loadForTest(prepared)
+    await feed(model, [1, 2, 3])
+    await feed(model, [1, 2, 3], { adapter: layoutAdapter(config, formulaAdapter(config, 2, 3)) })
+    await model.release()
+    await writeFile(join(prepared.directory, 'last'), '')
+    // events come in order: the file written last has been seen, so all before it have
+    await expect.poll(() => seen.some((event) => event.endsWith(' last'))).toBe(true)
+    expect(seen.filter((event) => !event.endsWith(' last'))).toEqual([])
+  } finally {
+    watcher.close()
+  }
 })

@@ -251,8 +251,9 @@ function failingIn(graph: string): Runtime {
   const runtime = createOrtRuntime()
   return {
     ...runtime,
-    loadSession: async (path, options) => {
-      const session = await runtime.loadSession(path, options)
+    loadSession: async (model, options) => {
+      const path = typeof model === 'string' ? model : model.directory
+      const session = await runtime.loadSession(model, options)
       if (!path.includes(`${graph}.`)) return session
       return { ...session, run: () => Promise.reject(new Error('memory ran out')) }
     },

@@ -57,7 +57,7 @@ export interface AnswerOptions {
 export type EngineCommand = Omit<GenerateCommand, 'type' | 'id' | 'adapter'>
 
 /** @throws {AppError} naming the field in `param` */
-export function toEngineCommand(request: ChatRequest): EngineCommand {
+export function toEngineCommand(request: ChatRequest, isTrainable: boolean): EngineCommand {
   refuseUnsupported(request)
   const messages = checkMessages(request.messages)
   const template = toTemplate(request)
@@ -71,7 +71,7 @@ export function toEngineCommand(request: ChatRequest): EngineCommand {
     tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
     template,
     truncatePromptTokens: toTruncation(request),
-    sampling: toSampling(request, toolUse.mode),
+    sampling: toSampling(request, toolUse.mode, isTrainable),
     grammar: toOneGrammar(toolUse.grammar, toGrammar(request)),
     cacheSalt: salt,
   }
@@ -96,7 +96,7 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
     n: request.n ?? 1,
     role: isGenerationPromptAdded(request) ? 'assistant' : lastRole,
     hasLogprobs: request.logprobs ?? isTrainable,
-    topLogprobs: checkTopLogprobs(request),
+    topLogprobs: checkTopLogprobs(request, isTrainable),
     isTokenAsId: request.return_tokens_as_token_ids ?? isTrainable,
     hasTokenIds: request.return_token_ids ?? isTrainable,
     isStream,
@@ -138,7 +138,7 @@ function isGenerationPromptAdded(request: ChatRequest): boolean {
   return request.add_generation_prompt ?? request.continue_final_message !== true
 }
 
-function toSampling(request: ChatRequest, toolMode: ToolMode): SamplingParameters {
+function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable: boolean): SamplingParameters {
   const temperature = ranged('temperature', request.temperature ?? 1, (v) => v >= 0, 'must be non-negative')
   const n = request.n ?? 1
   if (n < 1) throw invalid('n', `n must be at least 1, got ${n}.`)
@@ -192,7 +192,7 @@ function toSampling(request: ChatRequest, toolMode: ToolMode): SamplingParameter
     ignoreEos: request.ignore_eos === true,
     // the marks of a call may be special tokens
     skipSpecialTokens: toolMode.kind !== 'auto' && (request.skip_special_tokens ?? true),
-    topLogprobs: checkTopLogprobs(request),
+    topLogprobs: checkTopLogprobs(request, isTrainable),
   }
 }
 
@@ -225,11 +225,11 @@ function toStopTokenIds(ids: readonly number[]): readonly number[] {
   return ids
 }
 
-function checkTopLogprobs(request: ChatRequest): number {
+function checkTopLogprobs(request: ChatRequest, isTrainable: boolean): number {
   const top = request.top_logprobs ?? 0
   if (top === 0) return 0
   if (top < -1) throw invalid('top_logprobs', '`top_logprobs` must be a positive value or -1.')
-  if (request.logprobs !== true) {
+  if (!(request.logprobs ?? isTrainable)) {
     throw invalid('top_logprobs', 'when using `top_logprobs`, `logprobs` must be set to true.')
   }
   if (top > MAX_TOP_LOGPROBS || top === -1) {

@@ -38,12 +38,13 @@ export interface ChatService {
 }
 
 export function createChatService(context: ServiceContext): ChatService {
+  const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
   return {
-    listModels: (principal) => listServedModels(context, principal),
+    listModels: (principal) => listServedModels(context, principal, startedSeconds),
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const options = toAnswerOptions(request, policy.model !== null)
-      const command = toEngineCommand(request)
+      const command = toEngineCommand(request, policy.model !== null)
       const engine = context.engines.engineOf(policy.baseModel)
       const { answerFormat: format } = await engine.ready()
       checkToolsAreShown(format, options)

@@ -61,11 +61,18 @@ export async function resolvePolicy(
 /** A read of this many rows takes a few milliseconds. */
 const MODELS_PER_READ = 1000
 
-/** Base models, then the latest and every step of the principal's models. */
-export async function listServedModels(context: ServiceContext, principal: Principal): Promise<readonly ServedModel[]> {
-  const createdSeconds = Math.floor(context.clock.nowMs() / 1000)
+/**
+ * Base models, then the latest and every step of the principal's models.
+ *
+ * @param startedSeconds when this server began to serve its base models, unix time
+ */
+export async function listServedModels(
+  context: ServiceContext,
+  principal: Principal,
+  startedSeconds: number,
+): Promise<readonly ServedModel[]> {
   const cards: ServedModel[] = context.baseModels.map((base) => ({
-    ...card(base.name, createdSeconds),
+    ...card(base.name, startedSeconds),
     root: base.name,
     max_model_len:
       context.engines

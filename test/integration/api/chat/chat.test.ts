@@ -44,6 +44,23 @@ async function streamChunks(json: object): Promise<{ chunks: Chunk[]; text: stri
   return { chunks: lines.slice(0, -1).map((line) => JSON.parse(line.slice(6)) as Chunk), text, response }
 }
 
+it('top_logprobs alone is enough for a trainable model, whose log-probabilities are on unless it says otherwise', async () => {
+  const ask = (more: object) => service.json<Chunk>(CHAT, { json: say('hi', { model: 'm', top_logprobs: 2, ...more }) })
+  expect((await ask({ max_tokens: 1 })).status).toBe(200)
+  expect((await ask({ logprobs: false })).body.error?.message).toContain('`logprobs` must be set to true')
+})
+
+it('a base model was created when the server began to serve it, not at the time of the call', async () => {
+  const created = async () => {
+    const { body } = await service.json<{ data: { id: string; created: number }[] }>('/v1/models')
+    return body.data.find(({ id }) => id === 'trainyard/tiny-random')?.created ?? 0
+  }
+  const first = await created()
+  const startOfCall = Math.floor(Date.now() / 1000)
+  await expect.poll(() => Math.floor(Date.now() / 1000), { timeout: 10_000 }).toBeGreaterThan(startOfCall)
+  expect(await created()).toBe(first)
+})
+
 describe('model names', () => {
   const stepOf = (response: Response) => /:step(\d+):/.exec(response.headers.get('x-trainyard-checkpoint') ?? '')?.[1]
 

@@ -253,7 +253,7 @@ describe('lists and checkpoints', () => {
       name: 'deleting steps that are not there',
       request: ['DELETE', '/v1/preview/models/{model}/checkpoints', { steps: [1, '2'] }],
       status: 200,
-      contains: ['{"deleted_count":0,"not_found_steps":[1,2]}'],
+      contains: ['{"deleted_count":0,"not_found_steps":[1,2],"in_use_steps":[]}'],
     },
     {
       name: 'deleting without steps',

@@ -134,7 +134,7 @@ describe('deleting what is in use', () => {
       method: 'DELETE',
       json: { steps: [1] },
     })
-    expect(removed.body).toEqual({ deleted_count: 1, not_found_steps: [] })
+    expect(removed.body).toEqual({ deleted_count: 1, not_found_steps: [], in_use_steps: [] })
     let text = ''
     for (let next = await reader?.read(); next?.done === false; next = await reader?.read()) {
       text += new TextDecoder().decode(next.value)
@@ -191,7 +191,7 @@ describe('downloads', () => {
     const { sha256 } = body.files[0] ?? { sha256: '' }
     await rm(join(service.dataDir, 'blobs/sha256', sha256.slice(0, 2), sha256.slice(2)))
     const gone = await service.json(`${root}/adapter_config.json`)
-    expect([gone.status, JSON.stringify(gone.body)]).toEqual([500, expect.stringContaining('blob_missing')])
+    expect([gone.status, JSON.stringify(gone.body)]).toEqual([500, expect.stringContaining('checkpoint_corrupt')])
     expect(JSON.stringify(gone.body)).not.toContain(service.dataDir)
     expect((await service.json('/v1/health')).status).toBe(200)
   })

@@ -93,9 +93,9 @@ it('the resume point is gone when the job has ended', async () => {
     const job = await submit(service, 'm')
     await service.waitForJob(job.id, 300_000)
     const stored = await service.restart()
-    // Swept at start: what is left are the files of the checkpoint and the uploaded rows.
+    // Swept at start: what is left are the three files of the checkpoint, its manifest and the uploaded rows.
     const blobs = readdirSync(join(stored.dataDir, 'blobs'), { recursive: true, withFileTypes: true })
-    expect(blobs.filter((entry) => entry.isFile()).length).toBe(4)
+    expect(blobs.filter((entry) => entry.isFile()).length).toBe(5)
     await stored.dispose()
   } finally {
     await service.dispose()

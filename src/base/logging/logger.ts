@@ -21,7 +21,7 @@ export interface LoggerOptions {
   readonly level?: LogLevel
   /** `auto`: short lines when stderr is a terminal, else JSON. Default `auto`. */
   readonly format?: LogFormat
-  /** True keeps prompts and completions in the lines (TRAINYARD_LOG_CONTENT=1). Default false. */
+  /** True keeps prompts and completions in the lines. Default false. */
   readonly isContentLogged?: boolean
   /** Where lines go, for tests. Default file descriptor 2. */
   readonly destination?: DestinationStream

@@ -22,7 +22,7 @@ export const chat = defineCommand({
   path: ['chat'],
   summary: 'Talk to a model, or ask it once',
   details:
-    'With a prompt, or anything piped in or out: one answer, and nothing else on stdout. Without: a conversation; /help lists its commands. Standard input is put before the prompt, a blank line between. Base models answer under their own name.',
+    'With a prompt, or anything piped in or out: one answer, and nothing else on stdout. Without: a conversation; /help lists its commands. Standard input is put before the prompt, a blank line between; a program that leaves it open and silent is not waited for, unless the prompt has the word -. Base models answer under their own name.',
   examples: [
     ['trainyard chat email-agent', 'a conversation with the latest checkpoint'],
     ['trainyard chat email-agent "Who wrote the Q3 report?"', 'one answer, as it is written'],
@@ -31,7 +31,7 @@ export const chat = defineCommand({
   ],
   args: {
     model: argument.required('id, name, project/name, entity/project/name, :stepN if wanted, or a base model'),
-    prompt: argument.rest('what to ask'),
+    prompt: argument.rest('what to ask; - waits for standard input'),
   },
   flags: chatFlags,
   exits: ['not_found'],
@@ -66,7 +66,8 @@ export const chat = defineCommand({
         hint: 'trainyard chat <model> "your question", or pipe it in',
       })
     }
-    const messages = await readMessages(io, { prompt: args.prompt, system: flags.system, file: flags.messages })
+    const { system, messages: file } = flags
+    const messages = await readMessages(io, { prompt: args.prompt, system, file, warn: output.warning })
     const client = await connect()
     const { name: model } = await resolveServed(context, client, args.model, flags.step)
     const isRecorded = flags.logprobs || flags.save !== undefined

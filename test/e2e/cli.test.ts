@@ -103,6 +103,14 @@ describe('the daily loop', () => {
     const base = await run(['chat', 'trainyard/spark', '--max-tokens', '4'], 'from a pipe')
     expect(base.exitCode).toBe(0)
   })
+  test('a program that starts chat with a prompt and leaves standard input open gets its answer', async () => {
+    const argv = ['chat', 'trainyard/spark', 'Hello', '--max-tokens', '4']
+    const open = await cli(argv, { home: home.path, env: { TRAINYARD_URL: url }, stdin: null })
+    expect(open).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('asking without it') })
+    expect(open.stdout).not.toBe('')
+    const written = await run([...argv, '--temperature', '0', '--json'], 'a word')
+    expect(written).toMatchObject({ exitCode: 0, stderr: '' })
+  })
   test('train sft --watch ends with its checkpoint', async () => {
     const path = join(home.path, 'rows.jsonl')
     writeFileSync(path, rows)

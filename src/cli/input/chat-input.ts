@@ -56,19 +56,32 @@ export function sampling(flags: SamplingFlags): Partial<ChatRequestBody> {
 
 type Messages = ChatRequestBody['messages']
 
+/** Time for a program that started this one to write its first bytes. */
+const FIRST_BYTE_MS = 3000
+
 /**
  * Builds the conversation: system message, messages of the file, then the question.
+ *
+ * A pipe of a shell is read to its end, however long that takes. A program that starts this one often leaves standard input
+ * open and never writes: with a prompt, that is not waited for. The word `-` in the prompt asks to wait.
  *
  * @throws {UsageError} `input_invalid` for a malformed file; `missing_argument` when there is nothing to ask
  */
 export async function readMessages(
   io: Io,
-  input: { readonly prompt: readonly string[]; readonly system: string | undefined; readonly file: string | undefined },
+  input: {
+    readonly prompt: readonly string[]
+    readonly system: string | undefined
+    readonly file: string | undefined
+    readonly warn: (text: string) => void
+  },
 ): Promise<Messages> {
   const fromFile = input.file === undefined ? [] : await readMessageFile(input.file, io)
   const isStdinFree = input.file !== '-' && !io.stdin.isTerminal
-  const piped = isStdinFree ? (await io.stdin.readAll()).replace(/\n+$/, '') : ''
-  const question = [piped, input.prompt.join(' ')].filter((part) => part !== '').join('\n\n')
+  const isAsked = input.prompt.includes('-')
+  const words = input.prompt.filter((word) => word !== '-')
+  const piped = isStdinFree ? (await readPiped(io, isAsked || words.length === 0, input.warn)).replace(/\n+$/, '') : ''
+  const question = [piped, words.join(' ')].filter((part) => part !== '').join('\n\n')
   const messages = [
     ...(input.system === undefined ? [] : [{ role: 'system', content: input.system }]),
     ...fromFile,
@@ -80,6 +93,12 @@ export async function readMessages(
     })
   }
   return messages
+}
+
+async function readPiped(io: Io, isNeeded: boolean, warn: (text: string) => void): Promise<string> {
+  if (isNeeded || !io.stdin.isSocket || (await io.stdin.hasInput(FIRST_BYTE_MS))) return await io.stdin.readAll()
+  warn('standard input is open but nothing came; asking without it (the word - waits for it)')
+  return ''
 }
 
 /** Messages of a file. */

@@ -3,6 +3,7 @@
  *
  * Everything the command line prints passes through here, so tests hand in their own. Decides nothing about content.
  */
+import { fstatSync } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { Chalk, type ChalkInstance, supportsColor, supportsColorStderr } from 'chalk'
 
@@ -25,6 +26,13 @@ export interface Io {
     readonly stream: Readable
     /** Everything up to the end as UTF-8 text. */
     readAll(): Promise<string>
+    /**
+     * Whether anything, or the end, comes before `waitMs` are over. When nothing does, the stream is let go, so that a
+     * program that starts this one and never closes its end keeps nobody waiting.
+     */
+    hasInput(waitMs: number): Promise<boolean>
+    /** A socket: what a program hands to those it starts, where a shell would hand a file or a pipe. */
+    readonly isSocket: boolean
   }
 }
 
@@ -57,6 +65,8 @@ export function createIo(streams: ProcessStreams, color: boolean | null): Io {
       isTerminal: streams.stdin.isTTY === true,
       stream: streams.stdin,
       readAll: () => readAll(streams.stdin),
+      hasInput: (waitMs) => hasInput(streams.stdin, waitMs),
+      isSocket: isSocket(streams.stdin),
     },
   }
 }
@@ -69,6 +79,31 @@ export async function readAll(stream: Readable): Promise<string> {
     text += typeof chunk === 'string' ? chunk : decoder.decode(chunk as Uint8Array, { stream: true })
   }
   return text + decoder.decode()
+}
+
+function hasInput(stream: Readable, waitMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const finish = (isThere: boolean): void => {
+      clearTimeout(timer)
+      for (const name of ['readable', 'end', 'error']) stream.off(name, onInput)
+      if (!isThere) stream.destroy()
+      resolve(isThere)
+    }
+    const onInput = (): void => finish(true)
+    const timer = setTimeout(() => finish(stream.readableLength > 0 || stream.readableEnded), waitMs)
+    for (const name of ['readable', 'end', 'error']) stream.on(name, onInput)
+    if (stream.readableEnded || stream.destroyed) finish(true)
+  })
+}
+
+function isSocket(stream: object): boolean {
+  if (!('fd' in stream) || typeof stream.fd !== 'number') return false
+  try {
+    return fstatSync(stream.fd).isSocket()
+  } catch {
+    // a closed descriptor is none
+    return false
+  }
 }
 
 function createSink(stream: OutputStream, level: 0 | 1 | 2 | 3): Sink {

@@ -34,7 +34,8 @@ export function startCli(
   options: {
     readonly home: string
     readonly env?: Readonly<Record<string, string>>
-    readonly stdin?: string
+    /** null leaves standard input open and writes nothing. */
+    readonly stdin?: string | null
     /** Folder of another copy of the package. Default: this checkout. */
     readonly packageRoot?: string
     /** A program and its arguments that run the command, for example a tracer. */
@@ -54,7 +55,7 @@ export function startCli(
     })
   }
   child.stdin.on('error', () => undefined)
-  child.stdin.end(options.stdin ?? '')
+  if (options.stdin !== null) child.stdin.end(options.stdin ?? '')
   const finished = new Promise<Finished>((done) => {
     child.once('close', (exitCode) => done({ ...seen, exitCode }))
   })

@@ -19,12 +19,15 @@ import { openWeights } from '#model/weights/base-weights.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
+import { toHostError } from './host-error.js'
 import { prepareWeights } from './prepare-weights.js'
-import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand } from './protocol.js'
-import { type HostRequest, toGenerationRequest } from './request.js'
+import { PromptText } from './prompt-text.js'
+import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand, TextCommand } from './protocol.js'
+import { type HostRequest, maxPromptTokens, toGenerationRequest } from './request.js'
+import { createTextDesk, type TextDesk } from './text-desk.js'
+import type { PreparedPrompt } from './text-work.js'
 
 export interface HostOptions {
   readonly runtime: Runtime
@@ -46,6 +49,7 @@ const MAX_GRAMMARS = 8
 interface Loaded {
   readonly engine: Engine
   readonly textModel: TextModel
+  readonly texts: TextDesk
   readonly grammars: GrammarCache
 }
 
@@ -53,8 +57,8 @@ interface Loaded {
 export function createHost(options: HostOptions): Host {
   const { send, clock } = options
   let loaded: Loaded | null = null
-  /** Requests whose grammar is being compiled. */
-  const compiling = new Set<string>()
+  /** Requests whose prompt is being rendered or whose grammar is being compiled. */
+  const preparing = new Set<string>()
 
   async function load(command: LoadCommand): Promise<void> {
     const startedMs = clock.monotonicMs()
@@ -73,7 +77,12 @@ export function createHost(options: HostOptions): Host {
         // The server counts what is on its way here and refuses what exceeds its setting: one limit, not two.
         maxWaiting: Number.POSITIVE_INFINITY,
       })
-      loaded = { engine, textModel, grammars: createGrammars(textModel, config.vocabularySize, clock) }
+      loaded = {
+        engine,
+        textModel,
+        texts: createTextDesk(textModel, { sourcePath: command.sourcePath }),
+        grammars: createGrammars(textModel, config.vocabularySize, clock),
+      }
       send({
         type: 'loaded',
         baseModel: command.baseModel,
@@ -92,29 +101,38 @@ export function createHost(options: HostOptions): Host {
 
   async function generate(command: GenerateCommand): Promise<void> {
     let lease: GrammarLease | null = null
+    preparing.add(command.id)
     try {
-      if (loaded === null) throw new AppError('unavailable', 'model_loading', 'model is not loaded yet')
-      const { engine, textModel, grammars } = loaded
-      lease = command.grammar === null ? null : await leaseGrammar(command.id, command.grammar, grammars)
-      const request = toGenerationRequest(command, textModel, engine.contextLength, lease?.createMask ?? null)
-      engine.submit(request, releasing(createListener(command, { textModel, send, request }), lease))
+      const { engine, textModel, texts, grammars } = loadedModel()
+      const { contextLength } = engine
+      const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
+      lease = command.grammar === null ? null : await grammars.lease(command.grammar)
+      // one that was aborted meanwhile never reaches the engine
+      if (!preparing.has(command.id)) {
+        throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+      }
+      const createMask = lease?.createMask ?? null
+      const request = toGenerationRequest(command, prepared, { textModel, contextLength, createMask })
+      engine.submit(request, releasing(createListener(command, { textModel, send, request, prepared }), lease))
     } catch (error) {
       lease?.release()
+      send(toFailedEvent(command.id, error))
+    } finally {
+      preparing.delete(command.id)
+    }
+  }
+
+  async function workOnText(command: TextCommand): Promise<void> {
+    try {
+      send({ type: 'text', id: command.id, result: await loadedModel().texts.run(command.task) })
+    } catch (error) {
       send(toFailedEvent(command.id, error))
     }
   }
 
-  /** A request that is aborted while its grammar is compiled never reaches the engine. */
-  async function leaseGrammar(id: string, spec: GrammarSpec, grammars: GrammarCache): Promise<GrammarLease> {
-    compiling.add(id)
-    try {
-      const lease = await grammars.lease(spec)
-      if (compiling.has(id)) return lease
-      lease.release()
-      throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
-    } finally {
-      compiling.delete(id)
-    }
+  function loadedModel(): Loaded {
+    if (loaded !== null) return loaded
+    throw new AppError('unavailable', 'model_loading', 'model is not loaded yet')
   }
 
   async function shutdown(deadlineMs: number): Promise<void> {
@@ -131,8 +149,10 @@ export function createHost(options: HostOptions): Host {
           return await load(command)
         case 'generate':
           return await generate(command)
+        case 'text':
+          return await workOnText(command)
         case 'abort':
-          compiling.delete(command.id)
+          preparing.delete(command.id)
           return loaded?.engine.abort(command.id)
         case 'forget_adapter':
           return loaded?.engine.forgetAdapter(command.digest)
@@ -198,20 +218,33 @@ function createListener(
     readonly textModel: TextModel
     readonly send: (event: HostEvent) => void
     readonly request: HostRequest
+    readonly prepared: PreparedPrompt
   },
 ): GenerationListener {
   const { id, sampling } = command
   const { textModel, send } = context
   const { promptTokenIds, isReasoningOpen } = context.request
-  const texts = Array.from({ length: sampling.n }, () => new ChoiceText(textModel.tokenizer, sampling))
+  const { tokenizer } = textModel
+  const texts = Array.from({ length: sampling.n }, () => new ChoiceText(tokenizer, sampling))
   const textOf = (choice: number): ChoiceText => {
     const text = texts[choice]
     if (text === undefined) throw new Error(`request has no choice ${choice}`)
     return text
   }
+  const prompt = new PromptText(tokenizer, sampling)
+  const isPromptReported = (sampling.promptLogprobs ?? null) !== null
+  const echo = command.echoesPrompt === true ? { promptText: promptTextOf(context, sampling) } : {}
   return {
-    onStarted: (cachedTokens) => send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen }),
+    onStarted: (cachedTokens) => {
+      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo })
+      if (isPromptReported) send({ type: 'prompt', id, positions: [prompt.first(promptTokenIds[0] ?? 0)] })
+    },
+    onPromptToken: (event) => send({ type: 'prompt', id, positions: [prompt.next(event)] }),
     onToken: (event) => {
+      if (sampling.maxTokens === 0) {
+        send({ type: 'delta', id, choice: event.choice, ...textOf(event.choice).end('length') })
+        return false
+      }
       const delta = textOf(event.choice).push(event)
       send({ type: 'delta', id, choice: event.choice, ...delta })
       return delta.finishReason === null
@@ -222,17 +255,26 @@ function createListener(
   }
 }
 
+/** As it was written, unless there was no text or it was cut. */
+function promptTextOf(
+  {
+    textModel,
+    request,
+    prepared,
+  }: {
+    readonly textModel: TextModel
+    readonly request: HostRequest
+    readonly prepared: PreparedPrompt
+  },
+  { skipSpecialTokens }: { readonly skipSpecialTokens: boolean },
+): string {
+  const isWhole = prepared.text !== '' && request.promptTokenIds.length === prepared.tokenIds.length
+  return isWhole ? prepared.text : textModel.tokenizer.decode(request.promptTokenIds, { skipSpecialTokens })
+}
+
 function toFailedEvent(id: string | null, error: unknown): FailedEvent {
-  if (error instanceof AppError) {
-    const { category, code, message, param = null, hint = null, details = null } = error
-    return { type: 'failed', id, error: { category, code, message, param, hint, details } }
-  }
-  const message = id === null ? `model could not be loaded: ${reasonOf(error)}` : 'engine failed unexpectedly'
-  return {
-    type: 'failed',
-    id,
-    error: { category: 'internal', code: 'internal_error', message, param: null, hint: null },
-  }
+  const unexpected = id === null ? `model could not be loaded: ${reasonOf(error)}` : 'engine failed unexpectedly'
+  return { type: 'failed', id, error: toHostError(error, unexpected) }
 }
 
 function reasonOf(error: unknown): string {

@@ -56,7 +56,7 @@ export interface SamplingParameters {
   /** Signed 64-bit; choice i uses seed + i; null: random. */
   readonly seed: bigint | null
   readonly n: number
-  /** null: as long as the context allows. */
+  /** null: as long as the context allows; 0: the prompt is computed and nothing is generated. */
   readonly maxTokens: number | null
   readonly minTokens: number
   readonly stop: readonly string[]
@@ -66,11 +66,12 @@ export interface SamplingParameters {
   readonly skipSpecialTokens: boolean
   /** How many alternatives per position to report; 0 reports the sampled token only. */
   readonly topLogprobs: number
+  /** How many alternatives per prompt position to report in `prompt` events; absent or null: prompts are not reported. */
+  readonly promptLogprobs?: number | null
 }
 
-export interface GenerateCommand {
-  readonly type: 'generate'
-  readonly id: string
+/** A conversation for the model's chat template. */
+export interface ConversationInput {
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly JsonValue[] | null
   readonly template: {
@@ -80,6 +81,19 @@ export interface GenerateCommand {
     readonly kwargs: JsonObject
     readonly documents: readonly JsonValue[] | null
   }
+}
+
+/** A prompt that no template sees: text in which control tokens are recognised, or tokens. */
+export interface RawInput {
+  readonly prompt:
+    | { readonly text: string; readonly addSpecialTokens: boolean }
+    | { readonly tokenIds: readonly number[] }
+}
+
+export type PromptInput = ConversationInput | RawInput
+
+export interface GenerateOptions {
+  readonly id: string
   /** Keep the last k prompt tokens; -1: the most the context allows; null: off. */
   readonly truncatePromptTokens: number | null
   readonly sampling: SamplingParameters
@@ -88,7 +102,25 @@ export interface GenerateCommand {
   readonly adapter: AdapterRef | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null
+  /** Tell the prompt's text in `started` (default false). */
+  readonly echoesPrompt?: boolean
 }
+
+export type GenerateCommand = { readonly type: 'generate' } & GenerateOptions & PromptInput
+
+/** Text work without generation; answered by one `text` event. */
+export interface TextCommand {
+  readonly type: 'text'
+  readonly id: string
+  readonly task: TextTask
+}
+
+export type TextTask =
+  /** A prompt to text and tokens. */
+  | { readonly kind: 'tokenize'; readonly input: PromptInput }
+  /** A conversation to text alone. */
+  | { readonly kind: 'render'; readonly input: ConversationInput }
+  | { readonly kind: 'detokenize'; readonly tokenIds: readonly number[] }
 
 /** Stop a request; it ends with `finished` after deltas of finish reason `abort`. */
 export interface AbortCommand {
@@ -116,6 +148,7 @@ export interface PingCommand {
 export type HostCommand =
   | LoadCommand
   | GenerateCommand
+  | TextCommand
   | AbortCommand
   | ForgetAdapterCommand
   | ShutdownCommand
@@ -158,6 +191,24 @@ export interface StartedEvent {
   readonly cachedTokens: number
   /** The prompt ends inside a reasoning block, so the answer begins in it. */
   readonly isReasoningOpen: boolean
+  /** The prompt's text, if `echoesPrompt` asked for it. */
+  readonly promptText?: string
+}
+
+/** One position of the prompt. */
+export interface PromptPosition extends Omit<TokenLogprob, 'logprob'> {
+  /** Null for the first token, which has nothing before it. */
+  readonly logprob: number | null
+  readonly top: readonly TokenLogprob[]
+  /** A control token that the prompt's text does not show. */
+  readonly isHidden: boolean
+}
+
+/** Positions of the prompt in order, after `started` and before the first `delta`, if `promptLogprobs` asks for them. */
+export interface PromptEvent {
+  readonly type: 'prompt'
+  readonly id: string
+  readonly positions: readonly PromptPosition[]
 }
 
 /** Progress of one choice; text may be empty while tokens are held back. The last one carries `finishReason`. */
@@ -193,6 +244,21 @@ export interface FailedEvent {
   }
 }
 
+/** What a `text` command made. */
+export interface TextEvent {
+  readonly type: 'text'
+  readonly id: string
+  readonly result: TextResult
+}
+
+export interface TextResult {
+  readonly text: string
+  /** Empty where only text was asked for. */
+  readonly tokenIds: readonly number[]
+  /** How the vocabulary spells each token. */
+  readonly tokenStrings: readonly string[]
+}
+
 export interface PongEvent {
   readonly type: 'pong'
   readonly id: string
@@ -200,7 +266,15 @@ export interface PongEvent {
   readonly waitingRequests: number
 }
 
-export type HostEvent = LoadedEvent | StartedEvent | DeltaEvent | FinishedEvent | FailedEvent | PongEvent
+export type HostEvent =
+  | LoadedEvent
+  | StartedEvent
+  | PromptEvent
+  | DeltaEvent
+  | FinishedEvent
+  | FailedEvent
+  | TextEvent
+  | PongEvent
 
 /** What the host sends: events in order, several where one step made them. */
 export type HostEvents = readonly HostEvent[]

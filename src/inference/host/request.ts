@@ -1,17 +1,17 @@
 /**
- * A generate command to an engine request: chat template, tokens, truncation, adapter files.
+ * A generate command and its tokens to an engine request: truncation, masks, adapter files.
  */
 import { InvalidRequestError } from '#base/errors.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
 import { isReasoningOpen, REASONING_END } from '#model/text/answer/answer-format.js'
-import { renderConversation } from '#model/text/render.js'
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
 import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
 import { checkpointCorrupt, readCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import type { AdapterRef, GenerateCommand } from './protocol.js'
+import type { PreparedPrompt } from './text-work.js'
 
 /** What the engine gets, and what the answer's text is read by. */
 export interface HostRequest extends GenerationRequest {
@@ -19,30 +19,42 @@ export interface HostRequest extends GenerationRequest {
   readonly isReasoningOpen: boolean
 }
 
+/** The most prompt tokens of interest: one that cannot fit is refused for its length, and needs no tokens to its end for that. */
+export function maxPromptTokens(command: GenerateCommand, contextLength: number): number | undefined {
+  return command.truncatePromptTokens === null ? contextLength : undefined
+}
+
 /**
- * Renders and tokenizes a command.
+ * What the engine is asked.
  *
+ * @param prepared the command's prompt
  * @param createMask the mask of each choice, when the answer is held to a grammar
- * @throws {InvalidRequestError} if the template refuses the messages or the truncation is out of range
+ * @throws {InvalidRequestError} if the truncation is out of range
  */
 export function toGenerationRequest(
   command: GenerateCommand,
-  textModel: TextModel,
-  contextLength: number,
-  createMask: (() => TokenMask) | null,
+  prepared: PreparedPrompt,
+  {
+    textModel,
+    contextLength,
+    createMask,
+  }: {
+    readonly textModel: TextModel
+    readonly contextLength: number
+    readonly createMask: (() => TokenMask) | null
+  },
 ): HostRequest {
-  const { messages, tools, template, sampling, adapter, cacheSalt } = command
-  // A prompt that cannot fit is refused for its length; it need not be tokenized to its end for that.
-  const maxTokens = command.truncatePromptTokens === null ? contextLength : undefined
-  const { text, tokenIds } = renderConversation(textModel, { messages, tools, ...template, maxTokens })
-  const isOpen = isReasoningOpen(text)
+  const { sampling, adapter, cacheSalt } = command
+  const isOpen = isReasoningOpen(prepared.text)
   const isHeldLater = isOpen && createMask !== null
   const tokenMask = isHeldLater ? () => afterReasoning(createMask(), textModel.tokenizer) : createMask
+  // the engine's last step of a prompt makes a token in any case; the listener drops it
+  const rules = { ...sampling, maxTokens: sampling.maxTokens === 0 ? 1 : sampling.maxTokens }
   return {
     id: command.id,
     isReasoningOpen: isOpen,
-    promptTokenIds: truncated(tokenIds, command, contextLength),
-    rules: tokenMask === null ? sampling : { ...sampling, tokenMask },
+    promptTokenIds: truncated(prepared.tokenIds, command, contextLength),
+    rules: tokenMask === null ? rules : { ...rules, tokenMask },
     adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
     cacheSalt,
   }

@@ -11,18 +11,22 @@ import { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import { type AsyncQueue, createAsyncQueue } from '#base/util/async-queue.js'
 import type { Clock } from '#base/util/clock.js'
-import { createDeferred } from '#base/util/deferred.js'
+import { createDeferred, type Deferred } from '#base/util/deferred.js'
 import type {
   DeltaEvent,
   FailedEvent,
-  GenerateCommand,
+  GenerateOptions,
   HostCommand,
   HostEvent,
   HostEvents,
   LoadCommand,
   LoadedEvent,
   PongEvent,
+  PromptEvent,
+  PromptInput,
   StartedEvent,
+  TextResult,
+  TextTask,
 } from '#inference/host/protocol.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
@@ -40,7 +44,8 @@ export interface EngineProcessOptions {
   readonly watchdog?: { readonly frozenMs?: number; readonly stuckMs?: number; readonly tickMs?: number }
 }
 
-export type GenerationEvent = StartedEvent | DeltaEvent
+export type GenerationEvent = StartedEvent | PromptEvent | DeltaEvent
+export type GenerateRequest = GenerateOptions & PromptInput
 
 export interface EngineProcess {
   readonly baseModel: string
@@ -49,7 +54,9 @@ export interface EngineProcess {
   /** What `ready` resolved to, if it did. */
   loaded(): LoadedEvent | null
   /** Sends a request; ends after the last delta. Leaving the loop early, or `signal`, aborts it. */
-  generate(command: Omit<GenerateCommand, 'type'>, signal: AbortSignal): AsyncIterable<GenerationEvent>
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<GenerationEvent>
+  /** Renders, tokenizes or decodes with the model's own text side. @throws {AppError} as the host has it */
+  text(id: string, task: TextTask): Promise<TextResult>
   /** @throws {AppError} `engine_unresponsive` if no answer comes in time */
   ping(id: string, timeoutMs: number): Promise<PongEvent>
   forgetAdapter(digest: string): void
@@ -85,6 +92,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   const maxPending = options.maxPendingRequests
   const pending = new Map<string, Pending>()
   const pings = new Map<string, { resolve: (pong: PongEvent) => void; reject: (error: AppError) => void }>()
+  const texts = new Map<string, Deferred<TextResult>>()
   let running: Running | null = null
   let loadedEvent: LoadedEvent | null = null
   let isStopped = false
@@ -117,7 +125,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       frozenMs: FROZEN_MS,
       stuckMs: STUCK_MS,
       ...options.watchdog,
-      isWaitedFor: () => pending.size + loading.size + pings.size > 0,
+      isWaitedFor: () => pending.size + loading.size + pings.size + texts.size > 0,
       ping: () => send({ type: 'ping', id: WATCHDOG_PING }),
       onFrozen: (reason) => {
         frozen = reason
@@ -169,6 +177,8 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     pending.clear()
     for (const ping of pings.values()) ping.reject(error)
     pings.clear()
+    for (const text of texts.values()) text.reject(error)
+    texts.clear()
     if (isStopped) return
     failures = livedMs > STABLE_AFTER_MS ? 0 : failures + 1
     // the first restart is immediate; a host that keeps dying is started less and less often
@@ -197,6 +207,14 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       return
     }
     if (event.id === null) return
+    const text = texts.get(event.id)
+    if (text !== undefined) {
+      texts.delete(event.id)
+      if (event.type === 'text') text.resolve(event.result)
+      else if (event.type === 'failed') text.reject(toAppError(event))
+      return
+    }
+    if (event.type === 'text') return
     const request = pending.get(event.id)
     if (request === undefined) return
     if (event.type === 'finished') {
@@ -215,11 +233,9 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     send({ type: 'abort', id })
   }
 
-  async function* generate(
-    command: Omit<GenerateCommand, 'type'>,
-    signal: AbortSignal,
-  ): AsyncGenerator<GenerationEvent> {
-    if (pending.size + loading.size >= maxPending) {
+  /** Waits for the model, if there is room for one more request. */
+  async function admit(): Promise<void> {
+    if (pending.size + loading.size + texts.size >= maxPending) {
       throw new AppError('rate_limited', 'queue_full', `the engine holds ${maxPending} requests already`, {
         hint: 'send fewer requests at once',
       })
@@ -227,6 +243,10 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     await untilLoaded()
     // it may have died between its answer and this line: then nobody would ever fail this request
     if (running === null) throw restarting(load.baseModel, lastDeath)
+  }
+
+  async function* generate(command: GenerateRequest, signal: AbortSignal): AsyncGenerator<GenerationEvent> {
+    await admit()
     const onAbort = (): void => abort(command.id)
     const queue = createAsyncQueue<GenerationEvent>(onAbort)
     pending.set(command.id, { queue, isAborted: false })
@@ -238,6 +258,14 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     } finally {
       signal.removeEventListener('abort', onAbort)
     }
+  }
+
+  async function text(id: string, task: TextTask): Promise<TextResult> {
+    await admit()
+    const deferred = createDeferred<TextResult>()
+    texts.set(id, deferred)
+    send({ type: 'text', id, task })
+    return deferred.promise
   }
 
   /** Waits like `ready`, and counts as a request meanwhile. */
@@ -259,6 +287,8 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       request.queue.fail(error)
     }
     pending.clear()
+    for (const text of texts.values()) text.reject(error)
+    texts.clear()
   }
 
   async function ready(): Promise<LoadedEvent> {
@@ -269,6 +299,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     baseModel: load.baseModel,
     ready,
     generate,
+    text,
     failRequests,
     loaded: () => loadedEvent,
     pid: () => running?.child.pid ?? null,

@@ -9,7 +9,13 @@
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { type AppError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import type { ChatMessage, GenerateCommand, GrammarSpec, SamplingParameters } from '#inference/host/protocol.js'
+import type {
+  ChatMessage,
+  ConversationInput,
+  GenerateOptions,
+  GrammarSpec,
+  SamplingParameters,
+} from '#inference/host/protocol.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages } from './chat-messages.js'
 import { refuseUnsupported } from './chat-unsupported.js'
@@ -54,7 +60,7 @@ export interface AnswerOptions {
   readonly includesReasoning: boolean
 }
 
-export type EngineCommand = Omit<GenerateCommand, 'type' | 'id' | 'adapter'>
+export type EngineCommand = Omit<GenerateOptions, 'id' | 'adapter'> & ConversationInput
 
 /** @throws {AppError} naming the field in `param` */
 export function toEngineCommand(request: ChatRequest, isTrainable: boolean): EngineCommand {
@@ -107,7 +113,7 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
   }
 }
 
-function toTemplate(request: ChatRequest): GenerateCommand['template'] {
+function toTemplate(request: ChatRequest): ConversationInput['template'] {
   const isContinued = request.continue_final_message === true
   if (isContinued && request.add_generation_prompt === true) {
     throw invalid(

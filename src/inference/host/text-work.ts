@@ -1,0 +1,70 @@
+/**
+ * The textual half of a request: prompts to tokens, tokens to text. Pure functions of a text model, for whichever thread
+ * runs them.
+ */
+import { assertNever } from '#base/util/assert-never.js'
+import { chatTemplateOf, renderConversation } from '#model/text/render.js'
+import type { TextModel } from '#model/text/text-model.js'
+import type { PromptInput, TextResult, TextTask } from './protocol.js'
+
+/** What a prompt became. */
+export interface PreparedPrompt {
+  /** The template's or the caller's text; empty for a prompt of tokens. */
+  readonly text: string
+  readonly tokenIds: readonly number[]
+}
+
+/**
+ * Renders and tokenizes a prompt.
+ *
+ * @param maxTokens as `EncodeOptions.maxTokens`: a prompt that cannot fit is not tokenized to its end
+ * @throws {InvalidRequestError} if the template refuses the messages
+ */
+export function preparePrompt(textModel: TextModel, input: PromptInput, maxTokens?: number): PreparedPrompt {
+  if (!('prompt' in input)) {
+    const { messages, tools, template } = input
+    return renderConversation(textModel, { messages, tools, ...template, maxTokens })
+  }
+  const { prompt } = input
+  if ('tokenIds' in prompt) return { text: '', tokenIds: prompt.tokenIds }
+  const { text, addSpecialTokens } = prompt
+  // as Hugging Face's tokenizers: who writes a raw prompt writes its control tokens too
+  return { text, tokenIds: textModel.tokenizer.encode(text, { parseSpecial: true, addSpecialTokens, maxTokens }) }
+}
+
+/** @throws {InvalidRequestError} if the template refuses the messages */
+export function runTextTask(textModel: TextModel, task: TextTask): TextResult {
+  const { tokenizer } = textModel
+  switch (task.kind) {
+    case 'tokenize': {
+      const { text, tokenIds } = preparePrompt(textModel, task.input)
+      return { text, tokenIds, tokenStrings: tokenIds.map((id) => tokenizer.idToToken(id) ?? '') }
+    }
+    case 'render': {
+      const { messages, tools, template } = task.input
+      const { text } = chatTemplateOf(textModel).render({ messages, tools, ...template })
+      return { text, tokenIds: [], tokenStrings: [] }
+    }
+    case 'detokenize':
+      return { text: tokenizer.decode(task.tokenIds), tokenIds: [], tokenStrings: [] }
+    default:
+      return assertNever(task)
+  }
+}
+
+/**
+ * How much text there is in a request's input, in UTF-16 units, counted up to a limit. Containers count as some text, because
+ * a template walks them.
+ */
+export function textSize(value: unknown, limit: number): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 1
+  let size = 16
+  // a list of numbers: tokens are only copied
+  if (Array.isArray(value) && typeof value[0] === 'number') return size + value.length
+  for (const part of Array.isArray(value) ? value : Object.values(value)) {
+    size += textSize(part, limit - size)
+    if (size > limit) break
+  }
+  return size
+}

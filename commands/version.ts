@@ -1,7 +1,7 @@
 /**
  * `trainyard version`: this program's version and, when it answers, the service's.
  */
-import type { Fetch } from '#api/client/http.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 
 export const version = defineCommand({
@@ -14,8 +14,8 @@ export const version = defineCommand({
   ],
   args: {},
   flags: {},
-  async run({ config, fetch, output, signal, version: client }) {
-    const service = await readServiceVersion(`${config.get('server')}/v1/health`, { fetch, signal })
+  async run({ config, getJson, output, signal, version: client }) {
+    const service = await readServiceVersion(`${config.get('server')}/v1/health`, { getJson, signal })
     signal.throwIfAborted()
     const json = { client, service, node: process.versions.node }
     output.record(json, client, [
@@ -32,14 +32,14 @@ const PATIENCE_MS = 2000
 /** The version a service tells; null when there is none. Without the typed client, which takes longer to load than all else. */
 async function readServiceVersion(
   url: string,
-  { fetch, signal }: { readonly fetch: Fetch; readonly signal: AbortSignal },
+  { getJson, signal }: Pick<CommandContext, 'getJson' | 'signal'>,
 ): Promise<string | null> {
   const patience = new AbortController()
   const stop = (): void => patience.abort()
   const timer = setTimeout(stop, PATIENCE_MS)
   signal.addEventListener('abort', stop, { once: true })
   try {
-    const health: unknown = await (await fetch(url, { signal: patience.signal })).json()
+    const health: unknown = await getJson(url, patience.signal)
     const version = typeof health === 'object' && health !== null && 'version' in health ? health.version : null
     return typeof version === 'string' ? version : null
   } catch {

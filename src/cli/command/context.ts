@@ -26,8 +26,8 @@ export interface CommandContext {
   readonly credential: () => Promise<Credential | null>
   /** The client, created on first use with the key that was found. */
   readonly connect: () => Promise<Client>
-  /** One plain request, for what needs no client with its schemas. */
-  readonly fetch: Fetch
+  /** The JSON at a URL, for what needs no client with its schemas. */
+  readonly getJson: (url: string, signal: AbortSignal) => Promise<unknown>
   /** A client of another server, with its own key. */
   readonly connectTo: (baseUrl: string, apiKey: string | null) => Promise<Client>
 }
@@ -67,7 +67,7 @@ export function createContext(options: ContextOptions): CommandContext {
       apiKey,
       userAgent: `trainyard/${options.version}`,
       ...(timeoutMs === null ? {} : { timeoutMs, longTimeoutMs: timeoutMs }),
-      ...(options.fetch === undefined ? {} : { fetch: options.fetch }),
+      fetch: options.fetch ?? (await import('../local/light-fetch.js')).lightFetch,
       ...(config.get('verbose')
         ? {
             onRequest: (record) => {
@@ -98,7 +98,10 @@ export function createContext(options: ContextOptions): CommandContext {
       client ??= connectNow()
       return client
     },
-    fetch: options.fetch ?? fetch,
+    getJson: async (url, signal) => {
+      if (options.fetch !== undefined) return await (await options.fetch(url, { signal })).json()
+      return await (await import('../local/light-fetch.js')).getJson(url, signal)
+    },
     connectTo,
   }
 }

@@ -23,6 +23,7 @@ import { createAuthService } from '#service/operations/auth.js'
 import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { createChatService } from '#service/operations/chat/chat.js'
 import { createCheckpointService } from '#service/operations/checkpoints.js'
+import { createCompletionService } from '#service/operations/completions/completions.js'
 import type { BaseModelEntry, ServiceContext } from '#service/operations/context.js'
 import { createFileService } from '#service/operations/files.js'
 import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
@@ -183,6 +184,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       trajectoryLog: createTrajectoryLogService(context),
       files: createFileService(context),
       chat: createChatService(context),
+      completions: createCompletionService(context),
       systemCheck: createSystemCheckService(context),
       workerApi: createWorkerApiService(context),
     },

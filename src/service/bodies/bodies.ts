@@ -7,6 +7,7 @@
 import type { z } from '@hono/zod-openapi'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { completionRequestSchema } from '#api/wire/inference/completions.js'
 import { createModelRequestSchema } from '#api/wire/models.js'
 import { createRlJobRequestSchema, createSftJobRequestSchema } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
@@ -75,6 +76,18 @@ export const BODIES = {
       maxContainers: 50_000,
       maxValues: 300_000,
       maxNestedValues: 60_000,
+      maxKeys: 20_000,
+      int64Fields: CHAT_INT64_FIELDS,
+    },
+  },
+  completion: {
+    schema: completionRequestSchema,
+    size: 'chatBytes',
+    // evaluation harnesses send many prompts of token ids at once
+    reader: {
+      maxContainers: 50_000,
+      maxValues: 2_000_000,
+      maxNestedValues: 2_000_000,
       maxKeys: 20_000,
       int64Fields: CHAT_INT64_FIELDS,
     },

@@ -16,6 +16,7 @@ import { bindChatCompletions } from './routes/chat-completions.js'
 import { bindCheckpoints } from './routes/checkpoints.js'
 import { bindFiles } from './routes/files.js'
 import { bindHealth } from './routes/health.js'
+import { bindCompletions } from './routes/inference/completions.js'
 import { bindLog } from './routes/log.js'
 import { bindModels } from './routes/models.js'
 import { bindTrainingJobs } from './routes/training-jobs.js'
@@ -47,6 +48,7 @@ export function createApp(options: AppOptions): App {
   bindTrainingJobs(app, options)
   bindFiles(app, options)
   bindChatCompletions(app, options)
+  bindCompletions(app, options)
   bindWorker(app, options)
 
   app.notFound(function answerUnknown(c) {

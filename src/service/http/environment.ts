@@ -10,6 +10,7 @@ import type { BodyStore } from '#service/bodies/body-store.js'
 import type { AuthService } from '#service/operations/auth.js'
 import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
+import type { CompletionService } from '#service/operations/completions/completions.js'
 import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ModelService } from '#service/operations/models.js'
@@ -27,6 +28,7 @@ export interface AppOptions {
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
     readonly chat: ChatService
+    readonly completions: CompletionService
     readonly systemCheck: SystemCheckService
     readonly workerApi: WorkerApiService
   }

@@ -12,6 +12,8 @@ const CONTEXT_LENGTH = 2048
 const aborted = new Set()
 let running = 0
 
+const NOTHING = { text: '', tokenIds: [], logprobs: [], stopReason: null }
+
 const send = (event) => process.send?.([event])
 const idOf = (character) => character.codePointAt(0) ?? 0
 
@@ -19,10 +21,22 @@ function logprobOf(character) {
   return { id: idOf(character), logprob: -0.5, text: character, bytes: [...Buffer.from(character)] }
 }
 
+/** The prompt's text: one character is one token. */
+function promptOf({ prompt, messages }) {
+  if (prompt === undefined) return messages.map((message) => `${message.role}:${message.content}`).join('\n')
+  return prompt.text ?? String.fromCodePoint(...prompt.tokenIds)
+}
+
+function workOnText({ id, task }) {
+  const text = task.kind === 'detokenize' ? String.fromCodePoint(...task.tokenIds) : promptOf(task.input)
+  const characters = task.kind === 'tokenize' ? [...text] : []
+  send({ type: 'text', id, result: { text, tokenIds: characters.map(idOf), tokenStrings: characters } })
+}
+
 async function generate(command) {
-  const { id, messages, sampling, adapter } = command
-  const text = String(messages.at(-1).content ?? '')
-  const prompt = [...messages.map((message) => `${message.role}:${message.content}`).join('\n')]
+  const { id, sampling, adapter } = command
+  const prompt = [...promptOf(command)]
+  const text = command.prompt === undefined ? String(command.messages.at(-1).content ?? '') : prompt.join('')
   const promptTokenIds = prompt.map(idOf)
   if (promptTokenIds.length + (sampling.maxTokens ?? 0) > CONTEXT_LENGTH) {
     const message = `This model's maximum context length is ${CONTEXT_LENGTH} tokens. However, you requested ${sampling.maxTokens ?? 0} output tokens and your prompt contains at least ${promptTokenIds.length} input tokens.`
@@ -41,13 +55,18 @@ async function generate(command) {
   }
   if (text.includes('WAIT')) {
     while (!aborted.has(id)) await sleep(5)
-    const nothing = { choice: 0, text: '', tokenIds: [], logprobs: [], finishReason: 'abort', stopReason: null }
-    send({ type: 'delta', id, ...nothing })
+    send({ type: 'delta', id, choice: 0, ...NOTHING, finishReason: 'abort' })
     send({ type: 'finished', id })
     return
   }
   running += 1
-  send({ type: 'started', id, promptTokenIds, cachedTokens: 0, isReasoningOpen: false })
+  const echo = command.echoesPrompt === true ? { promptText: prompt.join('') } : {}
+  send({ type: 'started', id, promptTokenIds, cachedTokens: 0, isReasoningOpen: false, ...echo })
+  if (typeof sampling.promptLogprobs === 'number') {
+    const top = (i) => (i === 0 ? [] : ['~', '^'].slice(0, sampling.promptLogprobs).map(logprobOf))
+    const positions = prompt.map((character, i) => ({ ...logprobOf(character), top: top(i), isHidden: false }))
+    send({ type: 'prompt', id, positions: positions.map((p, i) => (i === 0 ? { ...p, logprob: null } : p)) })
+  }
   const answer =
     text === 'COUNT'
       ? [...`running:${running - 1}`]
@@ -76,6 +95,7 @@ async function answerChoice({ id, sampling }, choice, answer, text, limit) {
     if (text.includes('FREEZE') && t === 1) freeze()
     if (text.includes('BUSY') && t === 1) computeForMs(3000)
     if (text.includes('SLOW') || isEndless) await sleep(5)
+    if (limit === 0) return send({ type: 'delta', id, choice, ...NOTHING, finishReason: 'length' })
     const isEnd = !isEndless && t >= answer.length
     const character = isEnd ? '' : answer[t % answer.length]
     const top = isEnd ? [] : ['~', '^', '_', '`', '!'].slice(0, sampling.topLogprobs).map(logprobOf)
@@ -104,6 +124,9 @@ process.on('message', (command) => {
       break
     case 'generate':
       void generate(command)
+      break
+    case 'text':
+      workOnText(command)
       break
     case 'abort':
       aborted.add(command.id)

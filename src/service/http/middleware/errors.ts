@@ -140,7 +140,7 @@ function chatMessage(error: AppError): string {
 }
 
 function isChatRoute(c: RequestContext): boolean {
-  return c.req.path.startsWith('/v1/chat/')
+  return /^\/v1\/(?:chat\/|completions\b)/.test(c.req.path)
 }
 
 function retryAfterSeconds(error: AppError): number | null {

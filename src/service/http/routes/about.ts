@@ -23,7 +23,7 @@ function isPublic(route: { readonly method: string; readonly path: string }): bo
 
 /** Paths of other services of this kind, and what is here instead. */
 const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
-  [/^(?:\/v1)?\/completions\/?$/, 'POST /v1/chat/completions with messages'],
+  [/^\/completions\/?$/, 'POST /v1/completions'],
   [/^(?:\/v1)?\/responses\b/, 'POST /v1/chat/completions'],
   [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
   [/^(?:\/v1)?\/fine[-_]tun\w*\b/, 'POST /v1/preview/sft-training-jobs or /v1/preview/training-jobs'],

@@ -144,7 +144,8 @@ function isGenerationPromptAdded(request: ChatRequest): boolean {
   return request.add_generation_prompt ?? request.continue_final_message !== true
 }
 
-function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable: boolean): SamplingParameters {
+/** @throws {AppError} naming the field in `param` */
+export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable: boolean): SamplingParameters {
   const temperature = ranged('temperature', request.temperature ?? 1, (v) => v >= 0, 'must be non-negative')
   const n = request.n ?? 1
   if (n < 1) throw invalid('n', `n must be at least 1, got ${n}.`)
@@ -247,7 +248,8 @@ function checkTopLogprobs(request: ChatRequest, isTrainable: boolean): number {
   return top
 }
 
-function toTruncation(request: ChatRequest): number | null {
+/** How many of the prompt's last tokens are kept, as `truncatePromptTokens`. */
+export function toTruncation(request: ChatRequest): number | null {
   const value = request.truncate_prompt_tokens ?? null
   if (value === null) return null
   if (value === 0n) throw invalid('truncate_prompt_tokens', 'truncate_prompt_tokens must be -1 or at least 1, got 0.')

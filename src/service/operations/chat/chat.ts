@@ -136,7 +136,11 @@ function checkToolsAreShown(format: AnswerFormat, { toolMode }: AnswerOptions): 
   )
 }
 
-async function checkTruncation(engine: EngineProcess, command: EngineCommand): Promise<void> {
+/** @throws {InvalidRequestError} if the prompt is to be cut to more than the context holds */
+export async function checkTruncation(
+  engine: EngineProcess,
+  command: Pick<EngineCommand, 'truncatePromptTokens' | 'sampling'>,
+): Promise<void> {
   const wanted = command.truncatePromptTokens
   if (wanted === null || wanted === -1) return
   const { contextLength } = await engine.ready()
@@ -150,7 +154,7 @@ async function checkTruncation(engine: EngineProcess, command: EngineCommand): P
 }
 
 /** `<model id or base model>:step<n>:<adapter digest>`, safe in a header. */
-function checkpointOf(policy: Policy): string {
+export function checkpointOf(policy: Policy): string {
   const name = policy.model?.id ?? policy.baseModel
   return encodeURI(`${name}:step${policy.step}:${policy.adapter?.digest.slice(0, 16) ?? 'base'}`)
 }

@@ -1,0 +1,63 @@
+/**
+ * Answers of models, whole or streamed: what chat and completions have in common on the way out.
+ */
+import { AppError } from '#base/errors.js'
+import type { AppOptions, RequestContext } from './environment.js'
+import { toStreamError } from './middleware/errors.js'
+import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from './sse.js'
+
+/** An admitted request of any kind. */
+export interface GeneratedAnswer {
+  readonly checkpoint: string
+  readonly isStream: boolean
+  response(): Promise<{ readonly usage: { readonly completion_tokens: number } }>
+  chunks(): AsyncIterable<unknown>
+}
+
+export interface AnswerRequest {
+  readonly model: string | null | undefined
+  /** The body's own id; a header overrides it. */
+  readonly requestId: string | null | undefined
+  readonly create: (requestId: string, signal: AbortSignal) => Promise<GeneratedAnswer>
+}
+
+/** Runs a request and sends its answer, or its chunks and `[DONE]`. */
+export async function sendAnswer(
+  c: RequestContext,
+  options: Pick<AppOptions, 'ids' | 'logger'>,
+  request: AnswerRequest,
+): Promise<Response> {
+  const requestId = c.req.header('x-request-id') ?? request.requestId ?? options.ids.uuid().replaceAll('-', '')
+  const gone = new AbortController()
+  const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
+  const answer = await request.create(requestId.slice(0, 256), signal)
+  c.header('x-trainyard-checkpoint', answer.checkpoint)
+  const { model } = request
+  if (!answer.isStream) {
+    const response = await answer.response()
+    c.set('logFacts', { model, completion_tokens: response.usage.completion_tokens })
+    return c.json(response)
+  }
+  c.set('logFacts', { model, is_stream: true })
+  return c.body(
+    toEventStream(toEvents(answer, c, options), { onCancel: () => gone.abort() }),
+    200,
+    EVENT_STREAM_HEADERS,
+  )
+}
+
+/** Chunks, then `[DONE]`; an error after the first chunk is an event, for the status has been sent. */
+async function* toEvents(
+  answer: GeneratedAnswer,
+  c: RequestContext,
+  options: Pick<AppOptions, 'logger'>,
+): AsyncGenerator<ServerSentEvent> {
+  try {
+    for await (const chunk of answer.chunks()) yield { data: JSON.stringify(chunk) }
+  } catch (error) {
+    const isOurs = !(error instanceof AppError) || error.category === 'internal'
+    options.logger[isOurs ? 'error' : 'warn']({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
+    yield { data: JSON.stringify(toStreamError(error)) }
+  }
+  yield { data: '[DONE]' }
+}

@@ -176,7 +176,7 @@ describe('models', () => {
       excludes: ['/internal/'],
     },
     ...[
-      ['POST', '/v1/completions', 'POST /v1/chat/completions'],
+      ['POST', '/completions', 'POST /v1/completions'],
       ['POST', '/v1/responses', 'POST /v1/chat/completions'],
       ['POST', '/v1/fine_tuning/jobs', 'POST /v1/preview/sft-training-jobs'],
       ['POST', '/chat/completions', 'POST /v1/chat/completions'],

@@ -70,11 +70,10 @@ export const commandTable: readonly CommandEntry[] = [
   entry('jobs events', 'Show the events of a training job', async () => (await import('./jobs/events.js')).jobEvents),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
-  entry(
-    'keys create',
-    'Make a new API key in a data directory on this machine',
-    async () => (await import('./keys/create.js')).createKey,
-  ),
+  entry('keys create', 'Make an API key', async () => (await import('./keys/create.js')).createKey),
+  entry('keys list', 'List API keys', async () => (await import('./keys/list.js')).listKeys),
+  entry('keys revoke', 'Revoke API keys', async () => (await import('./keys/revoke.js')).revokeKeys),
+  entry('usage', 'Show tokens, requests and training time by day', async () => (await import('./usage.js')).usage),
   entry(
     'system-check',
     'Check this machine and the service',

@@ -19,6 +19,8 @@ import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
 import { type Listening, listen } from '#service/http/listen.js'
+import { createKeyService } from '#service/operations/access/keys.js'
+import { createUsageService } from '#service/operations/access/usage.js'
 import { createAuthService } from '#service/operations/auth.js'
 import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { createChatService } from '#service/operations/chat/chat.js'
@@ -100,6 +102,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     temporaryPath: blobs.temporaryPath,
   })
   undo.push(() => bodies.close())
+  const usage = createUsageService(db, logger)
+  undo.push(() => usage.stop())
   const createdApiKey = await ensureApiKey(db, dataDir, systemIds)
   const isApiKeyLost = await isKeyFileLost(db, dataDir)
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
@@ -172,12 +176,15 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     leaseMs: timing.leaseMs,
     resumeIntervalMs: settings.resumeIntervalMs,
     version: packageVersion(),
+    usage,
     requestSweep: () => sweeper.request(),
   }
   const closing = new AbortController()
   const app = createApp({
     services: {
       auth: createAuthService(db),
+      keys: createKeyService(context),
+      usage,
       models: createModelService(context),
       checkpoints: createCheckpointService(context),
       trainingJobs: createTrainingJobService(context),
@@ -216,6 +223,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     workers.stop()
     await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
+    await usage.stop()
     await database.close()
     dataDir.unlock()
     logger.info({}, 'service.stopped')

@@ -44,7 +44,10 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'jobs events': [JOB.id],
   'jobs wait': [JOB.id],
   'jobs cancel': [JOB.id, '--yes'],
-  'keys create': ['--data-dir', join(folder, 'nowhere')],
+  'keys create': ['ci'],
+  'keys list': [],
+  'keys revoke': ['ci', '--yes'],
+  usage: [],
   'system-check': ['--server-only'],
   whoami: [],
   'config list': [],
@@ -64,14 +67,23 @@ const offline = new Set([
   'config set',
   'config unset',
   'config path',
-  'keys create',
   'version',
   'system-check',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */
 const naming = online.filter(
-  (name) => !['models list', 'models create', 'base-models list', 'jobs list', 'whoami'].includes(name),
+  (name) =>
+    ![
+      'keys create',
+      'keys list',
+      'usage',
+      'models list',
+      'models create',
+      'base-models list',
+      'jobs list',
+      'whoami',
+    ].includes(name),
 )
 
 function lineOf(name: string): readonly string[] {
@@ -109,6 +121,7 @@ describe('every command', () => {
     const { fetch } = scriptedService({
       'GET /v1/preview/models': { body: page([]) },
       'GET /v1/models': { body: { data: [] } },
+      'GET /v1/preview/keys': { body: page([]) },
     })
     const { stdout, stderr, exitCode } = await runCli(lineOf(name), { fetch })
     expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 3 })
@@ -121,7 +134,7 @@ describe('every command', () => {
       error: { type: 'unavailable', code: 'connection_failed', status: null },
     })
   })
-  test.each([['models delete'], ['checkpoints delete'], ['jobs cancel']])(
+  test.each([['models delete'], ['checkpoints delete'], ['jobs cancel'], ['keys revoke']])(
     '%s: without a terminal and without --yes it is exit 2 and nothing is sent',
     async (name) => {
       const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })

@@ -4,6 +4,9 @@
  * Knows nothing of terminals, files or settings. Every failure is an `AppError`: `ApiError` for a refusal,
  * `ConnectionError` or `RequestTimeoutError` when no answer came.
  */
+import type { KeyScope } from '#api/wire/access/key-words.js'
+import type { ApiKey, CreatedKey, DeletedKey } from '#api/wire/access/keys.js'
+import type { UsageResponse } from '#api/wire/access/usage.js'
 import type { ChatChunk, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
@@ -48,6 +51,20 @@ export interface NewSftJob {
   readonly model_id: string
   readonly training_data_url: string
   readonly config?: JsonObject | null
+}
+
+export interface NewKey {
+  readonly scope: KeyScope
+  readonly name?: string
+  readonly project?: string | undefined
+  readonly expires_in_seconds?: number | undefined
+}
+
+export interface UsageFilter {
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+  readonly project?: string | undefined
+  readonly model?: string | undefined
 }
 
 export interface JobFilter extends PageQuery {
@@ -149,6 +166,15 @@ export function createClient(options: ClientOptions) {
       stream: (request: ChatRequestBody, call: CallOptions = {}) => streamChat(request, call),
     },
     servedModels: { list: (call?: CallOptions) => get<{ data: readonly ServedModel[] }>('/v1/models', {}, call) },
+    keys: {
+      list: (query: PageQuery = {}, call?: CallOptions) => get<List<ApiKey>>(KEYS, { ...query }, call),
+      get: (id: string, call?: CallOptions) => get<ApiKey>(`${KEYS}/${encodeURIComponent(id)}`, {}, call),
+      /** The answer is the only one that holds the key itself. */
+      create: (key: NewKey, call?: CallOptions) => post<CreatedKey>(KEYS, key, call),
+      delete: (id: string, call: CallOptions = {}) =>
+        http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${encodeURIComponent(id)}`, ...call }),
+    },
+    usage: (filter: UsageFilter = {}, call?: CallOptions) => get<UsageResponse>('/v1/usage', { ...filter }, call),
     baseModels: { list: (call?: CallOptions) => get<readonly string[]>('/v1/preview/base-models', {}, call) },
     health: (call?: CallOptions) => get<HealthResponse>('/v1/health', {}, call),
     /** The checks' results, also when the server answers 503 because one failed. */
@@ -185,6 +211,7 @@ export function createClient(options: ClientOptions) {
 }
 
 const JOBS = '/v1/preview/training-jobs'
+const KEYS = '/v1/preview/keys'
 
 function modelPath(id: string): string {
   return `/v1/preview/models/${encodeURIComponent(id)}`

@@ -2,6 +2,7 @@
  * Health, system check and who-am-I. The sub-keys are ours, the published API shows none.
  */
 import { z } from '@hono/zod-openapi'
+import { KEY_SCOPES } from './access/key-words.js'
 
 export const healthResponseSchema = z.object({ status: z.literal('ok'), version: z.string() })
 export type HealthResponse = z.infer<typeof healthResponseSchema>
@@ -27,6 +28,10 @@ export type SystemCheckResponse = z.infer<typeof systemCheckResponseSchema>
 
 export const whoamiResponseSchema = z.object({
   entity: z.string(),
+  /** The one project the key may see; null: all of the entity. */
+  project: z.string().nullish(),
+  /** What the key may do. */
+  scope: z.enum(KEY_SCOPES).optional(),
   key_id: z.string(),
   /** First characters of the key, enough to tell keys apart. */
   key_prefix: z.string(),

@@ -5,6 +5,7 @@
  * so that no schema ever meets a million elements.
  */
 import type { z } from '@hono/zod-openapi'
+import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
@@ -61,6 +62,7 @@ const SMALL = {
 const GROUPS = { size: 'trajectoriesBytes', reader: { maxContainers: 4_000_000, maxValues: 20_000_000 } } as const
 
 export const BODIES = {
+  createKey: { schema: createKeyRequestSchema, ...SMALL },
   createModel: { schema: createModelRequestSchema, ...SMALL },
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },

@@ -12,6 +12,7 @@ import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
 import { requestId } from './middleware/request-id.js'
 import { bindAbout, unknownPath } from './routes/about.js'
+import { bindAccess } from './routes/access.js'
 import { bindChatCompletions } from './routes/chat-completions.js'
 import { bindCheckpoints } from './routes/checkpoints.js'
 import { bindFiles } from './routes/files.js'
@@ -42,6 +43,7 @@ export function createApp(options: AppOptions): App {
 
   bindAbout(app, options)
   bindHealth(app, options)
+  bindAccess(app, options)
   bindModels(app, options)
   bindCheckpoints(app, options)
   bindLog(app, options)

@@ -7,6 +7,8 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
+import type { KeyService } from '#service/operations/access/keys.js'
+import type { UsageService } from '#service/operations/access/usage.js'
 import type { AuthService } from '#service/operations/auth.js'
 import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
@@ -22,6 +24,8 @@ import type { TrajectoryLogService } from '#service/operations/trajectory-log.js
 export interface AppOptions {
   readonly services: {
     readonly auth: AuthService
+    readonly keys: KeyService
+    readonly usage: UsageService
     readonly models: ModelService
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService

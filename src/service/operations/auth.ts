@@ -1,20 +1,25 @@
 /**
- * Who a bearer key belongs to.
+ * Who a bearer key belongs to, and for which project a request is counted.
  */
 
-import { AppError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 import { findApiKey } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import type { Principal } from './context.js'
+import type { Principal } from './access/principal.js'
+import { checkProject } from './access/tenant.js'
 
 export interface AuthService {
-  /** @throws {AppError} `missing_api_key` or `invalid_api_key` */
-  authenticate(authorization: string | undefined): Promise<Principal>
+  /**
+   * @param usageProject header that names the project to count the request for: `project` or `entity/project`
+   * @throws {AppError} `missing_api_key` or `invalid_api_key`, also for a key that has expired; `forbidden` for a foreign
+   *   project or entity
+   */
+  authenticate(authorization: string | undefined, usageProject?: string | undefined): Promise<Principal>
 }
 
 export function createAuthService(db: DatabaseHandle): AuthService {
   return {
-    authenticate: async (authorization) => {
+    authenticate: async (authorization, usageProject) => {
       if (authorization === undefined || authorization.trim() === '') {
         throw new AppError('authentication', 'missing_api_key', 'Not authenticated', {
           hint: 'send Authorization: Bearer <API key>',
@@ -25,7 +30,14 @@ export function createAuthService(db: DatabaseHandle): AuthService {
       if (record === null) {
         throw new AppError('authentication', 'invalid_api_key', 'Invalid authentication credentials')
       }
-      return { entity: record.entity, keyId: record.id, keyPrefix: record.keyPrefix }
+      const tenant = { entity: record.entity, project: record.project }
+      return {
+        ...tenant,
+        keyId: record.id,
+        keyPrefix: record.keyPrefix,
+        scope: record.scope,
+        usageProject: usageProject === undefined ? null : readUsageProject(tenant, usageProject),
+      }
     },
   }
 }
@@ -33,4 +45,24 @@ export function createAuthService(db: DatabaseHandle): AuthService {
 /** The token of `Bearer <token>`; the scheme's case does not matter. Null if malformed. */
 export function parseBearer(authorization: string): string | null {
   return /^bearer +([\x21-\x7e]{1,512})$/i.exec(authorization.trim())?.[1] ?? null
+}
+
+/** Null for an empty header. */
+function readUsageProject(tenant: Pick<Principal, 'entity' | 'project'>, header: string): string | null {
+  const parts = header.trim().split('/')
+  const project = parts.at(-1) ?? ''
+  if (header.trim() === '') return null
+  if (parts.length > 2 || project === '' || project.length > 256) {
+    throw new InvalidRequestError(
+      'invalid_project',
+      `header Compat-Project must be project or entity/project, got "${header.slice(0, 100)}"`,
+    )
+  }
+  const entity = parts.length === 2 ? parts[0] : tenant.entity
+  if (entity !== tenant.entity) {
+    throw new AppError('permission', 'forbidden', `entity "${entity?.slice(0, 100)}" does not belong to this API key`, {
+      hint: `write ${tenant.entity}/${project} in the header Compat-Project, or the project alone`,
+    })
+  }
+  return checkProject(tenant, project) ?? null
 }

@@ -10,6 +10,9 @@ import type { Dispatcher } from '#service/queue/dispatcher.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import type { UsageService } from './access/usage.js'
+
+export type { Principal, Tenant } from './access/principal.js'
 
 /** A base model this server can serve and train. */
 export interface BaseModelEntry {
@@ -37,13 +40,7 @@ export interface ServiceContext {
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
   readonly version: string
+  readonly usage: UsageService
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void
-}
-
-/** Who sends a request. */
-export interface Principal {
-  readonly entity: string
-  readonly keyId: string
-  readonly keyPrefix: string
 }

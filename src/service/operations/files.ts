@@ -40,6 +40,7 @@ export function createFileService(context: ServiceContext): FileService {
         await insertFile(db, {
           id,
           entity: principal.entity,
+          project: principal.project,
           filename: fields.filename.slice(0, 512),
           purpose: fields.purpose.slice(0, 64),
           artifact,
@@ -48,13 +49,13 @@ export function createFileService(context: ServiceContext): FileService {
         })
       } catch (error) {
         if (!isUniqueViolation(error) || artifact === null) throw error
-        const existing = await findFile(db, principal.entity, { artifact })
+        const existing = await findFile(db, principal, { artifact })
         if (existing !== null && existing.sha256 === blob.sha256) return toWireFile(existing)
         throw new ConflictError('artifact_exists', `artifact "${artifact}" is registered with other bytes already`, {
           hint: 'an artifact version never changes: use the next version',
         })
       }
-      const file = await findFile(db, principal.entity, { id })
+      const file = await findFile(db, principal, { id })
       if (file === null) throw new ConflictError('file_deleted', 'the file was deleted while it was stored')
       return toWireFile(file)
     },

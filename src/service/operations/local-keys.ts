@@ -7,7 +7,7 @@ import { chmod, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
-import { findApiKey, hasApiKeys, insertApiKey, newApiKey } from '#service/storage/api-keys.js'
+import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
 
@@ -17,6 +17,7 @@ const DEFAULT_ENTITY = 'local'
 export interface LocalKey {
   /** Shown once; the database has its hash only. */
   readonly key: string
+  readonly id: string
   readonly entity: string
   /** Where it was stored, because the key file was lost; null when that file holds another valid key. */
   readonly keyFile: string | null
@@ -31,7 +32,7 @@ export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: Id
   if (await hasApiKeys(db)) return null
   const key = newApiKey(ids)
   await writeKeyFile(dataDir.apiKeyPath, key)
-  await insertApiKey(db, ids, DEFAULT_ENTITY, key)
+  await insertApiKey(db, { id: ids.uuid(), entity: DEFAULT_ENTITY }, key)
   return key
 }
 
@@ -44,9 +45,10 @@ export async function isKeyFileLost(db: DatabaseHandle, { apiKeyPath }: Pick<Dat
 /**
  * Makes another key in a data directory, also beside a server that runs on it: the server accepts it at once.
  *
+ * @param wanted its limits; by default it may do everything in the entity of the first key
  * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory yet
  */
-export async function createLocalKey(path: string): Promise<LocalKey> {
+export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKey, 'id'>> = {}): Promise<LocalKey> {
   const root = resolve(path)
   const databasePath = join(root, 'trainyard.sqlite3')
   if ((await stat(databasePath).catch(() => null)) === null) {
@@ -60,9 +62,15 @@ export async function createLocalKey(path: string): Promise<LocalKey> {
     const apiKeyPath = join(root, 'api-key')
     const key = newApiKey(systemIds)
     const isLost = (await isKeyFileLost(database.db, { apiKeyPath })) || !(await hasApiKeys(database.db))
-    if (isLost) await writeKeyFile(apiKeyPath, key)
-    await insertApiKey(database.db, systemIds, DEFAULT_ENTITY, key)
-    return { key, entity: DEFAULT_ENTITY, keyFile: isLost ? apiKeyPath : null }
+    const entity = wanted.entity ?? DEFAULT_ENTITY
+    const id = systemIds.uuid()
+    // the key file lets the command line do everything in the entity of the first key: no lesser key takes its place
+    const isWhole =
+      entity === DEFAULT_ENTITY && (wanted.scope ?? 'admin') === 'admin' && (wanted.project ?? null) === null
+    const keyFile = isLost && isWhole && (wanted.expiresInMs ?? null) === null ? apiKeyPath : null
+    if (keyFile !== null) await writeKeyFile(keyFile, key)
+    await insertApiKey(database.db, { ...wanted, id, entity }, key)
+    return { id, key, entity, keyFile }
   } finally {
     await database.close()
     dataDir?.unlock()

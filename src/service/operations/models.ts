@@ -5,7 +5,6 @@
  * use: its unfinished jobs end as cancelled with their event, answers that are being generated finish on the weights they
  * started with, and its name is free again.
  */
-import { createHash } from 'node:crypto'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
 import type { CreateModelRequest, DeleteModelResponse, ListModelsQuery, Model } from '#api/wire/models.js'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
@@ -23,6 +22,8 @@ import {
   type ModelRecord,
 } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { digestOf } from './access/request-digest.js'
+import { checkProject, isOwn } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { toWireModel } from './to-wire.js'
 
@@ -47,9 +48,10 @@ export function createModelService(context: ServiceContext): ModelService {
     checkName('project', request.project)
     checkName('name', request.name)
     const entity = checkEntity(principal, request.entity ?? '')
+    checkProject(principal, request.project)
     if (!context.baseModels.some((entry) => entry.name === request.base_model))
       throw unknownBaseModel(request.base_model)
-    const digest = createHash('sha256').update(JSON.stringify(request)).digest('hex')
+    const digest = digestOf(request)
     const scope = idempotencyKey === null ? null : { entity, scope: 'models' as const, key: idempotencyKey }
     const insert = () =>
       db.transaction().execute(async (transaction) => {
@@ -125,7 +127,7 @@ export function createModelService(context: ServiceContext): ModelService {
       if (query.entity !== undefined) checkEntity(principal, query.entity)
       const page = await listModels(db, {
         entity: principal.entity,
-        project: query.project,
+        project: checkProject(principal, query.project),
         name: query.name,
         baseModel: query.base_model,
         after: query.after,
@@ -136,14 +138,14 @@ export function createModelService(context: ServiceContext): ModelService {
   }
 }
 
-/** A model of the principal's entity. A foreign model is not found, so that ids leak nothing. */
+/** A model of the principal's entity and project. A foreign model is not found, so that ids leak nothing. */
 export async function requireModel(
   context: Pick<ServiceContext, 'db'>,
   principal: Principal,
   id: string,
 ): Promise<ModelRecord> {
   const model = await findModel(context.db, id)
-  if (model === null || model.entity !== principal.entity) {
+  if (model === null || !isOwn(principal, model)) {
     throw new NotFoundError('model_not_found', `model "${id.slice(0, 100)}" was not found`)
   }
   return model

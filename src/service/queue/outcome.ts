@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
+import { addTrainingTime } from '#service/storage/access/usage-days.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
@@ -18,6 +19,9 @@ import { type AttemptClaim, withLease } from './lease.js'
 
 /** Files every checkpoint must have. */
 const REQUIRED_FILES = ['adapter_config.json', 'adapter_model.safetensors']
+
+/** Most that is counted between an attempt's last sign of life and its end. */
+const LAST_STRETCH_MS = 60_000
 
 /** What a worker claims to have made. */
 export interface Completion {
@@ -42,6 +46,7 @@ export async function completeJob(
 ): Promise<number> {
   return withLease(db, claim, async (transaction, { job, state }) => {
     if (state === 'completed') return job.step ?? 0
+    await addTrainingTime(transaction, job.id, LAST_STRETCH_MS)
     const files = await collectFiles(transaction, claim, completion)
     const model = await findModel(transaction, job.modelId)
     if (model === null) throw new NotFoundError('model_not_found', `model "${job.modelId}" was not found`)
@@ -106,6 +111,7 @@ export async function failAttempt(
 ): Promise<void> {
   await withLease(db, claim, async (transaction, { job, state }) => {
     if (state === 'completed') throw new ConflictError('job_already_finished', 'the job is completed')
+    await addTrainingTime(transaction, job.id, LAST_STRETCH_MS)
     await endUnsuccessfully(transaction, ids, job, failure)
   })
 }

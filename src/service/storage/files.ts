@@ -7,6 +7,8 @@ import { type Database, databaseNowMs } from './database.js'
 export interface FileRecord {
   readonly id: string
   readonly entity: string
+  /** Of the key that uploaded it, when that key is bound to one. */
+  readonly project: string | null
   readonly filename: string
   readonly purpose: string
   readonly artifact: string | null
@@ -22,6 +24,7 @@ export async function insertFile(db: Database, file: Omit<FileRecord, 'createdAt
     .values({
       id: file.id,
       entity: file.entity,
+      project: file.project,
       filename: file.filename,
       purpose: file.purpose,
       artifact: file.artifact,
@@ -32,13 +35,14 @@ export async function insertFile(db: Database, file: Omit<FileRecord, 'createdAt
     .execute()
 }
 
-/** A file of an entity by its id or by its artifact name. */
+/** A file of an entity, or of one project of it, by its id or by its artifact name. */
 export async function findFile(
   db: Database,
-  entity: string,
+  owner: { readonly entity: string; readonly project: string | null },
   key: { readonly id: string } | { readonly artifact: string },
 ): Promise<FileRecord | null> {
-  const query = db.selectFrom('files').selectAll().where('entity', '=', entity)
+  let query = db.selectFrom('files').selectAll().where('entity', '=', owner.entity)
+  if (owner.project !== null) query = query.where('project', '=', owner.project)
   const row = await ('id' in key
     ? query.where('id', '=', canonicalId(key.id))
     : query.where('artifact', '=', key.artifact)
@@ -47,6 +51,7 @@ export async function findFile(
   return {
     id: row.id,
     entity: row.entity,
+    project: row.project,
     filename: row.filename,
     purpose: row.purpose,
     artifact: row.artifact,

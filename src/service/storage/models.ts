@@ -73,7 +73,8 @@ export async function listModels(db: Database, filter: ModelFilter): Promise<Pag
   if (filter.baseModel !== undefined) query = query.where('base_model', '=', filter.baseModel)
   if (filter.after !== undefined) {
     const cursor = await findModel(db, filter.after)
-    if (cursor === null || cursor.entity !== filter.entity) throw unknownCursor(filter.after)
+    const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project
+    if (!isOwn) throw unknownCursor(filter.after)
     query = query.where('id', '>', filter.after)
   }
   const rows = await query
@@ -83,21 +84,16 @@ export async function listModels(db: Database, filter: ModelFilter): Promise<Pag
   return toPage(rows, filter.limit, toModel)
 }
 
-/** All models of an entity that have `name`, in any project; at most `limit`. */
+/** All models of an entity that have `name`, in any project or in one; at most `limit`. */
 export async function findModelsNamed(
   db: Database,
-  entity: string,
+  owner: { readonly entity: string; readonly project: string | null },
   name: string,
   limit: number,
 ): Promise<readonly ModelRecord[]> {
-  const rows = await db
-    .selectFrom('models')
-    .selectAll()
-    .where('entity', '=', entity)
-    .where('name', '=', name)
-    .orderBy('id')
-    .limit(limit)
-    .execute()
+  let query = db.selectFrom('models').selectAll().where('entity', '=', owner.entity).where('name', '=', name)
+  if (owner.project !== null) query = query.where('project', '=', owner.project)
+  const rows = await query.orderBy('id').limit(limit).execute()
   return rows.map(toModel)
 }
 

@@ -13,6 +13,16 @@ export interface ApiKeysTable {
   key_hash: string
   /** First characters of the key, to tell keys apart. */
   key_prefix: string
+  /** What its owner calls it. */
+  name: Generated<string>
+  /** The one project it may see; null: all of its entity. */
+  project: string | null
+  /** `read`, `write` or `admin`. */
+  scope: Generated<string>
+  /** Refused from this time on; null: never. */
+  expires_at_ms: number | null
+  /** Written in batches, about a second late. */
+  last_used_at_ms: number | null
   created_at_ms: Generated<number>
 }
 
@@ -56,6 +66,12 @@ export interface TrainingJobsTable {
   entity: string
   /** Not a foreign key: a job and its events outlive a deleted model, so that a polling client sees the end. */
   model_id: string
+  /** The model's project. */
+  project: Generated<string>
+  /** The project its training time is counted for, when the request named one. */
+  usage_project: string | null
+  /** Grows with every claim of any job: who had the last turn. */
+  claim_order: number | null
   kind: string
   status: string
   /** JSON object as submitted, nulls removed. */
@@ -153,6 +169,8 @@ export interface FilesTable {
   entity: string
   filename: string
   purpose: string
+  /** Project of the key that uploaded it, when that key is bound to one. */
+  project: string | null
   /** `entity/project/name:version` the file answers to, or null. */
   artifact: string | null
   sha256: string
@@ -169,6 +187,22 @@ export interface IdempotencyKeysTable {
   request_digest: string
   object_id: string
   created_at_ms: Generated<number>
+}
+
+/** What a project's use of a model comes to on a day (UTC). */
+export interface UsageDaysTable {
+  entity: string
+  /** `2026-11-22`. */
+  day: string
+  project: string
+  /** A base model's name, or `entity/project/name`. */
+  model: string
+  requests: Generated<number>
+  prompt_tokens: Generated<number>
+  /** Of the prompt tokens, those computed before. */
+  cached_tokens: Generated<number>
+  completion_tokens: Generated<number>
+  training_ms: Generated<number>
 }
 
 /** One row per process that opened this database: written and read back by the system check. */
@@ -190,5 +224,6 @@ export interface Schema {
   split_metrics: SplitMetricsTable
   files: FilesTable
   idempotency_keys: IdempotencyKeysTable
+  usage_days: UsageDaysTable
   health_probes: HealthProbesTable
 }

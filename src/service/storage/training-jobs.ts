@@ -14,6 +14,8 @@ import type { TrainingJobsTable } from './schema.js'
 export interface JobRecord {
   readonly id: string
   readonly entity: string
+  /** The model's. */
+  readonly project: string
   readonly modelId: string
   readonly kind: JobKind
   readonly status: JobStatus
@@ -43,6 +45,10 @@ export interface JobRecord {
 export interface NewJob {
   readonly id: string
   readonly entity: string
+  /** The model's. */
+  readonly project: string
+  /** The project its training time is counted for; null: its own. */
+  readonly usageProject: string | null
   readonly modelId: string
   readonly kind: JobKind
   readonly config: JsonObject
@@ -53,6 +59,7 @@ export interface NewJob {
 
 export interface JobFilter extends PageOptions {
   readonly entity: string
+  readonly project?: string | undefined
   readonly modelId?: string | undefined
   readonly status?: JobStatus | undefined
 }
@@ -64,6 +71,8 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
     .values({
       id: job.id,
       entity: job.entity,
+      project: job.project,
+      usage_project: job.usageProject,
       model_id: job.modelId,
       kind: job.kind,
       status: 'queued',
@@ -84,11 +93,13 @@ export async function findJob(db: Database, id: string): Promise<JobRecord | nul
 /** Jobs of an entity, newest first. */
 export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
   let query = db.selectFrom('training_jobs').selectAll().where('entity', '=', filter.entity)
+  if (filter.project !== undefined) query = query.where('project', '=', filter.project)
   if (filter.modelId !== undefined) query = query.where('model_id', '=', canonicalId(filter.modelId))
   if (filter.status !== undefined) query = query.where('status', '=', filter.status)
   if (filter.after !== undefined) {
     const cursor = await findJob(db, filter.after)
-    if (cursor === null || cursor.entity !== filter.entity) throw unknownCursor(filter.after)
+    const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project
+    if (!isOwn) throw unknownCursor(filter.after)
     query = query.where('id', '<', filter.after)
   }
   const rows = await query
@@ -126,6 +137,7 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
   return {
     id: row.id,
     entity: row.entity,
+    project: row.project,
     modelId: row.model_id,
     kind: readOneOf(JOB_KINDS, row.kind, 'kind of a training job'),
     status: readOneOf(JOB_STATUSES, row.status, 'status of a training job'),

@@ -36,6 +36,8 @@ export async function createJobFixture(): Promise<JobFixture> {
       return {
         id: systemIds.uuid(),
         entity: 'local',
+        project: 'p',
+        usageProject: null,
         modelId: id,
         kind: 'rl',
         config,

@@ -1,8 +1,11 @@
 /**
- * Bearer authentication of everything below `/v1` but the public routes. Guards unknown paths too, so no route can be
- * forgotten. Worker routes carry their own tokens.
+ * Bearer authentication and scopes of everything below `/v1` but the public routes. Guards unknown paths too, so no route can
+ * be forgotten, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
  */
+
 import type { MiddlewareHandler } from 'hono'
+import type { KeyScope } from '#api/wire/access/key-words.js'
+import { requireScope } from '#service/operations/access/tenant.js'
 import type { AppEnvironment, AppOptions } from '../environment.js'
 
 /** Paths without a key, as the hosted service publishes them. */
@@ -13,8 +16,24 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
   return async function authenticate(c, next) {
     const isRead = c.req.method === 'GET' || c.req.method === 'HEAD'
     if (!(publicPaths.has(c.req.path) && isRead)) {
-      c.set('principal', await options.services.auth.authenticate(c.req.header('authorization')))
+      const principal = await options.services.auth.authenticate(
+        c.req.header('authorization'),
+        c.req.header('compat-project') ?? c.req.header('openai-project'),
+      )
+      requireScope(principal, neededScope(c.req.method, c.req.path))
+      options.services.usage.noteKey(principal.keyId)
+      c.set('principal', principal)
     }
     await next()
   }
+}
+
+/** Posts that ask for an answer and change nothing. */
+const ANSWERS = /^(?:\/v1)?\/(?:chat\/completions|completions|responses|tokenize|detokenize|inference\/\w+)(?:\/|$)/
+
+/** The scope a request needs. */
+export function neededScope(method: string, path: string): KeyScope {
+  if (/^\/v1\/preview\/keys(?:\/|$)/.test(path)) return 'admin'
+  if (method === 'GET' || method === 'HEAD' || (method === 'POST' && ANSWERS.test(path))) return 'read'
+  return 'write'
 }

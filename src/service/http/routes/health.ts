@@ -13,6 +13,8 @@ export function bindHealth(app: App, options: AppOptions): void {
     const principal = c.get('principal')
     return c.json({
       entity: principal.entity,
+      project: principal.project,
+      scope: principal.scope,
       key_id: principal.keyId,
       key_prefix: principal.keyPrefix,
       version: options.version,

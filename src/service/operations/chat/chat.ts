@@ -10,6 +10,7 @@ import type { ServedModel } from '#api/wire/models.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
 import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
+import { usageKeyOf } from '../access/usage.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
@@ -49,9 +50,10 @@ export function createChatService(context: ServiceContext): ChatService {
       const { answerFormat: format } = await engine.ready()
       checkToolsAreShown(format, options)
       await checkTruncation(engine, command)
-      const generation = engine
-        .generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal)
-        [Symbol.asyncIterator]()
+      const generation = context.usage.count(
+        engine.generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal),
+        usageKeyOf(principal, policy.model, policy.baseModel),
+      )
       const started = await readStart(generation, signal)
       const checkpoint = checkpointOf(policy)
       const builder = createAnswerBuilder(

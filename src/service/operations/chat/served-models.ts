@@ -14,8 +14,9 @@ import type { AdapterRef } from '#inference/host/protocol.js'
 import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
+import { isOwn } from '../access/tenant.js'
 import { checkpointTitle } from '../checkpoint-blobs.js'
-import type { Principal, ServiceContext } from '../context.js'
+import type { ServiceContext, Tenant } from '../context.js'
 
 /** What answers a request: fixed for its whole life. */
 export interface Policy {
@@ -36,7 +37,7 @@ interface Address {
 /** @throws {NotFoundError} `model_not_found` in vLLM's words; {InvalidRequestError} `ambiguous_model` */
 export async function resolvePolicy(
   context: ServiceContext,
-  principal: Principal,
+  principal: Tenant,
   requested: string | null,
 ): Promise<Policy> {
   const name = (requested ?? '').replace(/^hosted_vllm\//, '')
@@ -68,7 +69,7 @@ const MODELS_PER_READ = 1000
  */
 export async function listServedModels(
   context: ServiceContext,
-  principal: Principal,
+  principal: Tenant,
   startedSeconds: number,
 ): Promise<readonly ServedModel[]> {
   const cards: ServedModel[] = context.baseModels.map((base) => ({
@@ -82,7 +83,12 @@ export async function listServedModels(
   }))
   let after: string | undefined
   for (;;) {
-    const page = await listModels(context.db, { entity: principal.entity, after, limit: MODELS_PER_READ })
+    const page = await listModels(context.db, {
+      entity: principal.entity,
+      project: principal.project ?? undefined,
+      after,
+      limit: MODELS_PER_READ,
+    })
     for (const model of page.items) {
       const id = `${model.entity}/${model.project}/${model.name}`
       cards.push({ ...card(id, Math.floor(model.createdAtMs / 1000)), root: id, parent: model.baseModel })
@@ -120,16 +126,24 @@ function parseAddress(name: string): Address | null {
 
 async function findAddressed(
   context: ServiceContext,
-  principal: Principal,
+  principal: Tenant,
   parts: readonly string[],
 ): Promise<ModelRecord | null> {
-  const { db } = context
+  const found = await findInEntity(context, principal, parts)
+  return found !== null && isOwn(principal, found) ? found : null
+}
+
+async function findInEntity(
+  { db }: ServiceContext,
+  principal: Tenant,
+  parts: readonly string[],
+): Promise<ModelRecord | null> {
   const [first = '', second, third] = parts
   if (third !== undefined && second !== undefined) {
     return first === principal.entity ? findModelByName(db, first, second, third) : null
   }
   if (second !== undefined) return findModelByName(db, principal.entity, first, second)
-  const named = await findModelsNamed(db, principal.entity, first, 10)
+  const named = await findModelsNamed(db, principal, first, 10)
   if (named.length > 1) {
     const candidates = named.map((model) => `"${model.project}/${model.name}"`).join(', ')
     throw new InvalidRequestError('ambiguous_model', `model "${first}" exists in several projects: ${candidates}`, {

@@ -8,11 +8,10 @@ import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoi
 import { findModel, type ModelRecord } from '#service/storage/models.js'
 import type { KlReference, RlHyperparameters } from '#training/hyperparameters.js'
 import { resolvePolicy } from '../chat/served-models.js'
-import type { ServiceContext } from '../context.js'
+import type { ServiceContext, Tenant } from '../context.js'
 
 /** Who asks, for which model, starting from which of its steps. */
-export interface ReferenceQuestion {
-  readonly entity: string
+export interface ReferenceQuestion extends Tenant {
   readonly modelId: string
   readonly parentStep: number
 }
@@ -24,11 +23,12 @@ export interface ReferenceQuestion {
  */
 export async function assertKlReference(
   context: ServiceContext,
+  principal: Tenant,
   model: ModelRecord,
   { klReference, policyLoss }: Pick<RlHyperparameters, 'klReference' | 'policyLoss'>,
 ): Promise<void> {
   if (policyLoss.kl === null || klReference.kind === 'base') return
-  const question = { entity: model.entity, modelId: model.id, parentStep: model.step }
+  const question = { entity: principal.entity, project: principal.project, modelId: model.id, parentStep: model.step }
   try {
     await findKlReference(context, question, klReference)
   } catch (cause) {
@@ -51,12 +51,12 @@ const PARAMS = {
  */
 export async function findKlReference(
   context: ServiceContext,
-  { entity, modelId, parentStep }: ReferenceQuestion,
+  { entity, project, modelId, parentStep }: ReferenceQuestion,
   reference: KlReference,
 ): Promise<CheckpointRecord | null> {
   if (reference.kind === 'base') return null
   if (reference.kind === 'adapter') {
-    const policy = await resolvePolicy(context, { entity, keyId: '', keyPrefix: '' }, reference.address)
+    const policy = await resolvePolicy(context, { entity, project }, reference.address)
     const model = await findModel(context.db, modelId)
     if (policy.baseModel !== model?.baseModel) {
       throw new NotFoundError(

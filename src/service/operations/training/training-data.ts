@@ -25,13 +25,13 @@ export async function resolveTrainingData(
   url: string,
 ): Promise<string> {
   if (url.startsWith('file-')) {
-    const file = await findFile(context.db, principal.entity, { id: url })
+    const file = await findFile(context.db, principal, { id: url })
     if (file === null) throw notFound(`no file "${url.slice(0, 100)}" was uploaded`, 'upload it with POST /v1/files')
     return file.sha256
   }
   if (url.startsWith('wandb-artifact:')) {
     const artifact = normalizeArtifact(url)
-    const file = await findFile(context.db, principal.entity, { artifact })
+    const file = await findFile(context.db, principal, { artifact })
     if (file === null) {
       throw notFound(
         `artifact "${artifact}" is not registered here`,

@@ -15,6 +15,7 @@ import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { assertLearningRateCount, countSftExamples, sftBatchCount } from '#training/data/sft-data.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import { isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
@@ -51,7 +52,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
     const job = await findJob(db, id)
-    if (job === null || job.entity !== principal.entity) {
+    if (job === null || !isOwn(principal, job)) {
       throw new NotFoundError('training_job_not_found', `training job "${id.slice(0, 100)}" was not found`)
     }
     return job
@@ -99,12 +100,14 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         assertSupportedOptions('rl', config)
         if (request.strict === true) assertNoUnusedOptions('rl', config)
         await assertAdapterShape(context, model, hyperparameters.lora)
-        await assertKlReference(context, model, hyperparameters)
+        await assertKlReference(context, principal, model, hyperparameters)
         checkPolicyVersions(groups, model.step)
         const input = await publish()
         return submit(
           {
             entity: principal.entity,
+            project: model.project,
+            usageProject: principal.usageProject,
             modelId: model.id,
             kind: 'rl',
             config,
@@ -135,6 +138,8 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       return submit(
         {
           entity: principal.entity,
+          project: model.project,
+          usageProject: principal.usageProject,
           modelId: model.id,
           kind: 'sft',
           config,
@@ -152,6 +157,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     list: async (principal, query) => {
       const page = await listJobs(db, {
         entity: principal.entity,
+        project: principal.project ?? undefined,
         modelId: query.model_id,
         status: query.status,
         after: query.after,

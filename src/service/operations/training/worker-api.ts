@@ -65,7 +65,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
     const { entity, modelId } = job
     return reference === null
       ? null
-      : findKlReference(context, { entity, modelId, parentStep: job.parentStep ?? 0 }, reference)
+      : findKlReference(context, { entity, project: null, modelId, parentStep: job.parentStep ?? 0 }, reference)
   }
 
   return {

@@ -3,6 +3,7 @@
  * when, and what must happen in the same transaction, is the queue's business.
  */
 import type { JobStatus } from '#api/wire/job-words.js'
+import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 
@@ -147,7 +148,7 @@ export async function findLease(db: Database, jobId: string): Promise<LeaseRecor
 }
 
 /**
- * Restarts the lease of a job; call with the lease held.
+ * Restarts the lease of a job and counts the time since its last sign of life; call with the lease held.
  *
  * @param options.hasAdvanced the attempt stored something no attempt had before: earlier losses no longer count
  */
@@ -157,6 +158,7 @@ export async function extendLease(
   leaseMs: number,
   options: { readonly hasAdvanced?: boolean } = {},
 ): Promise<void> {
+  await addTrainingTime(db, jobId, leaseMs)
   await db
     .updateTable('training_jobs')
     .set((e) => ({

@@ -7,6 +7,7 @@ import { up as jobRetries } from './0002-job-retries.js'
 import { up as resumePoints } from './0003-resume-points.js'
 import { up as counters } from './0004-counters.js'
 import { up as logPages } from './0005-log-pages.js'
+import { up as keysAndUsage } from './0006-keys-and-usage.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -15,4 +16,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0003-resume-points': { up: resumePoints },
   '0004-counters': { up: counters },
   '0005-log-pages': { up: logPages },
+  '0006-keys-and-usage': { up: keysAndUsage },
 }

@@ -1,0 +1,102 @@
+/**
+ * Making, listing and revoking API keys. A key makes keys of its own entity only, and one bound to a project keys of that
+ * project only; a new entity begins with a key made where the data lies (`local-keys.ts`).
+ */
+import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey } from '#api/wire/access/keys.js'
+import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import {
+  type ApiKeyRecord,
+  deleteApiKey,
+  findApiKeyById,
+  insertApiKey,
+  listApiKeys,
+  newApiKey,
+} from '#service/storage/api-keys.js'
+import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { digestOf } from './request-digest.js'
+import { checkProject } from './tenant.js'
+
+export interface KeyService {
+  /** @throws {ConflictError} `key_already_created` for a repeated `Idempotency-Key`: the key itself was shown once */
+  create(principal: Principal, request: CreateKeyRequest, idempotencyKey: string | null): Promise<CreatedKey>
+  get(principal: Principal, id: string): Promise<ApiKey>
+  list(principal: Principal, query: PageQuery): Promise<List<ApiKey>>
+  delete(principal: Principal, id: string): Promise<DeletedKey>
+}
+
+export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' | 'ids' | 'logger'>): KeyService {
+  return {
+    create: async (principal, request, idempotencyKey) => {
+      const { entity } = principal
+      const project = checkProject(principal, request.project ?? undefined) ?? null
+      const scope = idempotencyKey === null ? null : { entity, scope: 'keys' as const, key: idempotencyKey }
+      const id = ids.uuid()
+      const key = newApiKey(ids)
+      const digest = digestOf(request)
+      const record = await db.transaction().execute(async (transaction) => {
+        const before = scope === null ? null : await findIdempotent(transaction, scope, digest)
+        if (before !== null) throw alreadyCreated(before)
+        const expiresInMs = request.expires_in_seconds == null ? null : request.expires_in_seconds * 1000
+        await insertApiKey(
+          transaction,
+          { id, entity, project, scope: request.scope, name: request.name ?? '', expiresInMs },
+          key,
+        )
+        if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
+        return requireKey(await findApiKeyById(transaction, principal, id), id)
+      })
+      logger.info({ key_id: id, by_key_id: principal.keyId, scope: request.scope, entity, project }, 'api_key.created')
+      return { ...toWireKey(record, principal), key }
+    },
+    get: async (principal, id) => toWireKey(requireKey(await findApiKeyById(db, principal, id), id), principal),
+    list: async (principal, query) => {
+      const page = await listApiKeys(db, principal, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
+      return toList(
+        page.items.map((key) => toWireKey(key, principal)),
+        page.hasMore,
+      )
+    },
+    delete: async (principal, id) => {
+      const key = requireKey(await findApiKeyById(db, principal, id), id)
+      await deleteApiKey(db, principal, key.id)
+      logger.info({ key_id: key.id, by_key_id: principal.keyId }, 'api_key.revoked')
+      return { id: key.id, object: 'api_key', deleted: true }
+    },
+  }
+}
+
+function toWireKey(key: ApiKeyRecord, principal: Principal): ApiKey {
+  return {
+    object: 'api_key',
+    id: key.id,
+    name: key.name,
+    key_prefix: key.keyPrefix,
+    entity: key.entity,
+    project: key.project,
+    scope: key.scope,
+    created_at: toIso(key.createdAtMs),
+    expires_at: key.expiresAtMs === null ? null : toIso(key.expiresAtMs),
+    last_used_at: key.lastUsedAtMs === null ? null : toIso(key.lastUsedAtMs),
+    is_current: key.id === principal.keyId,
+  }
+}
+
+function toIso(timeMs: number): string {
+  return new Date(timeMs).toISOString()
+}
+
+function requireKey(key: ApiKeyRecord | null, id: string): ApiKeyRecord {
+  if (key !== null) return key
+  throw new NotFoundError('key_not_found', `API key "${id.slice(0, 100)}" was not found`, {
+    hint: 'GET /v1/preview/keys lists them by id',
+  })
+}
+
+function alreadyCreated(id: string): ConflictError {
+  return new ConflictError('key_already_created', 'this Idempotency-Key made an API key before, which is shown once', {
+    hint: `if it was lost, revoke key ${id} and make another with a new Idempotency-Key`,
+    details: { key_id: id },
+  })
+}

@@ -1,0 +1,20 @@
+/**
+ * Who sends a request, and whose things it may see.
+ */
+import type { KeyScope } from '#api/wire/access/key-words.js'
+
+/** Whose things may be seen. */
+export interface Tenant {
+  readonly entity: string
+  /** The only project; null: all of the entity. */
+  readonly project: string | null
+}
+
+/** Who sends a request. */
+export interface Principal extends Tenant {
+  readonly keyId: string
+  readonly keyPrefix: string
+  readonly scope: KeyScope
+  /** The project that the request asks to be counted for; null: it names none. */
+  readonly usageProject: string | null
+}

@@ -1,0 +1,39 @@
+/**
+ * Whose things a request may see: everything of the key's entity, or one project of it.
+ *
+ * What belongs to others is not found, so that ids leak nothing; naming another entity or project outright is forbidden.
+ */
+import { KEY_SCOPES, type KeyScope } from '#api/wire/access/key-words.js'
+import { AppError } from '#base/errors.js'
+import type { Principal, Tenant } from './principal.js'
+
+/** Whether a thing of an entity and project is the tenant's. */
+export function isOwn(tenant: Tenant, thing: { readonly entity: string; readonly project: string | null }): boolean {
+  return thing.entity === tenant.entity && (tenant.project === null || thing.project === tenant.project)
+}
+
+/**
+ * The project a request is about: the one it names, else the key's own.
+ *
+ * @returns undefined for all of the entity
+ * @throws {AppError} `forbidden` if the key is bound to another project
+ */
+export function checkProject(tenant: Tenant, project: string | undefined): string | undefined {
+  if (tenant.project === null || project === tenant.project) return project
+  if (project === undefined) return tenant.project
+  throw new AppError('permission', 'forbidden', `project "${project.slice(0, 100)}" is not open to this API key`, {
+    hint: `this key belongs to project "${tenant.project}"`,
+    param: 'project',
+  })
+}
+
+/** @throws {AppError} `insufficient_scope` if the key may not do what needs `scope` */
+export function requireScope(principal: Principal, scope: KeyScope): void {
+  if (KEY_SCOPES.indexOf(principal.scope) >= KEY_SCOPES.indexOf(scope)) return
+  throw new AppError(
+    'permission',
+    'insufficient_scope',
+    `this API key has scope "${principal.scope}", this request needs "${scope}"`,
+    { hint: 'use another key; `trainyard keys create` makes one', details: { scope: principal.scope, needed: scope } },
+  )
+}

@@ -1,0 +1,157 @@
+/**
+ * Who used how much: counted in memory while answers run, written about once a second in one transaction, and reported by day.
+ *
+ * No request writes by itself. What a killed server loses is what was counted since the last write: about a second.
+ * Training time is counted where leases are renewed, in their transaction.
+ */
+import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { GenerationEvent } from '#service/children/engine-process.js'
+import {
+  addUsage,
+  DEFAULT_USAGE_PROJECT,
+  defaultUsageDays,
+  listUsage,
+  type UsageCounters,
+  type UsageKey,
+} from '#service/storage/access/usage-days.js'
+import { touchApiKeys } from '#service/storage/api-keys.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import type { Principal } from './principal.js'
+import { checkProject } from './tenant.js'
+
+/** Longest time between a use and its write, beside the write itself. */
+export const USAGE_FLUSH_MS = 1000
+/** Most rows of one report. */
+const MAX_ROWS = 10_000
+
+export interface UsageService {
+  /** Passes an answer's events on and counts them, also when it is left early. */
+  count(events: AsyncIterable<GenerationEvent>, key: UsageKey): AsyncIterator<GenerationEvent>
+  /** A key was used. */
+  noteKey(keyId: string): void
+  report(principal: Principal, query: UsageQuery): Promise<UsageResponse>
+  /** Writes what was counted; keeps it when that fails. */
+  flush(): Promise<void>
+  /** Writes the last of it and stops. */
+  stop(): Promise<void>
+}
+
+/** Whom an answer is counted for: the project that the request names, else the key's, else the model's. */
+export function usageKeyOf(principal: Principal, model: ModelRecord | null, baseModel: string): UsageKey {
+  return {
+    entity: principal.entity,
+    project: principal.usageProject ?? principal.project ?? model?.project ?? DEFAULT_USAGE_PROJECT,
+    model: model === null ? baseModel : `${model.entity}/${model.project}/${model.name}`,
+  }
+}
+
+export function createUsageService(db: DatabaseHandle, logger: Logger): UsageService {
+  let counted = new Map<string, { readonly key: UsageKey; counters: UsageCounters }>()
+  let usedKeys = new Set<string>()
+  let flushing: Promise<void> = Promise.resolve()
+
+  function add(key: UsageKey, more: Partial<UsageCounters>): void {
+    const id = `${key.entity}\n${key.project}\n${key.model}`
+    const before = counted.get(id)?.counters
+    counted.set(id, {
+      key,
+      counters: {
+        requests: (before?.requests ?? 0) + (more.requests ?? 0),
+        promptTokens: (before?.promptTokens ?? 0) + (more.promptTokens ?? 0),
+        cachedTokens: (before?.cachedTokens ?? 0) + (more.cachedTokens ?? 0),
+        completionTokens: (before?.completionTokens ?? 0) + (more.completionTokens ?? 0),
+      },
+    })
+  }
+
+  function note(key: UsageKey, event: GenerationEvent): void {
+    if (event.type === 'delta') add(key, { completionTokens: event.tokenIds.length })
+    else add(key, { requests: 1, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
+  }
+
+  async function write(): Promise<void> {
+    if (counted.size === 0 && usedKeys.size === 0) return
+    const batch = counted
+    const keys = usedKeys
+    counted = new Map()
+    usedKeys = new Set()
+    try {
+      await db.transaction().execute(async (transaction) => {
+        for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
+        await touchApiKeys(transaction, [...keys])
+      })
+    } catch (error) {
+      for (const { key, counters } of batch.values()) add(key, counters)
+      for (const key of keys) usedKeys.add(key)
+      throw error
+    }
+  }
+
+  function flush(): Promise<void> {
+    const next = flushing.then(write)
+    flushing = next.catch(() => undefined)
+    return next
+  }
+
+  const timer = setInterval(() => {
+    flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
+  }, USAGE_FLUSH_MS).unref()
+
+  return {
+    flush,
+    noteKey: (keyId) => void usedKeys.add(keyId),
+    count: (events, key) => {
+      const source = events[Symbol.asyncIterator]()
+      return {
+        next: async () => {
+          const result = await source.next()
+          if (result.done !== true) note(key, result.value)
+          return result
+        },
+        return: async () => (await source.return?.()) ?? { done: true, value: undefined },
+      }
+    },
+    report: async (principal, query) => {
+      const project = checkProject(principal, query.project)
+      await flush()
+      const days = await defaultUsageDays(db)
+      const from = query.from ?? days.from
+      const to = query.to ?? days.to
+      const filter = { entity: principal.entity, from, to, project, model: query.model }
+      const rows = await listUsage(db, { ...filter, limit: MAX_ROWS + 1 })
+      const data = rows.slice(0, MAX_ROWS).map((row) => ({
+        day: row.day,
+        project: row.project,
+        model: row.model,
+        requests: row.requests,
+        prompt_tokens: row.promptTokens,
+        cached_tokens: row.cachedTokens,
+        completion_tokens: row.completionTokens,
+        training_seconds: row.trainingMs / 1000,
+      }))
+      const sum = (name: 'requests' | 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'training_seconds') =>
+        data.reduce((total, row) => total + row[name], 0)
+      return {
+        object: 'usage',
+        entity: principal.entity,
+        from,
+        to,
+        data,
+        total: {
+          requests: sum('requests'),
+          prompt_tokens: sum('prompt_tokens'),
+          cached_tokens: sum('cached_tokens'),
+          completion_tokens: sum('completion_tokens'),
+          training_seconds: sum('training_seconds'),
+        },
+        is_truncated: rows.length > MAX_ROWS,
+      }
+    },
+    stop: async () => {
+      clearInterval(timer)
+      await flush()
+    },
+  }
+}

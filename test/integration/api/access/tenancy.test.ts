@@ -1,0 +1,169 @@
+/**
+ * Tenancy by walking over every route of the application: a key of another entity, or of another project, reaches nothing by
+ * id; a key reaches only what its scope allows. A route that is not known here fails, so that none is forgotten.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { CreatedKey } from '#api/wire/access/keys.js'
+import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
+import { createLocalKey } from '#service/operations/local-keys.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+/** Name of a route's parameter → the id of a thing of the first entity. */
+let ids: Record<string, string>
+let routes: readonly { readonly method: string; readonly path: string }[]
+
+beforeAll(async () => {
+  service = await createTestService()
+  const modelId = await service.createModel('secret')
+  const job = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+    json: { model_id: modelId, trajectory_groups: [sampleGroup()] },
+  })
+  await service.waitForJob(job.body.id)
+  await service.json(`/v1/preview/models/${modelId}/log`, {
+    json: { split: 'val', trajectory_groups: [sampleGroup()] },
+  })
+  const logs = await service.json<{ data: { id: string }[] }>(`/v1/preview/models/${modelId}/log`)
+  const form = new FormData()
+  form.set('purpose', 'fine-tune')
+  form.set('file', new Blob(['{"messages":[]}\n']), 'secret.jsonl')
+  const file = (await (await service.fetch('/v1/files', { method: 'POST', body: form })).json()) as { id: string }
+  const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
+  ids = {
+    model_id: modelId,
+    training_job_id: job.body.id,
+    fine_tuning_job_id: job.body.id,
+    step: '1',
+    name: 'adapter_config.json',
+    log_id: logs.body.data[0]?.id ?? '',
+    file_id: file.id,
+    key_id: keys.body.data[0]?.id ?? '',
+    // `GET /v1/models/:id`
+    id: 'local/tests/secret',
+  }
+  const seen = service.app.routes.filter((route) => route.method !== 'ALL' && route.path.startsWith('/v1/'))
+  routes = [...new Map(seen.map((route) => [`${route.method} ${route.path}`, route])).values()]
+})
+afterAll(() => service.dispose())
+
+const parametersOf = (path: string) => [...path.matchAll(/:(\w+)/g)].map(([, name]) => name ?? '')
+const fill = (path: string) =>
+  path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`)
+
+/** A body that every POST of an id route gets past its own validation with. */
+const BODY = JSON.stringify({ split: 'val', trajectory_groups: [], steps: [1] })
+
+async function call(key: string, method: string, path: string, body: string | null = BODY) {
+  const response = await service.app.request(fill(path), {
+    method,
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    ...(method === 'GET' || method === 'HEAD' || body === null ? {} : { body }),
+  })
+  return { status: response.status, text: await response.text() }
+}
+
+/** Routes whose parameter names a thing of an entity. */
+const idRoutes = () => routes.filter(({ path }) => parametersOf(path).length > 0)
+
+describe('every route with an id', () => {
+  it('is known to this test: its parameters name things that exist', async () => {
+    expect(idRoutes().length).toBeGreaterThan(12)
+    for (const { path } of idRoutes()) for (const name of parametersOf(path)) expect(ids, path).toHaveProperty(name)
+    for (const { method, path } of idRoutes()) {
+      if (method === 'GET') expect((await call(service.apiKey, method, path)).status, path).toBe(200)
+    }
+  })
+
+  it('is not found with the key of another entity', async () => {
+    const { key } = await createLocalKey(service.dataDir, { entity: 'others' })
+    await expectNothing(key)
+  })
+
+  it('is not found with a key of another project', async () => {
+    const { key } = await createLocalKey(service.dataDir, { project: 'elsewhere' })
+    await expectNothing(key)
+  })
+
+  async function expectNothing(key: string): Promise<void> {
+    for (const { method, path } of idRoutes()) {
+      const { status, text } = await call(key, method, path)
+      expect(status, `${method} ${path}: ${text}`).toBe(404)
+    }
+    for (const { method, path } of routes.filter(({ path }) => parametersOf(path).length === 0)) {
+      if (method !== 'GET' || PUBLIC_PATHS.some((open) => open === path)) continue
+      const { status, text } = await call(key, method, path)
+      expect(status, `${path}: ${text}`).toBe(200)
+      expect(text, path).not.toContain('secret')
+      for (const name of ['model_id', 'training_job_id', 'file_id', 'key_id'])
+        expect(text, path).not.toContain(ids[name] ?? '')
+    }
+    const naming: readonly (readonly [string, string, object])[] = [
+      ['POST', '/v1/preview/training-jobs', { model_id: ids['model_id'], trajectory_groups: [] }],
+      ['POST', '/v1/chat/completions', { model: 'local/tests/secret', messages: [{ role: 'user', content: 'x' }] }],
+      ['POST', '/v1/chat/completions', { model: ids['model_id'], messages: [{ role: 'user', content: 'x' }] }],
+    ]
+    for (const [method, path, body] of naming) {
+      expect((await call(key, method, path, JSON.stringify(body))).status, `${method} ${path}`).toBe(404)
+    }
+    const model = await service.json<{ id: string }>('/v1/preview/models', {
+      headers: { authorization: `Bearer ${key}` },
+      json: { project: 'elsewhere', name: 'own', base_model: 'trainyard/tiny-random', return_existing: true },
+    })
+    expect(model.status).toBe(200)
+    const data = await service.json<{ detail: string }>('/v1/preview/sft-training-jobs', {
+      headers: { authorization: `Bearer ${key}` },
+      json: { model_id: model.body.id, training_data_url: ids['file_id'] },
+    })
+    expect([data.status, data.body.detail]).toEqual([400, expect.stringContaining('no file')])
+  }
+})
+
+describe('the scope of a key', () => {
+  const limited = async (scope: 'read' | 'write') => (await createLocalKey(service.dataDir, { scope })).key
+
+  it('read: everything is read, models answer, and every other route is refused by name', async () => {
+    const key = await limited('read')
+    for (const { method, path } of routes) {
+      const isManaging = path.startsWith('/v1/preview/keys')
+      const isAnswer = /^\/v1\/(chat\/)?completions|^\/v1\/responses/.test(path)
+      const { status, text } = await call(key, method, path, method === 'DELETE' ? BODY : '{}')
+      if ((method === 'GET' || isAnswer) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
+      else {
+        expect(status, `${method} ${path}`).toBe(403)
+        expect(text, `${method} ${path}`).toContain('this API key has scope \\"read\\"')
+      }
+    }
+    const chat = { messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 }
+    expect((await call(key, 'POST', '/v1/chat/completions', JSON.stringify(chat))).status).toBe(200)
+  })
+
+  it('write: keys alone are out of reach', async () => {
+    const key = await limited('write')
+    for (const { method, path } of routes.filter((route) => route.path.startsWith('/v1/preview/keys'))) {
+      expect((await call(key, method, path, '{"scope":"admin"}')).status, `${method} ${path}`).toBe(403)
+    }
+    expect((await call(key, 'POST', '/v1/preview/training-jobs', '{}')).status).toBe(422)
+  })
+
+  it('is checked on the path as it is routed: a slash at the end opens nothing', async () => {
+    const key = await limited('write')
+    expect((await call(key, 'GET', '/v1/preview/keys/')).status).toBe(403)
+    expect((await call(key, 'GET', '/v1/preview/%6beys')).status).toBe(403)
+  })
+})
+
+describe('a key bound to a project', () => {
+  it('works in it as any other, names no other, and hands on no more than it has', async () => {
+    const admin = await service.json<CreatedKey>('/v1/preview/keys', { json: { scope: 'admin', project: 'tests' } })
+    const headers = { authorization: `Bearer ${admin.body.key}` }
+    expect((await service.json(`/v1/preview/models/${ids['model_id']}`, { headers })).status).toBe(200)
+    expect((await service.json('/v1/preview/models?project=other', { headers })).status).toBe(403)
+    const other = { project: 'other', name: 'm', base_model: 'trainyard/tiny-random' }
+    expect((await service.json('/v1/preview/models', { headers, json: other })).status).toBe(403)
+    const made = await service.json<CreatedKey>('/v1/preview/keys', { headers, json: { scope: 'read' } })
+    expect(made.body).toMatchObject({ entity: 'local', project: 'tests', scope: 'read' })
+    const wide = await service.json('/v1/preview/keys', { headers, json: { scope: 'read', project: 'other' } })
+    expect(wide.status).toBe(403)
+    expect((await service.json(`/v1/preview/keys/${ids['key_id']}`, { headers })).status).toBe(404)
+  })
+})

@@ -1,0 +1,146 @@
+/**
+ * Usage: what answers and training cost is counted for the right project and model, survives a kill but for a second, and
+ * needs no write per request.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { CreatedKey } from '#api/wire/access/keys.js'
+import type { UsageResponse } from '#api/wire/access/usage.js'
+import { createLogger } from '#base/logging/logger.js'
+import { createUsageService } from '#service/operations/access/usage.js'
+import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { runCli } from '../../../support/service/run-cli.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.dispose())
+
+const chat = (text: string, headers: Record<string, string> = {}, more: object = {}) =>
+  service.json<{ usage: { prompt_tokens: number; completion_tokens: number } }>('/v1/chat/completions', {
+    headers,
+    json: { messages: [{ role: 'user', content: text }], max_tokens: 4, ...more },
+  })
+const report = async (query = '') => (await service.json<UsageResponse>(`/v1/usage${query}`)).body
+
+describe('usage', () => {
+  it('counts tokens and requests of answers, whole and streamed, for the project of header, key or model', async () => {
+    const first = await chat('hello')
+    expect(first.status).toBe(200)
+    const response = await service.fetch('/v1/chat/completions', {
+      json: { messages: [{ role: 'user', content: 'hello' }], max_tokens: 4, stream: true },
+      headers: { 'compat-project': 'local/games' },
+    })
+    await response.text()
+    await chat('hello', { 'openai-project': 'chess' })
+    const bound = await service.json<CreatedKey>('/v1/preview/keys', { json: { scope: 'read', project: 'bound' } })
+    await chat('hello', { authorization: `Bearer ${bound.body.key}` })
+    await service.createModel('counted')
+    await chat('hello', {}, { model: 'tests/counted' })
+    const { data, total, entity, is_truncated } = await report()
+    const { prompt_tokens, completion_tokens } = first.body.usage
+    const base = { requests: 1, prompt_tokens, cached_tokens: 0, completion_tokens, training_seconds: 0 }
+    const model = 'trainyard/tiny-random'
+    expect(data.map(({ day, ...row }) => row)).toEqual([
+      { project: 'bound', model, ...base },
+      { project: 'chess', model, ...base },
+      { project: 'default', model, ...base },
+      { project: 'games', model, ...base },
+      { project: 'tests', model: 'local/tests/counted', ...base },
+    ])
+    expect(total).toMatchObject({ requests: 5, completion_tokens: 5 * completion_tokens })
+    expect([entity, is_truncated]).toEqual(['local', false])
+    expect((await report('?project=games')).data).toHaveLength(1)
+    expect((await report('?from=2001-01-01&to=2001-01-31')).data).toEqual([])
+    const own = await service.json<UsageResponse>('/v1/usage', {
+      headers: { authorization: `Bearer ${bound.body.key}` },
+    })
+    expect(own.body.data.map((row) => row.project)).toEqual(['bound'])
+  })
+
+  it.each([
+    ['others/games', 403, 'entity "others" does not belong to this API key'],
+    ['a/b/c', 400, 'header Compat-Project must be project or entity/project, got "a/b/c"'],
+  ])('header "%s" is refused', async (header, status, message) => {
+    const answer = await service.json<{ error: { message: string } }>('/v1/chat/completions', {
+      headers: { 'compat-project': header },
+      json: {},
+    })
+    expect([answer.status, answer.body.error.message]).toEqual([status, message])
+  })
+
+  it.each(['?from=yesterday', '?to=2026-02-31', '?project='])('query %s is refused', async (query) => {
+    expect((await service.json(`/v1/usage${query}`)).status).toBe(422)
+  })
+
+  it('counts the time of training for the model, and for the project of the header', async () => {
+    const modelId = await service.createModel('trained')
+    const { body } = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+      headers: { 'compat-project': 'paid' },
+      json: { model_id: modelId, trajectory_groups: [sampleGroup()] },
+    })
+    await service.waitForJob(body.id)
+    const row = (await report('?project=paid')).data[0]
+    expect(row).toMatchObject({ model: 'local/tests/trained', requests: 0 })
+    expect(row?.training_seconds).toBeGreaterThan(0)
+    expect(row?.training_seconds).toBeLessThan(90)
+  })
+
+  it('is shown by the command line', async () => {
+    const { stdout, stderr, exitCode } = await runCli(['usage'], {
+      fetch,
+      env: { TRAINYARD_URL: service.url, TRAINYARD_API_KEY: service.apiKey },
+    })
+    expect(exitCode, stderr).toBe(0)
+    expect(stdout).toMatch(/^\d{4}-\d\d-\d\d\tbound\ttrainyard\/tiny-random\t1\t/)
+    expect(stderr).toMatch(/5 requests, .* of training/)
+  })
+
+  it('is still there after a restart', async () => {
+    const before = await report()
+    service = await service.restart()
+    expect(await report()).toEqual(before)
+  })
+})
+
+describe('counting', () => {
+  const key = { entity: 'local', project: 'p', model: 'm' }
+  async function* answer() {
+    yield { type: 'started', id: 'a', promptTokenIds: [1, 2, 3], cachedTokens: 2, isReasoningOpen: false } as const
+    for (;;) {
+      const rest = { text: '', logprobs: [], finishReason: null, stopReason: null } as const
+      yield { type: 'delta', id: 'a', choice: 0, tokenIds: [7, 8], ...rest } as const
+    }
+  }
+  const rowsOf = ({ db }: OpenDatabase) => db.selectFrom('usage_days').selectAll().execute()
+
+  it('writes nothing by request: all of a second in one row, and an answer left early as far as it came', async () => {
+    const database = await openDatabase(':memory:')
+    const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
+    for (let i = 0; i < 3; i += 1) {
+      const events = usage.count(answer(), key)
+      for (let n = 0; n < 4; n += 1) await events.next()
+      await events.return?.()
+    }
+    expect(await rowsOf(database)).toEqual([])
+    await usage.stop()
+    expect(await rowsOf(database)).toMatchObject([
+      { requests: 3, prompt_tokens: 9, cached_tokens: 6, completion_tokens: 18, training_ms: 0 },
+    ])
+    await database.close()
+  })
+
+  it('keeps what it could not write', async () => {
+    const database = await openDatabase(':memory:')
+    const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
+    const events = usage.count(answer(), key)
+    await events.next()
+    await database.db.schema.alterTable('usage_days').renameTo('away').execute()
+    await expect(usage.flush()).rejects.toThrow('usage_days')
+    await database.db.schema.alterTable('away').renameTo('usage_days').execute()
+    await usage.stop()
+    expect(await rowsOf(database)).toMatchObject([{ requests: 1, prompt_tokens: 3 }])
+    await database.close()
+  })
+})

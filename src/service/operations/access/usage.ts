@@ -68,7 +68,9 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
 
   function note(key: UsageKey, event: GenerationEvent): void {
     if (event.type === 'delta') add(key, { completionTokens: event.tokenIds.length })
-    else add(key, { requests: 1, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
+    else if (event.type === 'started') {
+      add(key, { requests: 1, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
+    }
   }
 
   async function write(): Promise<void> {

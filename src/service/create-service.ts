@@ -31,6 +31,7 @@ import { createFileService } from '#service/operations/files.js'
 import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
 import { createModelService } from '#service/operations/models.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
+import { createTokenService } from '#service/operations/text/tokens.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
 import { createWorkerApiService } from '#service/operations/training/worker-api.js'
 import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
@@ -192,6 +193,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       files: createFileService(context),
       chat: createChatService(context),
       completions: createCompletionService(context),
+      tokens: createTokenService(context),
       systemCheck: createSystemCheckService(context),
       workerApi: createWorkerApiService(context),
     },
@@ -201,6 +203,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     ids: systemIds,
     version: context.version,
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
+    isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     bodies,
     closing: closing.signal,
     translateError: toStorageError,

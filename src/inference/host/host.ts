@@ -24,7 +24,15 @@ import { ChoiceText } from './choice-text.js'
 import { toHostError } from './host-error.js'
 import { prepareWeights } from './prepare-weights.js'
 import { PromptText } from './prompt-text.js'
-import type { FailedEvent, GenerateCommand, HostCommand, HostEvent, LoadCommand, TextCommand } from './protocol.js'
+import type {
+  FailedEvent,
+  GenerateCommand,
+  HostCommand,
+  HostEvent,
+  LoadCommand,
+  LoadedEvent,
+  TextCommand,
+} from './protocol.js'
 import { type HostRequest, maxPromptTokens, toGenerationRequest } from './request.js'
 import { createTextDesk, type TextDesk } from './text-desk.js'
 import type { PreparedPrompt } from './text-work.js'
@@ -93,6 +101,7 @@ export function createHost(options: HostOptions): Host {
         precision,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
+        tokenizer: tokenizerFacts(textModel),
       })
     } catch (error) {
       send(toFailedEvent(null, error))
@@ -169,6 +178,15 @@ export function createHost(options: HostOptions): Host {
           return assertNever(command)
       }
     },
+  }
+}
+
+function tokenizerFacts({ tokenizer, bosTokenId, eosTokenIds, chatTemplate }: TextModel): LoadedEvent['tokenizer'] {
+  const spelling = (id: number | null | undefined): string | null => (id == null ? null : tokenizer.idToToken(id))
+  return {
+    bosToken: spelling(bosTokenId),
+    eosToken: spelling(eosTokenIds[0]),
+    chatTemplate: chatTemplate?.source ?? null,
   }
 }
 

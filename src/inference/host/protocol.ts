@@ -165,6 +165,13 @@ export interface LoadedEvent {
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */
   readonly answerFormat: AnswerFormat
+  readonly tokenizer: {
+    /** Spellings; null: the model has none. */
+    readonly bosToken: string | null
+    readonly eosToken: string | null
+    /** Jinja source. */
+    readonly chatTemplate: string | null
+  }
 }
 
 /** One reported logprob: raw log-softmax of the model's logits, natural log. */

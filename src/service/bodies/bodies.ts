@@ -9,6 +9,11 @@ import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
+import {
+  applyTemplateRequestSchema,
+  detokenizeRequestSchema,
+  tokenizeRequestSchema,
+} from '#api/wire/inference/tokens.js'
 import { createModelRequestSchema } from '#api/wire/models.js'
 import { createRlJobRequestSchema, createSftJobRequestSchema } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
@@ -58,6 +63,17 @@ const SMALL = {
   size: 'smallBytes',
   reader: { maxContainers: 20_000, maxValues: 200_000, maxNestedValues: 50_000, maxKeys: 20_000 },
 } as const
+const CONVERSATION = {
+  size: 'chatBytes',
+  // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
+  reader: {
+    maxContainers: 50_000,
+    maxValues: 300_000,
+    maxNestedValues: 60_000,
+    maxKeys: 20_000,
+    int64Fields: CHAT_INT64_FIELDS,
+  },
+} as const
 /** Most objects and arrays, and values, of one group: a million sampled tokens with their logprobs. */
 const GROUPS = { size: 'trajectoriesBytes', reader: { maxContainers: 4_000_000, maxValues: 20_000_000 } } as const
 
@@ -70,18 +86,7 @@ export const BODIES = {
   workerEvents: { schema: workerEventsSchema, ...SMALL },
   workerCompletion: { schema: workerCompletionSchema, ...SMALL },
   workerFailure: { schema: workerFailureSchema, ...SMALL },
-  chat: {
-    schema: chatRequestSchema,
-    size: 'chatBytes',
-    // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
-    reader: {
-      maxContainers: 50_000,
-      maxValues: 300_000,
-      maxNestedValues: 60_000,
-      maxKeys: 20_000,
-      int64Fields: CHAT_INT64_FIELDS,
-    },
-  },
+  chat: { schema: chatRequestSchema, ...CONVERSATION },
   completion: {
     schema: completionRequestSchema,
     size: 'chatBytes',
@@ -93,6 +98,13 @@ export const BODIES = {
       maxKeys: 20_000,
       int64Fields: CHAT_INT64_FIELDS,
     },
+  },
+  tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION },
+  applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION },
+  detokenize: {
+    schema: detokenizeRequestSchema,
+    size: 'smallBytes',
+    reader: { maxContainers: 1000, maxValues: 2_000_000, maxKeys: 1000 },
   },
   createRlJob: { schema: createRlJobRequestSchema, ...GROUPS },
   logTrajectories: { schema: logTrajectoriesRequestSchema, ...GROUPS },

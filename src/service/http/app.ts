@@ -7,7 +7,7 @@ import { Hono } from 'hono'
 import { AppError } from '#base/errors.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
 import { accessLog } from './middleware/access-log.js'
-import { bearerAuth } from './middleware/auth.js'
+import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'
 import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
 import { requestId } from './middleware/request-id.js'
@@ -18,8 +18,10 @@ import { bindCheckpoints } from './routes/checkpoints.js'
 import { bindFiles } from './routes/files.js'
 import { bindHealth } from './routes/health.js'
 import { bindCompletions } from './routes/inference/completions.js'
+import { bindTokens } from './routes/inference/tokens.js'
 import { bindLog } from './routes/log.js'
 import { bindModels } from './routes/models.js'
+import { bindRoot } from './routes/root.js'
 import { bindTrainingJobs } from './routes/training-jobs.js'
 import { bindWorker } from './routes/worker.js'
 
@@ -39,9 +41,10 @@ export function createApp(options: AppOptions): App {
     c.set('bodies', options.bodies)
     await next()
   })
-  app.use('/v1/*', bearerAuth(options))
+  for (const guarded of GUARDED_PATHS) app.use(guarded, bearerAuth(options))
 
   bindAbout(app, options)
+  bindRoot(app, options)
   bindHealth(app, options)
   bindAccess(app, options)
   bindModels(app, options)
@@ -51,6 +54,7 @@ export function createApp(options: AppOptions): App {
   bindFiles(app, options)
   bindChatCompletions(app, options)
   bindCompletions(app, options)
+  bindTokens(app, options)
   bindWorker(app, options)
 
   app.notFound(function answerUnknown(c) {

@@ -17,6 +17,7 @@ import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ModelService } from '#service/operations/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
+import type { TokenService } from '#service/operations/text/tokens.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
@@ -33,6 +34,7 @@ export interface AppOptions {
     readonly files: FileService
     readonly chat: ChatService
     readonly completions: CompletionService
+    readonly tokens: TokenService
     readonly systemCheck: SystemCheckService
     readonly workerApi: WorkerApiService
   }
@@ -43,6 +45,8 @@ export interface AppOptions {
   readonly version: string
   /** Host names a request may carry, besides loopback ones. */
   readonly allowedHosts: readonly string[]
+  /** False while an engine that was started does not run. */
+  readonly isEngineAlive: () => boolean
   /** Where request bodies are collected and read. */
   readonly bodies: BodyStore
   /** Turns a failure of the disk or the database into an error to show; null for anything else. */

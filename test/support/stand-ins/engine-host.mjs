@@ -119,6 +119,7 @@ process.on('message', (command) => {
         vocabularySize: 0x110000,
         precision: 'f32',
         loadMs: 1,
+        tokenizer: { bosToken: null, eosToken: '\u0002', chatTemplate: '{{ messages }}' },
         answerFormat: { toolFormat: 'hermes', showsTools: true, hasReasoning: true },
       })
       break

@@ -4,6 +4,8 @@
 import type { MiddlewareHandler } from 'hono'
 import type { AppEnvironment, AppOptions } from '../environment.js'
 
+const QUIET_PATHS: ReadonlySet<string> = new Set(['/v1/health', '/health', '/ping', '/metrics'])
+
 export function accessLog(options: Pick<AppOptions, 'logger' | 'clock'>): MiddlewareHandler<AppEnvironment> {
   return async function logAccess(c, next) {
     const startMs = options.clock.monotonicMs()
@@ -17,7 +19,7 @@ export function accessLog(options: Pick<AppOptions, 'logger' | 'clock'>): Middle
       ...c.get('logFacts'),
     }
     // health checks and worker traffic would drown everything else
-    const isQuiet = c.req.path === '/v1/health' || c.req.path.startsWith('/internal/')
+    const isQuiet = QUIET_PATHS.has(c.req.path) || c.req.path.startsWith('/internal/')
     if (c.res.status >= 500) options.logger.error(line, 'http.request')
     else options.logger[isQuiet ? 'debug' : 'info'](line, 'http.request')
   }

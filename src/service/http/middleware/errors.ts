@@ -140,7 +140,7 @@ function chatMessage(error: AppError): string {
 }
 
 function isChatRoute(c: RequestContext): boolean {
-  return /^\/v1\/(?:chat\/|completions\b)/.test(c.req.path)
+  return /^\/(?:v1\/(?:chat\/|completions\b)|(?:de)?tokenize\b|tokenizer_info\b|apply-template\b)/.test(c.req.path)
 }
 
 function retryAfterSeconds(error: AppError): number | null {

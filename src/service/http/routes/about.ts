@@ -29,7 +29,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^(?:\/v1)?\/fine[-_]tun\w*\b/, 'POST /v1/preview/sft-training-jobs or /v1/preview/training-jobs'],
   [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],
   [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],
-  [/^\/(?:preview|files|health|system-check|whoami)\b/, 'the same path below /v1'],
+  [/^\/(?:preview|files|system-check|whoami)\b/, 'the same path below /v1'],
 ]
 
 /** The error for a path that is not here. */

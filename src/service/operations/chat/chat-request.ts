@@ -65,21 +65,27 @@ export type EngineCommand = Omit<GenerateOptions, 'id' | 'adapter'> & Conversati
 /** @throws {AppError} naming the field in `param` */
 export function toEngineCommand(request: ChatRequest, isTrainable: boolean): EngineCommand {
   refuseUnsupported(request)
-  const messages = checkMessages(request.messages)
-  const template = toTemplate(request)
+  const conversation = toConversation(request)
   const toolUse = toToolUse(request)
   const salt = request.cache_salt ?? null
   if (salt === '') {
     throw invalid('cache_salt', "Parameter 'cache_salt' must be a non-empty string if provided.")
   }
   return {
-    messages: messages as readonly ChatMessage[],
-    tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
-    template,
+    ...conversation,
     truncatePromptTokens: toTruncation(request),
     sampling: toSampling(request, toolUse.mode, isTrainable),
     grammar: toOneGrammar(toolUse.grammar, toGrammar(request)),
     cacheSalt: salt,
+  }
+}
+
+/** What the chat template gets of a request. @throws {AppError} naming the field in `param` */
+export function toConversation(request: ChatRequest): ConversationInput {
+  return {
+    messages: checkMessages(request.messages) as readonly ChatMessage[],
+    tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
+    template: toTemplate(request),
   }
 }
 

@@ -41,7 +41,8 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
 }
 
 /** Posts that ask for an answer and change nothing. */
-const ANSWERS = /^(?:\/v1)?\/(?:chat\/completions|completions|responses|tokenize|detokenize|apply-template|inference\/\w+)(?:\/|$)/
+const ANSWERS =
+  /^(?:\/v1)?\/(?:chat\/completions|completions|responses|tokenize|detokenize|apply-template|inference\/\w+)(?:\/|$)/
 
 /** The scope a request needs. */
 export function neededScope(method: string, path: string): KeyScope {

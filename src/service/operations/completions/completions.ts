@@ -5,6 +5,7 @@ import { setMaxListeners } from 'node:events'
 import type { CompletionChunk, CompletionRequest, CompletionResponse } from '#api/wire/inference/completions.js'
 import { AppError } from '#base/errors.js'
 import type { GenerationEvent } from '#service/children/engine-process.js'
+import { usageKeyOf } from '../access/usage.js'
 import { checkpointOf, checkTruncation } from '../chat/chat.js'
 import { resolvePolicy } from '../chat/served-models.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -48,13 +49,15 @@ export function createCompletionService(context: ServiceContext): CompletionServ
       const engine = context.engines.engineOf(policy.baseModel)
       const [command] = commands
       if (command !== undefined) await checkTruncation(engine, command)
+      const usageKey = usageKeyOf(principal, policy.model, policy.baseModel)
       const ended = new AbortController()
       const stop = AbortSignal.any([signal, ended.signal])
       // every open prompt listens
       setMaxListeners(PROMPTS_AT_ONCE + 1, stop)
       const events = sideBySide(
         commands.map((command) => () => {
-          return engine.generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, stop)
+          const request = { id: context.ids.uuid(), adapter: policy.adapter, ...command }
+          return context.usage.count(engine.generate(request, stop), usageKey)
         }),
         { atOnce: PROMPTS_AT_ONCE, onEnd: () => ended.abort() },
       )

@@ -16,7 +16,7 @@ export interface NumberedEvent<T> {
  * @param onEnd called first when no more is read: makes streams end that are waited for
  */
 export async function* sideBySide<T>(
-  open: readonly (() => AsyncIterable<T>)[],
+  open: readonly (() => AsyncIterator<T>)[],
   { atOnce, onEnd }: { readonly atOnce: number; readonly onEnd: () => void },
 ): AsyncGenerator<NumberedEvent<T>> {
   const iterators = new Map<number, AsyncIterator<T>>()
@@ -33,7 +33,7 @@ export async function* sideBySide<T>(
   function openNext(): void {
     const start = open[opened]
     if (start === undefined) return
-    const iterator = start()[Symbol.asyncIterator]()
+    const iterator = start()
     iterators.set(opened, iterator)
     read(opened, iterator)
     opened++

@@ -62,7 +62,7 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry(
     'checkpoints download',
-    'Save a checkpoint as a PEFT adapter folder',
+    'Save a checkpoint as an adapter, as merged weights, or as GGUF',
     async () => (await import('./checkpoints/download.js')).downloadCheckpoint,
   ),
   entry('jobs list', 'List training jobs', async () => (await import('./jobs/list.js')).listJobs),

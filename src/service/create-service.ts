@@ -15,6 +15,7 @@ import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
 import { createBodyStore } from '#service/bodies/body-store.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
+import { createExporter } from '#service/children/exporter.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
@@ -145,6 +146,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     entryPath: seams.entryPaths?.worker,
   })
   undo.push(() => workers.stop())
+  const exporter = createExporter({ environment: seams.environment ?? readEnvironment() })
+  undo.push(() => exporter.stop())
   const dispatcher = createDispatcher({
     db,
     ids: systemIds,
@@ -171,6 +174,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     signals,
     dispatcher,
     engines,
+    exporter,
     baseModels,
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
@@ -224,6 +228,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     const atDeadline = (): void => engines.failRequests(shuttingDown())
     await Promise.all([dispatcher.stop(), server.close(deadlineMs, atDeadline)])
     workers.stop()
+    exporter.stop()
     await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
     await usage.stop()

@@ -8,7 +8,12 @@ import type { KeyScope } from '#api/wire/access/key-words.js'
 import type { ApiKey, CreatedKey, DeletedKey } from '#api/wire/access/keys.js'
 import type { UsageResponse } from '#api/wire/access/usage.js'
 import type { ChatChunk, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
-import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'
+import type {
+  Checkpoint,
+  CheckpointFiles,
+  CheckpointFilesQuery,
+  DeleteCheckpointsResponse,
+} from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
 import type { HealthResponse, SystemCheckResponse, WhoamiResponse } from '#api/wire/health.js'
 import type { JobStatus } from '#api/wire/job-words.js'
@@ -128,15 +133,23 @@ export function createClient(options: ClientOptions) {
           json: { steps },
           ...call,
         }),
-      files: (modelId: string, step: number, call?: CallOptions) =>
-        get<CheckpointFiles>(`${modelPath(modelId)}/checkpoints/${step}/files`, {}, call),
+      /** Files of a checkpoint, or of its export in another format; step 0 is the base model. */
+      files: (modelId: string, step: number, call: CallOptions & CheckpointFilesQuery = {}) =>
+        http.json<CheckpointFiles>({
+          method: 'GET',
+          path: `${modelPath(modelId)}/checkpoints/${step}/files`,
+          query: { format: call.format, precision: call.precision },
+          signal: call.signal,
+          isLong: true,
+        }),
       /** The open body of one file; the caller checks the digest. */
-      download: (modelId: string, step: number, name: string, call: CallOptions = {}) =>
+      download: (modelId: string, step: number, name: string, call: CallOptions & CheckpointFilesQuery = {}) =>
         http.open({
           method: 'GET',
           path: `${modelPath(modelId)}/checkpoints/${step}/files/${encodeURIComponent(name)}`,
+          query: { format: call.format, precision: call.precision },
           isLong: true,
-          ...call,
+          signal: call.signal,
         }),
     },
     trainingJobs: {

@@ -5,8 +5,12 @@
  *
  *     GET /v1/preview/models/{id}/checkpoints/{step}/files          → CheckpointFiles
  *     GET /v1/preview/models/{id}/checkpoints/{step}/files/{name}   → bytes, header x-content-sha256
+ *
+ * Both take `format` and `precision` and then name other files: those of an export, made while they are sent. Their digest is
+ * not known beforehand. Step 0 is the base model.
  */
 import { z } from '@hono/zod-openapi'
+import { EXPORT_FORMATS, EXPORT_PRECISIONS } from './export-words.js'
 import { laxInteger } from './lax.js'
 import { listSchema } from './list.js'
 
@@ -36,13 +40,22 @@ export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponse
 export const checkpointFileEntrySchema = z.object({
   name: z.string(),
   size_bytes: z.number().int(),
-  sha256: z.string(),
+  /** Null for a file that is made while it is sent. */
+  sha256: z.string().nullable(),
 })
 export type CheckpointFileEntry = z.infer<typeof checkpointFileEntrySchema>
+
+/** Query of both file routes. `precision` is for the formats that are made, not for `peft`. */
+export const checkpointFilesQuerySchema = z.object({
+  format: z.enum(EXPORT_FORMATS).optional(),
+  precision: z.enum(EXPORT_PRECISIONS).optional(),
+})
+export type CheckpointFilesQuery = z.infer<typeof checkpointFilesQuerySchema>
 
 export const checkpointFilesSchema = z.object({
   model_id: z.string(),
   step: z.number().int(),
+  format: z.enum(EXPORT_FORMATS).optional(),
   files: z.array(checkpointFileEntrySchema),
 })
 export type CheckpointFiles = z.infer<typeof checkpointFilesSchema>

@@ -1,7 +1,7 @@
 /**
- * Saves a checkpoint's files as a folder: into `<target>.partial` first, each file's digest checked, then renamed.
+ * Saves a checkpoint's files as a folder: into `<target>.partial` first, each file's size and digest checked, then renamed.
  *
- * A file already complete in the partial folder is not fetched again. Nothing is ever written outside the target: file
+ * A file made while it is sent has no digest beforehand; its length tells whether it is whole. A file already complete in the partial folder is not fetched again. Nothing is ever written outside the target: file
  * names from the server must be plain names.
  */
 import { createHash } from 'node:crypto'
@@ -49,7 +49,8 @@ export async function downloadFiles(request: DownloadRequest): Promise<void> {
 
 async function downloadFile(file: CheckpointFileEntry, folder: string, request: DownloadRequest): Promise<void> {
   const path = join(folder, file.name)
-  if ((await digestOf(path)) === file.sha256.toLowerCase()) return
+  const expected = file.sha256?.toLowerCase() ?? null
+  if (expected !== null && (await digestOf(path)) === expected) return
   const response = await request.openFile(file.name)
   const hash = createHash('sha256')
   const handle = await open(path, 'w')
@@ -70,9 +71,14 @@ async function downloadFile(file: CheckpointFileEntry, folder: string, request: 
     await handle.close()
   }
   const digest = hash.digest('hex')
-  if (digest !== file.sha256.toLowerCase()) {
+  const isWhole = expected === null ? doneBytes === file.size_bytes : digest === expected
+  if (!isWhole) {
     await rm(path, { force: true })
-    throw new ProtocolError(`${file.name} arrived damaged: expected sha256 ${file.sha256}, got ${digest}`)
+    const damage =
+      expected === null
+        ? `expected ${file.size_bytes} bytes, got ${doneBytes}`
+        : `expected sha256 ${expected}, got ${digest}`
+    throw new ProtocolError(`${file.name} arrived damaged: ${damage}`)
   }
 }
 

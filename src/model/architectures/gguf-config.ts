@@ -8,7 +8,7 @@
  */
 
 import { WeightsError } from '#base/errors.js'
-import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
+import { llama3Divisor, type RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig } from './decoder-config.js'
 
@@ -122,14 +122,4 @@ function findLlama3Scaling(divisors: Float32Array, theta: number, headSize: numb
   })
   if (!isMatch) throw unsupportedModel(WHAT, 'has rope_freqs.weight that is not the scaling of Llama 3')
   return scaling
-}
-
-/** By how much Llama 3 divides a frequency: 1 when fast, the factor when slow, smoothly between. */
-function llama3Divisor(frequency: number, scaling: NonNullable<RotaryOptions['llama3Scaling']>): number {
-  const { factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = scaling
-  const turns = (originalContextLength * frequency) / (2 * Math.PI)
-  if (turns > highFrequencyFactor) return 1
-  if (turns < lowFrequencyFactor) return factor
-  const smooth = (turns - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor)
-  return 1 / ((1 - smooth) / factor + smooth)
 }

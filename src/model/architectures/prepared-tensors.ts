@@ -193,9 +193,11 @@ async function writeBiases(
 
 /** Radians per position of each pair of a head, all scaling applied: [D/2]. */
 function rotaryFrequenciesOf(source: WeightSource, config: DecoderConfig): Float64Array {
-  const frequencies = rotaryFrequencies(config.rotary, config.headSize)
   const divisors = source.ropeFrequencyDivisors
-  return divisors === null ? frequencies : frequencies.map((frequency, i) => frequency / (divisors[i] ?? 1))
+  if (divisors === null) return rotaryFrequencies(config.rotary, config.headSize)
+  // The divisors are Llama 3's scaling itself, which the configuration names as well: it is applied once.
+  const unscaled = rotaryFrequencies({ ...config.rotary, llama3Scaling: null }, config.headSize)
+  return unscaled.map((frequency, i) => frequency / (divisors[i] ?? 1))
 }
 
 async function joined(

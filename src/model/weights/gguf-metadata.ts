@@ -41,6 +41,8 @@ export interface GgufHead {
   readonly version: number
   /** Values as numbers, booleans, strings and plain arrays; 64-bit integers beyond 2^53 as bigint. */
   readonly metadata: ReadonlyMap<string, unknown>
+  /** Where each value lies in the file, its type in front: to copy it unchanged. */
+  readonly valueRanges: ReadonlyMap<string, { readonly offsetBytes: number; readonly sizeBytes: number }>
   readonly tensors: readonly GgufTensor[]
 }
 
@@ -81,18 +83,21 @@ export function parseGguf(prefix: Uint8Array, fileSizeBytes: number): GgufHead {
   const tensorCount = cursor.count(MAX_TENSORS, 'the number of tensors')
   const keyCount = cursor.count(MAX_KEYS, 'the number of keys')
   const metadata = new Map<string, unknown>()
+  const valueRanges = new Map<string, { offsetBytes: number; sizeBytes: number }>()
   for (let i = 0; i < keyCount; i++) {
     const key = cursor.string('a key')
     if (key.length === 0 || key.length > MAX_KEY_LENGTH) throw invalid(`has a key of ${key.length} characters`)
     if (metadata.has(key)) throw new WeightsError('duplicate_key', `GGUF file has the key "${key}" twice`)
+    const offsetBytes = cursor.offset
     metadata.set(key, cursor.value(key))
+    valueRanges.set(key, { offsetBytes, sizeBytes: cursor.offset - offsetBytes })
   }
   const rows: TensorRow[] = []
   for (let i = 0; i < tensorCount; i++) rows.push(parseTensorRow(cursor))
   const alignment = parseAlignment(metadata.get('general.alignment'))
   const dataStart = Math.ceil(cursor.offset / alignment) * alignment
   const tensors = placeTensors(rows, { alignment, dataStart, fileSizeBytes })
-  return { version, metadata, tensors }
+  return { version, metadata, valueRanges, tensors }
 }
 
 interface TensorRow {

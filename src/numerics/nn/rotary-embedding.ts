@@ -25,7 +25,8 @@ export function rotaryFrequencies(options: RotaryOptions, headSize: number): Flo
   const frequencies = new Float64Array(headSize / 2)
   for (let i = 0; i < frequencies.length; i++) {
     const frequency = options.theta ** ((-2 * i) / headSize) / options.linearFactor
-    frequencies[i] = options.llama3Scaling === null ? frequency : scaleLlama3(frequency, options.llama3Scaling)
+    frequencies[i] =
+      options.llama3Scaling === null ? frequency : frequency / llama3Divisor(frequency, options.llama3Scaling)
   }
   return frequencies
 }
@@ -53,12 +54,12 @@ export function rotaryTables(
   return { cos, sin }
 }
 
-/** Long waves are stretched by the factor, short ones kept, those between interpolated. */
-function scaleLlama3(frequency: number, scaling: NonNullable<RotaryOptions['llama3Scaling']>): number {
-  const wavelength = (2 * Math.PI) / frequency
+/** By how much Llama 3 divides a frequency: 1 when fast, the factor when slow, smoothly between. */
+export function llama3Divisor(frequency: number, scaling: NonNullable<RotaryOptions['llama3Scaling']>): number {
   const { factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = scaling
-  if (wavelength < originalContextLength / highFrequencyFactor) return frequency
-  if (wavelength > originalContextLength / lowFrequencyFactor) return frequency / factor
-  const smooth = (originalContextLength / wavelength - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor)
-  return ((1 - smooth) * frequency) / factor + smooth * frequency
+  const turns = (originalContextLength * frequency) / (2 * Math.PI)
+  if (turns > highFrequencyFactor) return 1
+  if (turns < lowFrequencyFactor) return factor
+  const smooth = (turns - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor)
+  return 1 / ((1 - smooth) / factor + smooth)
 }

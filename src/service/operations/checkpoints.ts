@@ -6,8 +6,13 @@
  * was the only one. A checkpoint that is answering may be
  * deleted: those answers finish, because the engine holds the weights in memory; new requests for it get 404.
  */
-import type { ReadStream } from 'node:fs'
-import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#api/wire/checkpoints.js'
+import type { Readable } from 'node:stream'
+import type {
+  Checkpoint,
+  CheckpointFiles,
+  CheckpointFilesQuery,
+  DeleteCheckpointsResponse,
+} from '#api/wire/checkpoints.js'
 import { DEFAULT_PAGE_LIMIT, type List, type OrderedPageQuery, toList } from '#api/wire/list.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import {
@@ -20,6 +25,7 @@ import {
 import type { ModelRecord } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { openCheckpointBlob } from './checkpoint-blobs.js'
+import { exportRequest } from './checkpoint-exports.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import { toWireCheckpoint } from './to-wire.js'
@@ -27,14 +33,20 @@ import { toWireCheckpoint } from './to-wire.js'
 export interface CheckpointService {
   list(principal: Principal, modelId: string, query: OrderedPageQuery): Promise<List<Checkpoint>>
   delete(principal: Principal, modelId: string, steps: readonly number[]): Promise<DeleteCheckpointsResponse>
-  files(principal: Principal, modelId: string, step: string): Promise<CheckpointFiles>
-  openFile(principal: Principal, modelId: string, step: string, name: string): Promise<OpenCheckpointFile>
+  files(principal: Principal, modelId: string, step: string, query: CheckpointFilesQuery): Promise<CheckpointFiles>
+  openFile(
+    principal: Principal,
+    modelId: string,
+    file: { readonly step: string; readonly name: string },
+    query: CheckpointFilesQuery,
+  ): Promise<OpenCheckpointFile>
 }
 
 export interface OpenCheckpointFile {
   readonly sizeBytes: number
-  readonly sha256: string
-  readonly stream: ReadStream
+  /** Null for a file that is made while it is sent. */
+  readonly sha256: string | null
+  readonly stream: Readable
 }
 
 export function createCheckpointService(context: ServiceContext): CheckpointService {
@@ -44,11 +56,12 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
     principal: Principal,
     modelId: string,
     step: string,
-  ): Promise<{ readonly model: ModelRecord; readonly checkpoint: CheckpointRecord }> {
+  ): Promise<{ readonly model: ModelRecord; readonly checkpoint: CheckpointRecord | null }> {
     const model = await requireModel(context, principal, modelId)
     const wanted = step === 'latest' ? step : /^\d{1,9}$/.test(step) ? Number(step) : null
     const checkpoint = wanted === null ? null : await findCheckpoint(db, model.id, wanted)
-    if (checkpoint === null) {
+    // step 0 is the base model, and "latest" of a model that was never trained
+    if (checkpoint === null && wanted !== 0 && wanted !== 'latest') {
       throw new NotFoundError(
         'checkpoint_not_found',
         `model "${model.name}" has no checkpoint at step "${step.slice(0, 40)}"`,
@@ -97,24 +110,30 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
         in_use_steps: [...result.inUse],
       }
     },
-    files: async (principal, modelId, step) => {
-      const { checkpoint } = await requireCheckpoint(principal, modelId, step)
+    files: async (principal, modelId, step, query) => {
+      const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)
+      const head = { model_id: model.id, step: checkpoint?.step ?? 0 }
+      const request = exportRequest(context, { model, checkpoint, query })
+      const files: readonly { name: string; sizeBytes: number; sha256?: string }[] =
+        request === null ? (checkpoint?.files ?? []) : await context.exporter.list(request)
       return {
-        model_id: checkpoint.modelId,
-        step: checkpoint.step,
-        files: checkpoint.files.map((file) => ({
-          name: file.name,
-          size_bytes: file.sizeBytes,
-          sha256: file.sha256,
-        })),
+        ...head,
+        format: query.format ?? 'peft',
+        files: files.map(({ name, sizeBytes, sha256 = null }) => ({ name, size_bytes: sizeBytes, sha256 })),
       }
     },
-    openFile: async (principal, modelId, step, name) => {
+    openFile: async (principal, modelId, { step, name }, query) => {
       const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)
-      const file = checkpoint.files.find((entry) => entry.name === name)
-      if (file === undefined) {
-        throw new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
+      const notFound = (): NotFoundError =>
+        new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
+      const request = exportRequest(context, { model, checkpoint, query })
+      if (request !== null) {
+        const made = await context.exporter.open(request, name)
+        if (made === null) throw notFound()
+        return { ...made, sha256: null }
       }
+      const file = checkpoint?.files.find((entry) => entry.name === name)
+      if (file === undefined || checkpoint === null) throw notFound()
       const stream = await openCheckpointBlob(context, { ...file, model, step: checkpoint.step })
       return { sizeBytes: file.sizeBytes, sha256: file.sha256, stream }
     },

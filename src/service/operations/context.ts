@@ -6,6 +6,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EnginePool } from '#service/children/engine-pool.js'
+import type { Exporter } from '#service/children/exporter.js'
 import type { Dispatcher } from '#service/queue/dispatcher.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -30,6 +31,7 @@ export interface ServiceContext {
   readonly signals: JobSignals
   readonly dispatcher: Dispatcher
   readonly engines: EnginePool
+  readonly exporter: Exporter
   /** In the order given; the first one serves requests that name no model. */
   readonly baseModels: readonly BaseModelEntry[]
   /** Where prepared base weights are kept. */

@@ -53,7 +53,7 @@ beforeAll(async () => {
   model = await service.createModel('m')
   expect(await train()).toMatchObject({ status: 'completed', step: 1 })
   const { body } = await service.json<CheckpointFiles>(`/v1/preview/models/${model}/checkpoints/1/files`)
-  files = new Map(body.files.map((file) => [file.name, file.sha256]))
+  files = new Map(body.files.map((file) => [file.name, file.sha256 ?? '']))
 })
 afterAll(() => service.dispose())
 beforeEach(() => lines.splice(0))

@@ -34,6 +34,33 @@ export function toHfName(ggufName: string): string {
   return match === null || block === undefined ? ggufName : `model.layers.${match[1]}.${block}.${match[3]}`
 }
 
+const OUTER_GGUF_NAMES = new Map([...OUTER_NAMES].map(([gguf, hf]) => [hf, gguf]))
+const BLOCK_GGUF_NAMES = new Map([...BLOCK_NAMES].map(([gguf, hf]) => [hf, gguf]))
+
+/** The GGUF name of a Hugging Face tensor; null when there is none. */
+export function toGgufName(hfName: string): string | null {
+  const outer = OUTER_GGUF_NAMES.get(hfName)
+  if (outer !== undefined) return outer
+  const match = /^model\.layers\.(\d+)\.([\w.]+)\.(weight|bias)$/.exec(hfName)
+  const block = match?.[2] === undefined ? undefined : BLOCK_GGUF_NAMES.get(match[2])
+  return match === null || block === undefined ? null : `blk.${match[1]}.${block}.${match[3]}`
+}
+
+/** The inverse of `unpermuteRows`: Hugging Face's order to llama.cpp's; a fresh array. */
+export function permuteRows(values: Float32Array, headCount: number, rowLength: number): Float32Array {
+  const headSize = values.length / headCount / rowLength
+  const halfSize = headSize / 2
+  const out = new Float32Array(values.length)
+  for (let head = 0; head < headCount; head++) {
+    for (let i = 0; i < headSize; i++) {
+      const from = (head * headSize + i) * rowLength
+      const to = (head * headSize + 2 * (i % halfSize) + Math.floor(i / halfSize)) * rowLength
+      out.set(values.subarray(from, from + rowLength), to)
+    }
+  }
+  return out
+}
+
 /**
  * Puts the rows of a Llama query or key weight back into Hugging Face's order.
  *

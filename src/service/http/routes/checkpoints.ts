@@ -2,6 +2,7 @@
  * `/v1/preview/models/{model_id}/checkpoints` and the files below.
  */
 import { Readable } from 'node:stream'
+import { checkpointFilesQuerySchema } from '#api/wire/checkpoints.js'
 import { orderedPageQuerySchema } from '#api/wire/list.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
@@ -17,17 +18,18 @@ export function bindCheckpoints(app: App, options: AppOptions): void {
     const { steps } = await readJson(c, 'deleteCheckpoints')
     return c.json(await checkpoints.delete(c.get('principal'), c.req.param('model_id'), steps))
   })
-  app.get(`${root}/:step/files`, async (c) =>
-    c.json(await checkpoints.files(c.get('principal'), c.req.param('model_id'), c.req.param('step'))),
-  )
+  app.get(`${root}/:step/files`, async (c) => {
+    const query = readQuery(c, checkpointFilesQuerySchema)
+    return c.json(await checkpoints.files(c.get('principal'), c.req.param('model_id'), c.req.param('step'), query))
+  })
   app.get(`${root}/:step/files/:name`, async (c) => {
     const { model_id: modelId, step, name } = c.req.param()
-    const file = await checkpoints.openFile(c.get('principal'), modelId, step, name)
+    const query = readQuery(c, checkpointFilesQuerySchema)
+    const file = await checkpoints.openFile(c.get('principal'), modelId, { step, name }, query)
     return c.body(Readable.toWeb(file.stream) as ReadableStream, 200, {
       'content-type': 'application/octet-stream',
       'content-length': String(file.sizeBytes),
-      'x-content-sha256': file.sha256,
-      etag: `"${file.sha256}"`,
+      ...(file.sha256 === null ? {} : { 'x-content-sha256': file.sha256, etag: `"${file.sha256}"` }),
     })
   })
 }

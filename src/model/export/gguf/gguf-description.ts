@@ -1,0 +1,126 @@
+/**
+ * A decoder as GGUF metadata and tensors, the way llama.cpp's converter writes them.
+ *
+ * A base model that is GGUF itself keeps its own metadata, byte for byte: only what the export changes is written anew.
+ * Norms and biases stay float32, as llama.cpp wants them. Source: `convert_hf_to_gguf` of llama.cpp and
+ * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+ */
+import { WeightsError } from '#base/errors.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { permuteRows, toGgufName } from '#model/weights/gguf/names.js'
+import { llama3Divisor } from '#numerics/nn/rotary-embedding.js'
+import type { FloatStorage } from '../float-bytes.js'
+import type { ExportTensor } from '../merged-tensors.js'
+import type { GgufEntries, GgufOutputTensor, GgufValue } from './gguf-file.js'
+
+/** `llama_ftype` of llama.cpp. */
+const FILE_TYPE: Readonly<Record<FloatStorage, number>> = { f32: 0, f16: 1, q8_0: 7, bf16: 32 }
+const QUANTIZATION_VERSION = 2
+const QUERY_OR_KEY = /\.self_attn\.([qk])_proj\.(weight|bias)$/
+const BLOCK = 32
+
+/** llama.cpp's architecture by our family. */
+const ARCHITECTURES: ReadonlyMap<string, string> = new Map([
+  ['llama', 'llama'],
+  ['mistral', 'llama'],
+  ['qwen2', 'qwen2'],
+  ['qwen3', 'qwen3'],
+])
+
+/** @throws {WeightsError} `unsupported_export` for a family that has no GGUF form here */
+export function ggufArchitecture({ family }: DecoderConfig): string {
+  const architecture = ARCHITECTURES.get(family)
+  if (architecture !== undefined) return architecture
+  throw new WeightsError('unsupported_export', `a model of family "${family}" cannot be exported as GGUF`)
+}
+
+export const uint32 = (value: number): GgufValue => ({ type: 'uint32', value })
+export const float32 = (value: number): GgufValue => ({ type: 'float32', value })
+export const string = (value: string): GgufValue => ({ type: 'string', value })
+
+/** What any exported model says about itself. */
+export function generalEntries(name: string, storage: FloatStorage): GgufEntries {
+  return new Map([
+    ['general.type', string('model')],
+    ['general.name', string(name)],
+    ['general.file_type', uint32(FILE_TYPE[storage])],
+    ['general.quantization_version', uint32(QUANTIZATION_VERSION)],
+  ])
+}
+
+/** Sizes and switches of the decoder. */
+export function decoderEntries(config: DecoderConfig): GgufEntries {
+  const architecture = ggufArchitecture(config)
+  const entries = new Map<string, GgufValue>([['general.architecture', string(architecture)]])
+  const put = (key: string, value: GgufValue): void => void entries.set(`${architecture}.${key}`, value)
+  put('block_count', uint32(config.layerCount))
+  put('context_length', uint32(config.contextLength))
+  put('embedding_length', uint32(config.hiddenSize))
+  put('feed_forward_length', uint32(config.mlpSize))
+  put('attention.head_count', uint32(config.headCount))
+  put('attention.head_count_kv', uint32(config.kvHeadCount))
+  put('attention.key_length', uint32(config.headSize))
+  put('attention.value_length', uint32(config.headSize))
+  put('attention.layer_norm_rms_epsilon', float32(config.normEpsilon))
+  put('rope.dimension_count', uint32(config.headSize))
+  put('rope.freq_base', float32(config.rotary.theta))
+  put('vocab_size', uint32(config.vocabularySize))
+  if (config.rotary.linearFactor !== 1) {
+    put('rope.scaling.type', string('linear'))
+    put('rope.scaling.factor', float32(config.rotary.linearFactor))
+  }
+  return entries
+}
+
+/** The tensors under GGUF's names, in llama.cpp's order of rows. */
+export function ggufTensors(
+  tensors: readonly ExportTensor[],
+  config: DecoderConfig,
+  storage: FloatStorage,
+): readonly GgufOutputTensor[] {
+  const out: GgufOutputTensor[] = []
+  const divisors = rotaryDivisors(config)
+  if (divisors !== null) {
+    const read = (): Promise<Float32Array> => Promise.resolve(divisors)
+    out.push({ name: 'rope_freqs.weight', shape: [divisors.length], storage: 'f32', read })
+  }
+  for (const tensor of tensors) {
+    const name = toGgufName(tensor.name)
+    if (name === null) {
+      throw new WeightsError('unsupported_export', `tensor "${tensor.name}" has no name in GGUF`)
+    }
+    out.push({
+      name,
+      shape: tensor.shape,
+      storage: storageOf(tensor, storage),
+      read: async () => inGgufOrder(await tensor.read(), tensor, config),
+    })
+  }
+  return out
+}
+
+/** llama.cpp wants vectors as float32; rows that are no whole blocks cannot be quantized. */
+function storageOf({ shape }: ExportTensor, wanted: FloatStorage): FloatStorage {
+  if (shape.length === 1) return 'f32'
+  const rowLength = shape.at(-1) ?? 0
+  return wanted === 'q8_0' && rowLength % BLOCK !== 0 ? 'f16' : wanted
+}
+
+function inGgufOrder(values: Float32Array, { name, shape }: ExportTensor, config: DecoderConfig): Float32Array {
+  const headCount = interleavedHeadCount(config, name)
+  return headCount === null ? values : permuteRows(values, headCount, values.length / (shape[0] ?? 1))
+}
+
+/** Heads of a query or key tensor whose rows llama.cpp interleaves (architecture `llama`); null for others. */
+export function interleavedHeadCount(config: DecoderConfig, name: string): number | null {
+  const match = QUERY_OR_KEY.exec(name)
+  if (match === null || ggufArchitecture(config) !== 'llama') return null
+  return match[1] === 'q' ? config.headCount : config.kvHeadCount
+}
+
+/** Llama 3's scaling, which GGUF keeps as divisors of the frequencies [D/2]; null where there is none. */
+function rotaryDivisors({ rotary, headSize }: DecoderConfig): Float32Array | null {
+  const { llama3Scaling: scaling, theta } = rotary
+  if (scaling === null) return null
+  return Float32Array.from({ length: headSize / 2 }, (_, i) => llama3Divisor(theta ** ((-2 * i) / headSize), scaling))
+}

@@ -1,0 +1,111 @@
+/**
+ * The files beside the weights of a Hugging Face directory: a base model's own where it is one, else made from its decoder.
+ *
+ * Source: the configuration classes of transformers 4 and 5.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { WeightsError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import type { TextModel } from '#model/text/text-model.js'
+import type { WeightSource } from '#model/weights/weight-source.js'
+import { type ExportFile, jsonFile, wholeFile } from '../export-file.js'
+import { vocabularyFiles } from './vocabulary-files.js'
+
+/** What describes a model beside its weights: no weights, no code. */
+const KEPT_FILE =
+  /^(generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json$|^merges\.txt$|^chat_template\.(jinja|json)$|^tokenizer\.model$/
+const MAX_FILE_BYTES = 256 * 2 ** 20
+const DTYPES = { f32: 'float32', f16: 'float16', bf16: 'bfloat16' } as const
+
+/** transformers' architecture by our family. */
+const ARCHITECTURES: ReadonlyMap<string, string> = new Map([
+  ['llama', 'LlamaForCausalLM'],
+  ['qwen2', 'Qwen2ForCausalLM'],
+  ['qwen3', 'Qwen3ForCausalLM'],
+])
+
+export interface DescriptionOptions {
+  readonly source: WeightSource
+  readonly config: DecoderConfig
+  readonly text: TextModel
+  readonly storage: keyof typeof DTYPES
+}
+
+/** `config.json` and the tokenizer's files. */
+export async function descriptionFiles(options: DescriptionOptions): Promise<readonly ExportFile[]> {
+  const { source, config, text, storage } = options
+  const dtype = DTYPES[storage]
+  if (source.hfConfig !== null) {
+    // `dtype` is the new name, `torch_dtype` what releases before 5 read
+    const { dtype: _old, ...rest } = source.hfConfig
+    return [jsonFile('config.json', { ...rest, torch_dtype: dtype }), ...(await keptFiles(source.path))]
+  }
+  const ends = text.eosTokenIds
+  const generation = { bos_token_id: text.bosTokenId, eos_token_id: ends.length === 1 ? ends[0] : ends }
+  return [
+    jsonFile('config.json', { ...toHfConfig(config, source), ...generation, torch_dtype: dtype }),
+    ...(ends.length === 0 ? [] : [jsonFile('generation_config.json', generation)]),
+    ...vocabularyFiles(source.ggufMetadata ?? new Map(), text, config.contextLength),
+  ]
+}
+
+async function keptFiles(directory: string): Promise<readonly ExportFile[]> {
+  const files: ExportFile[] = []
+  for (const name of (await readdir(directory)).sort()) {
+    if (!KEPT_FILE.test(name)) continue
+    const path = join(directory, name)
+    const { size } = await stat(path)
+    if (size <= MAX_FILE_BYTES) files.push(wholeFile(name, await readFile(path)))
+  }
+  return files
+}
+
+/** A decoder that came from GGUF as `config.json`. */
+function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
+  const architecture = ARCHITECTURES.get(config.family)
+  if (architecture === undefined) {
+    throw new WeightsError('unsupported_export', `a GGUF model of family "${config.family}" has no config.json here`)
+  }
+  const { rotary } = config
+  const length = Number(source.ggufMetadata?.get(`${config.family}.context_length`) ?? config.contextLength)
+  const scaling = rotary.llama3Scaling
+  return {
+    architectures: [architecture],
+    model_type: config.family,
+    hidden_size: config.hiddenSize,
+    num_hidden_layers: config.layerCount,
+    num_attention_heads: config.headCount,
+    num_key_value_heads: config.kvHeadCount,
+    head_dim: config.headSize,
+    intermediate_size: config.mlpSize,
+    vocab_size: config.vocabularySize,
+    max_position_embeddings: length,
+    rms_norm_eps: roundFloat32(config.normEpsilon),
+    rope_theta: rotary.theta,
+    ...(scaling === null
+      ? rotary.linearFactor === 1
+        ? {}
+        : { rope_scaling: { rope_type: 'linear', factor: rotary.linearFactor } }
+      : {
+          rope_scaling: {
+            rope_type: 'llama3',
+            factor: scaling.factor,
+            low_freq_factor: scaling.lowFrequencyFactor,
+            high_freq_factor: scaling.highFrequencyFactor,
+            original_max_position_embeddings: scaling.originalContextLength,
+          },
+        }),
+    hidden_act: 'silu',
+    tie_word_embeddings: config.isEmbeddingTied,
+    attention_bias: config.family === 'qwen2' ? false : config.hasQkvBias,
+    ...(config.family === 'llama' ? { mlp_bias: config.hasMlpBias } : {}),
+    use_cache: true,
+  }
+}
+
+/** The decimal a float32 was written from: 1e-5 instead of 0.000009999999747378752. */
+function roundFloat32(value: number): number {
+  return Number(value.toPrecision(7))
+}

@@ -1,0 +1,45 @@
+/**
+ * Entry of an export process: takes one request over its IPC channel, answers, writes the wanted file to stdout, ends.
+ *
+ * A process of its own because merging and converting compute for seconds and hold a tensor at a time in memory.
+ */
+import { once } from 'node:events'
+import { pipeline } from 'node:stream/promises'
+import { AppError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { planExport } from './plan-export.js'
+import type { ExportReply, ExportRequest } from './protocol.js'
+
+process.on('disconnect', () => process.exit(0))
+
+function reply(message: ExportReply): Promise<void> {
+  return new Promise((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
+}
+
+async function serve(request: ExportRequest): Promise<void> {
+  const plan = await planExport(request)
+  await reply({ type: 'files', files: plan.files.map(({ name, sizeBytes }) => ({ name, sizeBytes })) })
+  const wanted = plan.files.find((file) => file.name === request.file)
+  if (wanted !== undefined) await pipeline(wanted.bytes(), process.stdout)
+  // where pipes are asynchronous, the last bytes leave before the process does
+  await new Promise((resolve) => process.stdout.write('', resolve))
+  await plan.close()
+}
+
+const [request] = (await once(process, 'message')) as [ExportRequest]
+try {
+  await serve(request)
+  process.exit(0)
+} catch (error) {
+  await reply({ type: 'failed', error: describe(error) })
+  process.exit(1)
+}
+
+function describe(error: unknown): Extract<ExportReply, { readonly type: 'failed' }>['error'] {
+  if (error instanceof AppError) {
+    const { category, code, message, param = null, hint = null, details } = error
+    return { category, code, message, param, hint, details: (details as JsonObject | undefined) ?? null }
+  }
+  const message = error instanceof Error ? error.message : String(error)
+  return { category: 'internal', code: 'export_failed', message, param: null, hint: null, details: null }
+}

@@ -1,0 +1,38 @@
+/**
+ * What the server asks an export process, and what that says: one request, one answer, then the bytes of one file on stdout.
+ */
+import type { ErrorCategory } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
+
+export interface ExportRequest {
+  readonly format: 'peft' | 'merged' | 'gguf' | 'gguf-adapter'
+  /** Null: the format's default. */
+  readonly storage: 'f32' | 'f16' | 'bf16' | 'q8_0' | null
+  /** Hugging Face directory or GGUF file of the base model. */
+  readonly sourcePath: string
+  /** The base model's name, for `base_model_name_or_path`. */
+  readonly baseModel: string
+  /** The trained model's name, for readers. */
+  readonly modelName: string
+  /** How file names of the model's own begin; a plain name. */
+  readonly fileStem: string
+  /** Null for step 0. */
+  readonly adapter: StoredCheckpoint | null
+  /** The file whose bytes are wanted; null for the list alone. */
+  readonly file: string | null
+}
+
+export type ExportReply =
+  | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }
+  | {
+      readonly type: 'failed'
+      readonly error: {
+        readonly category: ErrorCategory
+        readonly code: string
+        readonly message: string
+        readonly param: string | null
+        readonly hint: string | null
+        readonly details: JsonObject | null
+      }
+    }

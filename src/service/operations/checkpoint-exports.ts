@@ -1,0 +1,64 @@
+/**
+ * Which requests for a checkpoint's files are exports, and what the export process is asked then.
+ *
+ * Stored files are the adapter in PEFT's layout; every other format, and everything of step 0, is made on the way.
+ */
+import type { CheckpointFilesQuery } from '#api/wire/checkpoints.js'
+import { InvalidRequestError } from '#base/errors.js'
+import type { ExportRequest } from '#model/export/protocol.js'
+import type { CheckpointRecord } from '#service/storage/checkpoints.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import { checkpointTitle } from './checkpoint-blobs.js'
+import type { ServiceContext } from './context.js'
+
+/**
+ * The request of an export; null when the stored files are what is wanted.
+ *
+ * @param wanted.checkpoint null for step 0
+ * @throws {InvalidRequestError} `base_model_not_served`; `invalid_value` for a precision of PEFT files
+ */
+export function exportRequest(
+  context: Pick<ServiceContext, 'baseModels' | 'blobs'>,
+  wanted: {
+    readonly model: ModelRecord
+    readonly checkpoint: CheckpointRecord | null
+    readonly query: CheckpointFilesQuery
+  },
+): Omit<ExportRequest, 'file'> | null {
+  const { model, checkpoint, query } = wanted
+  const { format = 'peft', precision = null } = query
+  if (format === 'peft' && precision !== null) {
+    throw new InvalidRequestError('invalid_value', 'precision must be left out with format "peft", which is float32', {
+      param: 'precision',
+    })
+  }
+  if (format === 'peft' && checkpoint !== null) return null
+  const base = context.baseModels.find((entry) => entry.name === model.baseModel)
+  if (base === undefined) {
+    throw new InvalidRequestError(
+      'base_model_not_served',
+      `format "${format}" needs the weights of base model "${model.baseModel}", which this server does not have now`,
+      { hint: 'start the server with --base-model and that model' },
+    )
+  }
+  const step = checkpoint?.step ?? 0
+  return {
+    format,
+    storage: precision,
+    sourcePath: base.sourcePath,
+    baseModel: base.name,
+    modelName: `${model.name} step ${step}`,
+    fileStem: `${model.name.replace(/[^\w.-]/g, '_').replace(/^\.+/, '_')}-step${step}`,
+    adapter:
+      checkpoint === null
+        ? null
+        : {
+            checkpoint: checkpointTitle(model, checkpoint.step),
+            files: Object.fromEntries(
+              checkpoint.files
+                .filter(({ name }) => !name.startsWith('optimizer'))
+                .map(({ name, sha256 }) => [name, { path: context.blobs.pathOf(sha256), sha256 }]),
+            ),
+          },
+  }
+}

@@ -30,6 +30,22 @@ const toolSchema = z.looseObject({
   }),
 })
 
+/** Samplers of llama.cpp beyond vLLM's; also read out of `engine_xargs`. */
+const samplerExtensions = {
+  dry_multiplier: laxNumber().nullish(),
+  dry_base: laxNumber().nullish(),
+  dry_allowed_length: laxInteger().nullish(),
+  dry_penalty_last_n: laxInteger().nullish(),
+  dry_sequence_breakers: z.array(z.string()).nullish(),
+  xtc_probability: laxNumber().nullish(),
+  xtc_threshold: laxNumber().nullish(),
+}
+export const samplerExtensionsSchema = z.object(samplerExtensions)
+export type SamplerExtensions = z.infer<typeof samplerExtensionsSchema>
+
+const extraArgument = z.union([z.string(), z.number()])
+const extraArguments = () => z.record(z.string(), z.union([extraArgument, z.array(extraArgument)]))
+
 const integers = () => z.array(laxInteger())
 const loose = () => z.looseObject({})
 
@@ -48,7 +64,8 @@ export const chatRequestSchema = z.object({
   seed: laxInt64().nullish(),
   n: laxInteger().nullish(),
   use_beam_search: laxBoolean().nullish(),
-  logit_bias: z.record(z.string(), laxNumber()).nullish(),
+  /** Ids to numbers; or, as llama.cpp, a list of `[id or text, number or false]`. */
+  logit_bias: z.union([z.record(z.string(), laxNumber()), z.array(z.array(z.unknown()))]).nullish(),
   allowed_token_ids: integers().nullish(),
   bad_words: z.array(z.string()).nullish(),
 
@@ -75,6 +92,10 @@ export const chatRequestSchema = z.object({
       min_count: laxInteger().nullish(),
     })
     .nullish(),
+  max_repetition_pattern_size: laxInteger().nullish(),
+  min_repetition_pattern_size: laxInteger().nullish(),
+  repetition_min_count: laxInteger().nullish(),
+  ...samplerExtensions,
 
   stream: laxBoolean().nullish(),
   stream_options: z
@@ -103,8 +124,13 @@ export const chatRequestSchema = z.object({
   request_id: z.string().max(256).nullish(),
   cache_salt: z.string().nullish(),
   kv_transfer_params: loose().nullish(),
-  engine_xargs: loose().nullish(),
-  vllm_xargs: loose().nullish(),
+  engine_xargs: extraArguments().nullish(),
+  vllm_xargs: extraArguments().nullish(),
+
+  /** Seconds of silence after which a stream sends a comment; 0 or less: never. Default 15. */
+  sse_ping_interval: laxInteger({ max: 3600 }).nullish(),
+  timings: laxBoolean().nullish(),
+  timings_per_token: laxBoolean().nullish(),
 })
 export type ChatRequest = z.infer<typeof chatRequestSchema>
 /** What a client writes: scalars may also be their texts. */
@@ -129,6 +155,31 @@ export const usageSchema = z.object({
   prompt_tokens_details: z.object({ cached_tokens: z.number().int() }).nullable(),
 })
 export type Usage = z.infer<typeof usageSchema>
+
+/** How long an answer took, in llama.cpp's words: `prompt_*` is the prompt, `predicted_*` the answer, `cache_n` cached tokens. */
+export const timingsSchema = z.object({
+  cache_n: z.number().int(),
+  prompt_n: z.number().int(),
+  prompt_ms: z.number(),
+  prompt_per_token_ms: z.number(),
+  prompt_per_second: z.number(),
+  predicted_n: z.number().int(),
+  predicted_ms: z.number(),
+  predicted_per_token_ms: z.number(),
+  predicted_per_second: z.number(),
+})
+export type Timings = z.infer<typeof timingsSchema>
+
+/** Prompt positions: null for the first, else the alternatives and the token itself by their ids. */
+const promptLogprobsSchema = z.array(
+  z
+    .record(
+      z.string(),
+      z.object({ logprob: z.number(), rank: z.number().int().nullable(), decoded_token: z.string().nullable() }),
+    )
+    .nullable(),
+)
+export type PromptLogprobs = z.infer<typeof promptLogprobsSchema>
 
 const toolCallSchema = z.object({
   id: z.string(),
@@ -174,9 +225,10 @@ export const chatResponseSchema = z.object({
   /** `<checkpoint name or base model>:step<n>:<first 12 digits of the adapter's digest>`: what produced the answer. */
   system_fingerprint: z.string().nullable(),
   usage: usageSchema,
-  prompt_logprobs: z.null(),
+  prompt_logprobs: promptLogprobsSchema.nullable(),
   prompt_token_ids: z.array(z.number().int()).nullable(),
   kv_transfer_params: z.null(),
+  timings: timingsSchema.optional(),
 })
 export type ChatResponse = z.infer<typeof chatResponseSchema>
 
@@ -203,6 +255,7 @@ export const chatChunkSchema = z.object({
   ),
   system_fingerprint: z.string().nullable().optional(),
   usage: usageSchema.optional(),
+  timings: timingsSchema.optional(),
   prompt_token_ids: z.array(z.number().int()).nullable().optional(),
 })
 export type ChatChunk = z.infer<typeof chatChunkSchema>

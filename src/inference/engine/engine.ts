@@ -190,6 +190,7 @@ class StepLoop implements Engine {
       ignoreEos: rules.ignoreEos,
       stopTokenIds: new Set(rules.stopTokenIds),
       minTokens: rules.minTokens,
+      repetition: rules.repetition ?? null,
       maxTokens: Math.min(rules.maxTokens ?? left, left),
     }
     const promptIds = promptTokenIds

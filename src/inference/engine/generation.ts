@@ -6,6 +6,7 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
 import type { SamplingRules } from './sampling/sampler.js'
+import type { RepetitionRules, StopResult } from './sampling/stop-conditions.js'
 import type { TokenMask } from './sampling/token-mask.js'
 
 /** The token-level part of a request's sampling parameters. */
@@ -18,6 +19,8 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly maxTokens: number | null
   readonly stopTokenIds: readonly number[]
   readonly ignoreEos: boolean
+  /** Absent or null: off. */
+  readonly repetition?: RepetitionRules | null
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
   /**
@@ -58,15 +61,17 @@ export interface TokenEvent {
   readonly logprob: number
   readonly top: readonly RankedToken[]
   /** Set on the last token of the choice, unless the listener ends it. */
-  readonly finishReason: 'stop' | 'length' | null
-  /** The stop token id that ended the choice. */
-  readonly stopReason: number | null
+  readonly finishReason: StopResult['finishReason'] | null
+  /** The stop token id, or the repetition, that ended the choice. */
+  readonly stopReason: StopResult['stopReason']
 }
 
 /** How likely a token of the prompt was after those before it. The first one has nothing before it and is not reported. */
 export interface PromptTokenEvent {
   readonly position: number
   readonly tokenId: number
+  /** 1 + number of tokens that were more likely. */
+  readonly rank: number
   /** Raw log-softmax of the model's logits. */
   readonly logprob: number
   readonly top: readonly RankedToken[]

@@ -11,7 +11,7 @@ import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './cache/prefix-cache.js'
 import { Prompt, type PromptSource, scopeOf } from './prompt.js'
 import type { LogitsRow } from './sampling/choice.js'
 import { logitsRow } from './sampling/logits-row.js'
-import { reportedLogprob, topTokens } from './sampling/logprobs.js'
+import { rankOf, reportedLogprob, topTokens } from './sampling/logprobs.js'
 import type { StepSequence } from './step-batch.js'
 import { distinctAdapters, type StepModel, type StepResult } from './step-model.js'
 
@@ -195,6 +195,7 @@ export class PromptQueue {
       const entry = {
         position,
         tokenId,
+        rank: rankOf(logprobs, tokenId),
         logprob: reportedLogprob(logprobs[tokenId] ?? Number.NEGATIVE_INFINITY),
         top: topTokens(logprobs, prompt.reported ?? 0),
       }

@@ -42,15 +42,16 @@ export class ChoiceText {
       const text = this.#stops.pass(own + this.#decoder.flush())
       return { text, tokenIds, logprobs, finishReason: 'stop', stopReason: event.stopReason }
     }
-    const isLast = event.finishReason !== null
+    const { finishReason, stopReason } = event
+    const isLast = finishReason !== null
     const added = this.#decoder.push(event.tokenId) + (isLast ? this.#decoder.flush() : '')
     if (this.#outputCount < this.#sampling.minTokens) {
-      return { text: this.#stops.pass(added), tokenIds, logprobs, finishReason: event.finishReason, stopReason: null }
+      return { text: this.#stops.pass(added), tokenIds, logprobs, finishReason, stopReason }
     }
     const { text, stop } = this.#stops.push(added)
     if (stop !== null) return { text, tokenIds, logprobs, finishReason: 'stop', stopReason: stop }
     const shown = isLast ? text + this.#stops.flush() : text
-    return { text: shown, tokenIds, logprobs, finishReason: event.finishReason, stopReason: null }
+    return { text: shown, tokenIds, logprobs, finishReason, stopReason }
   }
 
   /** The end from outside. */

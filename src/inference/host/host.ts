@@ -122,7 +122,7 @@ export function createHost(options: HostOptions): Host {
       }
       const createMask = lease?.createMask ?? null
       const request = toGenerationRequest(command, prepared, { textModel, contextLength, createMask })
-      engine.submit(request, releasing(createListener(command, { textModel, send, request, prepared }), lease))
+      engine.submit(request, releasing(createListener(command, { textModel, send, clock, request, prepared }), lease))
     } catch (error) {
       lease?.release()
       send(toFailedEvent(command.id, error))
@@ -235,12 +235,13 @@ function createListener(
   context: {
     readonly textModel: TextModel
     readonly send: (event: HostEvent) => void
+    readonly clock: Clock
     readonly request: HostRequest
     readonly prepared: PreparedPrompt
   },
 ): GenerationListener {
   const { id, sampling } = command
-  const { textModel, send } = context
+  const { textModel, send, clock } = context
   const { promptTokenIds, isReasoningOpen } = context.request
   const { tokenizer } = textModel
   const texts = Array.from({ length: sampling.n }, () => new ChoiceText(tokenizer, sampling))
@@ -250,11 +251,12 @@ function createListener(
     return text
   }
   const prompt = new PromptText(tokenizer, sampling)
+  const atMs = (): number => Math.round(clock.monotonicMs() * 100) / 100
   const isPromptReported = (sampling.promptLogprobs ?? null) !== null
   const echo = command.echoesPrompt === true ? { promptText: promptTextOf(context, sampling) } : {}
   return {
     onStarted: (cachedTokens) => {
-      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo })
+      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo, atMs: atMs() })
       if (isPromptReported) send({ type: 'prompt', id, positions: [prompt.first(promptTokenIds[0] ?? 0)] })
     },
     onPromptToken: (event) => send({ type: 'prompt', id, positions: [prompt.next(event)] }),
@@ -264,7 +266,7 @@ function createListener(
         return false
       }
       const delta = textOf(event.choice).push(event)
-      send({ type: 'delta', id, choice: event.choice, ...delta })
+      send({ type: 'delta', id, choice: event.choice, ...delta, atMs: atMs() })
       return delta.finishReason === null
     },
     onAborted: (choice) => send({ type: 'delta', id, choice, ...textOf(choice).end('abort') }),

@@ -22,18 +22,18 @@ export class PromptText {
 
   /** The first position: nothing is before it that could make it likely. */
   first(tokenId: number): PromptPosition {
-    return this.#position(tokenId, { logprob: null, top: [] })
+    return this.#position(tokenId, { logprob: null, rank: null, top: [] })
   }
 
-  next({ tokenId, logprob, top }: PromptTokenEvent): PromptPosition {
+  next({ tokenId, logprob, rank, top }: PromptTokenEvent): PromptPosition {
     const alternatives = top.map((token): TokenLogprob => {
       const text = createStreamDecoder(this.#tokenizer, { isContinuation: true }).push(token.id)
       return { ...token, text, bytes: [...utf8.encode(text)] }
     })
-    return this.#position(tokenId, { logprob, top: alternatives })
+    return this.#position(tokenId, { logprob, rank, top: alternatives })
   }
 
-  #position(id: number, rest: Pick<PromptPosition, 'logprob' | 'top'>): PromptPosition {
+  #position(id: number, rest: Pick<PromptPosition, 'logprob' | 'rank' | 'top'>): PromptPosition {
     const text = this.#decoder.push(id)
     const isHidden = this.#skipSpecialTokens && this.#tokenizer.isSpecial(id)
     return { id, text, bytes: [...utf8.encode(text)], isHidden, ...rest }

@@ -8,6 +8,9 @@
 import type { ErrorCategory } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#model/text/answer/answer-format.js'
+import type { DryRules } from '../engine/sampling/dry.js'
+import type { XtcRules } from '../engine/sampling/sampler.js'
+import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'
 import type { GrammarSpec } from '../grammar/grammar-spec.js'
 
 export type { AnswerFormat } from '#model/text/answer/answer-format.js'
@@ -52,6 +55,8 @@ export interface SamplingParameters {
   readonly frequencyPenalty: number
   readonly presencePenalty: number
   readonly logitBias: Readonly<Record<string, number>> | null
+  /** Biases of texts: every token of the text gets it. Absent: none. */
+  readonly textBias?: readonly (readonly [text: string, bias: number])[]
   readonly allowedTokenIds: readonly number[] | null
   /** Signed 64-bit; choice i uses seed + i; null: random. */
   readonly seed: bigint | null
@@ -68,6 +73,12 @@ export interface SamplingParameters {
   readonly topLogprobs: number
   /** How many alternatives per prompt position to report in `prompt` events; absent or null: prompts are not reported. */
   readonly promptLogprobs?: number | null
+  /** Texts that must not be written. Absent: none. */
+  readonly badWords?: readonly string[]
+  readonly repetition?: RepetitionRules | null
+  /** `breakers` are texts no repetition reaches across. */
+  readonly dry?: (Omit<DryRules, 'breakerIds'> & { readonly breakers: readonly string[] }) | null
+  readonly xtc?: XtcRules | null
 }
 
 /** A conversation for the model's chat template. */
@@ -80,6 +91,8 @@ export interface ConversationInput {
     readonly addSpecialTokens: boolean
     readonly kwargs: JsonObject
     readonly documents: readonly JsonValue[] | null
+    /** A template of the request's own, which takes the place of the model's. */
+    readonly chatTemplate?: string | null
   }
 }
 
@@ -102,6 +115,8 @@ export interface GenerateOptions {
   readonly adapter: AdapterRef | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null
+  /** Requests with a lower number go first; default 0. */
+  readonly priority?: number
   /** Tell the prompt's text in `started` (default false). */
   readonly echoesPrompt?: boolean
 }
@@ -188,7 +203,7 @@ export interface PositionLogprobs extends TokenLogprob {
   readonly top: readonly TokenLogprob[]
 }
 
-export type FinishReason = 'stop' | 'length' | 'abort'
+export type FinishReason = 'stop' | 'length' | 'repetition' | 'abort'
 
 export interface StartedEvent {
   readonly type: 'started'
@@ -200,12 +215,16 @@ export interface StartedEvent {
   readonly isReasoningOpen: boolean
   /** The prompt's text, if `echoesPrompt` asked for it. */
   readonly promptText?: string
+  /** When, on the host's clock, as in deltas: only differences mean something. */
+  readonly atMs?: number
 }
 
 /** One position of the prompt. */
 export interface PromptPosition extends Omit<TokenLogprob, 'logprob'> {
   /** Null for the first token, which has nothing before it. */
   readonly logprob: number | null
+  /** 1 + number of tokens that were more likely; null for the first token. */
+  readonly rank: number | null
   readonly top: readonly TokenLogprob[]
   /** A control token that the prompt's text does not show. */
   readonly isHidden: boolean
@@ -227,8 +246,9 @@ export interface DeltaEvent {
   readonly tokenIds: readonly number[]
   readonly logprobs: readonly PositionLogprobs[]
   readonly finishReason: FinishReason | null
-  /** The stop string or stop token id that ended the choice. */
+  /** The stop string or stop token id that ended the choice, or `repetition_detected`. */
   readonly stopReason: string | number | null
+  readonly atMs?: number
 }
 
 export interface FinishedEvent {

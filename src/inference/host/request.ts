@@ -12,6 +12,7 @@ import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
 import { checkpointCorrupt, readCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import type { AdapterRef, GenerateCommand } from './protocol.js'
 import type { PreparedPrompt } from './text-work.js'
+import { toRules } from './token-rules.js'
 
 /** What the engine gets, and what the answer's text is read by. */
 export interface HostRequest extends GenerationRequest {
@@ -49,7 +50,10 @@ export function toGenerationRequest(
   const isHeldLater = isOpen && createMask !== null
   const tokenMask = isHeldLater ? () => afterReasoning(createMask(), textModel.tokenizer) : createMask
   // the engine's last step of a prompt makes a token in any case; the listener drops it
-  const rules = { ...sampling, maxTokens: sampling.maxTokens === 0 ? 1 : sampling.maxTokens }
+  const rules = {
+    ...toRules(sampling, textModel.tokenizer),
+    maxTokens: sampling.maxTokens === 0 ? 1 : sampling.maxTokens,
+  }
   return {
     id: command.id,
     isReasoningOpen: isOpen,
@@ -57,6 +61,7 @@ export function toGenerationRequest(
     rules: tokenMask === null ? rules : { ...rules, tokenMask },
     adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
     cacheSalt,
+    priority: command.priority ?? 0,
   }
 }
 

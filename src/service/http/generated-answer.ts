@@ -6,6 +6,8 @@ import type { AppOptions, RequestContext } from './environment.js'
 import { toStreamError } from './middleware/errors.js'
 import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from './sse.js'
 
+const DEFAULT_PING_SECONDS = 15
+
 /** An admitted request of any kind. */
 export interface GeneratedAnswer {
   readonly checkpoint: string
@@ -18,6 +20,8 @@ export interface AnswerRequest {
   readonly model: string | null | undefined
   /** The body's own id; a header overrides it. */
   readonly requestId: string | null | undefined
+  /** Seconds of silence after which a stream sends a comment; 0 or less: never. Default 15. */
+  readonly pingSeconds?: number | null | undefined
   readonly create: (requestId: string, signal: AbortSignal) => Promise<GeneratedAnswer>
 }
 
@@ -39,8 +43,10 @@ export async function sendAnswer(
     return c.json(response)
   }
   c.set('logFacts', { model, is_stream: true })
+  // proxies cut connections on which nothing comes; clients skip comments
+  const pingMs = Math.max(0, (request.pingSeconds ?? DEFAULT_PING_SECONDS) * 1000)
   return c.body(
-    toEventStream(toEvents(answer, c, options), { onCancel: () => gone.abort() }),
+    toEventStream(toEvents(answer, c, options), { pingMs, onCancel: () => gone.abort() }),
     200,
     EVENT_STREAM_HEADERS,
   )

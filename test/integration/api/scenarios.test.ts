@@ -678,13 +678,55 @@ describe('chat requests', () => {
     refuse('penalty out of range', { presence_penalty: 3 }, 'presence_penalty must be in [-2, 2], got 3.'),
     refuse('tool_choice without tools', { tool_choice: 'auto' }, 'When using `tool_choice`, `tools` must be set.'),
     refuse('reasoning effort', { reasoning_effort: 'extreme' }, 'literal_error'),
-    ...[
-      { bad_words: ['x'] },
-      { use_beam_search: true },
-      { prompt_logprobs: 1 },
-      { echo: true },
-      { repetition_detection: { max_pattern_size: 3, min_count: 2 } },
-    ].map((more) => refuse(`${Object.keys(more)[0]} is not there yet`, more, 'is not supported yet')),
+    ...[{ use_beam_search: true }].map((more) =>
+      refuse(`${Object.keys(more)[0]} is not there yet`, more, 'is not supported yet'),
+    ),
+    refuse(
+      'an empty bad word',
+      { bad_words: ['a', ''] },
+      "bad_words cannot contain an empty string. Got bad_words=['a', '']",
+    ),
+    refuse('prompt_logprobs -2', { prompt_logprobs: -2 }, '`prompt_logprobs` must be a positive value or -1.'),
+    refuse(
+      'prompt_logprobs -1',
+      { prompt_logprobs: -1 },
+      'Requested prompt logprobs of -1, which is greater than max allowed: 20',
+    ),
+    refuse(
+      'prompt_logprobs 21',
+      { prompt_logprobs: 21 },
+      'Requested prompt logprobs of 21, which is greater than max allowed: 20',
+    ),
+    refuse(
+      'streamed prompt_logprobs',
+      { prompt_logprobs: 1, stream: true },
+      '`prompt_logprobs` are not available when `stream=True`.',
+    ),
+    refuse(
+      'a negative pattern',
+      { repetition_detection: { max_pattern_size: -1 } },
+      'max_pattern_size, min_pattern_size must be >=0',
+    ),
+    refuse(
+      'a longest pattern below the shortest',
+      { repetition_detection: { max_pattern_size: 1, min_pattern_size: 2, min_count: 2 } },
+      'with min_pattern_size <= max_pattern_size',
+    ),
+    refuse(
+      'a repetition that is none',
+      { repetition_detection: { max_pattern_size: 3, min_count: 1 } },
+      'min_count must be >= 2',
+    ),
+    refuse("the same in vLLM's older fields", { max_repetition_pattern_size: 3 }, 'min_count must be >= 2'),
+    refuse('engine_xargs with an object', { engine_xargs: { a: {} } }, 'engine_xargs'),
+    refuse(
+      'engine_xargs with a wrong value',
+      { engine_xargs: { xtc_probability: 'often' } },
+      'engine_xargs.xtc_probability',
+    ),
+    refuse('DRY out of range', { dry_multiplier: -1 }, 'dry_multiplier must be non-negative, got -1.'),
+    refuse('XTC out of range', { xtc_probability: 2 }, 'xtc_probability must be in [0, 1], got 2.'),
+    refuse('a bias that is no pair', { logit_bias: [['a']] }, 'logit_bias[0] must be a pair'),
     refuse('an overflow', { max_tokens: 5000 }, 'maximum context length is 2048 tokens'),
     {
       name: 'errors of a stream are plain 4xx',

@@ -49,6 +49,8 @@ export const completionRequestSchema = chatRequestSchema
     documents: true,
     chat_template: true,
     chat_template_kwargs: true,
+    timings: true,
+    timings_per_token: true,
   })
   .extend({
     prompt: promptSchema,

@@ -7,7 +7,7 @@ import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../step-model.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, topTokens } from './logprobs.js'
-import { argMax, drawFromProbabilities, effectiveTemperature, isGreedy, sample } from './sampler.js'
+import { argMax, drawFromProbabilities, drawsWithoutTop, effectiveTemperature, isGreedy, sample } from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
 import { maskLogprobs, maskScores, type TokenBitmask, type TokenMask } from './token-mask.js'
 
@@ -82,7 +82,7 @@ export class Choice {
     }
     this.outputIds.push(tokenId)
     this.#mask?.accept(tokenId)
-    const stop = checkStop(this.#stopRules, tokenId, this.outputIds.length)
+    const stop = checkStop(this.#stopRules, this.outputIds)
     return {
       choice: this.index,
       tokenId,
@@ -99,14 +99,23 @@ export class Choice {
     if (this.#processors.length > 0) {
       const scores = rules.repetitionPenalty === 1 ? logprobs.slice() : this.#logits(row, mask)
       for (const processor of this.#processors) processor.apply(scores, this.outputIds)
-      return sample(scores, rules, this.#uniform())
+      const excludesTop = this.#excludesTop()
+      return sample(scores, rules, this.#uniform(), excludesTop)
     }
     if (isGreedy(rules)) return argMax(logprobs)
+    const excludesTop = this.#excludesTop()
     const uniform = this.#uniform()
     if (mask === null && this.#drawsFromAll() && row.probabilities !== null) {
       return drawFromProbabilities(row.probabilities, uniform)
     }
-    return sample(logprobs, rules, uniform)
+    return sample(logprobs, rules, uniform, excludesTop)
+  }
+
+  /** A request without XTC draws one number per token, whatever others ask for. */
+  #excludesTop(): boolean {
+    return (
+      (this.#rules.xtc ?? null) !== null && !isGreedy(this.#rules) && drawsWithoutTop(this.#rules, this.#rng.uniform())
+    )
   }
 
   /** A copy of the logits, masked. */
@@ -117,7 +126,8 @@ export class Choice {
 
   #drawsFromAll(): boolean {
     const rules = this.#rules
-    return !isGreedy(rules) && rules.topK <= 0 && rules.topP >= 1 && rules.minP <= 0
+    const isPlain = rules.topK <= 0 && rules.topP >= 1 && rules.minP <= 0 && (rules.xtc ?? null) === null
+    return !isGreedy(rules) && isPlain
   }
 
   #uniform(): number {

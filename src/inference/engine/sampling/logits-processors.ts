@@ -1,9 +1,11 @@
 /**
- * What changes a row of logits before sampling: allowed ids, minimum length, bias, penalties, in this order.
+ * What changes a row of logits before sampling: allowed ids, bad words, minimum length, bias, penalties, DRY, in this order.
  *
  * The order is vLLM's (v0.17). Each processor edits the row in place; log-probabilities are
  * read before any of them runs.
  */
+
+import { createDry, type DryRules } from './dry.js'
 
 /** Edits the logits of the next token of one choice. */
 export interface LogitsProcessor {
@@ -19,6 +21,10 @@ export interface ProcessorRules {
   readonly logitBias: Readonly<Record<string, number>> | null
   readonly allowedTokenIds: readonly number[] | null
   readonly minTokens: number
+  /** Token sequences that must not be written; absent: none. */
+  readonly badWords?: readonly (readonly number[])[]
+  /** Absent or null: off. */
+  readonly dry?: DryRules | null
 }
 
 /**
@@ -33,10 +39,14 @@ export function createProcessors(
 ): readonly LogitsProcessor[] {
   const processors: LogitsProcessor[] = []
   if (rules.allowedTokenIds !== null) processors.push(allowOnly(rules.allowedTokenIds))
+  const badWords = rules.badWords ?? []
+  if (badWords.length > 0) processors.push(forbidWords(badWords))
   if (rules.minTokens > 0 && stopIds.length > 0) processors.push(forbidUntil(rules.minTokens, stopIds))
   if (rules.logitBias !== null && Object.keys(rules.logitBias).length > 0) processors.push(addBias(rules.logitBias))
   const isPenalized = rules.repetitionPenalty !== 1 || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0
   if (isPenalized) processors.push(penalize(rules, new Set(promptIds)))
+  const dry = rules.dry ?? null
+  if (dry !== null && dry.multiplier > 0) processors.push(createDry(dry, promptIds))
   return processors
 }
 
@@ -53,6 +63,23 @@ function allowOnly(ids: readonly number[]): LogitsProcessor {
   }
 }
 
+/** The last token of a word is impossible where the tokens before it have just been generated. */
+function forbidWords(words: readonly (readonly number[])[]): LogitsProcessor {
+  return {
+    apply: (logits, outputIds) => {
+      for (const word of words) {
+        const before = word.length - 1
+        const start = outputIds.length - before
+        const last = word[before]
+        if (start < 0 || last === undefined || last >= logits.length) continue
+        let isBegun = true
+        for (let i = 0; i < before && isBegun; i++) isBegun = outputIds[start + i] === word[i]
+        if (isBegun) logits[last] = Number.NEGATIVE_INFINITY
+      }
+    },
+  }
+}
+
 function forbidUntil(minTokens: number, ids: readonly number[]): LogitsProcessor {
   return {
     apply: (logits, outputIds) => {
@@ -62,9 +89,11 @@ function forbidUntil(minTokens: number, ids: readonly number[]): LogitsProcessor
   }
 }
 
-/** Biases are clamped to [-100, 100]. */
+/** Biases are clamped to [-100, 100]; minus infinity, which forbids a token, stays. */
 function addBias(bias: Readonly<Record<string, number>>): LogitsProcessor {
-  const entries = Object.entries(bias).map(([id, value]) => [Number(id), Math.min(100, Math.max(-100, value))] as const)
+  const clamped = (value: number): number =>
+    value === Number.NEGATIVE_INFINITY ? value : Math.min(100, Math.max(-100, value))
+  const entries = Object.entries(bias).map(([id, value]) => [Number(id), clamped(value)] as const)
   return {
     apply: (logits) => {
       for (const [id, value] of entries) logits[id] = (logits[id] ?? 0) + value

@@ -19,6 +19,14 @@ export function reportedLogprob(logprob: number): number {
   return Math.max(logprob, LOWEST_LOGPROB)
 }
 
+/** 1 + the number of tokens that are more likely than `id`. */
+export function rankOf(logprobs: Float32Array, id: number): number {
+  const own = logprobs[id] ?? Number.NEGATIVE_INFINITY
+  let rank = 1
+  for (const logprob of logprobs) if (logprob > own) rank++
+  return rank
+}
+
 /**
  * The `k` most likely tokens, most likely first.
  *

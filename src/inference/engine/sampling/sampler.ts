@@ -1,5 +1,5 @@
 /**
- * Draws one token from a row of scores: greedy, or temperature, min_p, top_k, top_p in that order.
+ * Draws one token from a row of scores: greedy, or temperature, min_p, top_k, top_p, XTC in that order.
  *
  * Scores are logits or log-probabilities: every rule here is blind to a constant added to the row. The draw inverts the
  * cumulative distribution with one uniform number, so one token costs one number of the request's generator.
@@ -15,6 +15,20 @@ export interface SamplingRules {
   /** 0: off. */
   readonly topK: number
   readonly minP: number
+  /** Absent or null: off. */
+  readonly xtc?: XtcRules | null
+}
+
+/**
+ * "Exclude top choices": sometimes all tokens above a probability are left out, except the least likely of them.
+ *
+ * Source: the sampler of text-generation-webui and llama.cpp (`xtc_*` parameters), applied last, as the former does.
+ */
+export interface XtcRules {
+  /** How often it acts. */
+  readonly probability: number
+  /** Above 0.5 two tokens cannot pass it: it never acts. */
+  readonly threshold: number
 }
 
 /** Below this temperature the answer is the most likely token. */
@@ -71,17 +85,35 @@ function hasLarger(scores: Float32Array, i: number, bound: number): boolean {
  *
  * @param scores [V], any constant offset; -inf forbids a token
  * @param uniform in [0, 1)
+ * @param excludesTop XTC acts on this token
  * @returns the token id; the greedy one when nothing else is possible
  */
-export function sample(scores: Float32Array, rules: SamplingRules, uniform: number): number {
+export function sample(scores: Float32Array, rules: SamplingRules, uniform: number, excludesTop = false): number {
   const best = argMax(scores)
   if (isGreedy(rules)) return best
   const inverse = 1 / effectiveTemperature(rules)
   const top = scores[best] as number
   const isTruncating = rules.minP > 0 || rules.topK > 0 || rules.topP < 1
-  if (!isTruncating) return drawFromAll(scores, top, inverse, uniform, best)
+  if (!isTruncating && !excludesTop) return drawFromAll(scores, top, inverse, uniform, best)
   const kept = truncate(scores, top, inverse, rules)
-  return drawFromKept(kept, uniform)
+  return drawFromKept(excludesTop ? withoutTop(kept, rules.xtc?.threshold ?? 1) : kept, uniform)
+}
+
+/** Whether XTC acts on the next token. */
+export function drawsWithoutTop({ xtc }: SamplingRules, uniform: number): boolean {
+  return (xtc ?? null) !== null && uniform < (xtc?.probability ?? 0)
+}
+
+/** Leaves out what is at least as likely as the threshold, but for the least likely of it. */
+function withoutTop(kept: Kept, threshold: number): Kept {
+  const total = kept.weights.reduce((sum, weight) => sum + weight, 0)
+  const isTop = kept.weights.map((weight) => weight >= threshold * total)
+  let least = -1
+  for (const [i, weight] of kept.weights.entries()) {
+    if (isTop[i] === true && (least < 0 || weight < (kept.weights[least] as number))) least = i
+  }
+  const isLeft = (i: number): boolean => isTop[i] !== true || i === least
+  return { ids: kept.ids.filter((_, i) => isLeft(i)), weights: kept.weights.filter((_, i) => isLeft(i)) }
 }
 
 /** Tokens that survived truncation and their unnormalised probabilities. */

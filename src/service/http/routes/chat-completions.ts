@@ -14,6 +14,7 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
     return sendAnswer(c, options, {
       model: request.model,
       requestId: request.request_id,
+      pingSeconds: request.sse_ping_interval,
       create: (requestId, signal) => chat.create(c.get('principal'), request, requestId, signal),
     })
   }

@@ -9,10 +9,19 @@ import type {
   ChatDelta,
   ChatResponse,
   ChoiceLogprobs,
+  PromptLogprobs,
   Usage,
 } from '#api/wire/chat-completions.js'
-import type { AnswerFormat, DeltaEvent, PositionLogprobs, StartedEvent } from '#inference/host/protocol.js'
+import type {
+  AnswerFormat,
+  DeltaEvent,
+  PositionLogprobs,
+  PromptEvent,
+  PromptPosition,
+  StartedEvent,
+} from '#inference/host/protocol.js'
 import { AnswerText, type TextPiece } from './answer-text.js'
+import { AnswerTimer } from './answer-timer.js'
 import type { AnswerOptions } from './chat-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -38,6 +47,7 @@ interface ChoiceState {
 /** Collects the events of one answer. */
 export interface AnswerBuilder {
   start(event: StartedEvent): void
+  addPrompt(event: PromptEvent): void
   usage(): Usage
   response(): ChatResponse
   /** Chunks that open the stream: one per choice, with the role. */
@@ -63,6 +73,8 @@ export function createAnswerBuilder(
   }))
   let promptTokenIds: readonly number[] = []
   let cachedTokens = 0
+  const timer = new AnswerTimer()
+  const promptLogprobs: PromptLogprobs = []
 
   function usage(): Usage {
     const completionTokens = choices.reduce((sum, choice) => sum + choice.tokenIds.length, 0)
@@ -74,7 +86,9 @@ export function createAnswerBuilder(
     }
   }
 
-  function chunkOf(content: ChatChunk['choices']): ChatChunk {
+  /** @param isLast the chunk ends a choice or the stream */
+  function chunkOf(content: ChatChunk['choices'], isLast = false): ChatChunk {
+    const hasTimings = options.timings === 'each' || (options.timings === 'end' && isLast)
     return {
       id: identity.id,
       object: 'chat.completion.chunk',
@@ -83,6 +97,7 @@ export function createAnswerBuilder(
       system_fingerprint: identity.fingerprint,
       choices: content,
       ...(options.continuousUsage ? { usage: usage() } : {}),
+      ...(hasTimings ? { timings: timer.timings(usage()) } : {}),
     }
   }
 
@@ -98,7 +113,7 @@ export function createAnswerBuilder(
       index,
       message: {
         role: options.role,
-        content,
+        content: options.echo === null ? content : options.echo + (content ?? ''),
         refusal: null,
         annotations: null,
         audio: null,
@@ -137,7 +152,11 @@ export function createAnswerBuilder(
 
   return {
     usage,
+    addPrompt: ({ positions }) => {
+      for (const position of positions) promptLogprobs.push(toPromptPosition(position))
+    },
     start: (event) => {
+      timer.start(event.atMs)
       promptTokenIds = event.promptTokenIds
       cachedTokens = event.cachedTokens
       for (const choice of choices) choice.text = new AnswerText(options.toolMode, format, event.isReasoningOpen)
@@ -145,6 +164,7 @@ export function createAnswerBuilder(
     add: (event) => {
       const state = choices[event.choice]
       if (state === undefined) return []
+      timer.heard(event.atMs)
       const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
       const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
       state.tokenIds.push(...event.tokenIds)
@@ -161,16 +181,15 @@ export function createAnswerBuilder(
       return deltas.map((delta, number) => {
         const isFirst = number === 0
         const end = number === deltas.length - 1 ? finishReason : null
-        return chunkOf([
-          {
-            index: event.choice,
-            delta,
-            logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
-            finish_reason: end,
-            ...(end === null ? {} : { stop_reason: event.stopReason }),
-            token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
-          },
-        ])
+        const choice = {
+          index: event.choice,
+          delta,
+          logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
+          finish_reason: end,
+          ...(end === null ? {} : { stop_reason: event.stopReason }),
+          token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
+        }
+        return chunkOf([choice], end !== null)
       })
     },
     response: () => ({
@@ -182,16 +201,24 @@ export function createAnswerBuilder(
       service_tier: null,
       system_fingerprint: identity.fingerprint,
       usage: usage(),
-      prompt_logprobs: null,
+      prompt_logprobs: options.hasPromptLogprobs ? promptLogprobs : null,
       prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
       kv_transfer_params: null,
+      ...(options.timings === 'none' ? {} : { timings: timer.timings(usage()) }),
     }),
-    firstChunks: () =>
-      choices.map((_, index) => ({
-        ...chunkOf([{ index, delta: { role: options.role, content: '' }, logprobs: null, finish_reason: null }]),
-        prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
-      })),
-    usageChunk: () => ({ ...chunkOf([]), usage: usage() }),
+    firstChunks: () => {
+      const chunkWith = (index: number, delta: ChatDelta): ChatChunk =>
+        chunkOf([{ index, delta, logprobs: null, finish_reason: null }])
+      const { echo } = options
+      return choices.flatMap((_, index) => [
+        {
+          ...chunkWith(index, { role: options.role, content: '' }),
+          prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
+        },
+        ...(echo === null || echo === '' ? [] : [chunkWith(index, { content: echo })]),
+      ])
+    },
+    usageChunk: () => ({ ...chunkOf([], true), usage: usage() }),
   }
 }
 
@@ -215,6 +242,19 @@ export function toWireLogprob(
       }
     }),
   }
+}
+
+/** The alternatives by rank, and the token itself if it is not among them; equals share a rank. */
+function toPromptPosition(position: PromptPosition): PromptLogprobs[number] {
+  const { top } = position
+  // the first token has nothing before it
+  if (position.logprob === null) return null
+  const entries = top.map((other) => {
+    const rank = top.findIndex(({ logprob }) => logprob === other.logprob) + 1
+    return [String(other.id), { logprob: floor(other.logprob), rank, decoded_token: other.text }]
+  })
+  const own = { logprob: floor(position.logprob), rank: position.rank, decoded_token: position.text }
+  return Object.fromEntries([[String(position.id), own], ...entries])
 }
 
 function floor(logprob: number): number {

@@ -34,6 +34,18 @@ export function checkMessages(messages: readonly Message[]): readonly Message[] 
   return messages
 }
 
+/** A message's text as an echo repeats it; null where it has none. */
+export function echoOf(message: Message | undefined): string | null {
+  const content = message?.content ?? null
+  if (content === null || typeof content === 'string') return content
+  const texts = content.map((part) => {
+    if (typeof part === 'string') return part
+    const { text } = part as { text?: unknown }
+    return typeof text === 'string' ? text : ''
+  })
+  return texts.join('\n')
+}
+
 function checkPart(part: unknown, path: string): void {
   if (typeof part === 'string') return
   if (typeof part !== 'object' || part === null) throw invalid(path, `${path} must be a string or an object.`)

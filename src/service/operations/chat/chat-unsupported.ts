@@ -8,11 +8,7 @@ import { InvalidRequestError } from '#base/errors.js'
 
 /** Field → whether the request asks for something that is not there yet. */
 const UNSUPPORTED: Readonly<Record<string, (request: ChatRequest) => boolean>> = {
-  bad_words: (r) => (r.bad_words ?? []).length > 0,
   use_beam_search: (r) => r.use_beam_search === true,
-  prompt_logprobs: (r) => (r.prompt_logprobs ?? null) !== null,
-  repetition_detection: (r) => (r.repetition_detection?.max_pattern_size ?? 0) > 0,
-  echo: (r) => r.echo === true,
 }
 
 /** @throws {InvalidRequestError} `not_supported` */

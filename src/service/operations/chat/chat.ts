@@ -101,6 +101,7 @@ async function collect(
     const next = await generation.next()
     if (next.done === true) break
     if (next.value.type === 'delta') builder.add(next.value)
+    else if (next.value.type === 'prompt') builder.addPrompt(next.value)
   }
   if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
   return builder.response()

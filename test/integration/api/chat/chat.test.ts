@@ -61,6 +61,15 @@ it('a base model was created when the server began to serve it, not at the time 
   expect(await created()).toBe(first)
 })
 
+it('a silent stream sends comments, unless it is told not to', async () => {
+  const pinged = await service.fetch(CHAT, { json: say('BUSY', { stream: true, sse_ping_interval: 1 }) })
+  const text = await pinged.text()
+  expect(text).toContain('\n\n: ping\n\n')
+  expect(text.replaceAll(': ping\n\n', '')).toMatch(/^(data: .+\n\n)+$/)
+  const silent = await service.fetch(CHAT, { json: say('BUSY', { stream: true, sse_ping_interval: 0 }) })
+  expect(await silent.text()).not.toContain(': ping')
+})
+
 describe('model names', () => {
   const stepOf = (response: Response) => /:step(\d+):/.exec(response.headers.get('x-trainyard-checkpoint') ?? '')?.[1]
 

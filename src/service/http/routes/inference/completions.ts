@@ -11,6 +11,7 @@ export function bindCompletions(app: App, options: AppOptions): void {
     return sendAnswer(c, options, {
       model: request.model,
       requestId: request.request_id,
+      pingSeconds: request.sse_ping_interval,
       create: (requestId, signal) =>
         options.services.completions.create(c.get('principal'), request, requestId, signal),
     })

@@ -37,6 +37,21 @@ describe('logits processors', () => {
     expect(run({ allowedTokenIds: [2, 0] }, [1, 2, 3])).toEqual([1, Number.NEGATIVE_INFINITY, 3])
   })
 
+  it('forbid the last token of a bad word where the others have just been written', () => {
+    const badWords = [[1], [2, 0], [3, 3, 0], [9, 9]]
+    const none = Number.NEGATIVE_INFINITY
+    expect(run({ badWords }, [5, 5, 5], [[]])).toEqual([5, none, 5])
+    expect(run({ badWords }, [5, 5, 5], [[2]])).toEqual([none, none, 5])
+    expect(run({ badWords }, [5, 5, 5], [[2, 4]])).toEqual([5, none, 5])
+    expect(run({ badWords }, [5, 5, 5], [[3, 3]])).toEqual([none, none, 5])
+    // what the prompt says does not count
+    expect(run({ badWords }, [5, 5, 5], [[]], [2])).toEqual([5, none, 5])
+  })
+
+  it('leave a forbidden token forbidden whatever its bias would be clamped to', () => {
+    expect(run({ logitBias: { '0': Number.NEGATIVE_INFINITY } }, [1, 1])).toEqual([Number.NEGATIVE_INFINITY, 1])
+  })
+
   it('forbid stop tokens until min_tokens are generated', () => {
     expect(run({ minTokens: 2 }, [5, 1], [[1]])).toEqual([Number.NEGATIVE_INFINITY, 1])
     expect(run({ minTokens: 2 }, [5, 1], [[1, 1]])).toEqual([5, 1])

@@ -6,6 +6,7 @@ import { createRng } from '#base/util/rng.js'
 import {
   argMax,
   drawFromProbabilities,
+  drawsWithoutTop,
   kthLargest,
   type SamplingRules,
   sample,
@@ -37,6 +38,21 @@ function expectClose(actual: readonly number[], expected: readonly number[], tol
 const P = [0.05, 0.4, 0.1, 0.25, 0.2]
 
 describe('sampler', () => {
+  it('XTC leaves out what passes the threshold but for the least likely of it', () => {
+    const rules = { ...PLAIN, xtc: { probability: 1, threshold: 0.19 } }
+    const drawn = new Set(Array.from({ length: 500 }, (_, i) => sample(scoresOf(P), rules, (i + 0.5) / 500, true)))
+    // of 0.4, 0.25 and 0.2 the last one stays, and so do 0.05 and 0.1
+    expect([...drawn].sort()).toEqual([0, 2, 4])
+    const one = { ...rules, xtc: { probability: 1, threshold: 0.3 } }
+    expect(swept(scoresOf(P), one, 1000)).toEqual(swept(scoresOf(P), PLAIN, 1000))
+  })
+
+  it('XTC acts as often as it is told to', () => {
+    const rules = { ...PLAIN, xtc: { probability: 0.25, threshold: 0.1 } }
+    expect([0, 0.2, 0.25, 0.9].map((uniform) => drawsWithoutTop(rules, uniform))).toEqual([true, true, false, false])
+    expect(drawsWithoutTop(PLAIN, 0)).toBe(false)
+  })
+
   it('draws with exactly the softmax probabilities', () => {
     expectClose(swept(scoresOf(P), PLAIN), P)
   })

@@ -19,6 +19,9 @@ const OPTIONS: AnswerOptions = {
   continuousUsage: false,
   toolMode: { kind: 'none' },
   includesReasoning: true,
+  echo: null,
+  hasPromptLogprobs: false,
+  timings: 'none',
 }
 const FORMAT: AnswerFormat = { toolFormat: 'hermes', showsTools: true, hasReasoning: true }
 const build = (options: AnswerOptions, isReasoningOpen = false) => {

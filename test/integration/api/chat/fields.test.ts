@@ -1,0 +1,225 @@
+/**
+ * Fields of a chat request with a real engine host, one by one: what each does, streamed as plain.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService({ scripted: false, threads: 1, baseModels: ['trainyard/spark'] })
+})
+afterAll(() => service.dispose())
+
+const CHAT = '/v1/chat/completions'
+const messages = [{ role: 'user', content: 'What is 7 + 5?' }]
+const base = { messages, seed: 5, max_tokens: 24, return_token_ids: true }
+
+async function plain(more: object): Promise<ChatResponse> {
+  const { status, body } = await service.json<ChatResponse>(CHAT, { json: { ...base, ...more } })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body
+}
+
+async function streamed(more: object): Promise<ChatChunk[]> {
+  const response = await service.fetch(CHAT, { json: { ...base, stream: true, ...more } })
+  const text = await response.text()
+  expect(response.status, text).toBe(200)
+  const lines = text.split('\n\n').filter((line) => line.startsWith('data: {'))
+  return lines.map((line) => JSON.parse(line.slice(6)) as ChatChunk)
+}
+
+/** The plain answer, after checking that the same request streams the same. */
+async function both(more: object): Promise<ChatResponse> {
+  const whole = await plain(more)
+  const chunks = await streamed(more)
+  for (const choice of whole.choices) {
+    const own = chunks.flatMap(({ choices }) => choices.filter(({ index }) => index === choice.index))
+    expect(own.map(({ delta }) => delta.content ?? '').join('')).toBe(choice.message.content)
+    expect(own.flatMap(({ token_ids: ids }) => ids ?? [])).toEqual(choice.token_ids)
+    expect(own.at(-1)).toMatchObject({ finish_reason: choice.finish_reason, stop_reason: choice.stop_reason })
+  }
+  return whole
+}
+
+const textOf = (body: ChatResponse, choice = 0): string => body.choices[choice]?.message.content ?? ''
+const idsOf = (body: ChatResponse, choice = 0): number[] => body.choices[choice]?.token_ids ?? []
+
+describe('bad_words', () => {
+  it('are not written, alone or as a sequence of tokens', async () => {
+    const greedy = await both({ temperature: 0 })
+    const [word] = /\w+/.exec(textOf(greedy)) ?? ['']
+    expect(word).not.toBe('')
+    const without = await both({ temperature: 0, bad_words: [word] })
+    expect(textOf(without)).not.toContain(word)
+    // a sequence of tokens: its last one is forbidden behind the others only
+    const digits = {
+      temperature: 0,
+      allowed_token_ids: [...'12'].map((digit) => idsOf(greedy)[textOf(greedy).indexOf(digit)]),
+    }
+    expect(textOf(await both({ ...digits, max_tokens: 8, bad_words: ['12'] }))).not.toContain('12')
+  })
+})
+
+describe('repetition_detection', () => {
+  const stuck = { temperature: 0, ignore_eos: true, max_tokens: 60 }
+  it('ends an answer that repeats itself', async () => {
+    // one token for ever
+    const endless = { ...stuck, allowed_token_ids: [40] }
+    expect((await both(endless)).choices[0]).toMatchObject({ finish_reason: 'length', stop_reason: null })
+    const nested = { repetition_detection: { max_pattern_size: 4, min_pattern_size: 0, min_count: 5 } }
+    const flat = { max_repetition_pattern_size: 4, repetition_min_count: 5 }
+    for (const form of [nested, flat]) {
+      const body = await both({ ...endless, ...form })
+      expect(body.choices[0]).toMatchObject({ finish_reason: 'repetition', stop_reason: 'repetition_detected' })
+      expect(idsOf(body)).toEqual([40, 40, 40, 40, 40])
+    }
+    expect(idsOf(await both({ ...endless, ...nested, min_tokens: 9 }))).toHaveLength(9)
+  })
+})
+
+describe('logit_bias', () => {
+  it('takes pairs, with texts and with false', async () => {
+    const greedy = await both({ temperature: 0, max_tokens: 1 })
+    const [first] = idsOf(greedy)
+    const forbidden = await both({ temperature: 0, max_tokens: 1, logit_bias: [[first, false]] })
+    expect(idsOf(forbidden)).not.toContain(first)
+    const forced = await both({ temperature: 0, max_tokens: 6, logit_bias: [['q', 100]] })
+    expect(textOf(forced)).toBe('qqqqqq')
+    expect(
+      textOf(
+        await both({
+          temperature: 0,
+          max_tokens: 6,
+          logit_bias: [
+            ['q', 100],
+            ['q', false],
+          ],
+        }),
+      ),
+    ).not.toContain('q')
+  })
+})
+
+describe('DRY and XTC', () => {
+  const prompt = { messages: [{ role: 'user', content: 'abc abc abc abc' }] }
+  it('a repetition that would go on for ever ends', async () => {
+    const ids = idsOf(await plain({ ...prompt, temperature: 0, max_tokens: 4 }))
+    // two tokens only, and no way out but DRY
+    const pair = { temperature: 0, ignore_eos: true, max_tokens: 16, allowed_token_ids: [ids[0], (ids[0] ?? 0) + 1] }
+    const without = idsOf(await both(pair))
+    const dry = { dry_multiplier: 5, dry_base: 1.75, dry_allowed_length: 2, dry_sequence_breakers: [] }
+    const withDry = idsOf(await both({ ...pair, ...dry }))
+    expect(withDry).not.toEqual(without)
+    expect(idsOf(await both({ ...pair, engine_xargs: { dry_multiplier: 5, dry_sequence_breakers: [] } }))).toEqual(
+      withDry,
+    )
+    expect(idsOf(await both({ ...pair, vllm_xargs: { dry_multiplier: 5, dry_sequence_breakers: [] } }))).toEqual(
+      withDry,
+    )
+    expect(idsOf(await both({ ...pair, dry_multiplier: 0 }))).toEqual(without)
+  })
+
+  it('XTC takes another way, the same for the same seed', async () => {
+    const hot = { temperature: 4 }
+    const xtc = { ...hot, xtc_probability: 1, xtc_threshold: 0.001 }
+    const answers = await both(xtc)
+    expect(textOf(answers)).not.toBe(textOf(await both(hot)))
+    expect(textOf(await both(xtc))).toBe(textOf(answers))
+    expect(textOf(await both({ ...xtc, xtc_threshold: 0.6 }))).toBe(textOf(await both(hot)))
+  })
+
+  it('extra arguments that nobody reads change nothing', async () => {
+    expect(textOf(await both({ engine_xargs: { a: 1, b: 'x', c: [1, 'y'] } }))).toBe(textOf(await both({})))
+  })
+})
+
+describe('echo', () => {
+  const open = { role: 'assistant', content: 'Well, ' }
+  const continued = { messages: [...messages, open], continue_final_message: true, add_generation_prompt: false }
+
+  it('begins the answer with the last message where its role is the answer’s', async () => {
+    const answer = await both(continued)
+    const echoed = await both({ ...continued, echo: true })
+    expect(textOf(echoed)).toBe(`Well, ${textOf(answer)}`)
+    expect(idsOf(echoed)).toEqual(idsOf(answer))
+    expect(echoed.usage).toMatchObject({ completion_tokens: answer.usage.completion_tokens })
+    const [role, echo] = await streamed({ ...continued, echo: true })
+    expect(role?.choices[0]?.delta).toEqual({ role: 'assistant', content: '' })
+    expect(echo?.choices[0]?.delta).toEqual({ content: 'Well, ' })
+  })
+
+  it('does nothing after another role, and every choice has it', async () => {
+    expect(textOf(await both({ echo: true }))).toBe(textOf(await both({})))
+    const several = await both({ ...continued, echo: true, n: 3 })
+    expect(several.choices.map(({ message }) => message.content?.startsWith('Well, '))).toEqual([true, true, true])
+  })
+})
+
+describe('prompt_logprobs', () => {
+  it('say how likely each prompt token was, as continuing from the prompt before it does', async () => {
+    const body = await plain({ prompt_logprobs: 3, temperature: 0 })
+    const ids = body.prompt_token_ids ?? []
+    const positions = body.prompt_logprobs ?? []
+    expect(positions).toHaveLength(ids.length)
+    expect(positions[0]).toBeNull()
+    for (const [i, position] of positions.entries()) {
+      if (position === null) continue
+      const own = position[String(ids[i])]
+      const ranked = Object.values(position).sort((a, b) => b.logprob - a.logprob)
+      expect(own).toBeDefined()
+      expect(Object.keys(position).length).toBe((own?.rank ?? 0) <= 3 ? 3 : 4)
+      expect(ranked.slice(0, 3).map(({ rank }) => rank)).toEqual([1, 2, 3])
+      expect(ranked[0]?.logprob).toBeLessThanOrEqual(0)
+    }
+    // the answer itself, put into the prompt, is as likely there as when it was sampled
+    const answer = await plain({ temperature: 0, logprobs: true, max_tokens: 2 })
+    const said = { role: 'assistant', content: textOf(answer) }
+    const again = await plain({
+      messages: [...messages, said],
+      continue_final_message: true,
+      add_generation_prompt: false,
+      prompt_logprobs: 0,
+      max_tokens: 1,
+    })
+    const sampled = answer.choices[0]?.logprobs?.content ?? []
+    const whole = again.prompt_token_ids ?? []
+    expect(whole.slice(-2)).toEqual(idsOf(answer))
+    for (const [i, entry] of sampled.entries()) {
+      const at = whole.length - 2 + i
+      const known = again.prompt_logprobs?.[at]?.[String(whole[at])]?.logprob ?? 0
+      expect(Math.abs(known - entry.logprob)).toBeLessThan(1e-3)
+    }
+    expect(again.usage.prompt_tokens_details?.cached_tokens).toBe(0)
+  })
+
+  it('come with an echo that has log-probabilities, and not unasked', async () => {
+    const said = [...messages, { role: 'assistant', content: 'Well, ' }]
+    const more = { messages: said, continue_final_message: true, add_generation_prompt: false, echo: true }
+    expect((await plain({ ...more, logprobs: true, top_logprobs: 2 })).prompt_logprobs).not.toBeNull()
+    expect((await plain(more)).prompt_logprobs).toBeNull()
+    expect((await plain({})).prompt_logprobs).toBeNull()
+  })
+
+  it('0 with a stream passes', async () => {
+    expect((await streamed({ prompt_logprobs: 0 })).length).toBeGreaterThan(1)
+  })
+})
+
+describe('timings', () => {
+  it('are sent when they are asked for', async () => {
+    expect(await plain({})).not.toHaveProperty('timings')
+    const { timings, usage } = await plain({ timings: true })
+    expect(timings).toMatchObject({ predicted_n: usage.completion_tokens })
+    expect((timings?.cache_n ?? 0) + (timings?.prompt_n ?? 0)).toBe(usage.prompt_tokens)
+    expect(timings?.predicted_ms).toBeGreaterThan(0)
+    expect(timings?.predicted_per_second).toBeCloseTo(
+      (1000 * usage.completion_tokens) / (timings?.predicted_ms ?? 1),
+      3,
+    )
+    const atEnd = await streamed({ timings: true })
+    expect(atEnd.filter((chunk) => chunk.timings !== undefined)).toEqual([atEnd.at(-1)])
+    const each = await streamed({ timings_per_token: true })
+    expect(each.every((chunk) => chunk.timings !== undefined)).toBe(true)
+  })
+})

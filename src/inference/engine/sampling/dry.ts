@@ -5,8 +5,6 @@
  * Source: the sampler of text-generation-webui and llama.cpp (`dry_*` parameters), which defines penalty, defaults and breakers.
  * A candidate that would make a repetition of L tokens, L at least `allowedLength`, loses `multiplier * base ** (L - allowedLength)`.
  */
-import type { LogitsProcessor } from './logits-processors.js'
-
 export interface DryRules {
   /** 0: off. */
   readonly multiplier: number
@@ -22,7 +20,11 @@ export interface DryRules {
 /** Penalties beyond float32 are as good as this. */
 const HIGHEST_PENALTY = 1e30
 
-export function createDry(rules: DryRules, promptIds: readonly number[]): LogitsProcessor {
+/** A processor of logits (`logits-processors.ts`) that applies the penalties. */
+export function createDry(
+  rules: DryRules,
+  promptIds: readonly number[],
+): { apply(logits: Float32Array, outputIds: readonly number[]): void } {
   return {
     apply: (logits, outputIds) => {
       for (const [id, length] of repetitions(rules, promptIds, outputIds)) {

@@ -6,6 +6,8 @@ import type { FileObject } from '#api/wire/files.js'
 import { ConflictError, InvalidRequestError } from '#base/errors.js'
 import { isUniqueViolation } from '#service/storage/database.js'
 import { findFile, insertFile } from '#service/storage/files.js'
+import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { digestOf } from './access/request-digest.js'
 import type { Principal, ServiceContext } from './context.js'
 import { toWireFile } from './to-wire.js'
 
@@ -25,28 +27,41 @@ export interface FileService {
     principal: Principal,
     body: AsyncIterable<Uint8Array>,
     fields: () => Promise<UploadFields>,
+    idempotencyKey: string | null,
   ): Promise<FileObject>
 }
 
 export function createFileService(context: ServiceContext): FileService {
   const { db, blobs, ids } = context
   return {
-    upload: async (principal, body, readFields) => {
+    upload: async (principal, body, readFields, idempotencyKey) => {
       const blob = await blobs.put(body, { maxBytes: MAX_UPLOAD_BYTES })
       const fields = await readFields()
       const artifact = fields.artifact === null ? null : normalizeArtifact(fields.artifact)
       const id = `file-${ids.uuid()}`
+      const row = {
+        id,
+        entity: principal.entity,
+        project: principal.project,
+        filename: fields.filename.slice(0, 512),
+        purpose: fields.purpose.slice(0, 64),
+        artifact,
+        sha256: blob.sha256,
+        sizeBytes: blob.sizeBytes,
+      }
+      const scope =
+        idempotencyKey === null ? null : { entity: principal.entity, scope: 'files' as const, key: idempotencyKey }
+      const digest = digestOf([blob.sha256, row.filename, row.purpose, artifact])
       try {
-        await insertFile(db, {
-          id,
-          entity: principal.entity,
-          project: principal.project,
-          filename: fields.filename.slice(0, 512),
-          purpose: fields.purpose.slice(0, 64),
-          artifact,
-          sha256: blob.sha256,
-          sizeBytes: blob.sizeBytes,
+        const before = await db.transaction().execute(async (transaction) => {
+          const made = scope === null ? null : await findIdempotent(transaction, scope, digest)
+          const file = made === null ? null : await findFile(transaction, principal, { id: made })
+          if (file !== null) return file
+          await insertFile(transaction, row)
+          if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
+          return null
         })
+        if (before !== null) return toWireFile(before)
       } catch (error) {
         if (!isUniqueViolation(error) || artifact === null) throw error
         const existing = await findFile(db, principal, { artifact })

@@ -10,8 +10,11 @@ import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
 import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#api/wire/trajectories.js'
 import { NotFoundError } from '#base/errors.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
+import { RETRY_WINDOW_MS } from '#service/queue/queue.js'
 import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
+import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import {
+  findRepeatedLog,
   findSplitTotals,
   findTrajectoryLog,
   insertTrajectoryLog,
@@ -19,9 +22,11 @@ import {
   putSplitTotals,
 } from '#service/storage/trajectories.js'
 import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#training/data/split-metrics.js'
+import { digestOf } from './access/request-digest.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import { toWireLog } from './to-wire.js'
+import type { CreateHeaders } from './training/training-jobs.js'
 import { checkPolicyVersions, withGroups } from './training/trajectory-groups.js'
 
 export interface TrajectoryLogService {
@@ -32,6 +37,7 @@ export interface TrajectoryLogService {
     principal: Principal,
     modelId: string,
     groups: ReceivedGroups<'logTrajectories'>,
+    repeat: CreateHeaders,
   ): Promise<LogTrajectoriesResponse>
   /** What was logged, newest first. */
   list(principal: Principal, modelId: string, query: ListTrajectoryLogsQuery): Promise<List<TrajectoryLog>>
@@ -45,7 +51,7 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
     checkModel: async (principal, modelId) => {
       await requireModel(context, principal, modelId)
     },
-    log: async (principal, modelId, groups) => {
+    log: async (principal, modelId, groups, { idempotencyKey, isRetry }) => {
       const model = await requireModel(context, principal, modelId)
       const { request, counts } = groups
       const totals = decodeTotals(groups.totals)
@@ -54,11 +60,28 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
         checkPolicyVersions(groups, model.step)
         return publish()
       })
+      const { split } = request
+      const key = idempotencyKey === null ? null : { entity: model.entity, scope: 'logs' as const, key: idempotencyKey }
+      const digest = digestOf([model.id, split, body.sha256])
       const step = await db.transaction().execute(async (transaction) => {
+        const id = key === null ? null : await findIdempotent(transaction, key, digest)
+        const before =
+          id !== null
+            ? await findTrajectoryLog(transaction, model.id, id)
+            : key === null && isRetry
+              ? await findRepeatedLog(
+                  transaction,
+                  { modelId: model.id, split, bodySha256: body.sha256 },
+                  RETRY_WINDOW_MS,
+                )
+              : null
+        // sent again: counting it twice would shift the metrics
+        if (before !== null) return before.step
         const checkpoint = await findCheckpoint(transaction, model.id, 'latest')
         const at = checkpoint?.step ?? 0
+        const logId = ids.uuid()
         await insertTrajectoryLog(transaction, {
-          id: ids.uuid(),
+          id: logId,
           modelId: model.id,
           split: request.split,
           step: at,
@@ -67,9 +90,10 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
           trajectoryCount: counts.trajectories,
           metrics,
         })
-        const key = { modelId: model.id, step: at, split: request.split }
-        const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, key)), totals)
-        await putSplitTotals(transaction, key, encodeTotals(pooled))
+        if (key !== null) await rememberIdempotent(transaction, key, digest, logId)
+        const place = { modelId: model.id, step: at, split }
+        const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, place)), totals)
+        await putSplitTotals(transaction, place, encodeTotals(pooled))
         if (checkpoint !== null) await addLoggedMetrics(transaction, checkpoint.id, toMetrics(pooled))
         return at
       })

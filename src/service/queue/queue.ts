@@ -5,7 +5,8 @@
  * A repeated create answers with the job it made before, because clients retry creates without saying so:
  * - the same `Idempotency-Key`: always; a given key switches the rules below off;
  * - the same model, kind, input and configuration while that job is unfinished, or within `REPEAT_WINDOW_MS` of its
- *   creation, or within `RETRY_WINDOW_MS` when the client says that it retries (`x-stainless-retry-count` above 0);
+ *   creation, or within `RETRY_WINDOW_MS` when the client says that it retries (`x-stainless-retry-count` above 0). A job that
+ *   failed is sent again on purpose: it is only returned to a marked retry that comes within `REPEAT_WINDOW_MS` of its end;
  * - SFT from a `wandb-artifact:` address: always, unless that job failed or was cancelled, because an artifact version
  *   never changes and the hosted service answers so.
  */
@@ -84,6 +85,7 @@ async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions
   const windowMs = options.isRetry ? RETRY_WINDOW_MS : REPEAT_WINDOW_MS
   const isUnfinished = status === 'queued' || status === 'running'
   const isArtifact = job.sourceUrl?.startsWith('wandb-artifact:') === true && status === 'completed'
+  if (status === 'failed') return options.isRetry && before.endedAgeMs < REPEAT_WINDOW_MS ? before.job : null
   return isUnfinished || isArtifact || before.ageMs < windowMs ? before.job : null
 }
 

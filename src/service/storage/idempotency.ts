@@ -36,7 +36,7 @@ export async function findIdempotent(
   return row.object_id
 }
 
-/** Remembers what a key made; call in the transaction that makes it. */
+/** Remembers what a key made, in place of an object that is gone; call in the transaction that makes it. */
 export async function rememberIdempotent(
   db: Database,
   scope: IdempotencyScope,
@@ -53,6 +53,13 @@ export async function rememberIdempotent(
       object_id: objectId,
       created_at_ms: databaseNowMs,
     })
+    .onConflict((conflict) =>
+      conflict.columns(['entity', 'scope', 'key']).doUpdateSet({
+        request_digest: requestDigest,
+        object_id: objectId,
+        created_at_ms: databaseNowMs,
+      }),
+    )
     .execute()
 }
 

@@ -76,6 +76,25 @@ export async function findTrajectoryLog(
   return row === undefined ? null : toTrajectoryLog(row)
 }
 
+/** The newest log of the same groups under a split of a model, if it is not older than `withinMs`. */
+export async function findRepeatedLog(
+  db: Database,
+  log: Pick<NewTrajectoryLog, 'modelId' | 'split' | 'bodySha256'>,
+  withinMs: number,
+): Promise<TrajectoryLogRecord | null> {
+  const row = await db
+    .selectFrom('trajectory_logs')
+    .selectAll()
+    .where('model_id', '=', log.modelId)
+    .where('split', '=', log.split)
+    .where('body_sha256', '=', log.bodySha256)
+    .where((e) => e('created_at_ms', '>', e(databaseNowMs, '-', withinMs)))
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return row === undefined ? null : toTrajectoryLog(row)
+}
+
 function toTrajectoryLog(row: Selectable<TrajectoryLogsTable>): TrajectoryLogRecord {
   return {
     id: row.id,

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import { listTrajectoryLogsQuerySchema } from '#api/wire/trajectories.js'
 import { readGroups, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { idempotencyKey, isRetry } from '../headers.js'
 
 export function bindLog(app: App, options: AppOptions): void {
   const { trajectoryLog } = options.services
@@ -12,7 +13,8 @@ export function bindLog(app: App, options: AppOptions): void {
     // before its body is taken: nobody uploads a gigabyte to a model that is not there
     await trajectoryLog.checkModel(c.get('principal'), c.req.param('model_id'))
     const groups = await readGroups(c, 'logTrajectories')
-    return c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), groups))
+    const repeat = { idempotencyKey: idempotencyKey(c), isRetry: isRetry(c) }
+    return c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), groups, repeat))
   })
   app.get('/v1/preview/models/:model_id/log', async (c) => {
     const query = readQuery(c, listTrajectoryLogsQuerySchema)

@@ -27,8 +27,12 @@ export const USAGE_FLUSH_MS = 1000
 const MAX_ROWS = 10_000
 
 export interface UsageService {
-  /** Passes an answer's events on and counts them, also when it is left early. */
-  count(events: AsyncIterable<GenerationEvent>, key: UsageKey): AsyncIterator<GenerationEvent>
+  /**
+   * Passes an answer's events on and counts them, also when it is left early.
+   *
+   * @param requests 0 for what belongs to a request that was counted with another prompt. Default 1
+   */
+  count(events: AsyncIterable<GenerationEvent>, key: UsageKey, requests?: 0 | 1): AsyncIterableIterator<GenerationEvent>
   /** A key was used. */
   noteKey(keyId: string): void
   report(principal: Principal, query: UsageQuery): Promise<UsageResponse>
@@ -66,10 +70,10 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     })
   }
 
-  function note(key: UsageKey, event: GenerationEvent): void {
+  function note(key: UsageKey, event: GenerationEvent, requests: number): void {
     if (event.type === 'delta') add(key, { completionTokens: event.tokenIds.length })
     else if (event.type === 'started') {
-      add(key, { requests: 1, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
+      add(key, { requests, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
     }
   }
 
@@ -104,12 +108,15 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
   return {
     flush,
     noteKey: (keyId) => void usedKeys.add(keyId),
-    count: (events, key) => {
+    count: (events, key, requests = 1) => {
       const source = events[Symbol.asyncIterator]()
       return {
+        [Symbol.asyncIterator]() {
+          return this
+        },
         next: async () => {
           const result = await source.next()
-          if (result.done !== true) note(key, result.value)
+          if (result.done !== true) note(key, result.value, requests)
           return result
         },
         return: async () => (await source.return?.()) ?? { done: true, value: undefined },

@@ -187,12 +187,12 @@ export async function listExpiredJobs(db: Database): Promise<readonly JobRecord[
   return rows.map(toJob)
 }
 
-/** The newest job a request with this digest made for a model, and its age by the database's clock. */
+/** The newest job a request with this digest made for a model, and the time since its creation and end by the database's clock. */
 export async function findJobByDigest(
   db: Database,
   modelId: string,
   requestDigest: string,
-): Promise<{ readonly job: JobRecord; readonly ageMs: number } | null> {
+): Promise<{ readonly job: JobRecord; readonly ageMs: number; readonly endedAgeMs: number } | null> {
   const row = await db
     .selectFrom('training_jobs')
     .selectAll()
@@ -202,5 +202,7 @@ export async function findJobByDigest(
     .orderBy('id', 'desc')
     .limit(1)
     .executeTakeFirst()
-  return row === undefined ? null : { job: toJob(row), ageMs: row.now_ms - row.created_at_ms }
+  if (row === undefined) return null
+  const { now_ms: nowMs } = row
+  return { job: toJob(row), ageMs: nowMs - row.created_at_ms, endedAgeMs: nowMs - (row.ended_at_ms ?? nowMs) }
 }

@@ -59,6 +59,23 @@ describe('usage', () => {
     expect(own.body.data.map((row) => row.project)).toEqual(['bound'])
   })
 
+  it('counts every route that answers: one request, also for several prompts', async () => {
+    const posts = service.app.routes.filter((route) => route.method === 'POST').map((route) => route.path)
+    const bodies: readonly (readonly [string, object])[] = [
+      ['/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }], max_tokens: 2 }],
+      ['/v1/completions', { prompt: ['a', 'b', 'c'], max_tokens: 2 }],
+      ['/v1/responses', { input: 'x', max_output_tokens: 16 }],
+    ]
+    for (const [path, json] of bodies.filter(([path]) => posts.includes(path))) {
+      const project = `at ${path.replaceAll('/', '-')}`
+      const answer = await service.fetch(path, { json, headers: { 'compat-project': project } })
+      expect(answer.status, await answer.text()).toBe(200)
+      const [row] = (await report(`?project=${encodeURIComponent(project)}`)).data
+      expect(row, path).toMatchObject({ requests: 1 })
+      expect(row?.completion_tokens, path).toBeGreaterThan(1)
+    }
+  })
+
   it.each([
     ['others/games', 403, 'entity "others" does not belong to this API key'],
     ['a/b/c', 400, 'header Compat-Project must be project or entity/project, got "a/b/c"'],
@@ -93,8 +110,8 @@ describe('usage', () => {
       env: { TRAINYARD_URL: service.url, TRAINYARD_API_KEY: service.apiKey },
     })
     expect(exitCode, stderr).toBe(0)
-    expect(stdout).toMatch(/^\d{4}-\d\d-\d\d\tbound\ttrainyard\/tiny-random\t1\t/)
-    expect(stderr).toMatch(/5 requests, .* of training/)
+    expect(stdout).toMatch(/^\d{4}-\d\d-\d\d\tbound\ttrainyard\/tiny-random\t1\t/m)
+    expect(stderr).toMatch(/\d requests, .* of training/)
   })
 
   it('is still there after a restart', async () => {

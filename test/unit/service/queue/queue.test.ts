@@ -3,7 +3,7 @@
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
-import { requestCancel } from '#service/queue/outcome.js'
+import { failAttempt, requestCancel } from '#service/queue/outcome.js'
 import { claimNextJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted, releaseAttempt } from '#service/queue/recovery.js'
 import { listEvents } from '#service/storage/events.js'
@@ -117,6 +117,34 @@ describe('repeated creates', () => {
     expect((await createJob(fixture.db, { ...job, id: systemIds.uuid() }, ONCE)).job.id).toBe(first.job.id)
     await age('failed')
     expect((await createJob(fixture.db, { ...job, id: systemIds.uuid() }, ONCE)).isNew).toBe(true)
+  })
+})
+
+describe('a create repeated after its job failed', () => {
+  async function fail(code: string): Promise<ReturnType<JobFixture['newJob']>> {
+    const job = fixture.newJob()
+    await createJob(fixture.db, job, ONCE)
+    const claimed = await claim()
+    if (claimed === null) throw new Error('nothing to claim')
+    const failure = { code, message: 'it broke', isCancelled: false }
+    await failAttempt(fixture.db, systemIds, { jobId: job.id, attempt: 1, token: claimed.token }, failure)
+    return { ...job, id: systemIds.uuid() }
+  }
+
+  it('makes a new job at once: the checkpoint may have been put in order', async () => {
+    const again = await fail('checkpoint_corrupt')
+    expect(await createJob(fixture.db, again, ONCE)).toMatchObject({ isNew: true, job: { status: 'queued' } })
+  })
+
+  it('answers with the failed job to a marked retry that comes right after its end, and to none that comes later', async () => {
+    const again = await fail('checkpoint_corrupt')
+    const retry = { idempotencyKey: null, isRetry: true }
+    expect(await createJob(fixture.db, again, retry)).toMatchObject({ isNew: false, job: { status: 'failed' } })
+    await fixture.db
+      .updateTable('training_jobs')
+      .set((e) => ({ ended_at_ms: e('ended_at_ms', '-', 60_000) }))
+      .execute()
+    expect(await createJob(fixture.db, again, retry)).toMatchObject({ isNew: true })
   })
 })
 

@@ -1,0 +1,118 @@
+/**
+ * Every POST may be sent twice with one Idempotency-Key: one object, the same answer, and a conflict for another request.
+ * A route that makes something and is not known here fails.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { neededScope } from '#service/http/middleware/auth.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+let modelId: string
+let jobId: string
+beforeAll(async () => {
+  service = await createTestService()
+  modelId = await service.createModel('m')
+  const json = { model_id: modelId, trajectory_groups: [sampleGroup([0.5, 0])] }
+  jobId = (await service.json<{ id: string }>('/v1/preview/training-jobs', { json })).body.id
+  await service.waitForJob(jobId)
+})
+afterAll(() => service.dispose())
+
+type Reply = { readonly status: number; readonly body: Record<string, unknown> }
+
+function upload(text: string, headers: Record<string, string>): Promise<Reply> {
+  const form = new FormData()
+  form.set('purpose', 'fine-tune')
+  form.set('file', new Blob([text]), 'rows.jsonl')
+  return service.json<Record<string, unknown>>('/v1/files', { method: 'POST', body: form, headers })
+}
+const send = (path: string, json: object, headers: Record<string, string>): Promise<Reply> =>
+  service.json<Record<string, unknown>>(path, { json, headers })
+
+/** Route → the request `n`; equal for equal `n`. */
+const creates: Readonly<Record<string, (n: number, headers: Record<string, string>) => Promise<Reply>>> = {
+  '/v1/preview/models': (n, headers) =>
+    send('/v1/preview/models', { project: 'p', name: `n${n}`, base_model: 'trainyard/tiny-random' }, headers),
+  '/v1/preview/training-jobs': (n, headers) =>
+    send('/v1/preview/training-jobs', { model_id: modelId, trajectory_groups: [sampleGroup([n, 0])] }, headers),
+  '/v1/preview/sft-training-jobs': async (n, headers) => {
+    const row = {
+      messages: [
+        { role: 'user', content: 'q' },
+        { role: 'assistant', content: `a${n}` },
+      ],
+    }
+    const file = await upload(`${JSON.stringify(row)}\n`, { 'idempotency-key': `rows ${n}` })
+    return send('/v1/preview/sft-training-jobs', { model_id: modelId, training_data_url: file.body['id'] }, headers)
+  },
+  '/v1/preview/models/:model_id/log': (n, headers) =>
+    send(`/v1/preview/models/${modelId}/log`, { split: 'val', trajectory_groups: [sampleGroup([n, 1])] }, headers),
+  '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),
+}
+/** Routes that say the same however often they are called, with or without a key. */
+const REPEATABLE: readonly string[] = ['/v1/preview/training-jobs/:training_job_id/cancel']
+/** Routes with a rule of their own, tested where they are. */
+const ELSEWHERE: readonly RegExp[] = [/^\/v1\/preview\/keys$/, /fine_tuning/, /webhook/, /files\/.*/, /uploads/]
+
+describe('Idempotency-Key', () => {
+  it('is known for every POST that makes something', () => {
+    const posts = service.app.routes.filter(({ method, path }) => method === 'POST' && path.startsWith('/v1/'))
+    for (const { path } of posts.filter(({ method, path }) => neededScope(method, path) !== 'read')) {
+      const isKnown = path in creates || REPEATABLE.includes(path) || ELSEWHERE.some((known) => known.test(path))
+      expect(isKnown, path).toBe(true)
+    }
+  })
+
+  it.each(Object.entries(creates))(
+    '%s: one object, the same answer, a conflict for another request',
+    async (path, create) => {
+      const headers = { 'idempotency-key': `key of ${path}` }
+      const first = await create(1, headers)
+      expect(first.status, JSON.stringify(first.body)).toBe(200)
+      const all = await Promise.all(Array.from({ length: 8 }, () => create(1, headers)))
+      for (const { status, body } of all) {
+        expect(status, JSON.stringify(body)).toBe(200)
+        for (const name of ['id', 'step', 'metrics', 'groups']) expect(body[name], name).toEqual(first.body[name])
+      }
+      const other = await create(2, headers)
+      expect([other.status, other.body['error']]).toEqual([
+        409,
+        expect.objectContaining({ code: 'idempotency_key_reused' }),
+      ])
+    },
+  )
+
+  it('keeps a log sent again from counting twice, also when the client only says that it retries', async () => {
+    const model = await service.createModel('logged')
+    const path = `/v1/preview/models/${model}/log`
+    const logs = async () => (await service.json<{ data: unknown[] }>(path)).body.data.length
+    const json = { split: 'val', trajectory_groups: [sampleGroup([1, 0])] }
+    await send(path, json, { 'idempotency-key': 'a' })
+    await send(path, json, { 'idempotency-key': 'a' })
+    expect(await logs()).toBe(1)
+    await send(path, json, { 'x-stainless-retry-count': '1' })
+    expect(await logs()).toBe(1)
+    await send(path, json, {})
+    expect(await logs()).toBe(2)
+  })
+
+  it('a repeated cancel answers 200 with the record', async () => {
+    const json = {
+      model_id: modelId,
+      trajectory_groups: [sampleGroup([0.25, 0])],
+      experimental_config: { delay_ms: 20 },
+    }
+    const { body } = await send('/v1/preview/training-jobs', json, { 'idempotency-key': 'to cancel' })
+    const path = `/v1/preview/training-jobs/${String(body['id'])}/cancel`
+    for (let i = 0; i < 3; i += 1) {
+      expect(await send(path, {}, {})).toMatchObject({ status: 200, body: { id: body['id'] } })
+    }
+    await service.waitForJob(String(body['id']))
+    expect(await send(path, {}, {})).toMatchObject({ status: 200, body: { status: 'cancelled' } })
+  })
+
+  it('longer than 255 characters is refused', async () => {
+    const { status, body } = (await creates['/v1/preview/models']?.(3, { 'idempotency-key': 'x'.repeat(256) })) ?? {}
+    expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining('invalid_idempotency_key')])
+  })
+})

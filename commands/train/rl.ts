@@ -3,7 +3,14 @@
  */
 
 import { ApiError } from '#api/client/errors.js'
-import { KL_PENALTY_COEF, LEARNING_RATE, POLICY_LOSSES, RATIO_BOUND, RL_DEFAULTS } from '#api/settings/training.js'
+import {
+  KL_PENALTY_COEF,
+  LEARNING_RATE,
+  PACKED_SEQUENCE_LENGTH,
+  POLICY_LOSSES,
+  RATIO_BOUND,
+  RL_DEFAULTS,
+} from '#api/settings/training.js'
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -54,6 +61,11 @@ export const trainRl = defineCommand({
       `weight of the KL penalty; default ${RL_DEFAULTS.kl_penalty_coef}`,
       { isAdvanced: true },
     ),
+    tokensPerStep: flag.integer(PACKED_SEQUENCE_LENGTH.min, PACKED_SEQUENCE_LENGTH.max)(
+      '--tokens-per-step <n>',
+      'tokens an optimizer step covers; drops nothing',
+      { isAdvanced: true },
+    ),
     scaleRewards: flag.toggle('--scale-rewards', "divide advantages by the group's deviation; default on", {
       isAdvanced: true,
     }),
@@ -82,6 +94,7 @@ export const trainRl = defineCommand({
       ...given('epsilon_high', flags.epsilonHigh),
       ...given('kl_penalty_coef', flags.klCoef),
       ...given('scale_rewards', flags.scaleRewards),
+      ...given('tokens_per_step', flags.tokensPerStep),
     }
     const empty = explainEmpty(file, hyperparameters)
     if (empty !== null && !flags.dryRun) {

@@ -3,7 +3,18 @@
  */
 
 import { basename } from 'node:path'
-import { ASSISTANT_TURNS, BATCH_SIZE, LEARNING_RATE, SFT_DEFAULTS } from '#api/settings/training.js'
+import {
+  ASSISTANT_TURNS,
+  BATCH_SIZE,
+  EARLY_STOPPING_PATIENCE,
+  EPOCHS,
+  LEARNING_RATE,
+  LEARNING_RATE_SCHEDULES,
+  SFT_DEFAULTS,
+  VALIDATION_INTERVAL,
+  WARMUP_STEPS,
+  WEIGHT_DECAY,
+} from '#api/settings/training.js'
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -21,10 +32,14 @@ export const trainSft = defineCommand({
   path: ['train', 'sft'],
   summary: 'Train a model on example conversations',
   details:
-    'A local file is checked, uploaded and passed as training_data_url. Named flags override --set, which overrides --config.',
+    'Local files are checked, uploaded and passed as training_data_url and validation_data_url; they may be compressed with gzip. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train sft email-agent --file data.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train sft email-agent --file data.jsonl --batch-size 8 --learning-rate 2e-4', 'chosen hyperparameters'],
+    [
+      'trainyard train sft email-agent --file data.jsonl --validation-file held-out.jsonl --epochs 10 --early-stopping-patience 2',
+      'stop when held-out rows no longer get better, and keep the best state',
+    ],
     ['trainyard train sft email-agent --data-url file-0192 --json', 'data uploaded before'],
   ],
   args: { model: argument.required('id, name, project/name or entity/project/name') },
@@ -39,11 +54,56 @@ export const trainSft = defineCommand({
       '--learning-rate <x>',
       `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
     ),
+    epochs: flag.integer(EPOCHS.min, EPOCHS.max)(
+      '--epochs <n>',
+      `passes over the data; default ${SFT_DEFAULTS.epochs}`,
+    ),
+    validationFile: flag.text('--validation-file <path>', 'JSON Lines of conversations to measure on, not to train'),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
     assistantTurns: flag.choice(ASSISTANT_TURNS)(
       `--assistant-turns <${ASSISTANT_TURNS.join('|')}>`,
       `turns to learn from; default ${SFT_DEFAULTS.assistant_turns}`,
+      {
+        isAdvanced: true,
+      },
+    ),
+    schedule: flag.choice(LEARNING_RATE_SCHEDULES)(
+      `--schedule <${LEARNING_RATE_SCHEDULES.join('|')}>`,
+      `course of the learning rate over all epochs; default ${SFT_DEFAULTS.learning_rate_schedule}`,
+      { isAdvanced: true },
+    ),
+    warmupSteps: flag.integer(WARMUP_STEPS.min, WARMUP_STEPS.max)(
+      '--warmup-steps <n>',
+      `batches over which the rate rises; default ${SFT_DEFAULTS.warmup_steps}`,
+      { isAdvanced: true },
+    ),
+    minLearningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
+      '--min-learning-rate <x>',
+      `rate the schedule starts from and ends at; default ${SFT_DEFAULTS.min_learning_rate}`,
+      { isAdvanced: true },
+    ),
+    weightDecay: flag.number(WEIGHT_DECAY.min, WEIGHT_DECAY.max)(
+      '--weight-decay <x>',
+      `decoupled decay of AdamW; default ${SFT_DEFAULTS.weight_decay}`,
+      { isAdvanced: true },
+    ),
+    validationDataUrl: flag.text('--validation-data-url <url>', 'validation rows the service can reach', {
+      isAdvanced: true,
+    }),
+    validationInterval: flag.integer(VALIDATION_INTERVAL.min, VALIDATION_INTERVAL.max)(
+      '--validation-interval <n>',
+      'gradient steps between measurements; default one epoch',
+      { isAdvanced: true },
+    ),
+    earlyStoppingPatience: flag.integer(EARLY_STOPPING_PATIENCE.min, EARLY_STOPPING_PATIENCE.max)(
+      '--early-stopping-patience <n>',
+      'stop after n measurements without a better one, keep the best state',
+      { isAdvanced: true },
+    ),
+    keepBest: flag.toggle(
+      '--keep-best',
+      'keep the state with the lowest validation loss; default with early stopping',
       {
         isAdvanced: true,
       },
@@ -67,12 +127,29 @@ export const trainSft = defineCommand({
     const reference = parseModelReference(args.model)
     const data = flags.file === undefined ? null : await openInput(flags.file, io)
     const facts = data === null ? null : await checkConversations(data, displayPath(flags.file ?? ''))
+    if (flags.validationFile !== undefined && flags.validationDataUrl !== undefined) {
+      throw new UsageError(
+        'conflicting_options',
+        '--validation-file and --validation-data-url name the rows twice: give one of them',
+      )
+    }
+    const validation = flags.validationFile === undefined ? null : await openInput(flags.validationFile, io)
+    const validationFacts =
+      validation === null ? null : await checkConversations(validation, displayPath(flags.validationFile ?? ''))
     const hyperparameters: Record<string, JsonValue> = {
       ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
       ...Object.fromEntries(flags.set),
       ...given('batch_size', flags.batchSize),
       ...given('learning_rate', flags.learningRate),
       ...given('assistant_turns', flags.assistantTurns),
+      ...given('epochs', flags.epochs),
+      ...given('learning_rate_schedule', flags.schedule),
+      ...given('warmup_steps', flags.warmupSteps),
+      ...given('min_learning_rate', flags.minLearningRate),
+      ...given('weight_decay', flags.weightDecay),
+      ...given('validation_interval', flags.validationInterval),
+      ...given('early_stopping_patience', flags.earlyStoppingPatience),
+      ...given('keep_best', flags.keepBest),
     }
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
@@ -88,6 +165,7 @@ export const trainSft = defineCommand({
         model_id: model.id,
         conversations: facts?.rowCount ?? null,
         assistant_turns: facts?.assistantTurnCount ?? null,
+        validation_conversations: validationFacts?.rowCount ?? null,
         config: hyperparameters,
       }
       return output.result(
@@ -96,13 +174,20 @@ export const trainSft = defineCommand({
         [],
       )
     }
-    let url = flags.dataUrl
-    if (data !== null) {
-      const progress = startProgress(io, output.mode === 'human', `Uploading ${counts}`)
-      const name = flags.file === undefined || flags.file === '-' ? 'train.jsonl' : basename(flags.file)
-      url = (await client.files.upload(data, name, { signal }).finally(() => progress.stop())).id
+    const upload = async (rows: Blob, path: string | undefined, otherwise: string): Promise<string> => {
+      const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path ?? '')}`)
+      const name = path === undefined || path === '-' ? otherwise : basename(path)
+      return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
     }
-    const request = { model_id: model.id, training_data_url: url ?? '', config: hyperparameters }
+    const url = data === null ? (flags.dataUrl ?? '') : await upload(data, flags.file, 'train.jsonl')
+    const validationUrl =
+      validation === null ? flags.validationDataUrl : await upload(validation, flags.validationFile, 'validation.jsonl')
+    const request = {
+      model_id: model.id,
+      training_data_url: url,
+      ...(validationUrl === undefined ? {} : { validation_data_url: validationUrl }),
+      config: hyperparameters,
+    }
     const job = await client.trainingJobs.createSft(request, { signal })
     for (const warning of job.warnings ?? []) output.warning(warning)
     if (!flags.watch) {

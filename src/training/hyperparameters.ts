@@ -92,6 +92,14 @@ export interface SftHyperparameters {
   readonly weightDecay: number
   /** Which assistant turns train. */
   readonly assistantTurns: 'all' | 'last'
+  /** Gradient steps between measurements on the validation rows; null measures after each epoch. */
+  readonly validationInterval: number | null
+  /** Measurements without a better one after which the job stops; null never. */
+  readonly earlyStoppingPatience: number | null
+  /** Nats by which a measurement must be lower to be better. */
+  readonly earlyStoppingMinDelta: number
+  /** The checkpoint holds the state with the lowest validation loss instead of the last one; default with early stopping. */
+  readonly isBestKept: boolean
   /** Set when metrics shall be logged under `sft/` for this step. */
   readonly metricLogging: { readonly targetTrainingStep: number | null } | null
   readonly seed: number | null
@@ -196,10 +204,33 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
     epochs: options.epochs,
     weightDecay: options.weight_decay,
     assistantTurns: options.assistant_turns,
+    validationInterval: options.validation_interval ?? null,
+    earlyStoppingPatience: options.early_stopping_patience ?? null,
+    earlyStoppingMinDelta: options.early_stopping_min_delta,
+    isBestKept: options.keep_best ?? options.early_stopping_patience !== undefined,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
     seed: options.seed ?? null,
     lora: options.lora ?? null,
   }
+}
+
+/**
+ * Refuses options that measure on validation rows where a job has none.
+ *
+ * @throws {InvalidRequestError} `invalid_value` with `param`
+ */
+export function assertValidationOptions(raw: JsonObject, hasValidation: boolean): void {
+  if (hasValidation) return
+  const { experimental_config: nested, ...flat } = withoutNulls(raw)
+  const given = { ...(nested !== undefined && isJsonObject(nested) ? nested : {}), ...flat }
+  const name = ['validation_interval', 'early_stopping_patience', 'keep_best'].find((key) => {
+    return given[key] !== undefined && given[key] !== false
+  })
+  if (name === undefined) return
+  throw new InvalidRequestError('invalid_value', `config.${name} needs validation rows, but the job has none.`, {
+    param: `config.${name}`,
+    hint: 'give validation_data_url, or leave the option out',
+  })
 }
 
 /** A list says every rate itself, and a rate cannot fall to more than its peak. */

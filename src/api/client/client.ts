@@ -55,6 +55,7 @@ export interface NewRlJob {
 export interface NewSftJob {
   readonly model_id: string
   readonly training_data_url: string
+  readonly validation_data_url?: string | null
   readonly config?: JsonObject | null
 }
 

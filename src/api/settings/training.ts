@@ -24,6 +24,12 @@ export const EPOCHS = { min: 1, max: 1000 } as const
 /** Batches. */
 export const WARMUP_STEPS = { min: 0, max: 1_000_000 } as const
 export const WEIGHT_DECAY = { min: 0, max: 1 } as const
+/** Gradient steps between two measurements on validation rows. */
+export const VALIDATION_INTERVAL = { min: 1, max: 1_000_000 } as const
+/** Measurements in a row without a better one, after which a job stops. */
+export const EARLY_STOPPING_PATIENCE = { min: 1, max: 1000 } as const
+/** Nats by which a validation loss must fall to count as better. */
+export const EARLY_STOPPING_MIN_DELTA = { min: 0 } as const
 export const LORA_RANK = { min: 1, max: 256 } as const
 export const LORA_ALPHA = { min: 1e-6 } as const
 
@@ -70,14 +76,19 @@ export const SFT_DEFAULTS = {
   epochs: 1,
   weight_decay: 0,
   assistant_turns: 'all',
+  early_stopping_min_delta: 0,
 } as const
 /** Options of an SFT job that the published API lacks; they may stand in `config` or in `experimental_config`. */
 export const SFT_EXTENSIONS = [
+  'early_stopping_min_delta',
+  'early_stopping_patience',
   'epochs',
+  'keep_best',
   'learning_rate_schedule',
   'lora',
   'min_learning_rate',
   'seed',
+  'validation_interval',
   'warmup_steps',
   'weight_decay',
 ]

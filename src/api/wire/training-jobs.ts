@@ -6,9 +6,13 @@
  * `Last-Event-ID` or `after`; ends after the terminal event).
  */
 import { z } from '@hono/zod-openapi'
+import { jobReportSchema } from './job-report.js'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
+
+/** Longest address of training data: a `data:` address holds the rows themselves. */
+const MAX_DATA_URL = 8 * 1024 * 1024
 
 /** `config` and `experimental_config` stay open here: `training-options.ts` knows their fields. */
 export const createRlJobRequestSchema = z.object({
@@ -22,8 +26,13 @@ export type CreateRlJobRequest = z.infer<typeof createRlJobRequestSchema>
 
 export const createSftJobRequestSchema = z.object({
   model_id: z.guid(),
-  /** `file-…` from `POST /v1/files`, `file:` below the configured root, or `wandb-artifact:///entity/project/name:version`. */
-  training_data_url: z.string().min(1).max(4096),
+  /**
+   * `file-…` from `POST /v1/files`, `file:` below the configured root, `wandb-artifact:///entity/project/name:version`, or the
+   * rows themselves as a `data:` address. Rows may be compressed with gzip.
+   */
+  training_data_url: z.string().min(1).max(MAX_DATA_URL),
+  /** Rows of the same form that are measured on and not trained. */
+  validation_data_url: z.string().min(1).max(MAX_DATA_URL).nullish(),
   config: z.record(z.string(), z.json()).nullish(),
   experimental_config: z.record(z.string(), z.json()).nullish(),
   /** As for RL jobs. */
@@ -41,7 +50,7 @@ export const trainingJobSchema = z.object({
   is_cancel_requested: z.boolean(),
   /** As submitted, nulls removed. */
   config: z.record(z.string(), z.json()),
-  /** Options of `config` that have no effect, one sentence each. */
+  /** Options of `config` without effect, and what looks wrong about data or course of the job, one sentence each. */
   warnings: z.array(z.string()).default([]),
   created_at: z.string(),
   training_start: z.string().nullable(),
@@ -53,6 +62,10 @@ export const trainingJobSchema = z.object({
   num_sequences: z.number().int().nullable(),
   /** Step of the checkpoint the job made. */
   step: z.number().int().nullable(),
+  /** What the job tells about itself; null until it has started. */
+  report: jobReportSchema.nullable().default(null),
+  /** When a running job is expected to end, from the pace of its gradient steps; null before the first. */
+  predicted_end: z.string().nullable().default(null),
 })
 export type TrainingJob = z.infer<typeof trainingJobSchema>
 

@@ -9,6 +9,8 @@ import {
   ADVANTAGE_BALANCE,
   ASSISTANT_TURNS,
   BATCH_SIZE,
+  EARLY_STOPPING_MIN_DELTA,
+  EARLY_STOPPING_PATIENCE,
   EPOCHS,
   GRAD_ACCUMULATION_SEQUENCES,
   IMPORTANCE_SAMPLING_LEVELS,
@@ -27,6 +29,7 @@ import {
   RL_DEFAULTS,
   SFT_DEFAULTS,
   TAU,
+  VALIDATION_INTERVAL,
   WARMUP_STEPS,
   WEIGHT_DECAY,
 } from '#api/settings/training.js'
@@ -89,6 +92,10 @@ export const sftOptionsSchema = z.object({
   epochs: laxInteger(EPOCHS).default(SFT_DEFAULTS.epochs),
   weight_decay: laxNumber(WEIGHT_DECAY).default(SFT_DEFAULTS.weight_decay),
   assistant_turns: z.enum(ASSISTANT_TURNS).default(SFT_DEFAULTS.assistant_turns),
+  validation_interval: laxInteger(VALIDATION_INTERVAL).optional(),
+  early_stopping_patience: laxInteger(EARLY_STOPPING_PATIENCE).optional(),
+  early_stopping_min_delta: laxNumber(EARLY_STOPPING_MIN_DELTA).default(SFT_DEFAULTS.early_stopping_min_delta),
+  keep_best: laxBoolean().optional(),
   metric_logging: z
     .object({ enabled: laxBoolean().default(false), target_training_step: laxInteger({ min: 0 }).optional() })
     .optional(),

@@ -4,6 +4,7 @@
  *
  *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
  *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
+ *     GET  /internal/worker/jobs/{job_id}/validation           → JSON Lines: the rows a job is measured on
  *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint; header x-content-sha256
  *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to; the same header
  *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
@@ -18,6 +19,7 @@
  * and must stop at once. All writes are idempotent for one attempt.
  */
 import { z } from '@hono/zod-openapi'
+import { jobReportSchema } from './job-report.js'
 import { JOB_KINDS } from './job-words.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
@@ -42,6 +44,8 @@ export const workerJobSchema = z.object({
   parent_files: z.array(z.enum(PARENT_FILES)),
   /** Files of the KL reference; none when it is the base model. */
   reference_files: z.array(z.enum(PARENT_FILES)),
+  /** Whether there are rows to measure on. */
+  has_validation: z.boolean().default(false),
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
   /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
   config: z.record(z.string(), z.json()),
@@ -67,6 +71,8 @@ export const workerEventsSchema = z.object({
   events: z.array(
     z.object({ type: z.enum(['training_started', 'gradient_step']), data: z.record(z.string(), z.number()) }),
   ),
+  /** The job's report as it stands after these events; replaces the one before. */
+  report: jobReportSchema.optional(),
 })
 export type WorkerEvents = z.infer<typeof workerEventsSchema>
 
@@ -75,6 +81,8 @@ export const workerCompletionSchema = z.object({
   files: z.record(z.string(), z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() })),
   /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
   metrics: z.record(z.string(), z.number()),
+  /** The final report. */
+  report: jobReportSchema.optional(),
 })
 export type WorkerCompletion = z.infer<typeof workerCompletionSchema>
 

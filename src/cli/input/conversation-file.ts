@@ -5,8 +5,9 @@
  * service checks everything.
  */
 import { createInterface } from 'node:readline'
-import { Readable } from 'node:stream'
+import { pipeline, Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
+import { createGunzip } from 'node:zlib'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 
@@ -30,8 +31,15 @@ export async function checkConversations(data: Blob, name: string): Promise<Conv
   let rowCount = 0
   let assistantTurnCount = 0
   let lineNumber = 0
-  const input = Readable.fromWeb(data.stream() as ReadableStream)
-  for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+  const input = await openRows(data)
+  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
+  let failure: Error | null = null
+  // readline ends with its input, but not with an input that fails
+  input.on('error', (error) => {
+    failure = error
+    lines.close()
+  })
+  for await (const text of lines) {
     lineNumber += 1
     const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
     if (line.trim() === '') continue
@@ -45,9 +53,23 @@ export async function checkConversations(data: Blob, name: string): Promise<Conv
     if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${result}`)
   }
   const hint = 'trainyard help files shows the format'
+  if (failure !== null) {
+    throw new UsageError('input_invalid', `${name} cannot be decompressed: ${messageOf(failure)}`, { hint })
+  }
   if (total > 0) throw inputProblems(problems, total, hint)
   if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint })
   return { rowCount, assistantTurnCount }
+}
+
+/** The rows as text; a file that begins like a gzip file is decompressed on the way. */
+async function openRows(data: Blob): Promise<Readable> {
+  const bytes = Readable.fromWeb(data.stream() as ReadableStream)
+  const [first, second] = new Uint8Array(await data.slice(0, 2).arrayBuffer())
+  if (first !== 0x1f || second !== 0x8b) return bytes
+  const content = createGunzip()
+  // an error of either ends both, and is thrown where the lines are read
+  pipeline(bytes, content, () => undefined)
+  return content
 }
 
 /** Number of assistant turns, or what is wrong. */

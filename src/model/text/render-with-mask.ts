@@ -14,8 +14,11 @@ import type { TextModel } from './text-model.js'
 export interface MaskedConversation {
   readonly messages: readonly JsonValue[]
   readonly tools?: readonly JsonValue[] | null | undefined
-  /** Train on every assistant message, or on the last message, which must then be the assistant's (default `all`). */
-  readonly assistantTurns?: 'all' | 'last' | undefined
+  /**
+   * Train on every assistant message, on the last message, which must then be the assistant's, or on the assistant messages
+   * at these positions (default `all`).
+   */
+  readonly assistantTurns?: 'all' | 'last' | readonly number[] | undefined
   /** Template variables; `trainingKwargs` sets its defaults where the template reads them and the caller says nothing. */
   readonly kwargs?: JsonObject | null | undefined
 }
@@ -74,9 +77,10 @@ export function renderWithMask(model: TextModel, conversation: MaskedConversatio
   )
 }
 
-function assistantIndices(messages: readonly JsonValue[], which: 'all' | 'last'): number[] {
+function assistantIndices(messages: readonly JsonValue[], which: 'all' | 'last' | readonly number[]): number[] {
   const all = messages.flatMap((message, index) => (isAssistant(message) ? [index] : []))
   if (which === 'all') return all
+  if (which !== 'last') return all.filter((index) => which.includes(index))
   if (!isAssistant(messages.at(-1))) {
     throw new DataError('last_message_not_assistant', 'last message must be from the assistant', {
       param: `messages[${messages.length - 1}]`,

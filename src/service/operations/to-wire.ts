@@ -4,6 +4,7 @@
 
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
+import { type JobReport, jobReportSchema } from '#api/wire/job-report.js'
 import type { Model } from '#api/wire/models.js'
 import { optionWarnings } from '#api/wire/option-notes.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
@@ -48,7 +49,7 @@ export function toWireJob(job: JobRecord, dataWarnings: readonly string[] = []):
     attempt: job.attempt,
     is_cancel_requested: job.isCancelRequested,
     config: { ...job.config } as TrainingJob['config'],
-    warnings: [...optionWarnings(job.kind, job.config, job.step), ...dataWarnings],
+    warnings: [...optionWarnings(job.kind, job.config, job.step), ...dataWarnings, ...reportedWarnings(job)],
     created_at: toIso(job.createdAtMs),
     training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),
@@ -57,7 +58,27 @@ export function toWireJob(job: JobRecord, dataWarnings: readonly string[] = []):
     num_gradient_steps: job.gradientSteps,
     num_sequences: job.numSequences,
     step: job.step,
+    report: reportOf(job),
+    predicted_end: predictedEnd(job),
   }
+}
+
+/** A report of an older version of this service may lack what a newer one has. */
+function reportOf({ report }: JobRecord): JobReport | null {
+  if (report === null) return null
+  const result = jobReportSchema.safeParse(report)
+  return result.success ? result.data : null
+}
+
+function predictedEnd({ status, report, reportedAtMs }: JobRecord): string | null {
+  const seconds = report?.['remaining_seconds']
+  if (status !== 'running' || reportedAtMs === null || typeof seconds !== 'number') return null
+  return toIso(reportedAtMs + 1000 * seconds)
+}
+
+function reportedWarnings({ report }: JobRecord): string[] {
+  const warnings = report?.['warnings']
+  return Array.isArray(warnings) ? warnings.map(String) : []
 }
 
 export function toWireEvent(event: EventRecord): TrainingEvent {

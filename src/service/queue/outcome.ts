@@ -5,13 +5,14 @@
 import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { JsonObject } from '#base/util/json.js'
 import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
 import { deleteResumePoint } from '#service/storage/jobs/resume-points.js'
-import { setCancelRequested, setJobCompleted, setJobUnsuccessful } from '#service/storage/jobs/states.js'
+import { setCancelRequested, setJobCompleted, setJobReport, setJobUnsuccessful } from '#service/storage/jobs/states.js'
 import { findModel, setModelStep } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { appendTerminalEvent } from './event-log.js'
@@ -29,6 +30,8 @@ export interface Completion {
   /** The stored `manifest.json` over these files. */
   readonly manifest: { readonly sha256: string; readonly sizeBytes: number }
   readonly metrics: Readonly<Record<string, number>>
+  /** The job's last report; null leaves the one there is. */
+  readonly report: JsonObject | null
 }
 
 /**
@@ -65,6 +68,7 @@ export async function completeJob(
     await setModelStep(transaction, model.id, step)
     await deleteJobFiles(transaction, job.id)
     await deleteResumePoint(transaction, job.id)
+    if (completion.report !== null) await setJobReport(transaction, job.id, completion.report)
     await setJobCompleted(transaction, job.id, step)
     await appendTerminalEvent(transaction, ids, job.id, { type: 'training_ended', data: { step, checkpoint_id: id } })
     return step

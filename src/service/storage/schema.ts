@@ -78,6 +78,11 @@ export interface TrainingJobsTable {
   config: string
   /** JSON Lines: one trajectory group (RL) or one row (SFT) a line. Null once the job has ended. */
   input_sha256: string | null
+  /** JSON Lines of rows that the job is measured on; null without, and once the job has ended. */
+  validation_sha256: string | null
+  /** JSON object: what the job tells about itself, and when it said so. */
+  report: string | null
+  reported_at_ms: number | null
   /** SHA-256 of kind, input and config: equal for a repeated create. */
   request_digest: string
   /** `training_data_url` of an SFT job. */

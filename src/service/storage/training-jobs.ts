@@ -21,6 +21,10 @@ export interface JobRecord {
   readonly status: JobStatus
   readonly config: JsonObject
   readonly inputSha256: string | null
+  readonly validationSha256: string | null
+  /** As the worker wrote it, see `api/wire/job-report.ts`; null before the job has started. */
+  readonly report: JsonObject | null
+  readonly reportedAtMs: number | null
   readonly requestDigest: string
   readonly sourceUrl: string | null
   readonly attempt: number
@@ -53,6 +57,7 @@ export interface NewJob {
   readonly kind: JobKind
   readonly config: JsonObject
   readonly inputSha256: string
+  readonly validationSha256: string | null
   readonly requestDigest: string
   readonly sourceUrl: string | null
 }
@@ -78,6 +83,7 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       status: 'queued',
       config: JSON.stringify(job.config),
       input_sha256: job.inputSha256,
+      validation_sha256: job.validationSha256,
       request_digest: job.requestDigest,
       source_url: job.sourceUrl,
       created_at_ms: databaseNowMs,
@@ -143,6 +149,9 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     status: readOneOf(JOB_STATUSES, row.status, 'status of a training job'),
     config: readObject(row.config, 'configuration of a training job'),
     inputSha256: row.input_sha256,
+    validationSha256: row.validation_sha256,
+    report: row.report === null ? null : readObject(row.report, 'report of a training job'),
+    reportedAtMs: row.reported_at_ms,
     requestDigest: row.request_digest,
     sourceUrl: row.source_url,
     attempt: row.attempt,

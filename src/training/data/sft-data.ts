@@ -1,30 +1,22 @@
 /**
- * Supervised examples from JSON Lines: checked, tokenized with a mask on assistant turns, and cut into batches.
+ * Supervised examples (`examples/sft-example.ts`) tokenized with a mask on assistant turns and cut into batches.
  *
  * Everything streams, so a file of gigabytes needs the memory of one batch. Order is the file's: no shuffling, batch i holds
  * the examples [i * batchSize, (i + 1) * batchSize), and learning rates are indexed by that i even when a batch is skipped.
- * Examples longer than the limit are dropped whole and counted.
+ * Examples longer than the limit are dropped whole, counted, and the first of them named by line.
  * Tokenizers enter through the `SftText` interface only.
  */
 import { AppError, type DataError, InvalidRequestError } from '#base/errors.js'
-import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { type LineOptions, lineError, readLines } from './json-lines.js'
-import { describe } from './parse-choice.js'
+import type { JsonObject } from '#base/util/json.js'
+import { readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
+import { type LineOptions, lineError } from './json-lines.js'
 
 /** Turns a conversation into tokens; 1 in the mask marks tokens of assistant turns, their end-of-turn token included. */
 export interface SftText {
   renderWithMask(
     conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
-    assistantTurns: 'all' | 'last',
+    turns: TrainedTurns,
   ): { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }
-}
-
-/** One checked line of a training file. */
-export interface SftExample {
-  /** Counted from 1, blank lines included. */
-  readonly lineNumber: number
-  readonly messages: readonly JsonObject[]
-  readonly tools: readonly JsonObject[] | null
 }
 
 /** One tokenized example. `tokenIds` and `lossMask` have the same length T; `lossMask[0]` is always 0. */
@@ -33,6 +25,17 @@ export interface SftSequence {
   readonly lossMask: Uint8Array
   readonly lineNumber: number
 }
+
+/** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
+export interface LeftOutLines {
+  /** Longer than the limit. */
+  readonly overlength: readonly number[]
+  /** Within the limit, but nothing trains. */
+  readonly untrainable: readonly number[]
+}
+
+/** How many lines a job names of each kind that is left out. */
+export const NAMED_LINES = 20
 
 /** The examples of one optimizer step. */
 export interface SftBatch {
@@ -46,6 +49,7 @@ export interface SftBatch {
   readonly droppedCount: number
   /** Examples within the limit in which no token trains. */
   readonly untrainableCount: number
+  readonly leftOutLines: LeftOutLines
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -69,44 +73,11 @@ export interface SftSurvey {
   readonly trainableBatchCount: number
   readonly droppedCount: number
   readonly untrainableCount: number
+  readonly leftOutLines: LeftOutLines
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
   readonly longestLength: number
-}
-
-/**
- * Reads and checks the examples of a file.
- *
- * @param source bytes of the file, in chunks of any size
- * @returns examples in order; blank lines are passed over
- * @throws {DataError} with the line's number in the message and in `details.line`: `invalid_json`, `torn_last_line`,
- *   `invalid_example`, `wrong_last_role`, `unsupported_loss_mask`, and those of `readLines`;
- *   `empty_training_data` when there is no example
- */
-export async function* readSftExamples(
-  source: AsyncIterable<Uint8Array>,
-  options: LineOptions = {},
-): AsyncGenerator<SftExample> {
-  let isEmpty = true
-  for await (const line of readLines(source, options)) {
-    if (line.text.trim() === '') continue
-    isEmpty = false
-    yield checkExample(parseLine(line.text, line.number, line.isTerminated), line.number)
-  }
-  if (isEmpty) throw new InvalidRequestError('empty_training_data', 'The training data has no example.')
-}
-
-/**
- * Checks a whole file without tokenizing it.
- *
- * @returns number of examples, at least 1
- * @throws {DataError} as `readSftExamples`
- */
-export async function countSftExamples(source: AsyncIterable<Uint8Array>, options: LineOptions = {}): Promise<number> {
-  let count = 0
-  for await (const _ of readSftExamples(source, options)) count += 1
-  return count
 }
 
 /**
@@ -143,8 +114,13 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     trainableTokenCount: 0,
     longestLength: 0,
   }
+  let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
   for await (const batch of readSftBatches(source, options)) {
     total.batchCount += 1
+    leftOutLines = {
+      overlength: [...leftOutLines.overlength, ...batch.leftOutLines.overlength].slice(0, NAMED_LINES),
+      untrainable: [...leftOutLines.untrainable, ...batch.leftOutLines.untrainable].slice(0, NAMED_LINES),
+    }
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     if (batch.trainableTokenCount > 0) total.trainableBatchCount += 1
     for (const name of [
@@ -156,7 +132,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     ] as const)
       total[name] += batch[name]
   }
-  return total
+  return { ...total, leftOutLines }
 }
 
 /**
@@ -181,68 +157,21 @@ export function sftBatchCount(exampleCount: number, batchSize: number): number {
   return Math.ceil(exampleCount / batchSize)
 }
 
-function parseLine(text: string, number: number, isTerminated: boolean): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    if (!isTerminated)
-      throw lineError(
-        'torn_last_line',
-        number,
-        'is the last one and ends inside a JSON value; the file looks cut off',
-        cause,
-      )
-    throw lineError('invalid_json', number, 'is not valid JSON', cause)
-  }
-}
-
-function checkExample(value: unknown, number: number): SftExample {
-  if (!isJsonObject(value))
-    throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
-  const messages = value['messages']
-  if (!Array.isArray(messages) || messages.length === 0)
-    throw lineError('invalid_example', number, 'must have a non-empty array messages')
-  messages.forEach((message, m) => {
-    const problem = messageProblem(message)
-    if (problem !== null) throw lineError('invalid_example', number, `has messages[${m}]${problem}`)
-  })
-  const lastRole: unknown = messages.at(-1)?.role
-  if (lastRole !== 'assistant')
-    throw lineError(
-      'wrong_last_role',
-      number,
-      `must end with an assistant message, but its last role is ${describe(lastRole)}`,
-    )
-  if ((value['loss_mask'] ?? null) !== null)
-    throw lineError('unsupported_loss_mask', number, 'has loss_mask, which is not supported yet; use assistant_turns')
-  const tools = value['tools'] ?? null
-  if (tools !== null && !(Array.isArray(tools) && tools.every(isJsonObject)))
-    throw lineError('invalid_example', number, 'has tools that are not an array of objects')
-  return { lineNumber: number, messages, tools }
-}
-
-function messageProblem(message: unknown): string | null {
-  if (!isJsonObject(message)) return ` that is ${describe(message)} instead of an object`
-  if (typeof message['role'] !== 'string') return '.role that is not a string'
-  const content = message['content'] ?? null
-  if (content !== null && typeof content !== 'string' && !Array.isArray(content))
-    return '.content that is neither a string, an array nor null'
-  const calls = message['tool_calls'] ?? null
-  if (calls !== null && !(Array.isArray(calls) && calls.every(isJsonObject)))
-    return '.tool_calls that is not an array of objects'
-  return null
-}
-
 function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
   const rendered = examples.map((example) => tokenizeExample(example, options))
   const fitting = rendered.filter((sequence) => sequence.tokenIds.length <= options.maxLength)
   const sequences = fitting.filter((sequence) => sequence.lossMask.includes(1))
+  const linesOf = (some: readonly SftSequence[]): number[] => some.map(({ lineNumber }) => lineNumber)
   return {
     index,
     sequences,
     exampleCount: examples.length,
     droppedCount: rendered.length - fitting.length,
     untrainableCount: fitting.length - sequences.length,
+    leftOutLines: {
+      overlength: linesOf(rendered.filter((sequence) => !fitting.includes(sequence))),
+      untrainable: linesOf(fitting.filter((sequence) => !sequences.includes(sequence))),
+    },
     tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),
     longestLength: sequences.reduce((longest, sequence) => Math.max(longest, sequence.tokenIds.length), 0),
     trainableTokenCount: sequences.reduce(
@@ -261,7 +190,10 @@ function tokenizeExample(example: SftExample, options: SftBatchOptions): SftSequ
 
 function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderWithMask']> {
   try {
-    return options.text.renderWithMask({ messages: example.messages, tools: example.tools }, options.assistantTurns)
+    return options.text.renderWithMask(
+      { messages: example.messages, tools: example.tools },
+      example.trainedTurns ?? options.assistantTurns,
+    )
   } catch (cause) {
     throw unrenderable(example.lineNumber, cause)
   }

@@ -1,8 +1,11 @@
 /**
- * How far a job has come: its gradient steps and the running totals that its checkpoint's metrics are averaged from.
+ * How far a job has come: its gradient steps, the running totals that its checkpoint's metrics are averaged from, the best
+ * state so far where a job keeps one, and what it reports about itself.
  *
  * Kept as sums, so that a job that goes on from a resume point ends with the same numbers to the last bit.
  */
+import type { AdamWState } from '#numerics/nn/adamw.js'
+import { createReport, type JobReport } from './report.js'
 
 /** Changed in place by the job that makes it. */
 export interface JobProgress {
@@ -10,11 +13,24 @@ export interface JobProgress {
   stepCount: number
   /** Sum and number of the values of each averaged metric. */
   readonly totals: Map<string, { readonly sum: number; readonly count: number }>
+  /** The state with the lowest validation loss; null in a job that keeps its last one. */
+  best: KeptState | null
+  readonly report: JobReport
+}
+
+/** A copy of adapter and optimizer between two gradient steps. */
+export interface KeptState {
+  /** Gradient steps before it. */
+  readonly step: number
+  readonly loss: number
+  /** Adapter tensors by graph name. */
+  readonly tensors: ReadonlyMap<string, Float32Array>
+  readonly optimizer: AdamWState
 }
 
 /** Nothing done yet. */
 export function createProgress(): JobProgress {
-  return { stepCount: 0, totals: new Map() }
+  return { stepCount: 0, totals: new Map(), best: null, report: createReport() }
 }
 
 /** Counts a gradient step and adds up those of its metrics that are named. */
@@ -35,6 +51,9 @@ export function countStep(
 /** The mean of each metric over steps, names prefixed with `loss/` as clients log them; `loss` becomes `loss/train`. */
 export function averageSteps({ totals }: JobProgress): Record<string, number> {
   return Object.fromEntries(
-    [...totals].map(([name, { sum, count }]) => [name === 'loss' ? 'loss/train' : `loss/${name}`, sum / count]),
+    [...totals].map(([name, { sum, count }]) => {
+      if (name.includes('/')) return [name, sum / count]
+      return [name === 'loss' ? 'loss/train' : `loss/${name}`, sum / count]
+    }),
   )
 }

@@ -1,16 +1,17 @@
 /**
  * Where a job that lost its worker goes on: adapter, optimizer and progress between two gradient steps, as one file.
  *
- * A safetensors file with every adapter tensor `<name>` and its moments `<name>.first` and `<name>.second`, all float32, and
- * the progress as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the
+ * A safetensors file with every adapter tensor `<name>` and its moments `<name>.first` and `<name>.second`, all float32, the
+ * same under `best:<name>` where the job keeps its best state, and the progress as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the
  * order of data and every random choice follow from the job's seed and the number of steps made.
  */
 import { CheckpointError } from '#base/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
-import type { AdamWState } from '#numerics/nn/adamw.js'
+import type { AdamWState, Moments } from '#numerics/nn/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { createProgress, type JobProgress } from './progress.js'
+import { createProgress, type JobProgress, type KeptState } from './progress.js'
+import { type JobReport, restoreReport } from './report.js'
 import { adapterParameters } from './trainer.js'
 
 const FORMAT = 'trainyard.resume'
@@ -29,19 +30,42 @@ export interface ResumePoint {
   readonly progress: JobProgress
 }
 
-/** Serializes a job's state; equal states give equal bytes. */
+/** Begins the names of the best state's tensors. */
+const BEST = 'best:'
+
+/** What of the progress is JSON; tensors stand beside it. */
+interface StoredProgress {
+  readonly stepCount: number
+  readonly totals: [string, { sum: number; count: number }][]
+  readonly best: { readonly step: number; readonly loss: number; readonly optimizerStepCount: number } | null
+  readonly report: Omit<JobReport, 'seconds'>
+}
+
+/** Serializes a job's state; equal states give equal bytes, whatever time they took. */
 export function encodeResumePoint({ adapter, optimizer, progress }: JobState): Uint8Array<ArrayBuffer> {
   const tensors = new Map<string, HostTensor>()
   const put = (name: string, data: Float32Array): void => void tensors.set(name, float32Tensor(data, [data.length]))
-  for (const [name, values] of adapterParameters(adapter)) put(name, values)
-  for (const [name, { first, second }] of optimizer.moments) {
-    put(`${name}.first`, first)
-    put(`${name}.second`, second)
+  const putAll = (prefix: string, values: ReadonlyMap<string, Float32Array>, { moments }: AdamWState): void => {
+    for (const [name, data] of values) put(`${prefix}${name}`, data)
+    for (const [name, { first, second }] of moments) {
+      put(`${prefix}${name}.first`, first)
+      put(`${prefix}${name}.second`, second)
+    }
+  }
+  putAll('', adapterParameters(adapter), optimizer)
+  const { best } = progress
+  if (best !== null) putAll(BEST, best.tensors, best.optimizer)
+  const { seconds: _, ...report } = progress.report
+  const stored: StoredProgress = {
+    stepCount: progress.stepCount,
+    totals: [...progress.totals],
+    best: best === null ? null : { step: best.step, loss: best.loss, optimizerStepCount: best.optimizer.stepCount },
+    report,
   }
   return encodeSafetensors(tensors, {
     format: FORMAT,
     optimizer_step_count: String(optimizer.stepCount),
-    progress: JSON.stringify({ stepCount: progress.stepCount, totals: [...progress.totals] }),
+    progress: JSON.stringify(stored),
   })
 }
 
@@ -50,21 +74,34 @@ export function decodeResumePoint(bytes: Uint8Array): ResumePoint {
   try {
     const { tensors, metadata } = decodeSafetensors(bytes, 'resume point')
     if (metadata.get('format') !== FORMAT) throw new Error(`its format is "${metadata.get('format') ?? ''}"`)
+    const stored = JSON.parse(metadata.get('progress') ?? '') as StoredProgress
+    const values = new Map([...tensors].map(([name, { data }]) => [name, data as Float32Array]))
     const progress = createProgress()
-    const stored = JSON.parse(metadata.get('progress') ?? '') as {
-      stepCount: number
-      totals: [string, { sum: number; count: number }][]
-    }
     progress.stepCount = stored.stepCount
     for (const [name, total] of stored.totals) progress.totals.set(name, total)
-    return {
-      tensors: new Map([...tensors].map(([name, { data }]) => [name, data as Float32Array])),
-      optimizerStepCount: Number(metadata.get('optimizer_step_count')),
-      progress,
-    }
+    progress.best = stored.best === null ? null : bestOf(stored.best, values)
+    restoreReport(progress.report, stored.report)
+    return { tensors: values, optimizerStepCount: Number(metadata.get('optimizer_step_count')), progress }
   } catch (cause) {
     throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job is damaged', { cause })
   }
+}
+
+function bestOf(
+  { step, loss, optimizerStepCount }: NonNullable<StoredProgress['best']>,
+  values: ReadonlyMap<string, Float32Array>,
+): KeptState {
+  const own = [...values].flatMap(([name, data]) =>
+    name.startsWith(BEST) ? [[name.slice(BEST.length), data] as const] : [],
+  )
+  const tensors = new Map(own.filter(([name]) => !/\.(first|second)$/.test(name)))
+  const all = new Map(own)
+  const moments = new Map<string, Moments>()
+  for (const name of tensors.keys()) {
+    const [first, second] = [all.get(`${name}.first`), all.get(`${name}.second`)]
+    if (first !== undefined && second !== undefined) moments.set(name, { first, second })
+  }
+  return { step, loss, tensors, optimizer: { stepCount: optimizerStepCount, moments } }
 }
 
 /**
@@ -88,5 +125,8 @@ export function applyResumePoint({ adapter, optimizer, progress }: JobState, poi
   }
   optimizer.stepCount = point.optimizerStepCount
   progress.stepCount = point.progress.stepCount
+  progress.best = point.progress.best
   for (const [name, total] of point.progress.totals) progress.totals.set(name, total)
+  const { seconds: _, ...counted } = point.progress.report
+  restoreReport(progress.report, counted)
 }

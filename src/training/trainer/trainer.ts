@@ -5,6 +5,7 @@
  * same bits on the same machine. A step either changes adapter and optimizer together or, when it throws, neither.
  */
 import { RuntimeError, TrainingError } from '#base/errors.js'
+import type { Clock } from '#base/util/clock.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { type AdamWState, adamWStep } from '#numerics/nn/adamw.js'
 import { clipGradNorm } from '#numerics/nn/clip-grad-norm.js'
@@ -39,6 +40,8 @@ export interface StepResult {
   readonly gradientNorm: number
   /** One per micro-batch. */
   readonly outputs: readonly TokenOutputs[]
+  /** Time of the graph runs and of the update; 0 without a clock. */
+  readonly seconds: { readonly gradient: number; readonly optimizer: number }
 }
 
 /** A trainer holds one session; release it when done. */
@@ -68,6 +71,8 @@ export interface TrainerOptions {
   readonly settings: OptimizerSettings
   /** Layers are computed again in the backward pass instead of kept; default false. See `memory.ts`. */
   readonly isRecomputed?: boolean
+  /** Measures where a step's time goes. */
+  readonly clock?: Clock
 }
 
 /** The adapter's tensors by graph name, sharing memory with the adapter. */
@@ -101,7 +106,8 @@ export function adapterFeeds(adapter: AdapterWeights): Record<string, HostTensor
  * Memory: the activations of one micro-batch while a step runs; weights are mapped.
  */
 export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
-  const { adapter, optimizer, settings, isRecomputed = false } = options
+  const { adapter, optimizer, settings, clock, isRecomputed = false } = options
+  const nowMs = (): number => clock?.monotonicMs() ?? 0
   const session = await openRowSession(buildTrainGraph(options.model, options.loss, { isRecomputed }), options.session)
   const parameters = adapterParameters(adapter)
   const feeds = adapterFeeds(adapter)
@@ -110,6 +116,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
     optimizer,
     step: async (microBatches, { learningRate }) => {
       const where = `gradient step ${optimizer.stepCount + 1}`
+      const startedMs = nowMs()
       const outputs: TokenOutputs[] = []
       const gradients = new Map<string, Float32Array>()
       let loss = 0
@@ -124,12 +131,14 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
           ratio: result['ratio'] === undefined ? null : float32Of(result, 'ratio'),
         })
       }
+      const computedMs = nowMs()
       const gradientNorm = clipGradNorm(gradients.values(), settings.maxGradientNorm)
       if (!Number.isFinite(gradientNorm)) {
         throw new TrainingError('non_finite_loss', `the gradient of ${where} has norm ${gradientNorm}`)
       }
       adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
-      return { loss, gradientNorm, outputs }
+      const seconds = { gradient: (computedMs - startedMs) / 1000, optimizer: (nowMs() - computedMs) / 1000 }
+      return { loss, gradientNorm, outputs, seconds }
     },
     release: () => session.release(),
   }

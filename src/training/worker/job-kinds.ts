@@ -12,7 +12,7 @@ import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { type LoraHyperparameters, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { type RlJob, trainRl } from '#training/trainer/rl/rl-job.js'
-import { trainSft } from '#training/trainer/sft-job.js'
+import { trainSft } from '#training/trainer/sft/sft-job.js'
 import type { WorkerClient } from './worker-client.js'
 
 /** Longest trajectory group, as JSON; a string of V8 holds little more. */
@@ -47,11 +47,15 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
     const { batchSize, assistantTurns } = hyperparameters
     const options: SftBatchOptions = { text, batchSize, assistantTurns, maxLength }
     // Two passes over the stream: the number of steps is announced before the first one, and no file is held in memory.
-    const survey = await surveySftData(client.openInput(), options)
-    return trainSft(
-      { survey, openBatches: () => readSftBatches(client.openInput(), options), hyperparameters },
-      context,
-    )
+    const rowsOf = async (open: () => AsyncIterable<Uint8Array>) => ({
+      survey: await surveySftData(open(), options),
+      openBatches: () => readSftBatches(open(), options),
+    })
+    const startedMs = context.clock.monotonicMs()
+    const validation = job.has_validation ? await rowsOf(client.openValidation) : null
+    const rows = await rowsOf(client.openInput)
+    context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
+    return trainSft({ ...rows, hyperparameters, validation }, context)
   },
 }
 

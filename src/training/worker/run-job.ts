@@ -25,7 +25,9 @@ import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
 import type { OpenBaseModel } from './base-model.js'
 import { START_TRAINING, type Training } from './job-kinds.js'
+import { createPaceMeter } from './pace.js'
 import { bindText } from './text-binding.js'
+import { toWireReport } from './wire-report.js'
 import { FencedError, type UploadedFile, type WorkerClient } from './worker-client.js'
 
 /** What an attempt runs with. */
@@ -55,25 +57,45 @@ export class CancelledError extends AppError {
  */
 export async function runJob(options: AttemptOptions): Promise<void> {
   const { client, job, logger, clock } = options
+  const startedMs = clock.monotonicMs()
   const { prepared, text } = await options.openBaseModel(job.base_model)
   assertNotCancelled(options)
   const { training, context } = await startTraining(options, prepared, text)
+  const { report } = context.progress
+  report.seconds.setup += (clock.monotonicMs() - startedMs) / 1000 - report.seconds.data
+  const pace = createPaceMeter(clock)
+  const timed = async <T>(action: () => Promise<T>): Promise<T> => {
+    const fromMs = clock.monotonicMs()
+    try {
+      return await action()
+    } finally {
+      report.seconds.io += (clock.monotonicMs() - fromMs) / 1000
+    }
+  }
   let offset = context.resumePoint === null ? 0 : (job.resume?.events ?? 0)
   let savedMs = clock.monotonicMs()
   let next = await training.next()
   while (next.done !== true) {
-    await client.postEvents({ offset, events: [toWireEvent(next.value)] })
+    const { value } = next
+    pace.note(value)
+    const batch = { offset, events: [toWireEvent(value)], report: toWireReport(context.progress, pace.read()) }
+    await timed(() => client.postEvents(batch))
     logger.info({ job_id: job.id, ...next.value.data }, `train.${next.value.type}`)
     offset += 1
     if (next.value.type === 'gradient_step' && clock.monotonicMs() - savedMs >= job.resume_seconds * 1000) {
-      await saveResumePoint(options, context, offset)
+      await timed(() => saveResumePoint(options, context, offset))
       savedMs = clock.monotonicMs()
     }
     // Thrown into the generator, so that it releases its session; it comes out here again.
     next = options.isCancelRequested() ? await training.throw(new CancelledError()) : await training.next()
   }
-  const files = await uploadCheckpoint(options, next.value)
-  await client.complete({ files, metrics: { ...next.value.metrics } })
+  const outcome = next.value
+  const files = await timed(() => uploadCheckpoint(options, outcome))
+  await client.complete({
+    files,
+    metrics: { ...outcome.metrics },
+    report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
+  })
 }
 
 async function startTraining(

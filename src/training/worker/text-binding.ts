@@ -16,7 +16,7 @@ export function bindText(model: TextModel): TrajectoryText & SftText {
     renderPrompt: ({ messages, tools }) =>
       renderConversation(model, { messages, tools, addGenerationPrompt: true, kwargs: trainingKwargs(model) }).tokenIds,
     renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
-    renderWithMask: ({ messages, tools }, assistantTurns) => renderWithMask(model, { messages, tools, assistantTurns }),
+    renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,
   }
 }

@@ -18,7 +18,6 @@ import {
   workerJobSchema,
 } from '#api/wire/worker.js'
 import { AppError, CheckpointError } from '#base/errors.js'
-import type { JsonValue } from '#base/util/json.js'
 
 /** Which attempt at which job this worker makes. */
 export interface WorkerIdentity {
@@ -53,6 +52,8 @@ export interface WorkerClient {
   getJob(): Promise<WorkerJob>
   /** The job's input as a byte stream; a fresh one at each call. */
   openInput(): AsyncIterable<Uint8Array>
+  /** The rows the job is measured on; a fresh stream at each call. */
+  openValidation(): AsyncIterable<Uint8Array>
   /** The bytes, and the digest the server keeps of them. */
   getParentFile(file: ParentFile): Promise<FetchedFile>
   /** The same of the checkpoint that the KL penalty is measured to. */
@@ -111,7 +112,7 @@ export function createWorkerClient(
     }
   }
 
-  const postJson = async (path: string, body: JsonValue): Promise<Response> =>
+  const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
   const fetchFile = async (path: string): Promise<FetchedFile> => {
@@ -123,6 +124,7 @@ export function createWorkerClient(
   return {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
     openInput: () => streamInput(() => send('GET', '/input')),
+    openValidation: () => streamInput(() => send('GET', '/validation')),
     getReferenceFile: (file) => fetchFile(`/reference/${file}`),
     getParentFile: (file) => fetchFile(`/parent/${file}`),
     heartbeat: async (progress) => {

@@ -10,7 +10,7 @@ import type { TrajectoryText } from '#training/data/turns.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { trainRl } from '#training/trainer/rl/rl-job.js'
-import { trainSft } from '#training/trainer/sft-job.js'
+import { trainSft } from '#training/trainer/sft/sft-job.js'
 import {
   createTrainingFixture,
   randomSequence,
@@ -43,6 +43,7 @@ describe('SFT job', () => {
       exampleCount: 2,
       droppedCount: 0,
       untrainableCount: 2 - sequences.length,
+      leftOutLines: { overlength: [], untrainable: [] },
       tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
       trainableTokenCount: sequences.reduce((sum, { lossMask }) => sum + lossMask.reduce((a, b) => a + b, 0), 0),
       longestLength: Math.max(0, ...sequences.map(({ tokenIds }) => tokenIds.length)),
@@ -54,6 +55,7 @@ describe('SFT job', () => {
       trainableBatchCount: list.filter((batch) => batch.trainableTokenCount > 0).length,
       droppedCount: 0,
       untrainableCount: total((batch) => batch.untrainableCount),
+      leftOutLines: { overlength: [], untrainable: [] },
       tokenCount: total((batch) => batch.tokenCount),
       trainableTokenCount: total((batch) => batch.trainableTokenCount),
       longestLength: Math.max(...list.map((batch) => batch.longestLength)),
@@ -61,7 +63,9 @@ describe('SFT job', () => {
     async function* stream() {
       yield* list
     }
-    return drive(trainSft({ survey, openBatches: stream, hyperparameters: resolveSftConfig(config) }, context))
+    return drive(
+      trainSft({ survey, openBatches: stream, hyperparameters: resolveSftConfig(config), validation: null }, context),
+    )
   }
 
   it('passes over batches without trainable tokens and keeps the learning rate of each batch', async () => {

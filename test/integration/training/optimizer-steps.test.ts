@@ -11,8 +11,9 @@ import { buildTrainingBatch, type PackedStep } from '#training/data/training-bat
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { rowSettings } from '#training/trainer/job.js'
 import { rowBatches, toMicroBatches } from '#training/trainer/rl/rl-rows.js'
-import { openScores, stepKlMean } from '#training/trainer/rl/rl-scores.js'
+import { stepKlMean } from '#training/trainer/rl/rl-scores.js'
 import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import { openScores } from '#training/trainer/scores.js'
 import { createWordText } from '../../support/model/random-trajectories.js'
 import {
   createTrainingFixture,

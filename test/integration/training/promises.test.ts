@@ -17,7 +17,7 @@ import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import { toMicroBatches } from '#training/trainer/sft-job.js'
+import { toMicroBatches } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
 import {
   copyAdapter,

@@ -55,6 +55,9 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     openInput: async function* () {
       yield Buffer.from(input.map((line) => `${JSON.stringify(line)}\n`).join(''))
     },
+    openValidation: async function* () {
+      yield Buffer.from(input.map((line) => `${JSON.stringify(line)}\n`).join(''))
+    },
     getParentFile: () => Promise.reject(new Error('unused')),
     getReferenceFile: () => Promise.reject(new Error('unused')),
     heartbeat: () => Promise.reject(new Error('unused')),
@@ -91,6 +94,7 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     parent_kind: null,
     parent_files: [],
     reference_files: [],
+    has_validation: false,
     base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
     config: {},
     lease_seconds: 30,
@@ -118,6 +122,9 @@ const nothing = (): Held => ({ events: [], files: new Map(), resume: null, compl
 
 /** An event without what depends on the clock. */
 const timeless = ({ type, data }: WorkerEvents['events'][number]) => ({ type, data: { ...data, tokens_per_second: 0 } })
+
+/** A report without what depends on the clock. */
+const timelessReport = (completion: WorkerCompletion | null) => ({ ...completion?.report, seconds: {} })
 
 const rows = Array.from({ length: STEPS }, (_, i) => ({
   messages: [
@@ -155,6 +162,15 @@ describe.each([
     rows.slice(0, STEPS / 2),
   ],
   [
+    'SFT measured every third step, which keeps its best state',
+    {
+      kind: 'sft',
+      has_validation: true,
+      config: { batch_size: 1, epochs: 2, learning_rate: 3e-2, validation_interval: 3, keep_best: true },
+    },
+    rows.slice(0, STEPS / 2),
+  ],
+  [
     'RL with log-probabilities of the starting weights',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2, precalculate_logprobs: true } },
     groups,
@@ -176,6 +192,7 @@ describe.each([
 
       expect([...held.files]).toEqual([...alone.files])
       expect(held.completion?.metrics).toEqual(alone.completion?.metrics)
+      expect(timelessReport(held.completion)).toEqual(timelessReport(alone.completion))
       expect(held.events.map(timeless)).toEqual(alone.events.map(timeless))
       // Killed behind its point, a job repeats nothing; killed before, what the last point did not cover.
       expect(held.repeated.length).toBe(moment === 'point' ? 0 : 1 + STEPS)

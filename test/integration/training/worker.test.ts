@@ -62,6 +62,7 @@ function makeJob(overrides: Partial<WorkerJob>): WorkerJob {
     parent_kind: null,
     parent_files: [],
     reference_files: [],
+    has_validation: false,
     base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
     config: {},
     lease_seconds: 30,

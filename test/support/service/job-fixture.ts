@@ -44,6 +44,7 @@ export async function createJobFixture(): Promise<JobFixture> {
         inputSha256: 'a'.repeat(64),
         requestDigest: `digest ${counter}`,
         sourceUrl: null,
+        validationSha256: null,
       }
     },
     close: database.close,

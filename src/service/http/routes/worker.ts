@@ -24,6 +24,11 @@ export function bindWorker(app: App, options: AppOptions): void {
       'content-type': 'application/jsonl',
     }),
   )
+  app.get(`${root}/validation`, async (c) =>
+    c.body(Readable.toWeb(await workerApi.openValidation(claimOf(c))) as ReadableStream, 200, {
+      'content-type': 'application/jsonl',
+    }),
+  )
   app.get(`${root}/parent/:file`, async (c) => {
     const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
     return c.body(Readable.toWeb(stream) as ReadableStream, 200, {

@@ -1,32 +1,52 @@
 /**
- * `training_data_url` → an immutable blob. The server opens no network connection and reads no file outside one folder.
+ * `training_data_url` and `validation_data_url` → an immutable blob. The server opens no network connection and reads no file
+ * outside one folder.
  *
  * - `file-…`: a file uploaded by `POST /v1/files`;
  * - `wandb-artifact:///entity/project/name:version`: a file registered under that name;
  * - `file:///…`: a file below the configured root, copied when the job is created; links that lead out are refused;
+ * - `data:…`: the rows themselves, percent-encoded or base64 (RFC 2397);
  * - `http:`, `https:` and everything else: refused.
+ *
+ * Data that begins like a gzip file is stored decompressed, at most `MAX_UPLOAD_BYTES` of it.
  */
 import { createReadStream } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { sep } from 'node:path'
+import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import { InvalidRequestError } from '#base/errors.js'
+import { createGunzip } from 'node:zlib'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 import { findFile } from '#service/storage/files.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { MAX_UPLOAD_BYTES, normalizeArtifact } from '../files.js'
 
+/** An address and the field of the request it stands in. */
+export interface DataAddress {
+  readonly field: 'training_data_url' | 'validation_data_url'
+  readonly url: string
+}
+
+type Context = Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot'>
+
 /**
- * @returns the digest of the blob that holds the data
- * @throws {InvalidRequestError} `training_data_not_found` or `training_data_refused`
+ * @returns the digest of the blob that holds the data, decompressed
+ * @throws {InvalidRequestError} `training_data_not_found`, `training_data_refused` or `invalid_gzip`
  */
 export async function resolveTrainingData(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot'>,
+  context: Context,
   principal: Principal,
-  url: string,
+  address: DataAddress,
 ): Promise<string> {
+  return decompressed(context, await findData(context, principal, address), address)
+}
+
+async function findData(context: Context, principal: Principal, { field, url }: DataAddress): Promise<string> {
   if (url.startsWith('file-')) {
     const file = await findFile(context.db, principal, { id: url })
-    if (file === null) throw notFound(`no file "${url.slice(0, 100)}" was uploaded`, 'upload it with POST /v1/files')
+    if (file === null) {
+      throw notFound(field, `no file "${url.slice(0, 100)}" was uploaded`, 'upload it with POST /v1/files')
+    }
     return file.sha256
   }
   if (url.startsWith('wandb-artifact:')) {
@@ -34,49 +54,96 @@ export async function resolveTrainingData(
     const file = await findFile(context.db, principal, { artifact })
     if (file === null) {
       throw notFound(
+        field,
         `artifact "${artifact}" is not registered here`,
         'upload its file with POST /v1/files and the form field artifact, or pass the id of an uploaded file',
       )
     }
     return file.sha256
   }
-  if (url.startsWith('file:')) return copyLocalFile(context, url)
+  if (url.startsWith('file:')) return copyLocalFile(context, { field, url })
+  if (url.startsWith('data:')) return (await context.blobs.put([dataOf({ field, url })])).sha256
   throw refused(
-    'training_data_url must be a file id, a file: address or a wandb-artifact: address; the server opens no connections',
+    field,
+    'must be a file id, a file:, data: or wandb-artifact: address; the server opens no connections',
     'download the data and upload it with POST /v1/files',
   )
 }
 
-async function copyLocalFile(
-  context: Pick<ServiceContext, 'blobs' | 'trainingDataRoot'>,
-  url: string,
-): Promise<string> {
+/** The bytes of a `data:` address. */
+function dataOf({ field, url }: DataAddress): Buffer {
+  const comma = url.indexOf(',')
+  const hint = 'write data:application/jsonl;base64,… or data:application/jsonl,… with the rows percent-encoded'
+  if (comma === -1) throw refused(field, 'is a data: address without a comma before its data', hint)
+  const payload = url.slice(comma + 1)
+  if (/;base64$/i.test(url.slice(0, comma))) {
+    if (!/^[A-Za-z0-9+/_-]*={0,2}$/.test(payload)) throw refused(field, 'is not valid base64', hint)
+    return Buffer.from(payload, 'base64')
+  }
+  try {
+    return Buffer.from(decodeURIComponent(payload), 'utf8')
+  } catch {
+    throw refused(field, 'is not percent-encoded UTF-8', hint)
+  }
+}
+
+/** Stores the content of a gzip file; other data stays as it is. */
+async function decompressed({ blobs }: Context, sha256: string, { field }: DataAddress): Promise<string> {
+  if (!(await isGzip(await blobs.openRead(sha256)))) return sha256
+  const source = await blobs.openRead(sha256)
+  const content = source.pipe(createGunzip())
+  source.on('error', (error) => content.destroy(error))
+  try {
+    return (await blobs.put(content, { maxBytes: MAX_UPLOAD_BYTES })).sha256
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
+    if (cause instanceof AppError || !code.startsWith('Z_')) throw cause
+    throw new InvalidRequestError('invalid_gzip', `${field} begins like a gzip file but cannot be decompressed`, {
+      cause,
+      param: field,
+      hint: 'compress the file again, or upload it uncompressed',
+    })
+  } finally {
+    source.destroy()
+  }
+}
+
+async function isGzip(source: Readable): Promise<boolean> {
+  const head: number[] = []
+  for await (const chunk of source) {
+    head.push(...(chunk as Uint8Array).subarray(0, 2))
+    if (head.length >= 2) break
+  }
+  return head[0] === 0x1f && head[1] === 0x8b
+}
+
+async function copyLocalFile(context: Context, { field, url }: DataAddress): Promise<string> {
   const hint = 'upload the file with POST /v1/files, or put it below the training data folder of the server'
   if (context.trainingDataRoot === null) {
-    throw refused('training_data_url must not be a file: address: this server has no training data folder', hint)
+    throw refused(field, 'must not be a file: address: this server has no training data folder', hint)
   }
   const root = await realpath(context.trainingDataRoot).catch(() => null)
-  const path = await realpath(toPath(url)).catch(() => null)
+  const path = await realpath(toPath({ field, url })).catch(() => null)
   // the same answer whether a file is missing or outside the root: addresses must not probe the file system
   const isInside = root !== null && path?.startsWith(root.endsWith(sep) ? root : root + sep) === true
   if (path === null || !isInside || !(await stat(path)).isFile()) {
-    throw refused('training_data_url must name a file below the training data folder of the server', hint)
+    throw refused(field, 'must name a file below the training data folder of the server', hint)
   }
   return (await context.blobs.put(createReadStream(path), { maxBytes: MAX_UPLOAD_BYTES })).sha256
 }
 
-function toPath(url: string): string {
+function toPath({ field, url }: DataAddress): string {
   try {
     return fileURLToPath(url)
   } catch {
-    throw refused('training_data_url must be a valid file: address without a host', 'write file:///path/to/file.jsonl')
+    throw refused(field, 'must be a valid file: address without a host', 'write file:///path/to/file.jsonl')
   }
 }
 
-function notFound(message: string, hint: string): InvalidRequestError {
-  return new InvalidRequestError('training_data_not_found', message, { hint })
+function notFound(param: string, message: string, hint: string): InvalidRequestError {
+  return new InvalidRequestError('training_data_not_found', message, { hint, param })
 }
 
-function refused(message: string, hint: string): InvalidRequestError {
-  return new InvalidRequestError('training_data_refused', message, { hint })
+function refused(param: string, problem: string, hint: string): InvalidRequestError {
+  return new InvalidRequestError('training_data_refused', `${param} ${problem}`, { hint, param })
 }

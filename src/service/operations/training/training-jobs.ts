@@ -6,15 +6,16 @@ import { isTerminalEvent } from '#api/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
 import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
 import type { CreateSftJobRequest, ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
-import { NotFoundError } from '#base/errors.js'
+import { AppError, NotFoundError } from '#base/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
-import { assertLearningRateCount, countSftExamples, sftBatchCount } from '#training/data/sft-data.js'
-import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import { countSftExamples } from '#training/data/examples/sft-example.js'
+import { assertLearningRateCount, sftBatchCount } from '#training/data/sft-data.js'
+import { assertValidationOptions, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import { isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
@@ -58,8 +59,25 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     return job
   }
 
+  /** Checks every row. @returns how many; an error about validation rows says that they are meant */
+  async function checkRows(field: 'training_data_url' | 'validation_data_url', sha256: string): Promise<number> {
+    try {
+      return await countSftExamples(await blobs.openRead(sha256))
+    } catch (cause) {
+      if (field === 'training_data_url' || !(cause instanceof AppError)) throw cause
+      const { category, code, message, hint, details } = cause
+      throw new AppError(category, code, `${field}: ${message}`, { cause, hint, details, param: field })
+    }
+  }
+
   async function submit(job: Omit<NewJob, 'id' | 'requestDigest'>, headers: CreateHeaders): Promise<TrainingJob> {
-    const identity = JSON.stringify([job.kind, job.modelId, job.inputSha256, job.config])
+    const identity = JSON.stringify([
+      job.kind,
+      job.modelId,
+      job.inputSha256,
+      job.config,
+      ...(job.validationSha256 === null ? [] : [job.validationSha256]),
+    ])
     const requestDigest = createHash('sha256').update(identity).digest('hex')
     const created = await createJob(db, { ...job, id: ids.uuid(), requestDigest }, headers)
     if (created.isNew) context.dispatcher.wake()
@@ -113,6 +131,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
             config,
             inputSha256: input.sha256,
             sourceUrl: null,
+            validationSha256: null,
           },
           headers,
         )
@@ -129,8 +148,18 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       assertSupportedOptions('sft', config)
       if (request.strict === true) assertNoUnusedOptions('sft', config)
       await assertAdapterShape(context, model, hyperparameters.lora)
-      const inputSha256 = await resolveTrainingData(context, principal, request.training_data_url)
-      const examples = await countSftExamples(await blobs.openRead(inputSha256))
+      const validationUrl = request.validation_data_url ?? null
+      assertValidationOptions(config, validationUrl !== null)
+      const inputSha256 = await resolveTrainingData(context, principal, {
+        field: 'training_data_url',
+        url: request.training_data_url,
+      })
+      const validationSha256 =
+        validationUrl === null
+          ? null
+          : await resolveTrainingData(context, principal, { field: 'validation_data_url', url: validationUrl })
+      if (validationSha256 !== null) await checkRows('validation_data_url', validationSha256)
+      const examples = await checkRows('training_data_url', inputSha256)
       assertLearningRateCount(
         hyperparameters.learningRate,
         sftBatchCount(examples, hyperparameters.batchSize) * hyperparameters.epochs,
@@ -144,7 +173,9 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
           kind: 'sft',
           config,
           inputSha256,
-          sourceUrl: request.training_data_url,
+          // a data: address is the rows themselves, and those are stored already
+          sourceUrl: request.training_data_url.startsWith('data:') ? null : request.training_data_url,
+          validationSha256,
         },
         headers,
       )

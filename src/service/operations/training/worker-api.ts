@@ -23,7 +23,7 @@ import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoi
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
-import { extendLease } from '#service/storage/jobs/states.js'
+import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import { klReferenceOf } from '#training/hyperparameters.js'
@@ -36,6 +36,7 @@ export interface WorkerApiService {
   authorize(claim: AttemptClaim): Promise<void>
   job(claim: AttemptClaim): Promise<WorkerJob>
   openInput(claim: AttemptClaim): Promise<ReadStream>
+  openValidation(claim: AttemptClaim): Promise<ReadStream>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the file is gone from the disk */
   openParentFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
   /** The same of the checkpoint that the KL penalty is measured to. */
@@ -94,6 +95,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         reference_files: PARENT_FILES.filter(
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),
+        has_validation: job.validationSha256 !== null,
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
         config: { ...job.config } as WorkerJob['config'],
         lease_seconds: context.leaseMs / 1000,
@@ -107,6 +109,12 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       dispatcher.noteContact(claim, 'moved')
       if (job.inputSha256 === null) throw new NotFoundError('input_not_found', 'the input of this job was deleted')
       return blobs.openRead(job.inputSha256)
+    },
+
+    openValidation: async (claim) => {
+      const { job } = await checkLease(db, claim)
+      if (job.validationSha256 === null) throw new NotFoundError('input_not_found', 'this job has no validation rows')
+      return blobs.openRead(job.validationSha256)
     },
 
     openParentFile: async (claim, name) => {
@@ -144,6 +152,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         if (state === 'completed') throw stale(claim, 'the job is completed')
         const events = batch.events.map((event) => ({ type: event.type, data: finiteOnly(event.data) }))
         const added = await appendEvents(transaction, ids, job.id, { offset: batch.offset, events })
+        if (batch.report !== undefined) await setJobReport(transaction, job.id, batch.report)
         await extendLease(transaction, job.id, context.leaseMs, { hasAdvanced: added > 0 })
       })
       dispatcher.noteContact(claim, 'moved')
@@ -216,7 +225,12 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
       }
       // last of all files: a checkpoint without it does not exist
       const manifest = await blobs.put([encodeManifest(files)])
-      const step = await completeJob(db, ids, claim, { files, manifest, metrics: finiteOnly(completion.metrics) })
+      const step = await completeJob(db, ids, claim, {
+        files,
+        manifest,
+        metrics: finiteOnly(completion.metrics),
+        report: completion.report ?? null,
+      })
       logger.info({ job_id: claim.jobId, attempt: claim.attempt, step }, 'job.completed')
       context.requestSweep()
       signals.notify(claim.jobId)

@@ -3,6 +3,7 @@
  * when, and what must happen in the same transaction, is the queue's business.
  */
 import type { JobStatus } from '#api/wire/job-words.js'
+import type { JsonObject } from '#base/util/json.js'
 import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
@@ -96,7 +97,14 @@ export async function setJobCompleted(db: Database, id: string, step: number): P
   await db
     .updateTable('training_jobs')
     // the input is not needed again: the sweeper frees its blob
-    .set({ status: 'completed', step, input_sha256: null, lease_expires_at_ms: null, ended_at_ms: databaseNowMs })
+    .set({
+      status: 'completed',
+      step,
+      input_sha256: null,
+      validation_sha256: null,
+      lease_expires_at_ms: null,
+      ended_at_ms: databaseNowMs,
+    })
     .where('id', '=', id)
     .execute()
 }
@@ -118,6 +126,7 @@ export async function setJobUnsuccessful(
       error_code: end.errorCode,
       error_message: end.errorMessage,
       input_sha256: null,
+      validation_sha256: null,
       lease_expires_at_ms: null,
       token_hash: null,
       ended_at_ms: databaseNowMs,
@@ -133,7 +142,11 @@ export async function setCancelRequested(db: Database, id: string): Promise<void
 
 /** Forgets the inputs of a model's jobs, so that the sweeper frees them. */
 export async function clearJobInputs(db: Database, modelId: string): Promise<void> {
-  await db.updateTable('training_jobs').set({ input_sha256: null }).where('model_id', '=', modelId).execute()
+  await db
+    .updateTable('training_jobs')
+    .set({ input_sha256: null, validation_sha256: null })
+    .where('model_id', '=', modelId)
+    .execute()
 }
 
 /** A job with what proves an attempt of it. */
@@ -166,6 +179,15 @@ export async function extendLease(
       lease_expires_at_ms: e(databaseNowMs, '+', leaseMs),
       ...(options.hasAdvanced === true ? { losses: 0 } : {}),
     }))
+    .where('id', '=', jobId)
+    .execute()
+}
+
+/** Replaces what a job tells about itself. */
+export async function setJobReport(db: Database, jobId: string, report: JsonObject): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({ report: JSON.stringify(report), reported_at_ms: databaseNowMs })
     .where('id', '=', jobId)
     .execute()
 }

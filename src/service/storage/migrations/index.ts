@@ -8,6 +8,7 @@ import { up as resumePoints } from './0003-resume-points.js'
 import { up as counters } from './0004-counters.js'
 import { up as logPages } from './0005-log-pages.js'
 import { up as keysAndUsage } from './0006-keys-and-usage.js'
+import { up as jobReports } from './0007-job-reports.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -17,4 +18,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0004-counters': { up: counters },
   '0005-log-pages': { up: logPages },
   '0006-keys-and-usage': { up: keysAndUsage },
+  '0007-job-reports': { up: jobReports },
 }

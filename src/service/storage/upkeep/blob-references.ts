@@ -18,5 +18,8 @@ export async function listReferencedBlobs(db: Database): Promise<ReadonlySet<str
   for (const row of await db.selectFrom('training_jobs').select('input_sha256').distinct().execute()) {
     if (row.input_sha256 !== null) referenced.add(row.input_sha256)
   }
+  for (const row of await db.selectFrom('training_jobs').select('validation_sha256').distinct().execute()) {
+    if (row.validation_sha256 !== null) referenced.add(row.validation_sha256)
+  }
   return referenced
 }

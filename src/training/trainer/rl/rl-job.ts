@@ -17,17 +17,11 @@ import { largestBatch, needsRecomputation } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
 import { applyResumePoint } from '../resume-point.js'
 import { toRowBatch } from '../row-batch.js'
+import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { createTrainer } from '../trainer.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { sizeOf, toMicroBatches } from './rl-rows.js'
-import {
-  layoutOf,
-  openScores,
-  prepareSteps,
-  type ReferencePolicy,
-  type ScoringContext,
-  stepKlMean,
-} from './rl-scores.js'
+import { layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
 
 /** What an RL job trains on, besides its context. */
 export interface RlJob {
@@ -63,6 +57,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
     seed,
   })
   const { progress } = context
+  progress.report.plannedSteps = steps.length
   const started: TrainingEvent = {
     type: 'training_started',
     data: {

@@ -45,7 +45,7 @@ export interface StepFacts {
  */
 export function rlStepMetrics(
   step: readonly MeasuredBatch[],
-  result: StepResult,
+  result: Pick<StepResult, 'loss' | 'gradientNorm' | 'outputs'>,
   { groups, hyperparameters, elapsedMs }: StepFacts,
 ): Record<string, number> {
   const ratios: number[] = []

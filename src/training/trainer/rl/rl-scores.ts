@@ -2,26 +2,12 @@
  * Forward passes of an RL job without a gradient: log-probabilities under the weights it starts with and under the KL
  * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
  */
-import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { KlOptions } from '#numerics/nn/policy-loss.js'
-import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { PackedStep } from '#training/data/training-batch.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
-import type { JobContext, rowSettings } from '../job.js'
 import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '../row-batch.js'
-import { openRowSession } from '../row-session.js'
-import { buildScoreGraph } from '../train-graph.js'
-import { adapterFeeds } from '../trainer.js'
+import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '../scores.js'
 import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
-
-/** A job with the settings of its graphs. */
-export type ScoringContext = JobContext & Awaited<ReturnType<typeof rowSettings>>
-
-/** Log-probabilities of a batch's trained tokens, padding at the end. */
-export type Score = (batch: LaidOutBatch['batch']) => Promise<Float32Array>
-
-/** The frozen policy that a KL penalty is measured to: an adapter, or null for the base model. */
-export type ReferencePolicy = AdapterWeights | null
 
 /**
  * Lays out the rows of all steps and runs the forward passes that must precede the first.
@@ -56,30 +42,6 @@ export async function prepareSteps(
   return prepared
 }
 
-/** A loaded score graph under one adapter. */
-export interface Scores {
-  readonly score: Score
-  release(): Promise<void>
-}
-
-/**
- * Loads the score graph for an adapter, whose values are read at each call.
- *
- * Memory: one session, until it is released; weights are mapped.
- */
-export async function openScores(
-  context: Pick<ScoringContext, 'model' | 'session' | 'adapter'>,
-  adapter: ReferencePolicy,
-): Promise<Scores> {
-  const { rank, alpha } = (adapter ?? context.adapter).config
-  const session = await openRowSession(buildScoreGraph({ ...context.model, adapter: { rank, alpha } }), context.session)
-  const feeds = adapter === null ? withoutAdapter(adapterFeeds(context.adapter)) : adapterFeeds(adapter)
-  return {
-    score: async (batch) => float32Of((await session.run(batch, feeds, {}, ['logp']))['logp']),
-    release: () => session.release(),
-  }
-}
-
 /**
  * The mean of k over the trained tokens of an optimizer step, k = source - reference: what the KL penalty is centred on.
  *
@@ -112,16 +74,4 @@ export async function stepKlMean(
 /** How rows are laid out: the same chunks wherever numbers of the same tokens meet, at most as large as asked for. */
 export function layoutOf({ logprobCalculationChunkSize: chunk }: RlHyperparameters): RowBatchOptions {
   return { chunk: Math.min(chunk, DEFAULT_CHUNK) }
-}
-
-/** Every B zero: the base model itself. */
-function withoutAdapter(feeds: Readonly<Record<string, HostTensor>>): Record<string, HostTensor> {
-  return Object.fromEntries(
-    Object.entries(feeds).map(([name, { shape, data }]) => [name, float32Tensor(new Float32Array(data.length), shape)]),
-  )
-}
-
-function float32Of(tensor: HostTensor | undefined): Float32Array {
-  if (tensor?.dtype !== 'float32') throw new Error('the score graph returned no log-probabilities')
-  return tensor.data
 }

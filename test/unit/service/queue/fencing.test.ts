@@ -38,7 +38,12 @@ async function upload(at: AttemptClaim): Promise<void> {
 }
 
 const complete = (at: AttemptClaim) =>
-  completeJob(fixture.db, systemIds, at, { files: FILES, manifest: MANIFEST, metrics: { 'loss/train': 1 } })
+  completeJob(fixture.db, systemIds, at, {
+    files: FILES,
+    manifest: MANIFEST,
+    metrics: { 'loss/train': 1 },
+    report: null,
+  })
 const lose = (at: AttemptClaim) =>
   releaseAttempt(fixture.db, systemIds, {
     jobId: at.jobId,
@@ -77,7 +82,7 @@ describe('completion', () => {
     await upload(claim)
     const other = { ...FILES, 'adapter_model.safetensors': { sha256: 'e'.repeat(64), sizeBytes: 4 } }
     await expect(
-      completeJob(fixture.db, systemIds, claim, { files: other, manifest: MANIFEST, metrics: {} }),
+      completeJob(fixture.db, systemIds, claim, { files: other, manifest: MANIFEST, metrics: {}, report: null }),
     ).rejects.toMatchObject({
       code: 'checkpoint_incomplete',
     })

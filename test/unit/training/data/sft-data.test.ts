@@ -1,11 +1,10 @@
 /** SFT files: what a line may be, which line is named when it is wrong, batches by original index, flat memory. */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
+import { countSftExamples, readSftExamples } from '#training/data/examples/sft-example.js'
 import {
   assertLearningRateCount,
-  countSftExamples,
   readSftBatches,
-  readSftExamples,
   type SftBatch,
   type SftText,
   sftBatchCount,
@@ -30,7 +29,11 @@ const text: SftText = {
     messages.forEach((message, m) => {
       if (message['content'] === 'refuse') throw new Error('cannot render this.')
       const words = String(message['content']).split(' ').filter(Boolean)
-      const trains = message['role'] === 'assistant' && (assistantTurns === 'all' || m === messages.length - 1)
+      const trains =
+        message['role'] === 'assistant' &&
+        (Array.isArray(assistantTurns)
+          ? assistantTurns.includes(m)
+          : assistantTurns === 'all' || m === messages.length - 1)
       tokenIds.push(...words.map((word) => word.length))
       mask.push(...words.map(() => (trains ? 1 : 0)))
     })
@@ -79,7 +82,10 @@ describe('readSftExamples', () => {
     ['numeric content', `{"messages":[{"role":"assistant","content":5}]}\n`, 'invalid_example', 1],
     ['a wrong last role', `${line('a')}\n{"messages":[{"role":"user","content":"x"}]}\n`, 'wrong_last_role', 2],
     ['tools that are no list', `${line('a', { tools: {} })}\n`, 'invalid_example', 1],
-    ['a loss mask', `${line('a', { loss_mask: 'all' })}\n`, 'unsupported_loss_mask', 1],
+    ['an unknown loss mask', `${line('a', { loss_mask: 'some' })}\n`, 'invalid_loss_mask', 1],
+    ['a loss mask of another length', `${line('a', { loss_mask: [true] })}\n`, 'invalid_loss_mask', 1],
+    ['a loss mask on a user turn', `${line('a', { loss_mask: [true, true] })}\n`, 'invalid_loss_mask', 1],
+    ['a loss mask of a foreign role', `${line('a', { loss_mask: { roles: ['user'] } })}\n`, 'invalid_loss_mask', 1],
     [
       'bytes that are not UTF-8',
       Uint8Array.from([...Buffer.from(`${line('a')}\n"`), 0xff, 0x22, 0x0a]),
@@ -169,6 +175,47 @@ describe('readSftBatches', () => {
     ])
   })
 
+  it.each([
+    ['all', [0, 1, 0, 1]],
+    ['last_assistant', [0, 0, 0, 1]],
+    ['none', [0, 0, 0, 0]],
+    [
+      [false, true, false, false],
+      [0, 1, 0, 0],
+    ],
+    [{ message_mask: [false, false, false, true] }, [0, 0, 0, 1]],
+    [{ roles: ['assistant'] }, [0, 1, 0, 1]],
+  ])('a line says itself what trains: loss_mask %j', async (lossMask, expected) => {
+    const messages = ['user', 'assistant', 'user', 'assistant'].map((role) => ({ role, content: 'x' }))
+    const [batch] = await batchesOf(
+      `${JSON.stringify({ messages, loss_mask: lossMask })}\n${JSON.stringify({ messages })}`,
+      { assistantTurns: 'last' },
+    )
+    const trains = expected.includes(1)
+    expect(batch.untrainableCount).toBe(trains ? 0 : 1)
+    if (trains) expect([...batch.sequences[0].lossMask]).toEqual(expected)
+    expect([...batch.sequences.at(-1)!.lossMask]).toEqual([0, 0, 0, 1])
+  })
+
+  it('does not train messages of weight 0, which the template never sees', async () => {
+    const messages = [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: 'x', weight: 0 },
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: 'x', weight: 1 },
+    ]
+    const [batch] = await batchesOf(JSON.stringify({ messages }))
+    expect([...batch.sequences[0].lossMask]).toEqual([0, 0, 0, 1])
+    const [example] = await collect(readSftExamples(bytes(JSON.stringify({ messages }))))
+    expect(example.messages.some((message) => 'weight' in message)).toBe(false)
+  })
+
+  it('names the lines that are left out', async () => {
+    const lines = [line('a'), line('w '.repeat(20)), '', line(''), line('b')]
+    const survey = await surveySftData(bytes(lines.join('\n')), options)
+    expect(survey.leftOutLines).toEqual({ overlength: [2], untrainable: [4] })
+  })
+
   it('never trains the first token, which nothing predicts', async () => {
     const [batch] = await batchesOf(JSON.stringify({ messages: [{ role: 'assistant', content: 'a b' }] }))
     expect([...batch.sequences[0].lossMask]).toEqual([0, 1])
@@ -198,6 +245,10 @@ describe('readSftBatches', () => {
       untrainableCount: sum('untrainableCount'),
       tokenCount: sum('tokenCount'),
       trainableTokenCount: sum('trainableTokenCount'),
+      leftOutLines: {
+        overlength: batches.flatMap((b) => b.leftOutLines.overlength).slice(0, 20),
+        untrainable: batches.flatMap((b) => b.leftOutLines.untrainable).slice(0, 20),
+      },
       longestLength: Math.max(...batches.flatMap((b) => b.sequences.map(({ tokenIds }) => tokenIds.length))),
     })
     expect(survey.exampleCount).toBe(101)

@@ -1,8 +1,8 @@
 /** The rates of the Python library's schedules, recorded by test/goldens/make_schedule_goldens.py, to 1e-12. */
 import { describe, expect, it } from 'vitest'
 import { resolveSftConfig } from '#training/hyperparameters.js'
-import { rateOf } from '#training/trainer/sft-schedule.js'
-import goldens from '../../../goldens/learning-rate-schedules.json' with { type: 'json' }
+import { rateOf } from '#training/trainer/sft/sft-schedule.js'
+import goldens from '../../../../goldens/learning-rate-schedules.json' with { type: 'json' }
 
 describe('rateOf', () => {
   goldens.forEach(({ total, peak, method, warmup, min, rates }, n) => {

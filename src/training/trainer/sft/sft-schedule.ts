@@ -2,7 +2,7 @@
  * The learning rate of each batch of an SFT job: a constant, a list, or a schedule over all epochs.
  *
  * The schedule is the one OpenPipe ART's `create_lr_schedule` makes on the client, so that a list from there and an option
- * here train the same; checked against it in `test/unit/training/trainer/sft-schedule.test.ts`.
+ * here train the same; checked against it in `test/unit/training/trainer/sft/sft-schedule.test.ts`.
  */
 import type { SftHyperparameters } from '#training/hyperparameters.js'
 

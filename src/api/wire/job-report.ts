@@ -1,0 +1,35 @@
+/**
+ * What a training job tells about itself on its record: what was left out and why, tokens, where the time went, validation,
+ * and sentences about what looks wrong.
+ */
+import { z } from '@hono/zod-openapi'
+
+export const jobReportSchema = z.object({
+  /** What of the data did not train. */
+  left_out: z.array(
+    z.object({
+      /** For example `overlength`, `zero_advantage`, `untrainable`. */
+      reason: z.string(),
+      count: z.number().int(),
+      /** The first of them: `line 3`, `trajectory_groups[0].trajectories[2]`. */
+      examples: z.array(z.string()),
+    }),
+  ),
+  /** Tokens that went through the train graph, without padding, and those of them that trained; epochs count. */
+  tokens: z.number().int(),
+  trained_tokens: z.number().int(),
+  /** Seconds by part, of the attempt that runs or ran last. `gradient` is forward and backward pass together: one graph. */
+  seconds: z.record(z.string(), z.number()),
+  /** Mean loss on the validation rows after so many gradient steps; the first is before training. */
+  validation: z.array(z.object({ gradient_step: z.number().int(), loss: z.number() })),
+  /** Gradient steps behind the checkpoint's weights, when they are not all of the job's. */
+  kept_gradient_step: z.number().int().nullable(),
+  stopped_early: z.boolean(),
+  /** Further figures by topic. */
+  facts: z.record(z.string(), z.record(z.string(), z.number())),
+  /** Estimated seconds to the end when this was written; null before the first gradient step. */
+  remaining_seconds: z.number().nullable(),
+  /** Sentences; they stand among the job's `warnings`. */
+  warnings: z.array(z.string()),
+})
+export type JobReport = z.infer<typeof jobReportSchema>

@@ -1,0 +1,142 @@
+/**
+ * What a job tells about itself besides its events: what was left out and why, tokens, where the time went, validation.
+ *
+ * Numbers are counted while the job runs. Times belong to the attempt that measured them; everything else goes through a
+ * resume point, so that a job that lost its worker reports what an undisturbed one does.
+ */
+
+/** Where a job's time goes. A gradient is one graph run: forward and backward pass are not told apart. */
+export const JOB_PARTS = ['setup', 'data', 'scores', 'gradient', 'optimizer', 'validation', 'io'] as const
+export type JobPart = (typeof JOB_PARTS)[number]
+
+/** Something in the data that did not train. */
+export interface LeftOut {
+  /** For example `overlength`. */
+  readonly reason: string
+  readonly count: number
+  /** The first of them: `line 3`, `trajectory_groups[0].trajectories[2]`. */
+  readonly examples: readonly string[]
+}
+
+/** A measurement on the validation rows. */
+export interface ValidationPoint {
+  /** Gradient steps before it. */
+  readonly step: number
+  /** Mean cross-entropy per trained token, nats. */
+  readonly loss: number
+}
+
+/** Changed in place while a job runs; all fields but `seconds` are kept in resume points. */
+export interface JobReport {
+  /** Gradient steps announced by `training_started`; null before. */
+  plannedSteps: number | null
+  leftOut: readonly LeftOut[]
+  /** Tokens of rows run through the train graph, without padding, and those of them that trained. */
+  tokens: number
+  trainedTokens: number
+  validation: ValidationPoint[]
+  /** Gradient steps before the state that was kept; null when it is the last one. */
+  keptStep: number | null
+  hasStoppedEarly: boolean
+  /** Steps whose gradient was longer than the limit. */
+  clippedSteps: number
+  /** Divergence from the sampler, by step, at most `MAX_SERIES`. */
+  klByStep: number[]
+  /** Sentences known when the job starts. */
+  notes: string[]
+  /** Facts of one kind of job, as they stand on its record. */
+  readonly facts: Record<string, Readonly<Record<string, number>>>
+  readonly seconds: Record<JobPart, number>
+}
+
+const MAX_SERIES = 4096
+
+/** Nothing done yet. */
+export function createReport(): JobReport {
+  return {
+    plannedSteps: null,
+    leftOut: [],
+    tokens: 0,
+    trainedTokens: 0,
+    validation: [],
+    keptStep: null,
+    hasStoppedEarly: false,
+    clippedSteps: 0,
+    klByStep: [],
+    notes: [],
+    facts: {},
+    seconds: { setup: 0, data: 0, scores: 0, gradient: 0, optimizer: 0, validation: 0, io: 0 },
+  }
+}
+
+/** Takes over what an earlier attempt counted. */
+export function restoreReport(report: JobReport, stored: Omit<JobReport, 'seconds'>): void {
+  const { facts, ...others } = stored
+  Object.assign(report, structuredClone(others))
+  Object.assign(report.facts, facts)
+}
+
+/** A number of some kind of thing that was left out; nothing for none. */
+export function leftOut(reason: string, count: number, examples: readonly string[] = []): LeftOut[] {
+  return count === 0 ? [] : [{ reason, count, examples }]
+}
+
+/** Counts a gradient step. */
+export function noteStep(
+  report: JobReport,
+  step: {
+    readonly tokens: number
+    readonly trainedTokens: number
+    readonly gradientNorm: number
+    readonly maxGradientNorm: number
+    readonly kl?: number | undefined
+    readonly seconds: { readonly gradient: number; readonly optimizer: number }
+  },
+): void {
+  report.tokens += step.tokens
+  report.trainedTokens += step.trainedTokens
+  report.seconds.gradient += step.seconds.gradient
+  report.seconds.optimizer += step.seconds.optimizer
+  if (step.gradientNorm > step.maxGradientNorm) report.clippedSteps += 1
+  if (step.kl !== undefined && report.klByStep.length < MAX_SERIES) report.klByStep.push(step.kl)
+}
+
+/** Least steps before a habit of theirs is worth a sentence. */
+const MIN_STEPS = 4
+const MIN_KL_STEPS = 8
+/** Divergence below this is noise whatever its course. */
+const NOTABLE_KL = 0.01
+
+/**
+ * What a job's course gives reason to say, one sentence each.
+ *
+ * @param stepCount gradient steps made
+ */
+export function reportWarnings(report: JobReport, stepCount: number): string[] {
+  const warnings = [...report.notes]
+  if (stepCount >= MIN_STEPS && report.clippedSteps === stepCount) {
+    warnings.push(
+      `gradient clipped in every one of ${stepCount} steps: only its direction counts, a lower rate changes the size of steps`,
+    )
+  }
+  const kl = report.klByStep
+  const quarter = Math.floor(kl.length / 4)
+  const [first, last] = [mean(kl.slice(0, quarter)), mean(kl.slice(-quarter))]
+  if (kl.length >= MIN_KL_STEPS && last > NOTABLE_KL && last > 2 * first) {
+    warnings.push(
+      `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job; lower the rate or train on fewer trajectories at once`,
+    )
+  }
+  const { validation } = report
+  const [before] = validation
+  if (before !== undefined && validation.length > 1 && validation.slice(1).every(({ loss }) => loss >= before.loss)) {
+    warnings.push(
+      `validation loss never fell below ${before.loss.toPrecision(4)}, its value before training: lower the rate or look at the validation rows`,
+    )
+  }
+  return warnings
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length)
+}

@@ -1,0 +1,178 @@
+/**
+ * A supervised fine-tuning job: batches of examples to optimizer steps, in the order of the file.
+ *
+ * A batch's loss is the summed cross-entropy of its trainable tokens divided by their number, whatever micro-batches it is cut
+ * into. Batches in which nothing trains are passed over and make no step.
+ */
+
+import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#training/data/sft-data.js'
+import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
+import { needsRecomputation } from '../memory.js'
+import { averageSteps, countStep, type JobProgress } from '../progress.js'
+import { leftOut, noteStep } from '../report.js'
+import { applyResumePoint } from '../resume-point.js'
+import type { ScoringContext } from '../scores.js'
+import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
+import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
+import { rateOf } from './sft-schedule.js'
+import { openValidation, type ValidationRows } from './validation.js'
+
+/** What an SFT job trains on, besides its context. */
+export interface SftJob {
+  /** What a first pass over the data found. */
+  readonly survey: SftSurvey
+  /** The batches from the first; called once per epoch, read one at a time. */
+  readonly openBatches: () => AsyncIterable<SftBatch>
+  readonly hyperparameters: SftHyperparameters
+  /** What the job is measured on; null for nothing. */
+  readonly validation: ValidationRows | null
+}
+
+/** Names that are averaged over steps into the checkpoint's metrics. */
+const STEP_METRICS = ['loss', 'entropy', 'grad_norm', 'learning_rate'] as const
+
+/**
+ * Trains on examples.
+ *
+ * @returns events as `trainRl`; `num_sequences` is the number of batches in which something trains, over all epochs
+ * @throws {InvalidRequestError} `learning_rate_count`; {TrainingError} `non_finite_loss`; what reading the batches throws
+ */
+export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { survey, hyperparameters } = job
+  const { epochs } = hyperparameters
+  assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
+  const { progress, resumePoint } = context
+  const { report } = progress
+  report.plannedSteps = survey.trainableBatchCount * epochs
+  report.leftOut = [
+    ...leftOut('overlength', survey.droppedCount, survey.leftOutLines.overlength.map(lineName)),
+    ...leftOut('untrainable', survey.untrainableCount, survey.leftOutLines.untrainable.map(lineName)),
+  ]
+  const started: TrainingEvent = {
+    type: 'training_started',
+    data: {
+      num_sequences: survey.trainableBatchCount * epochs,
+      num_trajectories: survey.exampleCount,
+      num_trainable_tokens: survey.trainableTokenCount,
+      num_epochs: epochs,
+      num_dropped_overlength: survey.droppedCount,
+      num_untrainable: survey.untrainableCount,
+      ...(job.validation === null ? {} : { num_validation_trajectories: job.validation.survey.exampleCount }),
+    },
+  }
+  if (resumePoint === null) yield started
+  applyResumePoint(context, resumePoint)
+  const validationLoss =
+    survey.trainableBatchCount > 0 ? yield* trainBatches(job, { ...context, ...(await rowSettings(context)) }) : null
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...averageSteps(progress),
+      ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(progress)),
+      ...(validationLoss === null ? {} : { 'val/loss': validationLoss }),
+      'data/step_num_trajectories': survey.exampleCount,
+      'data/step_num_gradient_steps': progress.stepCount,
+      'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+function lineName(line: number): string {
+  return `line ${line}`
+}
+
+/** @returns validation loss of the state the job ends with; null without validation rows */
+async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, number | null> {
+  const { survey, hyperparameters } = job
+  const { progress, clock } = context
+  const { report } = progress
+  const batchCount = survey.batchCount * hyperparameters.epochs
+  const alreadyDone = progress.stepCount
+  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const trainer = await createTrainer({
+    ...context,
+    loss: { kind: 'cross_entropy' },
+    settings,
+    isRecomputed: needsRecomputation(context.prepared.config, largestMicroBatch(survey)),
+  })
+  const stepsPerEpoch = survey.trainableBatchCount
+  const validation =
+    job.validation === null ? null : await openValidation(job.validation, context, { hyperparameters, stepsPerEpoch })
+  try {
+    if (alreadyDone === 0) await validation?.measure()
+    let position = 0
+    for await (const { batch, epoch } of allBatches(job)) {
+      if (batch.trainableTokenCount === 0) continue
+      position += 1
+      if (position <= alreadyDone) continue
+      // also in a job that goes on from a point left just before it would have stopped
+      if (validation?.isOver() === true) break
+      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, batchCount)
+      const startedMs = clock.monotonicMs()
+      const microBatches = toMicroBatches(batch)
+      const result = await trainer.step(microBatches, { learningRate })
+      const elapsedMs = clock.monotonicMs() - startedMs
+      const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
+      countStep(progress, data, STEP_METRICS)
+      noteStep(report, {
+        tokens: batch.tokenCount,
+        trainedTokens: batch.trainableTokenCount,
+        ...result,
+        maxGradientNorm: settings.maxGradientNorm,
+      })
+      const isLast = progress.stepCount === stepsPerEpoch * hyperparameters.epochs
+      const loss = validation === null ? null : await (isLast ? validation.measure() : validation.measureWhenDue())
+      report.hasStoppedEarly = !isLast && validation?.isOver() === true
+      yield { type: 'gradient_step', data: loss === null ? data : { ...data, 'val/loss': loss } }
+    }
+    return validation?.finish() ?? null
+  } finally {
+    await trainer.release()
+    await validation?.release()
+  }
+}
+
+/** The batches of every epoch, in the order of the file each time. */
+async function* allBatches({
+  openBatches,
+  hyperparameters,
+}: SftJob): AsyncGenerator<{ readonly batch: SftBatch; readonly epoch: number }> {
+  for (let epoch = 0; epoch < hyperparameters.epochs; epoch += 1) {
+    for await (const batch of openBatches()) yield { batch, epoch }
+  }
+}
+
+/** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */
+function loggedMetrics(progress: JobProgress): Record<string, number> {
+  const means = Object.entries(averageSteps(progress)).filter(([name]) => name !== 'loss/entropy')
+  return Object.fromEntries(
+    means.map(([name, value]) => [`sft/${name === 'loss/train' ? 'loss' : name.slice('loss/'.length)}`, value]),
+  )
+}
+
+function stepMetrics(
+  batch: SftBatch,
+  result: StepResult,
+  facts: { readonly microBatches: readonly MicroBatch[]; readonly learningRate: number; readonly elapsedMs: number },
+): Record<string, number> {
+  let entropy = 0
+  facts.microBatches.forEach(({ batch: rows }, at) => {
+    rows.trained.forEach((_, n) => {
+      entropy += result.outputs[at]?.entropy[n] as number
+    })
+  })
+  const data: Record<string, number> = {
+    loss: result.loss,
+    entropy: entropy / batch.trainableTokenCount,
+    grad_norm: result.gradientNorm,
+    learning_rate: facts.learningRate,
+    num_trajectories: batch.sequences.length,
+    num_tokens: batch.tokenCount,
+    num_trainable_tokens: batch.trainableTokenCount,
+    num_dropped_overlength: batch.droppedCount,
+    tokens_per_second: batch.tokenCount / (facts.elapsedMs / 1000),
+  }
+  return Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)))
+}

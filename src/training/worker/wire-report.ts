@@ -1,0 +1,34 @@
+/**
+ * A job's report in the form the server stores (`api/wire/job-report.ts`), with the time it still takes.
+ */
+import type { JobReport as WireReport } from '#api/wire/job-report.js'
+import type { JobProgress } from '#training/trainer/progress.js'
+import { JOB_PARTS, reportWarnings } from '#training/trainer/report.js'
+
+/** What the pace of this attempt says about the rest. */
+export interface Pace {
+  /** Gradient steps this attempt made, and the seconds they took. */
+  readonly steps: number
+  readonly seconds: number
+}
+
+/** Writes a report. */
+export function toWireReport({ report, stepCount }: JobProgress, pace: Pace): WireReport {
+  return {
+    left_out: report.leftOut.map(({ reason, count, examples }) => ({ reason, count, examples: [...examples] })),
+    tokens: report.tokens,
+    trained_tokens: report.trainedTokens,
+    seconds: Object.fromEntries(JOB_PARTS.map((part) => [part, Math.round(report.seconds[part] * 1000) / 1000])),
+    validation: report.validation.map(({ step, loss }) => ({ gradient_step: step, loss })),
+    kept_gradient_step: report.keptStep,
+    stopped_early: report.hasStoppedEarly,
+    facts: Object.fromEntries(Object.entries(report.facts).map(([topic, figures]) => [topic, { ...figures }])),
+    remaining_seconds: remainingSeconds(report.plannedSteps, stepCount, pace),
+    warnings: reportWarnings(report, stepCount),
+  }
+}
+
+function remainingSeconds(planned: number | null, done: number, { steps, seconds }: Pace): number | null {
+  if (planned === null || steps === 0) return null
+  return (Math.max(0, planned - done) * seconds) / steps
+}

@@ -1,0 +1,135 @@
+/**
+ * Supervised jobs through the API with a real worker: validation rows, data in every form an address takes, and what the
+ * record of the job tells afterwards.
+ */
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Checkpoint } from '#api/wire/checkpoints.js'
+import type { List } from '#api/wire/list.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { JsonObject } from '#base/util/json.js'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+
+let service: TestService
+let modelId: string
+beforeAll(async () => {
+  service = await createTestService({ scripted: false })
+  modelId = await service.createModel()
+})
+afterAll(() => service.dispose())
+
+const row = (question: string, answer: string, extra: JsonObject = {}): string =>
+  JSON.stringify({
+    messages: [
+      { role: 'user', content: question },
+      { role: 'assistant', content: answer },
+    ],
+    ...extra,
+  })
+const training = ['a', 'b', 'c', 'd'].map((word) => row(`say ${word}`, word)).join('\n')
+const heldOut = ['e', 'f'].map((word) => row(`say ${word}`, word)).join('\n')
+const base64 = (data: string | Uint8Array): string =>
+  `data:application/jsonl;base64,${Buffer.from(data).toString('base64')}`
+
+const create = (json: JsonObject) =>
+  service.json<TrainingJob & { error?: { code: string; message: string; param: string } }>(
+    '/v1/preview/sft-training-jobs',
+    { json: { model_id: modelId, ...json } },
+  )
+
+async function upload(content: string | Uint8Array): Promise<string> {
+  const form = new FormData()
+  form.set('purpose', 'fine-tune')
+  form.set('file', new Blob([typeof content === 'string' ? content : new Uint8Array(content)]), 'train.jsonl.gz')
+  return (await service.json<{ id: string }>('/v1/files', { method: 'POST', body: form })).body.id
+}
+
+describe('a job with validation rows', () => {
+  test('measures them before, at each epoch and at the end, and its checkpoint has the loss', async () => {
+    const long = row('say', 'x'.repeat(40_000))
+    const silent = row('say', 'x', { loss_mask: 'none' })
+    const { status, body } = await create({
+      training_data_url: base64([training, long, silent].join('\n')),
+      validation_data_url: base64(heldOut),
+      config: { epochs: 2, learning_rate: 1e-3 },
+    })
+    expect(status).toBe(200)
+    const job = await service.waitForJob(body.id)
+    expect(job).toMatchObject({ status: 'completed', num_gradient_steps: 4, predicted_end: null })
+    const { report } = job
+    expect(report?.validation.map((point) => point.gradient_step)).toEqual([0, 2, 4])
+    expect(report?.left_out).toEqual([
+      { reason: 'overlength', count: 1, examples: ['line 5'] },
+      { reason: 'untrainable', count: 1, examples: ['line 6'] },
+    ])
+    expect(report?.trained_tokens).toBeGreaterThan(0)
+    expect(report?.remaining_seconds).toBe(0)
+    expect(report?.seconds['gradient']).toBeGreaterThan(0)
+    expect(report?.seconds['validation']).toBeGreaterThan(0)
+    const measured = (await service.allEvents(job.id)).map((event) => event.data['val/loss'])
+    expect(measured.filter((loss) => loss !== undefined)).toEqual(report?.validation.slice(1).map(({ loss }) => loss))
+    const { body: page } = await service.json<List<Checkpoint>>(
+      `/v1/preview/models/${modelId}/checkpoints?order=desc&limit=1`,
+    )
+    expect(page.data[0]?.metrics['val/loss']).toBe(report?.validation.at(-1)?.loss)
+  })
+
+  test('stops early, and says so', async () => {
+    const { body } = await create({
+      training_data_url: base64(row('say', 'one and only')),
+      validation_data_url: base64(row('else', 'quite another thing')),
+      config: { epochs: 60, learning_rate: 3e-2, early_stopping_patience: 1, validation_interval: 1 },
+    })
+    const job = await service.waitForJob(body.id)
+    expect(job).toMatchObject({ status: 'completed', num_sequences: 60 })
+    expect(job.report?.stopped_early).toBe(true)
+    expect(job.num_gradient_steps).toBeLessThan(60)
+    const losses = job.report?.validation.map(({ loss }) => loss) ?? []
+    const best = losses.indexOf(Math.min(...losses))
+    expect(job.report?.kept_gradient_step).toBe(best)
+  })
+
+  test.each([
+    ['validation_interval', { validation_interval: 2 }],
+    ['early_stopping_patience', { early_stopping_patience: 2 }],
+    ['keep_best', { keep_best: true }],
+  ])('%s without validation rows is refused by name', async (name, config) => {
+    const { status, body } = await create({ training_data_url: base64(training), config })
+    expect([status, body.error?.code, body.error?.param]).toEqual([422, 'invalid_value', `config.${name}`])
+  })
+
+  test('a wrong validation row is refused with its line and the field', async () => {
+    const { status, body } = await create({
+      training_data_url: base64(training),
+      validation_data_url: base64(`${heldOut}\n{"messages": []}`),
+    })
+    expect(status).toBe(422)
+    expect(body.error).toMatchObject({ code: 'invalid_example', param: 'validation_data_url' })
+    expect(body.error?.message).toMatch(/^validation_data_url: Line 3 /)
+  })
+})
+
+describe('addresses of data', () => {
+  test.each([
+    ['a data: address in base64', async () => base64(training)],
+    ['a data: address, percent-encoded', async () => `data:,${encodeURIComponent(training)}`],
+    ['a data: address of gzip', async () => base64(gzipSync(training))],
+    ['an uploaded gzip file', () => upload(gzipSync(training))],
+  ])('%s', async (_, address) => {
+    const { status, body } = await create({ training_data_url: await address(), config: { seed: 1 } })
+    expect([status, body.error]).toEqual([200, undefined])
+    expect(await service.waitForJob(body.id)).toMatchObject({ status: 'completed', num_gradient_steps: 2 })
+  })
+
+  test.each([
+    ['data:application/jsonl;base64', 'training_data_refused'],
+    ['data:;base64,*', 'training_data_refused'],
+    ['data:,%ff', 'training_data_refused'],
+    [base64(gzipSync(training).subarray(0, 60)), 'invalid_gzip'],
+    [base64(''), 'empty_training_data'],
+    ['ftp://127.0.0.1/data', 'training_data_refused'],
+  ])('%s is refused', async (url, code) => {
+    const { status, body } = await create({ training_data_url: url })
+    expect([status, body.error?.code]).toEqual([422, code])
+  })
+})

@@ -103,8 +103,8 @@ describe('a job with validation rows', () => {
       training_data_url: base64(training),
       validation_data_url: base64(`${heldOut}\n{"messages": []}`),
     })
-    expect(status).toBe(422)
-    expect(body.error).toMatchObject({ code: 'invalid_example', param: 'validation_data_url' })
+    expect(status).toBe(400)
+    expect(body.error).toMatchObject({ code: 'invalid_example' })
     expect(body.error?.message).toMatch(/^validation_data_url: Line 3 /)
   })
 })
@@ -130,6 +130,6 @@ describe('addresses of data', () => {
     ['ftp://127.0.0.1/data', 'training_data_refused'],
   ])('%s is refused', async (url, code) => {
     const { status, body } = await create({ training_data_url: url })
-    expect([status, body.error?.code]).toEqual([422, code])
+    expect([status, body.error?.code]).toEqual([400, code])
   })
 })

@@ -100,7 +100,6 @@ async function decompressed({ blobs }: Context, sha256: string, { field }: DataA
     if (cause instanceof AppError || !code.startsWith('Z_')) throw cause
     throw new InvalidRequestError('invalid_gzip', `${field} begins like a gzip file but cannot be decompressed`, {
       cause,
-      param: field,
       hint: 'compress the file again, or upload it uncompressed',
     })
   } finally {
@@ -140,10 +139,11 @@ function toPath({ field, url }: DataAddress): string {
   }
 }
 
-function notFound(param: string, message: string, hint: string): InvalidRequestError {
-  return new InvalidRequestError('training_data_not_found', message, { hint, param })
+/** Without `param`, which would make it a 422: the hosted service answers 400 here. */
+function notFound(field: string, message: string, hint: string): InvalidRequestError {
+  return new InvalidRequestError('training_data_not_found', `${field}: ${message}`, { hint })
 }
 
-function refused(param: string, problem: string, hint: string): InvalidRequestError {
-  return new InvalidRequestError('training_data_refused', `${param} ${problem}`, { hint, param })
+function refused(field: string, problem: string, hint: string): InvalidRequestError {
+  return new InvalidRequestError('training_data_refused', `${field} ${problem}`, { hint })
 }

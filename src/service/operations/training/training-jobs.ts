@@ -66,7 +66,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     } catch (cause) {
       if (field === 'training_data_url' || !(cause instanceof AppError)) throw cause
       const { category, code, message, hint, details } = cause
-      throw new AppError(category, code, `${field}: ${message}`, { cause, hint, details, param: field })
+      throw new AppError(category, code, `${field}: ${message}`, { cause, hint, details })
     }
   }
 

@@ -6,10 +6,10 @@
  * `Last-Event-ID` or `after`; ends after the terminal event).
  */
 import { z } from '@hono/zod-openapi'
-import { jobReportSchema } from './job-report.js'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
+import { jobReportSchema } from './training/job-report.js'
 
 /** Longest address of training data: a `data:` address holds the rows themselves. */
 const MAX_DATA_URL = 8 * 1024 * 1024

@@ -19,8 +19,8 @@
  * and must stop at once. All writes are idempotent for one attempt.
  */
 import { z } from '@hono/zod-openapi'
-import { jobReportSchema } from './job-report.js'
 import { JOB_KINDS } from './job-words.js'
+import { jobReportSchema } from './training/job-report.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const

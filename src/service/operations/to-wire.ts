@@ -4,9 +4,9 @@
 
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
-import { type JobReport, jobReportSchema } from '#api/wire/job-report.js'
 import type { Model } from '#api/wire/models.js'
 import { optionWarnings } from '#api/wire/option-notes.js'
+import { type JobReport, jobReportSchema } from '#api/wire/training/job-report.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { TrajectoryLog } from '#api/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'

@@ -22,7 +22,7 @@ export interface JobRecord {
   readonly config: JsonObject
   readonly inputSha256: string | null
   readonly validationSha256: string | null
-  /** As the worker wrote it, see `api/wire/job-report.ts`; null before the job has started. */
+  /** As the worker wrote it, see `api/wire/training/job-report.ts`; null before the job has started. */
   readonly report: JsonObject | null
   readonly reportedAtMs: number | null
   readonly requestDigest: string

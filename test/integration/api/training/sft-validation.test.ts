@@ -8,7 +8,7 @@ import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { List } from '#api/wire/list.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
-import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
 let modelId: string

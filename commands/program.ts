@@ -75,6 +75,12 @@ export const commandTable: readonly CommandEntry[] = [
   entry('keys revoke', 'Revoke API keys', async () => (await import('./keys/revoke.js')).revokeKeys),
   entry('usage', 'Show tokens, requests and training time by day', async () => (await import('./usage.js')).usage),
   entry(
+    'backup',
+    'Save a data directory as one file, also while it is served',
+    async () => (await import('./backup.js')).backup,
+  ),
+  entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
+  entry(
     'system-check',
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,

@@ -4,7 +4,7 @@
 import type { UsageRow } from '#api/wire/access/usage.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { ExpectedError } from '#cli/config/schema.js'
+import { ExpectedError } from '#cli/config/parse-value.js'
 import { formatDuration } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 

@@ -100,7 +100,16 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const { db } = database
   const blobs = await createBlobStore(dataDir.blobsPath)
   const bodies = createBodyStore({
-    limits: { ...DEFAULT_BODY_LIMITS, ...options.tuning?.bodies },
+    limits: {
+      ...DEFAULT_BODY_LIMITS,
+      smallBytes: settings.maxRequestBodyBytes,
+      chatBytes: settings.maxChatBodyBytes,
+      trajectoriesBytes: settings.maxTrajectoriesBytes,
+      groupBytes: settings.maxGroupBytes,
+      uploadBytes: settings.maxUploadBytes,
+      unfinishedBytes: settings.maxUnfinishedBytes,
+      ...options.tuning?.bodies,
+    },
     temporaryPath: blobs.temporaryPath,
   })
   undo.push(() => bodies.close())
@@ -179,6 +188,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
     leaseMs: timing.leaseMs,
+    maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
     version: packageVersion(),
     usage,
@@ -209,6 +219,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     bodies,
+    limits: settings,
     closing: closing.signal,
     translateError: toStorageError,
   })

@@ -34,6 +34,20 @@ export interface ServiceSettings {
   readonly maxConcurrentSequences?: number
   /** Chat requests of one base model that may run or wait; beyond it 429. */
   readonly maxPendingRequests?: number
+  /** Requests of one key that may run at once; beyond it 429. */
+  readonly maxConcurrentRequests?: number
+  /** Requests one key may send in a minute; beyond it 429. Null: no limit, the default. */
+  readonly requestsPerMinute?: number | null
+  /** Training jobs of one entity that may wait or run; beyond it 429. */
+  readonly maxQueuedJobs?: number
+  /** Largest bodies, bytes: requests in general, for answers, of trajectory groups, one group, an uploaded file. */
+  readonly maxRequestBodyBytes?: number
+  readonly maxChatBodyBytes?: number
+  readonly maxTrajectoriesBytes?: number
+  readonly maxGroupBytes?: number
+  readonly maxUploadBytes?: number
+  /** All bodies on disk that are not read to their end yet; beyond it 503. */
+  readonly maxUnfinishedBytes?: number
   readonly logLevel?: LogLevel
   /** Host names requests may carry besides loopback names and addresses. Default none. */
   readonly allowedHosts?: readonly string[]
@@ -47,7 +61,7 @@ export interface ServiceTuning {
   readonly jobs?: Partial<JobTiming>
   /** How long and how large training workers without a job may stay. Defaults: `worker-pool.ts`. */
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
-  /** Sizes and pace of request bodies. Defaults: `DEFAULT_BODY_LIMITS`. */
+  /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */
   readonly bodies?: Partial<BodyLimits>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
@@ -81,6 +95,15 @@ export interface ResolvedSettings {
   readonly maxContextLength: number | null
   readonly maxConcurrentSequences: number
   readonly maxPendingRequests: number
+  readonly maxConcurrentRequests: number
+  readonly requestsPerMinute: number | null
+  readonly maxQueuedJobs: number
+  readonly maxRequestBodyBytes: number
+  readonly maxChatBodyBytes: number
+  readonly maxTrajectoriesBytes: number
+  readonly maxGroupBytes: number
+  readonly maxUploadBytes: number
+  readonly maxUnfinishedBytes: number
   readonly trainingDataRoot: string | null
 }
 
@@ -100,6 +123,15 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     maxContextLength: options.maxContextLength ?? null,
     maxConcurrentSequences: options.maxConcurrentSequences ?? SERVICE_DEFAULTS.maxConcurrentSequences,
     maxPendingRequests: options.maxPendingRequests ?? SERVICE_DEFAULTS.maxPendingRequests,
+    maxConcurrentRequests: options.maxConcurrentRequests ?? SERVICE_DEFAULTS.maxConcurrentRequests,
+    maxQueuedJobs: options.maxQueuedJobs ?? SERVICE_DEFAULTS.maxQueuedJobs,
+    maxRequestBodyBytes: options.maxRequestBodyBytes ?? SERVICE_DEFAULTS.maxRequestBodyBytes,
+    maxChatBodyBytes: options.maxChatBodyBytes ?? SERVICE_DEFAULTS.maxChatBodyBytes,
+    maxTrajectoriesBytes: options.maxTrajectoriesBytes ?? SERVICE_DEFAULTS.maxTrajectoriesBytes,
+    maxGroupBytes: options.maxGroupBytes ?? SERVICE_DEFAULTS.maxGroupBytes,
+    maxUploadBytes: options.maxUploadBytes ?? SERVICE_DEFAULTS.maxUploadBytes,
+    maxUnfinishedBytes: options.maxUnfinishedBytes ?? SERVICE_DEFAULTS.maxUnfinishedBytes,
+    requestsPerMinute: options.requestsPerMinute ?? null,
     trainingDataRoot: options.trainingDataRoot ?? null,
   }
   for (const [name, { min, max }] of Object.entries(SERVICE_BOUNDS)) {

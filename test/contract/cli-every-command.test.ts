@@ -44,6 +44,8 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'jobs events': [JOB.id],
   'jobs wait': [JOB.id],
   'jobs cancel': [JOB.id, '--yes'],
+  backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
+  restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
   'keys create': ['ci'],
   'keys list': [],
   'keys revoke': ['ci', '--yes'],
@@ -61,6 +63,8 @@ const complete: Readonly<Record<string, readonly string[]>> = {
 /** Commands that never need the service, or say themselves what is wrong with it. */
 const offline = new Set([
   'completion',
+  'backup',
+  'restore',
   'serve',
   'config list',
   'config get',

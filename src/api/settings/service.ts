@@ -11,6 +11,14 @@ export const SERVICE_DEFAULTS = {
   resumeIntervalMs: 60_000,
   maxConcurrentSequences: 16,
   maxPendingRequests: 512,
+  maxConcurrentRequests: 2000,
+  maxQueuedJobs: 1000,
+  maxRequestBodyBytes: 8 * 1024 ** 2,
+  maxChatBodyBytes: 16 * 1024 ** 2,
+  maxTrajectoriesBytes: 1024 ** 3,
+  maxGroupBytes: 128 * 1024 ** 2,
+  maxUploadBytes: 16 * 1024 ** 3,
+  maxUnfinishedBytes: 4 * 1024 ** 3,
   logLevel: 'info',
   logFormat: 'auto',
 } as const
@@ -25,6 +33,17 @@ export const SERVICE_BOUNDS = {
   maxContextLength: { min: 16, max: 2 ** 24 },
   maxConcurrentSequences: { min: 1, max: 1024 },
   maxPendingRequests: { min: 1, max: 1_000_000 },
+  maxConcurrentRequests: { min: 1, max: 1_000_000 },
+  requestsPerMinute: { min: 1, max: 1_000_000_000 },
+  maxQueuedJobs: { min: 1, max: 1_000_000 },
+  /** Bytes, as the rest. */
+  maxRequestBodyBytes: { min: 64 * 1024, max: 256 * 1024 ** 2 },
+  maxChatBodyBytes: { min: 64 * 1024, max: 256 * 1024 ** 2 },
+  maxTrajectoriesBytes: { min: 64 * 1024, max: 1024 ** 4 },
+  /** A group is one text while it is written, and no text is longer. */
+  maxGroupBytes: { min: 64 * 1024, max: 512 * 1024 ** 2 },
+  maxUploadBytes: { min: 64 * 1024, max: 16 * 1024 ** 3 },
+  maxUnfinishedBytes: { min: 64 * 1024, max: 1024 ** 4 },
 } as const
 
 /** Weights while serving. */

@@ -6,7 +6,8 @@
  * Commander only splits the command line into words, flags and their texts.
  */
 import { CommanderError, Option, Command as Parser } from 'commander'
-import { ExpectedError, type SettingKey, settings } from '#cli/config/schema.js'
+import { ExpectedError } from '#cli/config/parse-value.js'
+import { type SettingKey, settings } from '#cli/config/schema.js'
 import type { CommandContext } from './context.js'
 import { UsageError } from './errors.js'
 import type { ExitName } from './exit-codes.js'

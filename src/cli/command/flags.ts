@@ -2,7 +2,8 @@
  * Flags and positional arguments as values that carry their own parser, so that a bad value is the same usage error in
  * every command. Parsers throw `ExpectedError` with what they wanted; `define-command.ts` adds the flag's name.
  */
-import { ExpectedError, parseDurationMs, type SettingKey, settings } from '#cli/config/schema.js'
+import { ExpectedError, parseDurationMs } from '#cli/config/parse-value.js'
+import { type SettingKey, settings } from '#cli/config/schema.js'
 import { parseChoice, parseInteger, parseNumber } from './parse.js'
 
 /** A flag; `T` is the value a command receives. */

@@ -4,7 +4,7 @@
  */
 
 import type { JsonValue } from '#base/util/json.js'
-import { ExpectedError } from '#cli/config/schema.js'
+import { ExpectedError } from '#cli/config/parse-value.js'
 
 /** A whole number inside the bounds. */
 export function parseInteger(text: string, least: number, most: number = Number.MAX_SAFE_INTEGER): number {

@@ -14,6 +14,19 @@ import {
   SERVICE_DEFAULTS,
 } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
+import {
+  ExpectedError,
+  MAX_DURATION_MS,
+  parseBoolean,
+  parseChoice,
+  parseDurationBetween,
+  parseDurationMs,
+  parseList,
+  parseSize,
+  parseText,
+  parseUrl,
+  parseWhole,
+} from './parse-value.js'
 
 /** What a setting's text is parsed to. */
 export interface SettingValues {
@@ -42,6 +55,15 @@ export interface SettingValues {
   readonly 'max-context-length': number | null
   readonly 'max-sequences': number
   readonly 'max-pending-requests': number
+  readonly 'max-concurrent-requests': number
+  readonly 'requests-per-minute': number | null
+  readonly 'max-queued-jobs': number
+  readonly 'max-request-body': number
+  readonly 'max-chat-body': number
+  readonly 'max-trajectories-body': number
+  readonly 'max-trajectory-group': number
+  readonly 'max-upload': number
+  readonly 'max-unfinished-bodies': number
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
   readonly 'log-level': (typeof LOG_LEVELS)[number]
@@ -70,8 +92,6 @@ export interface Setting<T> {
   readonly parse: (text: string) => T
 }
 
-/** Longest time a timer can wait. */
-const MAX_DURATION_MS = 24 * 24 * 3_600_000
 /** Project of a model named without one. */
 export const DEFAULT_PROJECT = 'default'
 
@@ -309,6 +329,93 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     summary: `chat requests of one base model that may run or wait; beyond it 429; default ${SERVICE_DEFAULTS.maxPendingRequests}`,
     parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxPendingRequests),
   },
+  'max-concurrent-requests': {
+    type: 'integer',
+    default: SERVICE_DEFAULTS.maxConcurrentRequests,
+    env: ['TRAINYARD_MAX_CONCURRENT_REQUESTS'],
+    flag: '--max-concurrent-requests <n>',
+    usedBy: 'service',
+    summary: 'requests of one key that may run at once, streams included; beyond it 429; default 2000',
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxConcurrentRequests),
+  },
+  'requests-per-minute': {
+    type: 'integer',
+    default: null,
+    env: ['TRAINYARD_REQUESTS_PER_MINUTE'],
+    flag: '--requests-per-minute <n>',
+    usedBy: 'service',
+    summary: 'requests that one key may send in a minute; beyond it 429; default no limit',
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.requestsPerMinute),
+  },
+  'max-queued-jobs': {
+    type: 'integer',
+    default: SERVICE_DEFAULTS.maxQueuedJobs,
+    env: ['TRAINYARD_MAX_QUEUED_JOBS'],
+    flag: '--max-queued-jobs <n>',
+    usedBy: 'service',
+    summary: 'training jobs of one entity that may wait or run; beyond it 429; default 1000',
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxQueuedJobs),
+  },
+  'max-request-body': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxRequestBodyBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_REQUEST_BODY'],
+    flag: '--max-request-body <size>',
+    usedBy: 'service',
+    summary: 'largest body of requests that no other limit is for; default 8MB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxRequestBodyBytes),
+  },
+  'max-chat-body': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxChatBodyBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_CHAT_BODY'],
+    flag: '--max-chat-body <size>',
+    usedBy: 'service',
+    summary: 'largest body of a request for an answer; default 16MB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxChatBodyBytes),
+  },
+  'max-trajectories-body': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxTrajectoriesBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_TRAJECTORIES_BODY'],
+    flag: '--max-trajectories-body <size>',
+    usedBy: 'service',
+    summary: 'largest body of trajectory groups; costs disk, not memory; default 1GB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxTrajectoriesBytes),
+  },
+  'max-trajectory-group': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxGroupBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_TRAJECTORY_GROUP'],
+    flag: '--max-trajectory-group <size>',
+    usedBy: 'service',
+    summary: 'largest trajectory group, which is read in memory; default 128MB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxGroupBytes),
+  },
+  'max-upload': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxUploadBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_UPLOAD'],
+    flag: '--max-upload <size>',
+    usedBy: 'service',
+    summary: 'largest uploaded file; default 16GB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxUploadBytes),
+  },
+  'max-unfinished-bodies': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxUnfinishedBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_UNFINISHED_BODIES'],
+    flag: '--max-unfinished-bodies <size>',
+    usedBy: 'service',
+    summary: 'request bodies on disk that are not read to their end yet, together; beyond it 503; default 4GB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxUnfinishedBytes),
+  },
   'training-data-root': {
     type: 'path',
     default: null,
@@ -369,75 +476,4 @@ export function parseSetting<K extends SettingKey>(key: K, text: string, origin:
     const got = settings[key].isSecret === true ? '' : `, got "${text}"`
     throw new InvalidRequestError('invalid_setting', `${origin} must be ${expected}${got}`, { param: key, cause })
   }
-}
-
-/** Thrown by a `parse` function with what it wanted. */
-export class ExpectedError extends Error {}
-
-/**
- * `500ms`, `30s`, `5m`, `2h` → milliseconds.
- *
- * @throws {ExpectedError} when the text is anything else, or zero
- */
-export function parseDurationMs(text: string): number {
-  const value = readDurationMs(text)
-  if (!(value > 0)) throw new ExpectedError('a duration such as 500ms, 30s, 5m or 2h (at most 24 days)')
-  return value
-}
-
-/** NaN for anything that is no duration up to `MAX_DURATION_MS`. */
-function readDurationMs(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text.trim())
-  const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[match?.[2] as 'ms' | 's' | 'm' | 'h']
-  const value = Number(match?.[1]) * unitMs
-  return value <= MAX_DURATION_MS ? value : Number.NaN
-}
-
-function parseDurationBetween(text: string, leastMs: number, mostMs: number): number {
-  const value = readDurationMs(text)
-  if (!(value >= leastMs && value <= mostMs)) {
-    throw new ExpectedError(`a duration such as 30s, 5m or 2h, from ${leastMs / 1000}s to ${mostMs / 60_000}m`)
-  }
-  return value
-}
-
-function parseText(text: string): string {
-  if (text.trim() === '') throw new ExpectedError('text that is not empty')
-  return text.trim()
-}
-
-function parseUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null
-  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new ExpectedError(`a URL such as ${DEFAULT_SERVER_URL}`)
-  }
-  // Clients of the API are given `…/v1`; both spellings mean the same server.
-  return `${url.origin}${url.pathname}`.replace(/\/+$/, '').replace(/\/v1$/, '')
-}
-
-function parseBoolean(text: string): boolean {
-  const word = text.trim().toLowerCase()
-  if (['1', 'true', 'yes', 'on'].includes(word)) return true
-  if (['0', 'false', 'no', 'off', ''].includes(word)) return false
-  throw new ExpectedError('1 or 0 (true, false, yes, no)')
-}
-
-function parseWhole(text: string, { min, max }: { readonly min: number; readonly max: number }): number {
-  const value = /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
-  if (!(value >= min && value <= max)) throw new ExpectedError(`a whole number from ${min} to ${max}`)
-  return value
-}
-
-function parseChoice<T extends string>(text: string, choices: readonly T[]): T {
-  const choice = choices.find((each) => each === text.trim())
-  if (choice === undefined) throw new ExpectedError(`one of ${choices.join(', ')}`)
-  return choice
-}
-
-/** Separated by commas, or by line breaks when there are any (a path may hold a comma). */
-function parseList(text: string): readonly string[] {
-  return text
-    .split(text.includes('\n') ? '\n' : ',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
 }

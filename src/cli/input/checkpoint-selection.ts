@@ -6,7 +6,7 @@
 
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { NotFoundError } from '#base/errors.js'
-import { ExpectedError } from '#cli/config/schema.js'
+import { ExpectedError } from '#cli/config/parse-value.js'
 import { UsageError } from '../command/errors.js'
 import { parseInteger } from '../command/parse.js'
 import { formatNumber } from '../terminal/format.js'

@@ -5,6 +5,7 @@
  * so that no schema ever meets a million elements.
  */
 import type { z } from '@hono/zod-openapi'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
@@ -35,6 +36,8 @@ export interface BodyLimits {
   readonly trajectoriesBytes: number
   /** One trajectory group, bytes. */
   readonly groupBytes: number
+  /** An uploaded file, bytes. */
+  readonly uploadBytes: number
   /** All bodies that are not read to their end yet, together, bytes on disk; beyond it 503. */
   readonly unfinishedBytes: number
   /** A body that sends nothing for this long is given up, milliseconds. */
@@ -44,11 +47,12 @@ export interface BodyLimits {
 }
 
 export const DEFAULT_BODY_LIMITS: BodyLimits = {
-  smallBytes: 8 * 1024 ** 2,
-  chatBytes: 16 * 1024 ** 2,
-  trajectoriesBytes: 1024 ** 3,
-  groupBytes: 128 * 1024 ** 2,
-  unfinishedBytes: 4 * 1024 ** 3,
+  smallBytes: SERVICE_DEFAULTS.maxRequestBodyBytes,
+  chatBytes: SERVICE_DEFAULTS.maxChatBodyBytes,
+  trajectoriesBytes: SERVICE_DEFAULTS.maxTrajectoriesBytes,
+  groupBytes: SERVICE_DEFAULTS.maxGroupBytes,
+  uploadBytes: SERVICE_DEFAULTS.maxUploadBytes,
+  unfinishedBytes: SERVICE_DEFAULTS.maxUnfinishedBytes,
   idleMs: 30_000,
   minBytesPerSecond: 8192,
 }

@@ -10,6 +10,7 @@ import { accessLog } from './middleware/access-log.js'
 import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'
 import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
+import { limitRequests } from './middleware/rate-limit.js'
 import { requestId } from './middleware/request-id.js'
 import { bindAbout, unknownPath } from './routes/about.js'
 import { bindAccess } from './routes/access.js'
@@ -42,6 +43,7 @@ export function createApp(options: AppOptions): App {
     await next()
   })
   for (const guarded of GUARDED_PATHS) app.use(guarded, bearerAuth(options))
+  app.use('*', limitRequests(options))
 
   bindAbout(app, options)
   bindRoot(app, options)

@@ -22,6 +22,12 @@ import type { TrainingJobService } from '#service/operations/training/training-j
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 
+export interface RequestLimits {
+  readonly maxConcurrentRequests: number
+  /** Null: no limit. */
+  readonly requestsPerMinute: number | null
+}
+
 export interface AppOptions {
   readonly services: {
     readonly auth: AuthService
@@ -47,6 +53,8 @@ export interface AppOptions {
   readonly allowedHosts: readonly string[]
   /** False while an engine that was started does not run. */
   readonly isEngineAlive: () => boolean
+  /** Requests of one key: how many may run at once, and how many a minute. */
+  readonly limits: RequestLimits
   /** Where request bodies are collected and read. */
   readonly bodies: BodyStore
   /** Turns a failure of the disk or the database into an error to show; null for anything else. */

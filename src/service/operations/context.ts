@@ -39,6 +39,8 @@ export interface ServiceContext {
   /** `file:` training data must lie below this folder; null refuses all. */
   readonly trainingDataRoot: string | null
   readonly leaseMs: number
+  /** Jobs of one entity that may wait or run. */
+  readonly maxQueuedJobs: number
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
   readonly version: string

@@ -2,6 +2,7 @@
  * Uploaded training data: stored as blobs, named by id and optionally by artifact name.
  */
 
+import { SERVICE_BOUNDS } from '#api/settings/service.js'
 import type { FileObject } from '#api/wire/files.js'
 import { ConflictError, InvalidRequestError } from '#base/errors.js'
 import { isUniqueViolation } from '#service/storage/database.js'
@@ -11,8 +12,8 @@ import { digestOf } from './access/request-digest.js'
 import type { Principal, ServiceContext } from './context.js'
 import { toWireFile } from './to-wire.js'
 
-/** Largest upload; `training_data_url` files are streamed, so size costs disk only. */
-export const MAX_UPLOAD_BYTES = 16 * 1024 ** 3
+/** Largest file there can be; the setting for uploads is at most this. Files are streamed, so size costs disk only. */
+export const MAX_UPLOAD_BYTES = SERVICE_BOUNDS.maxUploadBytes.max
 
 export interface UploadFields {
   readonly filename: string

@@ -24,19 +24,18 @@ import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } 
 export const REPEAT_WINDOW_MS = 5_000
 /** The same, when the client marks the request as a retry. */
 export const RETRY_WINDOW_MS = 30 * 60_000
-/** Jobs of one entity that may wait or run; beyond it a create answers 429. */
-export const MAX_UNFINISHED_JOBS = 1000
-
 export interface CreateJobOptions {
   readonly idempotencyKey: string | null
   /** True when the client says that it sends this create again. */
   readonly isRetry: boolean
+  /** Jobs of one entity that may wait or run; beyond it a create answers 429. */
+  readonly maxUnfinished: number
 }
 
 /**
  * Stores a queued job, or finds the one this request made before.
  *
- * @throws {AppError} `queue_full` beyond `MAX_UNFINISHED_JOBS`; `idempotency_key_reused`; `model_not_found` if the model
+ * @throws {AppError} `queue_full` beyond `maxUnfinished`; `idempotency_key_reused`; `model_not_found` if the model
  *   was deleted meanwhile
  */
 export async function createJob(
@@ -49,13 +48,14 @@ export async function createJob(
     if (before !== null) return { job: before, isNew: false }
     if ((await findModel(transaction, job.modelId)) === null)
       throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
-    if ((await countUnfinishedJobs(transaction, job.entity)) >= MAX_UNFINISHED_JOBS) {
+    if ((await countUnfinishedJobs(transaction, job.entity)) >= options.maxUnfinished) {
       throw new AppError(
         'rate_limited',
         'queue_full',
-        `the queue holds ${MAX_UNFINISHED_JOBS} unfinished jobs already`,
+        `the queue holds ${options.maxUnfinished} unfinished jobs already`,
         {
           hint: 'wait for jobs to end, or cancel some',
+          details: { max_queued_jobs: options.maxUnfinished, retry_after_seconds: 30 },
         },
       )
     }

@@ -8,6 +8,8 @@
  *     prepared/<digest>/      base weights in the form the runtime maps
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only
+ *     backup-<pid>/           while a backup is made
+ *     restore-incomplete      while a backup is restored; servers keep away
  *
  * Keys, conversations and weights are their owner's alone: folders are 0700 and files 0600, also those that were there
  * before with wider modes. Only what is listed here is touched, for people name folders that hold other things too.
@@ -44,13 +46,18 @@ const FILES = [
   'api-key',
 ]
 
+/** Stands in a directory that is not whole yet. */
+export const RESTORE_MARKER = 'restore-incomplete'
+
 /**
  * Creates the directory if needed, takes other people's rights from it, and locks it.
  *
+ * @param options.isRestoring open it although it is not whole. Default false
  * @throws {ConflictError} `data_dir_locked` if another process uses it
+ * @throws {StorageError} `data_dir_incomplete` while a backup is restored into it, or if that was interrupted
  * @throws {StorageError} `data_dir_unusable` if it cannot be created or written
  */
-export async function openDataDir(path: string): Promise<DataDir> {
+export async function openDataDir(path: string, options: { readonly isRestoring?: boolean } = {}): Promise<DataDir> {
   const root = resolve(path)
   const folders = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
   let wasOpenToOthers = false
@@ -65,6 +72,11 @@ export async function openDataDir(path: string): Promise<DataDir> {
     throw new StorageError('data_dir_unusable', `data directory "${root}" cannot be written`, {
       hint: 'choose another --data-dir',
       cause,
+    })
+  }
+  if (options.isRestoring !== true && (await stat(join(root, RESTORE_MARKER)).catch(() => null)) !== null) {
+    throw new StorageError('data_dir_incomplete', `data directory "${root}" is not whole: restoring it did not end`, {
+      hint: 'run trainyard restore with the same backup again',
     })
   }
   const lock = acquireLock(join(root, 'lock.sqlite3'), root)

@@ -15,7 +15,7 @@ export interface JobFixture {
   close(): Promise<void>
 }
 
-export const ONCE = { idempotencyKey: null, isRetry: false }
+export const ONCE = { idempotencyKey: null, isRetry: false, maxUnfinished: 1000 }
 
 export async function createJobFixture(): Promise<JobFixture> {
   const database = await openDatabase(':memory:')

@@ -23,9 +23,36 @@ describe('resolveSettings', () => {
     [{ port: -1 }, 'port must be a whole number from 0 to 65535, got -1'],
     [{ threads: 0 }, 'threads must be a whole number from 1 to 1024, got 0'],
     [{ trainWorkers: 1.5 }, 'trainWorkers must be a whole number from 0 to 64, got 1.5'],
+    [{ requestsPerMinute: 0 }, 'requestsPerMinute must be a whole number from 1 to 1000000000, got 0'],
+    [{ maxChatBodyBytes: 1 }, 'maxChatBodyBytes must be a whole number from 65536 to 268435456, got 1'],
     [{ maxPendingRequests: Number.NaN }, 'maxPendingRequests must be a whole number from 1 to 1000000, got NaN'],
   ])('%j is refused by name', async (given, message) => {
     await expectCode(() => resolveSettings({ dataDir: '/data', ...given }), 'invalid_setting', message)
+  })
+
+  test('sizes are read with their units, within the same bounds', () => {
+    const { parse } = settings['max-chat-body']
+    expect([parse('64MB'), parse('1.5 mb'), parse('100000'), parse('128KiB')]).toEqual([
+      67108864, 1572864, 100000, 131072,
+    ])
+    for (const text of ['1KB', '1TB', 'lots', '-5MB', '']) {
+      expect(() => parse(text), text).toThrow('a size such as 500KB, 64MB or 1GB, from 64KB to 256MB')
+    }
+  })
+
+  test('the defaults of both are the same', () => {
+    for (const [key, name] of [
+      ['max-concurrent-requests', 'maxConcurrentRequests'],
+      ['max-queued-jobs', 'maxQueuedJobs'],
+      ['max-request-body', 'maxRequestBodyBytes'],
+      ['max-chat-body', 'maxChatBodyBytes'],
+      ['max-trajectories-body', 'maxTrajectoriesBytes'],
+      ['max-trajectory-group', 'maxGroupBytes'],
+      ['max-upload', 'maxUploadBytes'],
+      ['max-unfinished-bodies', 'maxUnfinishedBytes'],
+    ] as const) {
+      expect(resolveSettings({ dataDir: '/data' })[name], key).toBe(settings[key].default)
+    }
   })
 
   test('the command line has the same bounds', () => {

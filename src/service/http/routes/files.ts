@@ -2,7 +2,6 @@
  * `POST /v1/files`: multipart as OpenAI's SDKs send it, or the raw bytes with `?filename=&purpose=&artifact=`.
  */
 import { z } from '@hono/zod-openapi'
-import { MAX_UPLOAD_BYTES } from '#service/operations/files.js'
 import { readBytes, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'
@@ -21,7 +20,7 @@ export function bindFiles(app: App, options: AppOptions): void {
   app.post('/v1/files', async (c) => {
     const contentType = c.req.header('content-type') ?? ''
     const key = idempotencyKey(c)
-    const body = readBytes(c, MAX_UPLOAD_BYTES)
+    const body = readBytes(c, c.get('bodies').limits.uploadBytes)
     if (contentType.toLowerCase().startsWith('multipart/form-data')) {
       const form = await readMultipart(contentType, body)
       const stored = await files.upload(

@@ -79,7 +79,11 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       ...(job.validationSha256 === null ? [] : [job.validationSha256]),
     ])
     const requestDigest = createHash('sha256').update(identity).digest('hex')
-    const created = await createJob(db, { ...job, id: ids.uuid(), requestDigest }, headers)
+    const created = await createJob(
+      db,
+      { ...job, id: ids.uuid(), requestDigest },
+      { ...headers, maxUnfinished: context.maxQueuedJobs },
+    )
     if (created.isNew) context.dispatcher.wake()
     return toWireJob(created.job)
   }

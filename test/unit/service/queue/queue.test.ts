@@ -81,12 +81,12 @@ describe('repeated creates', () => {
   it('make one job per Idempotency-Key, whatever the payload', async () => {
     const job = fixture.newJob()
     const send = (key: string) =>
-      createJob(fixture.db, { ...job, id: systemIds.uuid() }, { idempotencyKey: key, isRetry: false })
+      createJob(fixture.db, { ...job, id: systemIds.uuid() }, { ...ONCE, idempotencyKey: key })
     const [a, b, c] = [await send('x'), await send('x'), await send('y')]
     expect(b.job.id).toBe(a.job.id)
     expect(c.job.id).not.toBe(a.job.id)
     const other = { ...fixture.newJob(), id: systemIds.uuid() }
-    await expect(createJob(fixture.db, other, { idempotencyKey: 'x', isRetry: false })).rejects.toMatchObject({
+    await expect(createJob(fixture.db, other, { ...ONCE, idempotencyKey: 'x' })).rejects.toMatchObject({
       code: 'idempotency_key_reused',
     })
   })
@@ -99,7 +99,7 @@ describe('repeated creates', () => {
       .updateTable('training_jobs')
       .set((e) => ({ created_at_ms: e('created_at_ms', '-', 60_000) }))
       .execute()
-    const retry = await createJob(fixture.db, { ...job, id: systemIds.uuid() }, { idempotencyKey: null, isRetry: true })
+    const retry = await createJob(fixture.db, { ...job, id: systemIds.uuid() }, { ...ONCE, isRetry: true })
     expect(retry.job.id).toBe(first.job.id)
     const again = await createJob(fixture.db, { ...job, id: systemIds.uuid() }, ONCE)
     expect(again.isNew).toBe(true)
@@ -138,7 +138,7 @@ describe('a create repeated after its job failed', () => {
 
   it('answers with the failed job to a marked retry that comes right after its end, and to none that comes later', async () => {
     const again = await fail('checkpoint_corrupt')
-    const retry = { idempotencyKey: null, isRetry: true }
+    const retry = { ...ONCE, isRetry: true }
     expect(await createJob(fixture.db, again, retry)).toMatchObject({ isNew: false, job: { status: 'failed' } })
     await fixture.db
       .updateTable('training_jobs')

@@ -1,0 +1,37 @@
+/**
+ * `trainyard backup`: everything a service knows as one file.
+ */
+import { resolve } from 'node:path'
+import { AppError } from '#base/errors.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { formatBytes, plural } from '#cli/terminal/format.js'
+
+export const backup = defineCommand({
+  path: ['backup'],
+  summary: 'Save a data directory as one file, also while it is served',
+  details:
+    'Needs the right to read and write the data directory and no key; a server that runs on it goes on. The file is a tar archive with the database as of one moment, every blob it names and the key file: whoever reads it has the keys and the data, so it is made readable by its owner only. Prepared base weights are left out, they are made again.',
+  examples: [
+    ['trainyard backup trainyard.tar', 'the default data directory'],
+    ['trainyard backup /backups/today.tar --data-dir ./data --force', 'over the file of yesterday'],
+  ],
+  args: { file: argument.required('where to write it') },
+  flags: { dataDir: flag.setting('data-dir'), force: flag.switch('--force', 'write over a file that exists') },
+  exits: ['not_found', 'conflict'],
+  next: ['trainyard restore <file> --data-dir <dir>'],
+  async run({ config, output, args, flags }) {
+    const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
+    const { createBackup } = await import('#service/operations/backup/backup.js')
+    const { file, sizeBytes, schema, blobs, bytes, damaged } = await createBackup(dataDir, args.file, {
+      isReplacing: flags.force,
+    })
+    const json = { object: 'backup', file, size_bytes: sizeBytes, schema, blobs, blob_bytes: bytes, damaged }
+    output.result(json, `Saved ${dataDir} to ${file}: ${plural(blobs, 'blob')}, ${formatBytes(sizeBytes)}`, [file])
+    if (damaged.length > 0) {
+      throw new AppError('internal', 'backup_incomplete', `${plural(damaged.length, 'blob')} could not be saved`, {
+        hint: `the rest is in ${file}; damaged or gone: ${damaged.slice(0, 3).join(', ')}`,
+      })
+    }
+  },
+})

@@ -1,0 +1,200 @@
+/**
+ * A data directory as one file, also while a server works in it: the database as of one moment, and every blob it names.
+ *
+ * Blobs never change, but those of deleted things are swept. So all of them are linked beside the database's copy first, which
+ * takes a moment, and then written at leisure; if one went away meanwhile, the copy is taken again.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { copyFile, link, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { packageVersion } from '#base/util/package-root.js'
+import { copyDatabase, readSnapshot, type SnapshotFacts } from '#service/storage/archive/snapshot.js'
+import { type TarEntry, writeTar } from '#service/storage/archive/tar.js'
+import { toStorageError } from '#service/storage/database.js'
+import {
+  type BackupEnd,
+  type BackupManifest,
+  blobEntry,
+  DATABASE_ENTRY,
+  END_ENTRY,
+  FORMAT,
+  FORMAT_VERSION,
+  KEY_ENTRY,
+  MANIFEST_ENTRY,
+} from './format.js'
+
+export interface BackupResult extends BackupEnd {
+  readonly file: string
+  readonly sizeBytes: number
+  readonly schema: string
+}
+
+/** How often the copy is taken again because a blob it names was swept meanwhile. */
+const ATTEMPTS = 5
+
+/**
+ * Writes a backup of the data directory `path` to `file`, readable by its owner only. The file appears when it is whole.
+ *
+ * @param options.isReplacing write over a file that exists. Default false
+ * @throws {NotFoundError} `data_dir_not_found`; {ConflictError} `file_exists`; {AppError} `disk_full`
+ */
+export async function createBackup(
+  path: string,
+  file: string,
+  options: { readonly isReplacing?: boolean } = {},
+): Promise<BackupResult> {
+  const root = resolve(path)
+  const target = resolve(file)
+  const databasePath = join(root, DATABASE_ENTRY)
+  if (!(await exists(databasePath))) {
+    throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
+      hint: 'name it with --data-dir',
+    })
+  }
+  if (options.isReplacing !== true && (await exists(target))) {
+    throw new ConflictError('file_exists', `"${target}" exists`, { hint: 'choose another file, or --force' })
+  }
+  await removeLeftovers(root)
+  const stage = join(root, `backup-${process.pid}`)
+  const partial = `${target}.partial`
+  try {
+    const { facts, missing } = await takeStage(root, stage)
+    const end = { blobs: 0, bytes: 0, damaged: [...missing] }
+    const entries = writeTar(entriesOf(stage, facts, end))
+    await mkdir(dirname(target), { recursive: true })
+    await pipeline(Readable.from(entries), createWriteStream(partial, { mode: 0o600, flush: true }))
+    await rename(partial, target)
+    await syncFolder(dirname(target))
+    return { ...end, file: target, sizeBytes: (await stat(target)).size, schema: facts.schema }
+  } catch (error) {
+    await rm(partial, { force: true })
+    throw toStorageError(error) ?? error
+  } finally {
+    await rm(stage, { recursive: true, force: true })
+  }
+}
+
+/** The database's copy and links to its blobs in a folder of their own. */
+async function takeStage(
+  root: string,
+  stage: string,
+): Promise<{ readonly facts: SnapshotFacts; readonly missing: readonly string[] }> {
+  for (let attempt = 1; ; attempt += 1) {
+    await rm(stage, { recursive: true, force: true })
+    await mkdir(stage, { mode: 0o700 })
+    await copyDatabase(join(root, DATABASE_ENTRY), join(stage, DATABASE_ENTRY))
+    const facts = await readSnapshot(join(stage, DATABASE_ENTRY))
+    const missing: string[] = []
+    for (const sha256 of facts.blobs) {
+      if (!(await linkOrCopy(join(root, blobEntry(sha256)), join(stage, sha256)))) missing.push(sha256)
+    }
+    // swept since the copy was taken, unless they are missing again and again
+    if (missing.length === 0 || attempt === ATTEMPTS) {
+      await copyFile(join(root, KEY_ENTRY), join(stage, KEY_ENTRY)).catch(() => undefined)
+      return { facts, missing }
+    }
+  }
+}
+
+/** @returns false if there is no such file */
+async function linkOrCopy(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to)
+    return true
+  } catch {
+    // a file system without links
+  }
+  try {
+    await copyFile(from, to)
+    return true
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return false
+    throw error
+  }
+}
+
+/** @param end filled while the entries are read */
+async function* entriesOf(
+  stage: string,
+  facts: SnapshotFacts,
+  end: { blobs: number; bytes: number; damaged: string[] },
+): AsyncGenerator<TarEntry> {
+  const files = [DATABASE_ENTRY, ...((await exists(join(stage, KEY_ENTRY))) ? [KEY_ENTRY] : [])]
+  const digests: Record<string, string> = {}
+  for (const name of files) digests[name] = await digestOfFile(join(stage, name))
+  const manifest: BackupManifest = {
+    format: FORMAT,
+    version: FORMAT_VERSION,
+    program: packageVersion(),
+    schema: facts.schema,
+    created_at: new Date(systemClock.nowMs()).toISOString(),
+    digests,
+  }
+  yield textEntry(MANIFEST_ENTRY, manifest)
+  for (const name of files) {
+    const sizeBytes = (await stat(join(stage, name))).size
+    yield { name, sizeBytes, body: createReadStream(join(stage, name)) }
+  }
+  const missing = new Set(end.damaged)
+  for (const sha256 of [...facts.blobs].sort()) {
+    if (missing.has(sha256)) continue
+    const path = join(stage, sha256)
+    const sizeBytes = (await stat(path)).size
+    const hash = createHash('sha256')
+    yield { name: blobEntry(sha256), sizeBytes, body: tapped(createReadStream(path, { highWaterMark: 1 << 20 }), hash) }
+    end.blobs += 1
+    end.bytes += sizeBytes
+    if (hash.digest('hex') !== sha256) end.damaged.push(sha256)
+  }
+  yield textEntry(END_ENTRY, end satisfies BackupEnd)
+}
+
+function textEntry(name: string, value: object): TarEntry {
+  const bytes = Buffer.from(`${JSON.stringify(value, null, 2)}\n`)
+  return { name, sizeBytes: bytes.length, body: Readable.from([bytes]) }
+}
+
+async function* tapped(source: AsyncIterable<Buffer>, hash: ReturnType<typeof createHash>): AsyncGenerator<Uint8Array> {
+  for await (const chunk of source) {
+    hash.update(chunk)
+    yield chunk
+  }
+}
+
+async function digestOfFile(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) hash.update(chunk)
+  return hash.digest('hex')
+}
+
+/** What a backup that was killed has left. */
+async function removeLeftovers(root: string): Promise<void> {
+  for (const name of await readdir(root)) {
+    const pid = /^backup-(\d+)$/.exec(name)?.[1]
+    if (pid !== undefined && !isAlive(Number(pid))) await rm(join(root, name), { recursive: true, force: true })
+  }
+}
+
+function isAlive(pid: number): boolean {
+  if (pid === process.pid) return false
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  await handle.sync().finally(() => handle.close())
+}

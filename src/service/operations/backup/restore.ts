@@ -1,0 +1,154 @@
+/**
+ * A backup file → a data directory. Every byte is checked against its digest before the directory counts as one: until then a
+ * marker in it keeps servers away, and a restore that was killed is begun again.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { access, constants, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { type AppError, ConflictError, NotFoundError, StorageError } from '#base/errors.js'
+import { readSnapshot } from '#service/storage/archive/snapshot.js'
+import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
+import { openDataDir, RESTORE_MARKER } from '#service/storage/data-dir.js'
+import { toStorageError } from '#service/storage/database.js'
+import {
+  type BackupEnd,
+  type BackupManifest,
+  DATABASE_ENTRY,
+  digestOfBlobEntry,
+  END_ENTRY,
+  invalid,
+  KEY_ENTRY,
+  MANIFEST_ENTRY,
+  parseEnd,
+  parseManifest,
+} from './format.js'
+
+export interface RestoreResult extends BackupEnd {
+  readonly dataDir: string
+  readonly program: string
+  readonly createdAt: string
+  readonly schema: string
+}
+
+/** Largest manifest or end, bytes: what is damaged stands in it by digest. */
+const MAX_TEXT_BYTES = 64 * 1024 ** 2
+
+/**
+ * Restores `file` into the directory `path`, which must be empty or not exist.
+ *
+ * @throws {ConflictError} `data_dir_not_empty`, `data_dir_locked`; {NotFoundError} `file_not_found`
+ * @throws {StorageError} `archive_invalid`, `archive_truncated`, `archive_newer`, `archive_corrupt`, `database_newer`; nothing is
+ *   left in the directory then
+ */
+export async function restoreBackup(file: string, path: string): Promise<RestoreResult> {
+  const root = resolve(path)
+  await checkTarget(root)
+  await access(file, constants.R_OK).catch((cause: unknown) => {
+    throw new NotFoundError('file_not_found', `"${file}" cannot be read`, { cause })
+  })
+  const dataDir = await openDataDir(root, { isRestoring: true })
+  try {
+    await clear(root)
+    await (await open(join(root, RESTORE_MARKER), 'w', 0o600)).close()
+    const result = await unpack(readTar(createReadStream(file)), root)
+    await dataDir.makePrivate()
+    await rm(join(root, RESTORE_MARKER))
+    return { ...result, dataDir: root }
+  } catch (error) {
+    await clear(root)
+    await rm(join(root, RESTORE_MARKER), { force: true })
+    throw toStorageError(error) ?? error
+  } finally {
+    dataDir.unlock()
+  }
+}
+
+/** What a disk's own folder may hold. */
+const HARMLESS = new Set(['lost+found'])
+
+async function checkTarget(root: string): Promise<void> {
+  const names: readonly string[] = await readdir(root).catch(() => [])
+  if (names.every((name) => HARMLESS.has(name)) || names.includes(RESTORE_MARKER)) return
+  throw new ConflictError('data_dir_not_empty', `"${root}" is not empty`, {
+    hint: 'restore into a new directory, or move the old one away first',
+  })
+}
+
+/** Removes what a restore makes. */
+async function clear(root: string): Promise<void> {
+  for (const name of [DATABASE_ENTRY, `${DATABASE_ENTRY}-wal`, `${DATABASE_ENTRY}-shm`, KEY_ENTRY, 'blobs/sha256']) {
+    await rm(join(root, name), { recursive: true, force: true })
+  }
+}
+
+async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<Omit<RestoreResult, 'dataDir'>> {
+  let manifest: BackupManifest | null = null
+  let end: BackupEnd | null = null
+  const damaged: string[] = []
+  const restored = new Set<string>()
+  for await (const entry of entries) {
+    if (end !== null) throw invalid('entries follow its last one')
+    if (entry.name === MANIFEST_ENTRY && manifest === null) manifest = parseManifest(await readText(entry))
+    else if (manifest === null) throw invalid('it does not begin with its manifest')
+    else if (entry.name === END_ENTRY) end = parseEnd(await readText(entry))
+    else if (entry.name === DATABASE_ENTRY || entry.name === KEY_ENTRY) {
+      if ((await writeEntry(entry, join(root, entry.name))) !== manifest.digests[entry.name]) throw corrupt(entry.name)
+      restored.add(entry.name)
+    } else {
+      const sha256 = digestOfBlobEntry(entry.name)
+      if (sha256 === null) throw invalid(`entry "${entry.name.slice(0, 100)}" does not belong into one`)
+      if (!(await writeBlob(entry, join(root, entry.name), sha256))) damaged.push(sha256)
+      restored.add(sha256)
+    }
+  }
+  if (manifest === null || end === null || !restored.has(DATABASE_ENTRY)) {
+    throw new StorageError('archive_truncated', 'the archive ends before its last entry')
+  }
+  const known = new Set(end.damaged)
+  const broken = damaged.find((sha256) => !known.has(sha256))
+  if (broken !== undefined) throw corrupt(`blob ${broken}`)
+  const { blobs, schema } = await readSnapshot(join(root, DATABASE_ENTRY))
+  const lost = [...blobs].find((sha256) => !restored.has(sha256) && !known.has(sha256))
+  if (lost !== undefined) throw invalid(`blob ${lost}, which the database names, is not in it`)
+  return { ...end, program: manifest.program, createdAt: manifest.created_at, schema }
+}
+
+async function readText(entry: TarEntry): Promise<string> {
+  if (entry.sizeBytes > MAX_TEXT_BYTES) throw invalid(`entry "${entry.name}" is too large`)
+  const chunks: Uint8Array[] = []
+  for await (const chunk of entry.body) chunks.push(Uint8Array.from(chunk))
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** @returns false, with nothing written, if the bytes are not those of the digest */
+async function writeBlob(entry: TarEntry, path: string, sha256: string): Promise<boolean> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const partial = `${path}.partial`
+  const isWhole = (await writeEntry(entry, partial)) === sha256
+  if (isWhole) await rename(partial, path)
+  else await rm(partial)
+  return isWhole
+}
+
+/** @returns the digest of what was written */
+async function writeEntry(entry: TarEntry, path: string): Promise<string> {
+  const hash = createHash('sha256')
+  const file = await open(path, 'w', 0o600)
+  try {
+    for await (const chunk of entry.body) {
+      hash.update(chunk)
+      await file.writeFile(chunk)
+    }
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  return hash.digest('hex')
+}
+
+function corrupt(what: string): AppError {
+  return new StorageError('archive_corrupt', `${what} of the backup is not what was saved: its digest differs`, {
+    hint: 'copy the backup file again; nothing was restored',
+  })
+}

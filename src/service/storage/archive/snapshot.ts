@@ -1,0 +1,71 @@
+/**
+ * A copy of a database that others have open and write: SQLite's online backup, as of one moment.
+ */
+import SqliteDatabase from 'better-sqlite3'
+import { Kysely, SqliteDialect } from 'kysely'
+import { StorageError } from '#base/errors.js'
+import { MIGRATIONS } from '../migrations/index.js'
+import type { Schema } from '../schema.js'
+import { listReferencedBlobs } from '../upkeep/blob-references.js'
+
+/** All pages in one step: while steps leave pauses, each write of somebody else starts the copy anew. */
+const ALL_PAGES = 2 ** 31 - 1
+
+/** What a copied database says about itself. */
+export interface SnapshotFacts {
+  /** Its newest migration. */
+  readonly schema: string
+  /** Digests of the blobs that its rows name. */
+  readonly blobs: ReadonlySet<string>
+}
+
+/**
+ * Copies a database to `target`, which must not exist.
+ *
+ * @throws {StorageError} `database_unreadable`
+ */
+export async function copyDatabase(path: string, target: string): Promise<void> {
+  const source = new SqliteDatabase(path, { fileMustExist: true, timeout: 10_000 })
+  try {
+    await source.backup(target, { progress: () => ALL_PAGES })
+  } catch (cause) {
+    throw unreadable(path, cause)
+  } finally {
+    source.close()
+  }
+  const copy = new SqliteDatabase(target)
+  // one file, without companions
+  copy.pragma('journal_mode = DELETE')
+  copy.close()
+}
+
+/**
+ * Reads a copy, all of it checked.
+ *
+ * @throws {StorageError} `database_unreadable`, and `database_newer` if this version of the program does not know its schema
+ */
+export async function readSnapshot(path: string): Promise<SnapshotFacts> {
+  const sqlite = new SqliteDatabase(path, { readonly: true, fileMustExist: true })
+  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) })
+  try {
+    const verdict: unknown = sqlite.pragma('integrity_check(1)', { simple: true })
+    if (verdict !== 'ok') throw new Error(String(verdict))
+    const names = sqlite.prepare('select name from kysely_migration order by name').pluck().all() as string[]
+    const unknown = names.find((name) => !Object.hasOwn(MIGRATIONS, name))
+    if (unknown !== undefined) {
+      throw new StorageError('database_newer', `the database has a newer schema (${unknown}) than this program knows`, {
+        hint: 'restore it with the version of the program that made the backup, or a later one',
+      })
+    }
+    return { schema: names.at(-1) ?? '', blobs: await listReferencedBlobs(db) }
+  } catch (cause) {
+    throw cause instanceof StorageError ? cause : unreadable(path, cause)
+  } finally {
+    await db.destroy()
+  }
+}
+
+function unreadable(path: string, cause: unknown): StorageError {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new StorageError('database_unreadable', `database "${path}" cannot be read: ${reason}`, { cause })
+}

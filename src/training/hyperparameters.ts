@@ -12,6 +12,7 @@ import {
   type LEARNING_RATE_SCHEDULES,
   LORA_DEFAULTS,
   SFT_EXTENSIONS,
+  type TRAINING_PRECISIONS,
 } from '#api/settings/training.js'
 import {
   parseOptions,
@@ -24,6 +25,9 @@ import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import type { LossAggregation } from '#training/data/advantages.js'
+
+/** Arithmetic of the frozen layers: float32, or products of 8-bit integers. */
+export type TrainingPrecision = (typeof TRAINING_PRECISIONS)[number]
 
 /** Shape of a new adapter; null in a job's hyperparameters means the model's own, or the default for its first job. */
 export interface LoraHyperparameters {
@@ -49,7 +53,7 @@ export interface RlHyperparameters {
   readonly scaleRewards: boolean
   /** From -1 (only negative advantages train) over 0 to 1 (only positive ones). */
   readonly advantageBalance: number
-  /** Old log-probabilities come from a forward pass before the first step; true whenever truncation is on. */
+  /** Old log-probabilities come from a forward pass before the first step; true whenever truncation or int8 is on. */
   readonly precalculateLogprobs: boolean
   /** Assistant turns without log-probabilities train too, as if sampled from the current policy. */
   readonly allowTrainingWithoutLogprobs: boolean
@@ -69,6 +73,8 @@ export interface RlHyperparameters {
   readonly lossAggregation: LossAggregation
   /** Choices that ended by length are context only. */
   readonly maskTruncated: boolean
+  /** How the frozen layers' products are computed. With int8, old log-probabilities are the trainer's own. */
+  readonly precision: TrainingPrecision
   /** Seeds the row shuffle and a new adapter; null means the job's id. */
   readonly seed: number | null
   readonly lora: LoraHyperparameters | null
@@ -100,6 +106,8 @@ export interface SftHyperparameters {
   readonly earlyStoppingMinDelta: number
   /** The checkpoint holds the state with the lowest validation loss instead of the last one; default with early stopping. */
   readonly isBestKept: boolean
+  /** How the frozen layers' products are computed. */
+  readonly precision: TrainingPrecision
   /** Set when metrics shall be logged under `sft/` for this step. */
   readonly metricLogging: { readonly targetTrainingStep: number | null } | null
   readonly seed: number | null
@@ -147,7 +155,9 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
     policyLoss,
     scaleRewards: options.scale_rewards && options.normalize_advantages,
     advantageBalance: options.advantage_balance,
-    precalculateLogprobs: options.precalculate_logprobs || policyLoss.truncation !== null,
+    // A sampler of another precision would start every ratio off 1.
+    precalculateLogprobs:
+      options.precalculate_logprobs || policyLoss.truncation !== null || options.precision === 'int8',
     allowTrainingWithoutLogprobs: options.allow_training_without_logprobs,
     klReference: resolveReference(options),
     logprobCalculationChunkSize: options.logprob_calculation_chunk_size,
@@ -157,6 +167,7 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
     numTrajectoriesLearningRateMultiplierPower: options.num_trajectories_learning_rate_multiplier_power,
     lossAggregation: options.loss_aggregation,
     maskTruncated: options.mask_truncated,
+    precision: options.precision,
     seed: options.seed ?? null,
     lora: options.lora ?? null,
   }
@@ -208,6 +219,7 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
     earlyStoppingPatience: options.early_stopping_patience ?? null,
     earlyStoppingMinDelta: options.early_stopping_min_delta,
     isBestKept: options.keep_best ?? options.early_stopping_patience !== undefined,
+    precision: options.precision,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
     seed: options.seed ?? null,
     lora: options.lora ?? null,

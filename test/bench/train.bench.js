@@ -67,7 +67,7 @@ async function measureApart(...numbers) {
   return JSON.parse(stdout.trim().split('\n').at(-1))
 }
 
-async function measure(rowCount, length, steps) {
+async function measure(rowCount, length, steps, hasIntegers = 0) {
   const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
   const { createOrtRuntime } = await load('numerics/runtime/ort-runtime')
   const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
@@ -89,11 +89,11 @@ async function measure(rowCount, length, steps) {
       jobId: 'bench',
       ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 }),
     }
-    const settings = await rowSettings(context)
+    const settings = await rowSettings(context, hasIntegers === 1 ? 'int8' : 'f32')
     if (process.env.TRAINYARD_BENCH_PROFILE) settings.session.profilePrefix = process.env.TRAINYARD_BENCH_PROFILE
     const started = now()
     const isRecomputed = needsRecomputation(CONFIG, { rows: rowCount, length })
-    const loss = { kind: 'sft' }
+    const loss = { kind: 'cross_entropy' }
     const trainer = await createTrainer({ ...context, ...settings, loss, settings: SFT_OPTIMIZER, isRecomputed })
     const loadMs = now() - started
     const rng = createRng('bench')

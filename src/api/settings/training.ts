@@ -38,6 +38,8 @@ export const IMPORTANCE_SAMPLING_LEVELS = ['token', 'sequence', 'average', 'geom
 export const KL_PENALTY_SOURCES = ['current_learner', 'sample'] as const
 export const LOSS_AGGREGATIONS = ['trajectory', 'token', 'constant'] as const
 export const LEARNING_RATE_SCHEDULES = ['constant', 'linear', 'cosine'] as const
+/** Arithmetic of the frozen layers' products. */
+export const TRAINING_PRECISIONS = ['f32', 'int8'] as const
 export const ASSISTANT_TURNS = ['all', 'last'] as const
 
 /** `experimental_config` of an RL job; an option that is not here has a default that depends on others, or none. */
@@ -58,6 +60,7 @@ export const RL_DEFAULTS = {
   num_trajectories_learning_rate_multiplier_power: 0,
   loss_aggregation: 'trajectory',
   mask_truncated: false,
+  precision: 'f32',
 } as const
 
 /** Clip range by loss; PPO's upper bound follows its lower one. */
@@ -77,6 +80,7 @@ export const SFT_DEFAULTS = {
   weight_decay: 0,
   assistant_turns: 'all',
   early_stopping_min_delta: 0,
+  precision: 'f32',
 } as const
 /** Options of an SFT job that the published API lacks; they may stand in `config` or in `experimental_config`. */
 export const SFT_EXTENSIONS = [
@@ -87,6 +91,7 @@ export const SFT_EXTENSIONS = [
   'learning_rate_schedule',
   'lora',
   'min_learning_rate',
+  'precision',
   'seed',
   'validation_interval',
   'warmup_steps',

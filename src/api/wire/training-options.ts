@@ -29,6 +29,7 @@ import {
   RL_DEFAULTS,
   SFT_DEFAULTS,
   TAU,
+  TRAINING_PRECISIONS,
   VALIDATION_INTERVAL,
   WARMUP_STEPS,
   WEIGHT_DECAY,
@@ -76,6 +77,7 @@ export const rlOptionsSchema = z.object({
   plot_tensors: laxBoolean().optional(),
   loss_aggregation: z.enum(LOSS_AGGREGATIONS).default(RL_DEFAULTS.loss_aggregation),
   mask_truncated: laxBoolean().default(RL_DEFAULTS.mask_truncated),
+  precision: z.enum(TRAINING_PRECISIONS).default(RL_DEFAULTS.precision),
   seed: seedSchema.optional(),
   lora: loraSchema.optional(),
 })
@@ -96,6 +98,7 @@ export const sftOptionsSchema = z.object({
   early_stopping_patience: laxInteger(EARLY_STOPPING_PATIENCE).optional(),
   early_stopping_min_delta: laxNumber(EARLY_STOPPING_MIN_DELTA).default(SFT_DEFAULTS.early_stopping_min_delta),
   keep_best: laxBoolean().optional(),
+  precision: z.enum(TRAINING_PRECISIONS).default(SFT_DEFAULTS.precision),
   metric_logging: z
     .object({ enabled: laxBoolean().default(false), target_training_step: laxInteger({ min: 0 }).optional() })
     .optional(),

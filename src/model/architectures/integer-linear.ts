@@ -21,8 +21,8 @@ export interface IntegerWeight {
   readonly quantized: Value
   /** float32 [N] */
   readonly scales: Value
-  /** float32 [K], 1 / smoothing */
-  readonly inverseSmoothing: Value
+  /** float32 [K], 1 / smoothing; null where channels are taken as they are */
+  readonly inverseSmoothing: Value | null
   /** Integers per input value: 1 or 2. */
   readonly terms: 1 | 2
 }
@@ -39,7 +39,7 @@ const TERM_RATIO = 2 * LARGEST
  */
 export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, zeroPoints: Value): Value {
   const rows = x.shape[0] as Dim
-  const smooth = mul(g, x, weight.inverseSmoothing)
+  const smooth = weight.inverseSmoothing === null ? x : mul(g, x, weight.inverseSmoothing)
   const largest = one(g, 'ReduceMax', [one(g, 'Abs', [smooth]), g.int64s([1])], { keepdims: int(0) }) // [M]
   const scales = mul(g, largest, g.constant(float32Tensor(Float32Array.of(1 / LARGEST), [1])))
   const first = quantize(g, smooth, scales, zeroPoints)

@@ -12,14 +12,15 @@ import { openWeights } from '#model/weights/base-weights.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { DecoderConfig } from './decoder-config.js'
+import { preparedTrainingIntegers } from './prepared-integers.js'
 import { preparedFloat32, preparedInteger, preparedQuantized } from './prepared-tensors.js'
 import { checkDecoderTensors, decoderConfigOf } from './registry.js'
 import { type PreparedTensor, TensorFileWriter } from './tensor-file.js'
 
 export type Precision = 'f32' | 'int8' | 'int4'
 
-/** What files exist for: `int8-integer` is int8 for integer products, which needs a calibration. */
-type StoredPrecision = Precision | 'int8-integer'
+/** What files exist for: `int8-integer` is int8 for integer products, which needs a calibration, `int8-training` is for training and needs none. */
+type StoredPrecision = Precision | 'int8-integer' | 'int8-training'
 
 /** A prepared base model on disk. */
 export interface PreparedModel {
@@ -147,6 +148,22 @@ export async function prepareIntegerProducts(
   const own = manifest.tensors.map(({ name, ...tensor }): [string, PreparedTensor] => [name, { ...tensor, file }])
   const tensors = new Map([...prepared.tensors('f32'), ...own])
   return { ...prepared, tensors: (wanted) => (wanted === 'int8' ? tensors : prepared.tensors(wanted)) }
+}
+
+/**
+ * The frozen layers of training as integers (`frozen-integer.ts`), by canonical name, gate and up apart: `<name>.integer`,
+ * `<name>.integer_transposed` and `<name>.output_scales`. Written on first use.
+ */
+export async function prepareTrainingIntegers(prepared: PreparedModel): Promise<ReadonlyMap<string, PreparedTensor>> {
+  const { directory, digest, config } = prepared
+  const precision = 'int8-training'
+  const manifest =
+    (await readManifest(directory, precision)) ??
+    (await writeTensors({ directory, digest, precision, config }, async (writer) => {
+      await preparedTrainingIntegers(prepared.tensors('f32'), { config, writer })
+    }))
+  const file = join(directory, weightsFile(precision))
+  return new Map(manifest.tensors.map(({ name, ...tensor }) => [name, { ...tensor, file }]))
 }
 
 function toPreparedModel(

@@ -15,6 +15,7 @@ import { addLora, type LoraPair } from '#numerics/nn/lora.js'
 import { packedAttention } from '#numerics/nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
 import { type DecoderConfig, type Projection, projectionPath } from './decoder-config.js'
+import { type FrozenIntegerWeight, frozenIntegerLinear } from './frozen-integer.js'
 
 /** Inputs of a row graph, all graph values. */
 export interface RowInputs {
@@ -35,6 +36,8 @@ export interface RowWeights {
   readonly base: (name: string) => Value
   /** The first or second half of the rows of such a tensor: gate and up of `gate_up`. */
   readonly half: (name: string, which: 0 | 1) => Value
+  /** A frozen layer's weight as integers, by the name of its float32 weight; undefined where the product is float32. */
+  readonly integers?: ((name: string) => FrozenIntegerWeight | undefined) | undefined
   /** Adapter of a projection by its PEFT module path; undefined where there is none. */
   readonly adapter: (modulePath: string) => LoraPair | undefined
   /** alpha / rank. */
@@ -59,9 +62,20 @@ export function createTrainKernels(
   const product = (
     input: Value,
     read: (part: 'weight' | 'bias') => Value,
-    layer: { readonly hasBias: boolean; readonly pairs: readonly LoraPair[] },
+    layer: {
+      readonly hasBias: boolean
+      readonly pairs: readonly LoraPair[]
+      readonly integer: FrozenIntegerWeight | undefined
+    },
   ): Value => {
-    const y = gemm(g, input, read('weight'), { transB: true, ...(layer.hasBias ? { c: read('bias') } : {}) })
+    const { integer, hasBias } = layer
+    let y: Value
+    if (integer === undefined)
+      y = gemm(g, input, read('weight'), { transB: true, ...(hasBias ? { c: read('bias') } : {}) })
+    else {
+      y = frozenIntegerLinear(g, input, integer)
+      if (hasBias) y = add(g, y, read('bias'))
+    }
     return addLora(g, input, y, { pairs: layer.pairs, scale: weights.scale })
   }
   return {
@@ -79,6 +93,7 @@ export function createTrainKernels(
         return product(input, (part) => weights.base(`${name}.${part}`), {
           hasBias: hasBias(config, projection),
           pairs,
+          integer: weights.integers?.(name),
         })
       }),
     attention: (qkv, layer) =>
@@ -103,6 +118,7 @@ export function createTrainKernels(
         product(input, (part) => weights.half(`layers.${layer}.gate_up.${part}`, which), {
           hasBias: config.hasMlpBias,
           pairs: pairs.slice(which, which + 1),
+          integer: weights.integers?.(`layers.${layer}.gate_up.${which}`),
         })
       const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
       // QuickGelu with alpha 1 is x * sigmoid(x), SiLU.

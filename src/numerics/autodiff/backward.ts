@@ -14,7 +14,7 @@ import { usedValues } from '#numerics/graph/traverse.js'
 import { EarlyParameterGradients } from './early-gradients.js'
 import { GRADIENT_RULES, noGradient } from './gradient-rules.js'
 import { type BlockOf, BlockReplay } from './recompute.js'
-import { zerosLike } from './rule.js'
+import { type GradientRule, zerosLike } from './rule.js'
 
 /** A value whose gradient is given: a loss with gradient 1, or hidden states with what a fused head computed. */
 export interface Seed {
@@ -26,6 +26,8 @@ export interface Seed {
 export interface BackwardOptions {
   /** Blocks whose inner values are computed again instead of kept; default none. See `recompute.ts`. */
   readonly recompute?: BlockOf | undefined
+  /** Rules of operators that the caller made up; default none. */
+  readonly rules?: ReadonlyMap<string, GradientRule> | undefined
 }
 
 /**
@@ -62,7 +64,7 @@ export function backward(
   for (const node of nodes.toReversed()) {
     const found = node.outputs.map((output) => (isOnPath.has(output) ? (gradients.get(output) ?? null) : null))
     if (found.every((gradient) => gradient === null)) continue
-    const rule = GRADIENT_RULES.get(node.op)
+    const rule = GRADIENT_RULES.get(node.op) ?? options.rules?.get(node.op)
     if (rule === undefined) throw missingGradient(node, nodes)
     const leaving = g.withScope(`backward/${node.scope}`, () => {
       const arriving = early.arrive(node, found)

@@ -1,7 +1,8 @@
 /**
  * Writes a graph as an ONNX model file. The few things our graph has and ONNX does not are translated here and nowhere else.
  *
- * StopGradient becomes Identity; optional outputs that nothing uses are left out, so that kernels do not compute them.
+ * StopGradient becomes Identity, as does FrozenLinear, whose value is its first input and whose other inputs only its gradient
+ * reads; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */
 import { open, rename } from 'node:fs/promises'
 import {
@@ -54,15 +55,19 @@ function toDeclaration(graph: Graph): GraphDeclaration {
   }
 }
 
+/** Operators of ours that pass their first input on. */
+const IDENTITIES: ReadonlySet<string> = new Set(['StopGradient', 'FrozenLinear'])
+
 function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclaration {
   const optional = SIGNATURES.get(node.op)?.optionalOutputs ?? []
   const outputs = node.outputs.map((value, at) => (optional.includes(at) && !used.has(value) ? '' : value.name))
   while (outputs.length > 1 && outputs.at(-1) === '') outputs.pop()
-  const inputs = node.inputs.map((value) => value?.name ?? '')
+  const isIdentity = IDENTITIES.has(node.op)
+  const inputs = (isIdentity ? node.inputs.slice(0, 1) : node.inputs).map((value) => value?.name ?? '')
   while (inputs.length > 0 && inputs.at(-1) === '') inputs.pop()
   return {
     name: `${node.scope === '' ? '' : `${node.scope}/`}${node.op}_${index}`,
-    op: node.op === 'StopGradient' ? 'Identity' : node.op,
+    op: isIdentity ? 'Identity' : node.op,
     domain: node.domain,
     inputs,
     outputs,

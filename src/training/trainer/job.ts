@@ -13,7 +13,8 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { DEFAULT_LORA, type LoraHyperparameters } from '#training/hyperparameters.js'
+import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '#training/hyperparameters.js'
+import { integerLayers } from './integer-layers.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'
@@ -88,20 +89,25 @@ export function startingPoint(
   return { adapter, optimizer, progress: createProgress() }
 }
 
-/** The row model and session settings of a job's graphs. */
+/**
+ * The row model and session settings of a job's graphs.
+ *
+ * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products
+ */
 export async function rowSettings(
   context: JobContext,
+  precision: TrainingPrecision = 'f32',
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions }> {
   const { prepared, runtime, adapter, threads } = context
   const tensors = prepared.tensors('f32')
   const { rank, alpha } = adapter.config
-  return {
-    model: { config: prepared.config, tensors, adapter: { rank, alpha } },
-    session: {
-      runtime,
-      directory: prepared.directory,
-      frequencies: await readRotaryFrequencies(tensors),
-      ...(threads === undefined ? {} : { threads }),
-    },
+  const model: RowModel = { config: prepared.config, tensors, adapter: { rank, alpha } }
+  const session = {
+    runtime,
+    directory: prepared.directory,
+    frequencies: await readRotaryFrequencies(tensors),
+    ...(threads === undefined ? {} : { threads }),
   }
+  if (precision === 'f32') return { model, session }
+  return { model: { ...model, integers: await integerLayers(prepared, runtime) }, session }
 }

@@ -20,6 +20,8 @@ export interface RowModel {
   readonly config: DecoderConfig
   /** Float32 tensors by canonical name. */
   readonly tensors: ReadonlyMap<string, PreparedTensor>
+  /** The frozen layers as integers by canonical name (`prepareTrainingIntegers`); absent where products are float32. */
+  readonly integers?: ReadonlyMap<string, PreparedTensor> | undefined
   /** Shape of the adapter; null for a graph of the base model alone. */
   readonly adapter: { readonly rank: number; readonly alpha: number } | null
 }
@@ -55,7 +57,9 @@ export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const half = (name: string, which: 0 | 1): Value => mapped(`${name}.${which}`, halfOf(tensorOf(tensors, name), which))
   const { values, pairs } = adapterInputs(g, model)
   const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
-  const hidden = emitHidden(g, config, { base, half, adapter: (modulePath) => pairs.get(modulePath), scale })
+  const integers = integersOf(model, mapped)
+  const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath), scale }
+  const hidden = emitHidden(g, config, weights)
   return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }
 
@@ -101,6 +105,22 @@ function emitHidden(
   const kernels = createTrainKernels(g, config, { inputs, weights })
   const embedded = kernels.embed()
   return { hidden: buildDecoder(config, { ...kernels, embed: () => embedded }), embedded }
+}
+
+/** Integer weights as graph values, by name. */
+function integersOf(
+  { integers }: RowModel,
+  mapped: (name: string, tensor: PreparedTensor) => Value,
+): RowWeights['integers'] {
+  if (integers === undefined) return undefined
+  return (name) => {
+    const part = (suffix: string): Value => mapped(`${name}.${suffix}`, tensorOf(integers, `${name}.${suffix}`))
+    return {
+      quantized: part('integer'),
+      transposed: part('integer_transposed'),
+      scales: part('output_scales'),
+    }
+  }
 }
 
 function tensorOf(tensors: RowModel['tensors'], name: string): PreparedTensor {

@@ -4,6 +4,7 @@
  * The backward pass is part of the graph. The loss is differentiated to the log-probabilities, the head's own rule takes that
  * to the hidden states (`numerics/nn/fused-head.ts`), and autodiff from there to the adapters.
  */
+import { frozenLinearRule } from '#model/architectures/frozen-integer.js'
 import { backward } from '#numerics/autodiff/backward.js'
 import { blocksByScope } from '#numerics/autodiff/recompute.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
@@ -13,6 +14,9 @@ import { crossEntropy } from '#numerics/nn/cross-entropy.js'
 import { fusedHead, type HeadOutputs, headGradient } from '#numerics/nn/fused-head.js'
 import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
+
+/** Gradients of what only our frozen layers are made of. */
+const FROZEN_RULES = new Map([['FrozenLinear', frozenLinearRule]])
 
 /** Which loss a train graph has. */
 export type LossKind =
@@ -53,7 +57,10 @@ export function buildTrainGraph(
     g,
     [{ value: decoder.hidden, gradient: hiddenGradient }],
     parameters.map(([, value]) => value),
-    options.isRecomputed === true ? { recompute: blocksByScope((first) => first.startsWith('layers.')) } : {},
+    {
+      rules: FROZEN_RULES,
+      ...(options.isRecomputed === true ? { recompute: blocksByScope((first) => first.startsWith('layers.')) } : {}),
+    },
   )
   g.output(total.loss, 'loss')
   g.output(head.logp, 'logp')

@@ -70,7 +70,8 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
     },
   }
   if (context.resumePoint === null) yield started
-  if (steps.length > 0) yield* trainSteps(job, { ...context, ...(await rowSettings(context)) }, steps)
+  if (steps.length > 0)
+    yield* trainSteps(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) }, steps)
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,

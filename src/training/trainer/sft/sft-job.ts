@@ -64,7 +64,9 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
   if (resumePoint === null) yield started
   applyResumePoint(context, resumePoint)
   const validationLoss =
-    survey.trainableBatchCount > 0 ? yield* trainBatches(job, { ...context, ...(await rowSettings(context)) }) : null
+    survey.trainableBatchCount > 0
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
+      : null
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,

@@ -14,7 +14,7 @@ import { logSoftmax, quickGelu, rmsNorm, skipRmsNorm, softmax } from '#numerics/
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { buildDecoder, type DecoderKernels, type JoinedProjection, type NormName } from './decoder.js'
 import type { DecoderConfig } from './decoder-config.js'
-import { integerLinear } from './integer-linear.js'
+import { integerLinear } from './integer/integer-linear.js'
 import type { Precision } from './prepare.js'
 import { QUANTIZATION_BLOCK, qkvRows } from './prepared-tensors.js'
 import { StepAttention } from './step-attention.js'

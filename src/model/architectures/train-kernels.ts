@@ -15,7 +15,7 @@ import { addLora, type LoraPair } from '#numerics/nn/lora.js'
 import { packedAttention } from '#numerics/nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
 import { type DecoderConfig, type Projection, projectionPath } from './decoder-config.js'
-import { type FrozenIntegerWeight, frozenIntegerLinear } from './frozen-integer.js'
+import { type FrozenIntegerWeight, frozenIntegerLinear } from './integer/frozen-integer.js'
 
 /** Inputs of a row graph, all graph values. */
 export interface RowInputs {

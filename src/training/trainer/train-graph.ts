@@ -4,7 +4,7 @@
  * The backward pass is part of the graph. The loss is differentiated to the log-probabilities, the head's own rule takes that
  * to the hidden states (`numerics/nn/fused-head.ts`), and autodiff from there to the adapters.
  */
-import { frozenLinearRule } from '#model/architectures/frozen-integer.js'
+import { frozenLinearRule } from '#model/architectures/integer/frozen-integer.js'
 import { backward } from '#numerics/autodiff/backward.js'
 import { blocksByScope } from '#numerics/autodiff/recompute.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'

@@ -2,13 +2,13 @@
  * The frozen layers of an int8 job, and whether this processor can compute them.
  */
 import { TrainingError } from '#base/errors.js'
-import { type PreparedModel, prepareTrainingIntegers } from '#model/architectures/prepare.js'
-import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { type PreparedModel, prepareTrainingIntegers } from '../prepare.js'
+import type { PreparedTensor } from '../tensor-file.js'
 
 /**
  * The integers of every frozen layer, prepared on first use, which takes some seconds.

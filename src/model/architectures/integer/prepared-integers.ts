@@ -4,8 +4,8 @@
 import { open } from 'node:fs/promises'
 import { quantizeOutputs } from '#model/weights/quantize-outputs.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import type { DecoderConfig } from './decoder-config.js'
-import type { PreparedTensor, TensorFileWriter } from './tensor-file.js'
+import type { DecoderConfig } from '../decoder-config.js'
+import type { PreparedTensor, TensorFileWriter } from '../tensor-file.js'
 
 /** The joined layers of a block. */
 const JOINED = ['qkv', 'o', 'gate_up', 'down'] as const

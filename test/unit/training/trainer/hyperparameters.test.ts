@@ -30,6 +30,7 @@ describe('resolveRlConfig', () => {
       numTrajectoriesLearningRateMultiplierPower: 0,
       lossAggregation: 'trajectory',
       maskTruncated: false,
+      precision: 'f32',
       seed: null,
       lora: null,
     })
@@ -206,6 +207,7 @@ describe('resolveSftConfig', () => {
       batchSize: 2,
       learningRate: 5e-5,
       assistantTurns: 'all',
+      precision: 'f32',
       metricLogging: null,
       validationInterval: null,
       earlyStoppingPatience: null,

@@ -35,6 +35,11 @@ export const commandTable: readonly CommandEntry[] = [
     'Train a model on trajectory groups with rewards',
     async () => (await import('./train/rl.js')).trainRl,
   ),
+  entry(
+    'train dpo',
+    'Train a model on preferred and rejected answers',
+    async () => (await import('./train/dpo.js')).trainDpo,
+  ),
   entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
   entry('log', 'Record trajectory groups as an evaluation', async () => (await import('./log.js')).log),
   entry('models list', 'List models', async () => (await import('./models/list.js')).listModels),

@@ -14,7 +14,9 @@ import {
   SFT_EXTENSIONS,
   type TRAINING_PRECISIONS,
 } from '#api/settings/training.js'
+import type { JobKind } from '#api/wire/job-words.js'
 import {
+  dpoOptionsSchema,
   parseOptions,
   type RlOptions,
   rlOptionsSchema,
@@ -112,6 +114,22 @@ export interface SftHyperparameters {
   readonly metricLogging: { readonly targetTrainingStep: number | null } | null
   readonly seed: number | null
   readonly lora: LoraHyperparameters | null
+}
+
+/** Everything a preference job needs to know besides its pairs. */
+export interface DpoHyperparameters
+  extends Omit<SftHyperparameters, 'learningRate' | 'assistantTurns' | 'metricLogging'> {
+  /** Pairs per optimizer step. */
+  readonly batchSize: number
+  readonly learningRate: number
+  /** How much a difference in log-probability counts. */
+  readonly beta: number
+  /** Share of pairs taken to be labelled the wrong way round. */
+  readonly labelSmoothing: number
+  /** The policy alone is compared, not its change from a reference. */
+  readonly isReferenceFree: boolean
+  /** Step of the model that is the reference, 0 the base model; null for the checkpoint the job starts from. */
+  readonly referenceStep: number | null
 }
 
 /** AdamW and clipping: the values ART trains with. */
@@ -227,6 +245,45 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
 }
 
 /**
+ * Fills in the defaults of a preference job.
+ *
+ * @param raw `config` of the request, nulls allowed
+ * @throws {RequestValidationError} `invalid_value` naming every wrong option
+ */
+export function resolveDpoConfig(raw: JsonObject): DpoHyperparameters {
+  const options = parseOptions(dpoOptionsSchema, withoutNulls(raw), 'config')
+  assertScheduleFits(options)
+  if (options.reference_free && options.reference_step !== undefined) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      'config.reference_step names a reference, but reference_free is true.',
+      {
+        param: 'config.reference_step',
+      },
+    )
+  }
+  return {
+    batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
+    learningRate: options.learning_rate,
+    learningRateSchedule: options.learning_rate_schedule,
+    warmupSteps: options.warmup_steps,
+    minLearningRate: options.min_learning_rate,
+    epochs: options.epochs,
+    weightDecay: options.weight_decay,
+    beta: options.beta,
+    labelSmoothing: options.label_smoothing,
+    isReferenceFree: options.reference_free,
+    referenceStep: options.reference_step ?? null,
+    validationInterval: options.validation_interval ?? null,
+    earlyStoppingPatience: options.early_stopping_patience ?? null,
+    earlyStoppingMinDelta: options.early_stopping_min_delta,
+    isBestKept: options.keep_best ?? options.early_stopping_patience !== undefined,
+    seed: options.seed ?? null,
+    lora: options.lora ?? null,
+  }
+}
+
+/**
  * Refuses options that measure on validation rows where a job has none.
  *
  * @throws {InvalidRequestError} `invalid_value` with `param`
@@ -246,7 +303,9 @@ export function assertValidationOptions(raw: JsonObject, hasValidation: boolean)
 }
 
 /** A list says every rate itself, and a rate cannot fall to more than its peak. */
-function assertScheduleFits(options: SftOptions): void {
+function assertScheduleFits(
+  options: Pick<SftOptions, 'learning_rate' | 'learning_rate_schedule' | 'warmup_steps' | 'min_learning_rate'>,
+): void {
   const {
     learning_rate: peak,
     learning_rate_schedule: schedule,
@@ -296,8 +355,16 @@ function resolveReference(config: RlOptions): KlReference {
   )
 }
 
-/** The KL reference that a job's stored options name; null without a KL penalty. Options of any kind of job may be given. */
-export function klReferenceOf(config: JsonObject): KlReference | null {
+/** The frozen policy other than the job's start that its stored options name: that of a KL penalty or of a preference loss. */
+export function referenceOf(kind: JobKind, config: JsonObject): KlReference | null {
+  if (kind === 'dpo') {
+    const { referenceStep } = resolveDpoConfig(config)
+    return referenceStep === null ? null : { kind: 'step', step: referenceStep }
+  }
+  return kind === 'rl' ? klReferenceOf(config) : null
+}
+
+function klReferenceOf(config: JsonObject): KlReference | null {
   const { policyLoss, klReference } = resolveRlConfig(pick(withoutNulls(config), KL_KEYS))
   return policyLoss.kl === null ? null : klReference
 }

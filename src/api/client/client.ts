@@ -157,6 +157,8 @@ export function createClient(options: ClientOptions) {
       list: (filter: JobFilter = {}, call?: CallOptions) => get<List<TrainingJob>>(JOBS, { ...filter }, call),
       get: (id: string, call?: CallOptions) => get<TrainingJob>(jobPath(id), {}, call),
       createRl: (job: NewRlJob, call?: CallOptions) => create<TrainingJob>(JOBS, job, call),
+      createDpo: (job: NewSftJob, call?: CallOptions) =>
+        create<TrainingJob>('/v1/preview/dpo-training-jobs', job, call),
       createSft: (job: NewSftJob, call?: CallOptions) =>
         create<TrainingJob>('/v1/preview/sft-training-jobs', job, call),
       events: (id: string, query: PageQuery = {}, call?: CallOptions) =>

@@ -82,6 +82,23 @@ export const SFT_DEFAULTS = {
   early_stopping_min_delta: 0,
   precision: 'f32',
 } as const
+/** Strength of a preference loss, and the share of pairs taken to be labelled the wrong way round. */
+export const BETA = { min: 0, max: 100 } as const
+export const LABEL_SMOOTHING = { min: 0, max: 0.499 } as const
+/** `config` of a preference job; beta and label smoothing are those of TRL, the rate is for an adapter. */
+export const DPO_DEFAULTS = {
+  batch_size: 'auto',
+  learning_rate: 5e-6,
+  learning_rate_schedule: 'constant',
+  warmup_steps: 0,
+  min_learning_rate: 0,
+  epochs: 1,
+  weight_decay: 0,
+  beta: 0.1,
+  label_smoothing: 0,
+  reference_free: false,
+  early_stopping_min_delta: 0,
+} as const
 /** Options of an SFT job that the published API lacks; they may stand in `config` or in `experimental_config`. */
 export const SFT_EXTENSIONS = [
   'early_stopping_min_delta',

@@ -7,7 +7,7 @@
  */
 
 /** What a job trains by. */
-export const JOB_KINDS = ['rl', 'sft'] as const
+export const JOB_KINDS = ['rl', 'sft', 'dpo'] as const
 export type JobKind = (typeof JOB_KINDS)[number]
 
 export const JOB_STATUSES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const

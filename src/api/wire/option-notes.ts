@@ -10,10 +10,11 @@ import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
 import { RequestValidationError } from './errors.js'
 import type { JobKind } from './job-words.js'
-import { rlOptionsSchema, sftOptionsSchema } from './training-options.js'
+import { dpoOptionsSchema, rlOptionsSchema, sftOptionsSchema } from './training-options.js'
 
 const RL_NAMES = Object.keys(rlOptionsSchema.shape)
 const SFT_NAMES = Object.keys(sftOptionsSchema.shape)
+const DPO_NAMES = Object.keys(dpoOptionsSchema.shape)
 const NESTED_NAMES: Readonly<Record<string, readonly string[]>> = {
   lora: ['rank', 'alpha', 'dropout', 'target_modules'],
   metric_logging: ['enabled', 'target_training_step'],
@@ -33,6 +34,7 @@ const PLACES: Readonly<Record<JobKind, (config: JsonObject) => Place[]>> = {
     { root: 'config', options: flat, known: SFT_NAMES },
     ...(isObject(nested) ? [{ root: 'experimental_config', options: nested, known: SFT_EXTENSIONS }] : []),
   ],
+  dpo: (config) => [{ root: 'config', options: config, known: DPO_NAMES }],
 }
 
 /** An option without effect: where it stands and a sentence about it. */

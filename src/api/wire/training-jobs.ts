@@ -40,6 +40,10 @@ export const createSftJobRequestSchema = z.object({
 })
 export type CreateSftJobRequest = z.infer<typeof createSftJobRequestSchema>
 
+/** A preference job: rows of `prompt`, `chosen` and `rejected`. */
+export const createDpoJobRequestSchema = createSftJobRequestSchema.omit({ experimental_config: true })
+export type CreateDpoJobRequest = z.infer<typeof createDpoJobRequestSchema>
+
 export const trainingJobSchema = z.object({
   id: z.string(),
   model_id: z.string(),

@@ -9,6 +9,8 @@ import {
   ADVANTAGE_BALANCE,
   ASSISTANT_TURNS,
   BATCH_SIZE,
+  BETA,
+  DPO_DEFAULTS,
   EARLY_STOPPING_MIN_DELTA,
   EARLY_STOPPING_PATIENCE,
   EPOCHS,
@@ -16,6 +18,7 @@ import {
   IMPORTANCE_SAMPLING_LEVELS,
   KL_PENALTY_COEF,
   KL_PENALTY_SOURCES,
+  LABEL_SMOOTHING,
   LEARNING_RATE,
   LEARNING_RATE_SCHEDULES,
   LORA_ALPHA,
@@ -106,6 +109,28 @@ export const sftOptionsSchema = z.object({
   lora: loraSchema.optional(),
 })
 export type SftOptions = z.output<typeof sftOptionsSchema>
+
+export const dpoOptionsSchema = z.object({
+  batch_size: z.union([z.literal('auto'), laxInteger(BATCH_SIZE)]).default(DPO_DEFAULTS.batch_size),
+  learning_rate: laxNumber(LEARNING_RATE).default(DPO_DEFAULTS.learning_rate),
+  learning_rate_schedule: z.enum(LEARNING_RATE_SCHEDULES).default(DPO_DEFAULTS.learning_rate_schedule),
+  warmup_steps: laxInteger(WARMUP_STEPS).default(DPO_DEFAULTS.warmup_steps),
+  min_learning_rate: laxNumber(LEARNING_RATE).default(DPO_DEFAULTS.min_learning_rate),
+  epochs: laxInteger(EPOCHS).default(DPO_DEFAULTS.epochs),
+  weight_decay: laxNumber(WEIGHT_DECAY).default(DPO_DEFAULTS.weight_decay),
+  beta: laxNumber(BETA).default(DPO_DEFAULTS.beta),
+  label_smoothing: laxNumber(LABEL_SMOOTHING).default(DPO_DEFAULTS.label_smoothing),
+  reference_free: laxBoolean().default(DPO_DEFAULTS.reference_free),
+  reference_step: laxInteger({ min: 0 }).optional(),
+  loss_type: z.literal('sigmoid').default('sigmoid'),
+  validation_interval: laxInteger(VALIDATION_INTERVAL).optional(),
+  early_stopping_patience: laxInteger(EARLY_STOPPING_PATIENCE).optional(),
+  early_stopping_min_delta: laxNumber(EARLY_STOPPING_MIN_DELTA).default(DPO_DEFAULTS.early_stopping_min_delta),
+  keep_best: laxBoolean().optional(),
+  seed: seedSchema.optional(),
+  lora: loraSchema.optional(),
+})
+export type DpoOptions = z.output<typeof dpoOptionsSchema>
 
 /**
  * Reads options.

@@ -16,7 +16,11 @@ import {
   tokenizeRequestSchema,
 } from '#api/wire/inference/tokens.js'
 import { createModelRequestSchema } from '#api/wire/models.js'
-import { createRlJobRequestSchema, createSftJobRequestSchema } from '#api/wire/training-jobs.js'
+import {
+  createDpoJobRequestSchema,
+  createRlJobRequestSchema,
+  createSftJobRequestSchema,
+} from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
 import {
   workerCompletionSchema,
@@ -85,6 +89,7 @@ export const BODIES = {
   createKey: { schema: createKeyRequestSchema, ...SMALL },
   createModel: { schema: createModelRequestSchema, ...SMALL },
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
+  createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
   workerHeartbeat: { schema: workerHeartbeatSchema, ...SMALL },
   workerEvents: { schema: workerEventsSchema, ...SMALL },

@@ -13,6 +13,7 @@ import { gemm } from '#numerics/graph/ops/matmul.js'
 import { crossEntropy } from '#numerics/nn/cross-entropy.js'
 import { fusedHead, type HeadOutputs, headGradient } from '#numerics/nn/fused-head.js'
 import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
+import { type PreferenceLossOptions, preferenceLoss } from '#numerics/nn/preference-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
 
 /** Gradients of what only our frozen layers are made of. */
@@ -22,6 +23,7 @@ const FROZEN_RULES = new Map([['FrozenLinear', frozenLinearRule]])
 export type LossKind =
   | { readonly kind: 'cross_entropy' }
   | { readonly kind: 'policy'; readonly options: PolicyLossOptions }
+  | { readonly kind: 'preference'; readonly options: PreferenceLossOptions }
 
 /** Name of the output that carries an adapter tensor's gradient. */
 export function gradientName(tensorName: string): string {
@@ -31,7 +33,8 @@ export function gradientName(tensorName: string): string {
 /**
  * Builds the train graph.
  *
- * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `weight` [N], `denominator` []; for RL
+ * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
+ * preferences `pairs` [N, Pairs] and `reference_margin` [Pairs]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
  *
@@ -104,8 +107,13 @@ function emitLoss(
   loss: LossKind,
 ): { readonly loss: Value; readonly ratio: Value | null } {
   const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
-  const weight = perToken('weight')
   const denominator = g.input('denominator', 'float32', [])
+  if (loss.kind === 'preference') {
+    const pairs = g.input('pairs', 'float32', ['C*Q', 'Pairs'])
+    const referenceMargin = g.input('reference_margin', 'float32', ['Pairs'])
+    return { loss: preferenceLoss(g, { logp, pairs, referenceMargin, denominator }, loss.options), ratio: null }
+  }
+  const weight = perToken('weight')
   if (loss.kind === 'cross_entropy') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }
   const { options } = loss
   const inputs = {

@@ -7,9 +7,20 @@ import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
 import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { readLines } from '#training/data/json-lines.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
+import {
+  type PreferenceBatchOptions,
+  readPreferenceBatches,
+  surveyPreferences,
+} from '#training/data/preference-data.js'
 import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
-import { type LoraHyperparameters, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import {
+  type LoraHyperparameters,
+  resolveDpoConfig,
+  resolveRlConfig,
+  resolveSftConfig,
+} from '#training/hyperparameters.js'
+import { trainDpo } from '#training/trainer/dpo/dpo-job.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { type RlJob, trainRl } from '#training/trainer/rl/rl-job.js'
 import { trainSft } from '#training/trainer/sft/sft-job.js'
@@ -57,9 +68,24 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
     context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
     return trainSft({ ...rows, hyperparameters, validation }, context)
   },
+  dpo: async ({ client, job, text, maxLength, contextOf }) => {
+    const hyperparameters = resolveDpoConfig(job.config)
+    const context = contextOf(hyperparameters)
+    const options: PreferenceBatchOptions = { text, batchSize: hyperparameters.batchSize, maxLength }
+    const rowsOf = async (open: () => AsyncIterable<Uint8Array>) => ({
+      survey: await surveyPreferences(open(), options),
+      openBatches: () => readPreferenceBatches(open(), options),
+    })
+    const startedMs = context.clock.monotonicMs()
+    const validation = job.has_validation ? await rowsOf(client.openValidation) : null
+    const rows = await rowsOf(client.openInput)
+    context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
+    const reference = hyperparameters.referenceStep === null ? 'start' : await fetchReference(client, job)
+    return trainDpo({ ...rows, hyperparameters, reference, validation }, context)
+  },
 }
 
-/** The adapter a KL penalty is measured to; null for the base model. */
+/** The adapter a KL penalty or a preference loss is measured to; null for the base model. */
 async function fetchReference(client: WorkerClient, job: WorkerJob): Promise<AdapterWeights | null> {
   if (job.reference_files.length === 0) return null
   const checkpoint = `the KL reference of model "${job.model_name}"`

@@ -171,6 +171,15 @@ describe.each([
     rows.slice(0, STEPS / 2),
   ],
   [
+    'preferences measured to the starting weights',
+    { kind: 'dpo', config: { batch_size: 1, epochs: 2, learning_rate: 3e-3 } },
+    rows.slice(0, STEPS / 2).map(({ messages: [question, answer] }) => ({
+      prompt: [question],
+      chosen: [answer],
+      rejected: [{ role: 'assistant', content: 'I do not know.' }],
+    })),
+  ],
+  [
     'RL with log-probabilities of the starting weights',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2, precalculate_logprobs: true } },
     groups,

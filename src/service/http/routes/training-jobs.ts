@@ -1,5 +1,5 @@
 /**
- * `/v1/preview/training-jobs`, `/v1/preview/sft-training-jobs` and a job's events, as pages or as server-sent events.
+ * `/v1/preview/training-jobs`, `/v1/preview/sft-training-jobs`, `/v1/preview/dpo-training-jobs` and a job's events, as pages or as server-sent events.
  */
 import { pageQuerySchema } from '#api/wire/list.js'
 import { listTrainingJobsQuerySchema } from '#api/wire/training-jobs.js'
@@ -20,6 +20,10 @@ export function bindTrainingJobs(app: App, options: AppOptions): void {
   app.post('/v1/preview/sft-training-jobs', async (c) => {
     const request = await readJson(c, 'createSftJob')
     return c.json(await trainingJobs.createSft(c.get('principal'), request, createHeaders(c)))
+  })
+  app.post('/v1/preview/dpo-training-jobs', async (c) => {
+    const request = await readJson(c, 'createDpoJob')
+    return c.json(await trainingJobs.createDpo(c.get('principal'), request, createHeaders(c)))
   })
   app.get('/v1/preview/training-jobs', async (c) =>
     c.json(await trainingJobs.list(c.get('principal'), readQuery(c, listTrainingJobsQuerySchema))),

@@ -38,6 +38,26 @@ export async function assertKlReference(
   }
 }
 
+/**
+ * Refuses a reference of a preference job that does not exist.
+ *
+ * @throws {InvalidRequestError} `invalid_value` with `param`
+ */
+export async function assertReferenceStep(
+  context: Pick<ServiceContext, 'db'>,
+  model: ModelRecord,
+  step: number | null,
+): Promise<void> {
+  if (step === null || step === 0) return
+  try {
+    await requireStep(context, model.id, step)
+  } catch (cause) {
+    if (!(cause instanceof NotFoundError)) throw cause
+    const param = 'config.reference_step'
+    throw new InvalidRequestError('invalid_value', `${param} names no checkpoint: ${cause.message}`, { param, cause })
+  }
+}
+
 const PARAMS = {
   step: 'kl_penalty_reference_step',
   lag: 'kl_penalty_step_lag',
@@ -70,7 +90,11 @@ export async function findKlReference(
   return step === 0 ? null : requireStep(context, modelId, step)
 }
 
-async function requireStep(context: ServiceContext, modelId: string, step: number): Promise<CheckpointRecord> {
+async function requireStep(
+  context: Pick<ServiceContext, 'db'>,
+  modelId: string,
+  step: number,
+): Promise<CheckpointRecord> {
   const checkpoint = await findCheckpoint(context.db, modelId, step)
   if (checkpoint !== null) return checkpoint
   throw new NotFoundError('checkpoint_not_found', `the model has no checkpoint at step ${step}`)

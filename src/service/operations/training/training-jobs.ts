@@ -5,7 +5,13 @@ import { createHash } from 'node:crypto'
 import { isTerminalEvent } from '#api/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
 import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
-import type { CreateSftJobRequest, ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type {
+  CreateDpoJobRequest,
+  CreateSftJobRequest,
+  ListTrainingJobsQuery,
+  TrainingEvent,
+  TrainingJob,
+} from '#api/wire/training-jobs.js'
 import { AppError, NotFoundError } from '#base/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
@@ -13,17 +19,23 @@ import { requestCancel } from '#service/queue/outcome.js'
 import { createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
+import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
 import { countSftExamples } from '#training/data/examples/sft-example.js'
 import { assertLearningRateCount, sftBatchCount } from '#training/data/sft-data.js'
-import { assertValidationOptions, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import {
+  assertValidationOptions,
+  resolveDpoConfig,
+  resolveRlConfig,
+  resolveSftConfig,
+} from '#training/hyperparameters.js'
 import { isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { dataWarnings } from './data-warnings.js'
-import { assertKlReference } from './kl-reference.js'
-import { resolveTrainingData } from './training-data.js'
+import { assertKlReference, assertReferenceStep } from './kl-reference.js'
+import { type DataAddress, resolveTrainingData } from './training-data.js'
 import { checkPolicyVersions, withGroups } from './trajectory-groups.js'
 
 /** Headers that decide whether a create is a repetition. */
@@ -37,6 +49,7 @@ export interface TrainingJobService {
   /** Takes the groups over, also when it fails. */
   createRl(principal: Principal, groups: ReceivedGroups<'createRlJob'>, headers: CreateHeaders): Promise<TrainingJob>
   createSft(principal: Principal, request: CreateSftJobRequest, headers: CreateHeaders): Promise<TrainingJob>
+  createDpo(principal: Principal, request: CreateDpoJobRequest, headers: CreateHeaders): Promise<TrainingJob>
   get(principal: Principal, id: string): Promise<TrainingJob>
   list(principal: Principal, query: ListTrainingJobsQuery): Promise<List<TrainingJob>>
   cancel(principal: Principal, id: string): Promise<TrainingJob>
@@ -44,6 +57,9 @@ export interface TrainingJobService {
   /** Events after `after` as they happen; ends after the terminal one or when `signal` aborts. */
   follow(principal: Principal, id: string, after: string | undefined, signal: AbortSignal): AsyncIterable<TrainingEvent>
 }
+
+/** Checks every row of some kind of data and says how many there are. */
+type CountRows = (source: AsyncIterable<Uint8Array>) => Promise<number>
 
 /** Longest wait for a notice before the events are read anyway. */
 const FOLLOW_POLL_MS = 500
@@ -59,10 +75,30 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     return job
   }
 
-  /** Checks every row. @returns how many; an error about validation rows says that they are meant */
-  async function checkRows(field: 'training_data_url' | 'validation_data_url', sha256: string): Promise<number> {
+  /** Stores the rows a job trains and is measured on, and checks every one of them. */
+  async function receiveRows(
+    principal: Principal,
+    { training_data_url: url, validation_data_url: validationUrl = null }: CreateDpoJobRequest,
+    count: CountRows,
+  ): Promise<Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sourceUrl'> & { readonly exampleCount: number }> {
+    const resolve = (address: DataAddress) => resolveTrainingData(context, principal, address)
+    const inputSha256 = await resolve({ field: 'training_data_url', url })
+    const validationSha256 =
+      validationUrl === null ? null : await resolve({ field: 'validation_data_url', url: validationUrl })
+    if (validationSha256 !== null) await checkRows('validation_data_url', validationSha256, count)
+    return {
+      inputSha256,
+      validationSha256,
+      // a data: address is the rows themselves, and those are stored already
+      sourceUrl: url.startsWith('data:') ? null : url,
+      exampleCount: await checkRows('training_data_url', inputSha256, count),
+    }
+  }
+
+  /** @returns how many rows; an error about validation rows says that they are meant */
+  async function checkRows(field: DataAddress['field'], sha256: string, count: CountRows): Promise<number> {
     try {
-      return await countSftExamples(await blobs.openRead(sha256))
+      return await count(await blobs.openRead(sha256))
     } catch (cause) {
       if (field === 'training_data_url' || !(cause instanceof AppError)) throw cause
       const { category, code, message, hint, details } = cause
@@ -152,21 +188,11 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       assertSupportedOptions('sft', config)
       if (request.strict === true) assertNoUnusedOptions('sft', config)
       await assertAdapterShape(context, model, hyperparameters.lora)
-      const validationUrl = request.validation_data_url ?? null
-      assertValidationOptions(config, validationUrl !== null)
-      const inputSha256 = await resolveTrainingData(context, principal, {
-        field: 'training_data_url',
-        url: request.training_data_url,
-      })
-      const validationSha256 =
-        validationUrl === null
-          ? null
-          : await resolveTrainingData(context, principal, { field: 'validation_data_url', url: validationUrl })
-      if (validationSha256 !== null) await checkRows('validation_data_url', validationSha256)
-      const examples = await checkRows('training_data_url', inputSha256)
+      assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
+      const { exampleCount, ...rows } = await receiveRows(principal, request, countSftExamples)
       assertLearningRateCount(
         hyperparameters.learningRate,
-        sftBatchCount(examples, hyperparameters.batchSize) * hyperparameters.epochs,
+        sftBatchCount(exampleCount, hyperparameters.batchSize) * hyperparameters.epochs,
       )
       return submit(
         {
@@ -176,10 +202,30 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
           modelId: model.id,
           kind: 'sft',
           config,
-          inputSha256,
-          // a data: address is the rows themselves, and those are stored already
-          sourceUrl: request.training_data_url.startsWith('data:') ? null : request.training_data_url,
-          validationSha256,
+          ...rows,
+        },
+        headers,
+      )
+    },
+    createDpo: async (principal, request, headers) => {
+      const model = await requireModel(context, principal, request.model_id)
+      const config = withoutNulls(request.config ?? {})
+      const hyperparameters = resolveDpoConfig(config)
+      assertSupportedOptions('dpo', config)
+      if (request.strict === true) assertNoUnusedOptions('dpo', config)
+      await assertAdapterShape(context, model, hyperparameters.lora)
+      assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
+      await assertReferenceStep(context, model, hyperparameters.referenceStep)
+      const { exampleCount: _, ...rows } = await receiveRows(principal, request, countPreferenceExamples)
+      return submit(
+        {
+          entity: principal.entity,
+          project: model.project,
+          usageProject: principal.usageProject,
+          modelId: model.id,
+          kind: 'dpo',
+          config,
+          ...rows,
         },
         headers,
       )

@@ -26,7 +26,7 @@ import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-po
 import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
-import { klReferenceOf } from '#training/hyperparameters.js'
+import { referenceOf as namedReference } from '#training/hyperparameters.js'
 import { openCheckpointBlob } from '../checkpoint-blobs.js'
 import type { ServiceContext } from '../context.js'
 import { findKlReference } from './kl-reference.js'
@@ -62,7 +62,7 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
 
   /** The checkpoint the KL penalty of a job is measured to; null for the base model, or without a penalty. */
   async function referenceOf(job: JobRecord): Promise<CheckpointRecord | null> {
-    const reference = klReferenceOf(job.config)
+    const reference = namedReference(job.kind, job.config)
     const { entity, modelId } = job
     return reference === null
       ? null

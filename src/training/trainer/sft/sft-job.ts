@@ -14,9 +14,10 @@ import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
+import { createValidation } from '../validation.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
 import { rateOf } from './sft-schedule.js'
-import { openValidation, type ValidationRows } from './validation.js'
+import { openSftLoss, type ValidationRows } from './validation-loss.js'
 
 /** What an SFT job trains on, besides its context. */
 export interface SftJob {
@@ -100,8 +101,9 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
     isRecomputed: needsRecomputation(context.prepared.config, largestMicroBatch(survey)),
   })
   const stepsPerEpoch = survey.trainableBatchCount
+  const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)
   const validation =
-    job.validation === null ? null : await openValidation(job.validation, context, { hyperparameters, stepsPerEpoch })
+    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
   try {
     if (alreadyDone === 0) await validation?.measure()
     let position = 0
@@ -132,7 +134,7 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
     return validation?.finish() ?? null
   } finally {
     await trainer.release()
-    await validation?.release()
+    await measurement?.release()
   }
 }
 

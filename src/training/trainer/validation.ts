@@ -2,22 +2,19 @@
  * Loss on rows that are not trained on, and what follows from it: the best state is remembered, and a job that no longer
  * gets better stops.
  *
- * The loss is that of training: cross-entropy summed over the trainable tokens of all validation rows, divided by their
- * number. It is measured before the first step, at an interval, and after the last step.
+ * What the loss is, is the job's affair: that of training, over all validation rows. It is measured before the first step, at
+ * an interval, and after the last step.
  */
-import { InvalidRequestError, TrainingError } from '#base/errors.js'
-import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
+import { TrainingError } from '#base/errors.js'
 import type { SftHyperparameters } from '#training/hyperparameters.js'
-import { copyState, restoreState } from '../kept-state.js'
-import { openScores, type ScoringContext } from '../scores.js'
-import { toRowBatches } from './sft-rows.js'
+import type { JobContext } from './job.js'
+import { copyState, restoreState } from './kept-state.js'
 
-/** Rows a job is measured on. */
-export interface ValidationRows {
-  readonly survey: SftSurvey
-  /** All batches from the first; called once per measurement. */
-  readonly openBatches: () => AsyncIterable<SftBatch>
-}
+/** How a job uses its measurements. */
+export type ValidationOptions = Pick<
+  SftHyperparameters,
+  'validationInterval' | 'earlyStoppingPatience' | 'earlyStoppingMinDelta' | 'isBestKept'
+>
 
 /** Measures a job that runs. */
 export interface Validation {
@@ -29,53 +26,36 @@ export interface Validation {
   isOver(): boolean
   /** Puts the best state in place where the job keeps it. @returns validation loss of the state the job ends with */
   finish(): number | null
-  release(): Promise<void>
 }
 
 /**
- * Opens a measurement.
+ * Sets up the measurements of a job.
  *
  * @param options.stepsPerEpoch gradient steps of one pass over the training rows: the interval unless one is given
- * @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train
+ * @param options.measureLoss the loss of all validation rows under the weights as they are, nats
  */
-export async function openValidation(
-  rows: ValidationRows,
-  context: ScoringContext,
-  { hyperparameters, stepsPerEpoch }: { readonly hyperparameters: SftHyperparameters; readonly stepsPerEpoch: number },
-): Promise<Validation> {
+export function createValidation(
+  context: JobContext,
+  {
+    hyperparameters,
+    stepsPerEpoch,
+    measureLoss,
+  }: {
+    readonly hyperparameters: ValidationOptions
+    readonly stepsPerEpoch: number
+    readonly measureLoss: () => Promise<number>
+  },
+): Validation {
   const { progress, clock } = context
   const { report } = progress
   const { earlyStoppingPatience: patience, earlyStoppingMinDelta: minDelta, isBestKept } = hyperparameters
   const interval = hyperparameters.validationInterval ?? Math.max(1, stepsPerEpoch)
-  if (rows.survey.trainableTokenCount === 0) {
-    throw new InvalidRequestError(
-      'no_trainable_tokens',
-      'validation_data_url holds no row in which anything would train',
-    )
-  }
-  const scores = await openScores(context, context.adapter)
-
-  async function loss(): Promise<number> {
-    let sum = 0
-    let count = 0
-    for await (const batch of rows.openBatches()) {
-      if (batch.trainableTokenCount === 0) continue
-      for (const part of toRowBatches(batch.sequences)) {
-        const logp = await scores.score(part)
-        part.trained.forEach((_, n) => {
-          sum -= logp[n] as number
-        })
-        count += part.trained.length
-      }
-    }
-    return sum / count
-  }
 
   async function measure(): Promise<number | null> {
     const step = progress.stepCount
     if (report.validation.at(-1)?.step === step) return null
     const startedMs = clock.monotonicMs()
-    const point = { step, loss: await loss() }
+    const point = { step, loss: await measureLoss() }
     if (!Number.isFinite(point.loss)) {
       throw new TrainingError('non_finite_loss', `the validation loss after gradient step ${step} is ${point.loss}`)
     }
@@ -100,7 +80,6 @@ export async function openValidation(
       }
       return best.loss
     },
-    release: () => scores.release(),
   }
 }
 

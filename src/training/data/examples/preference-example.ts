@@ -1,0 +1,110 @@
+/**
+ * Preference pairs from JSON Lines, checked line by line, in the forms TRL's users have them.
+ *
+ * - `{"prompt", "chosen", "rejected"}` as texts: one user turn and two answers to it;
+ * - the same as lists of messages: a conversation and two ways it goes on;
+ * - `{"chosen", "rejected"}` as lists of messages: whole conversations, whose common beginning is the prompt.
+ *
+ * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are
+ * served here; TRL takes them as they are.
+ */
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { type LineOptions, lineError } from '../json-lines.js'
+import { describe } from '../parse-choice.js'
+import { checkMessages, checkTools, readJsonLines } from './sft-example.js'
+
+/** One checked line. Both continuations end with an assistant message and are not empty. */
+export interface PreferenceExample {
+  /** Counted from 1, blank lines included. */
+  readonly lineNumber: number
+  readonly prompt: readonly JsonObject[]
+  readonly chosen: readonly JsonObject[]
+  readonly rejected: readonly JsonObject[]
+  readonly tools: readonly JsonObject[] | null
+}
+
+/**
+ * Reads and checks the pairs of a file.
+ *
+ * @throws {DataError} with the line's number: `invalid_example`, `wrong_last_role`, `equal_answers`, and those of
+ *   `readJsonLines`; `empty_training_data`
+ */
+export async function* readPreferenceExamples(
+  source: AsyncIterable<Uint8Array>,
+  options: LineOptions = {},
+): AsyncGenerator<PreferenceExample> {
+  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number)
+}
+
+/** Checks a whole file. @returns number of pairs, at least 1 @throws {DataError} as `readPreferenceExamples` */
+export async function countPreferenceExamples(source: AsyncIterable<Uint8Array>): Promise<number> {
+  let count = 0
+  for await (const _ of readPreferenceExamples(source)) count += 1
+  return count
+}
+
+function checkExample(value: unknown, number: number): PreferenceExample {
+  if (!isJsonObject(value)) {
+    throw lineError(
+      'invalid_example',
+      number,
+      `must be a JSON object with prompt, chosen and rejected, got ${describe(value)}`,
+    )
+  }
+  const given = (name: string): unknown => value[name] ?? null
+  const chosen = answerOf(given('chosen'), 'chosen', number)
+  const rejected = answerOf(given('rejected'), 'rejected', number)
+  const { prompt, start } = promptOf(given('prompt'), { chosen, rejected, number })
+  const example = {
+    lineNumber: number,
+    prompt,
+    chosen: chosen.slice(start),
+    rejected: rejected.slice(start),
+    tools: checkTools(value, number),
+  }
+  assertAnswers(example)
+  return example
+}
+
+function answerOf(value: unknown, name: string, number: number): readonly JsonObject[] {
+  if (typeof value === 'string') return [{ role: 'assistant', content: value }]
+  if (value === null) throw lineError('invalid_example', number, `must have ${name}, a text or a list of messages`)
+  return checkMessages(value, name, number)
+}
+
+function promptOf(
+  value: unknown,
+  {
+    chosen,
+    rejected,
+    number,
+  }: { readonly chosen: readonly JsonObject[]; readonly rejected: readonly JsonObject[]; readonly number: number },
+): { readonly prompt: readonly JsonObject[]; readonly start: number } {
+  if (typeof value === 'string') return { prompt: [{ role: 'user', content: value }], start: 0 }
+  if (value !== null) return { prompt: checkMessages(value, 'prompt', number), start: 0 }
+  const start = commonMessages(chosen, rejected)
+  if (start > 0) return { prompt: chosen.slice(0, start), start }
+  throw lineError('invalid_example', number, 'must have prompt, or conversations chosen and rejected that begin alike')
+}
+
+function commonMessages(a: readonly JsonObject[], b: readonly JsonObject[]): number {
+  let count = 0
+  while (count < Math.min(a.length, b.length) && JSON.stringify(a[count]) === JSON.stringify(b[count])) count += 1
+  return count
+}
+
+function assertAnswers({ chosen, rejected, lineNumber }: PreferenceExample): void {
+  if (JSON.stringify(chosen) === JSON.stringify(rejected)) {
+    throw lineError('equal_answers', lineNumber, 'has equal answers chosen and rejected, which prefer nothing')
+  }
+  for (const [name, messages] of Object.entries({ chosen, rejected })) {
+    const role = messages.at(-1)?.['role'] ?? null
+    if (role !== 'assistant') {
+      throw lineError(
+        'wrong_last_role',
+        lineNumber,
+        `must end ${name} with an assistant message, but its last role is ${describe(role)}`,
+      )
+    }
+  }
+}

@@ -1,0 +1,212 @@
+/**
+ * A preference job: pairs of answers to optimizer steps, in the order of the file (`numerics/nn/preference-loss.ts`).
+ *
+ * The reference is frozen and scores every pair once, before the first step: the checkpoint the job starts from, another step of
+ * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
+ */
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import type { PreferenceBatch, PreferenceSurvey } from '#training/data/preference-data.js'
+import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
+import { needsRecomputation } from '../memory.js'
+import { averageSteps, countStep } from '../progress.js'
+import { leftOut, noteStep } from '../report.js'
+import { applyResumePoint } from '../resume-point.js'
+import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
+import { rateOf } from '../sft/sft-schedule.js'
+import { createTrainer, type MicroBatch } from '../trainer.js'
+import { createValidation } from '../validation.js'
+import { preferenceMeasures } from './dpo-metrics.js'
+import { type AnswerLogps, addAnswerLogps, noLogps, paddedLength, pairMatrix, toPairRows } from './dpo-rows.js'
+import { openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
+
+/** What a preference job trains on, besides its context. */
+export interface DpoJob extends PreferenceRows {
+  readonly hyperparameters: DpoHyperparameters
+  /** What the answers are compared with; `start` is the adapter the job starts from, as it is then. Not read when reference-free. */
+  readonly reference: ReferencePolicy | 'start'
+  /** What the job is measured on; null for nothing. */
+  readonly validation: PreferenceRows | null
+}
+
+/** Names that are averaged over steps into the checkpoint's metrics. */
+const STEP_METRICS = [
+  'loss',
+  'grad_norm',
+  'learning_rate',
+  'rewards/chosen',
+  'rewards/rejected',
+  'rewards/accuracies',
+  'rewards/margins',
+  'logps/chosen',
+  'logps/rejected',
+] as const
+
+/**
+ * Trains on preferences.
+ *
+ * @returns events as `trainRl`; `num_sequences` is the number of batches with a pair, over all epochs
+ * @throws {TrainingError} `non_finite_loss`; what reading the batches throws
+ */
+export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { survey, hyperparameters } = job
+  const { progress, resumePoint } = context
+  const { report } = progress
+  const stepCount = survey.trainableBatchCount * hyperparameters.epochs
+  report.plannedSteps = stepCount
+  report.leftOut = leftOutOf(survey)
+  const started: TrainingEvent = {
+    type: 'training_started',
+    data: {
+      num_sequences: stepCount,
+      num_pairs: survey.pairCount,
+      num_trainable_tokens: survey.answerTokenCount,
+      num_epochs: hyperparameters.epochs,
+      num_dropped_overlength: survey.overlengthCount,
+      num_untrainable: survey.untrainableCount,
+      ...(job.validation === null ? {} : { num_validation_pairs: job.validation.survey.pairCount }),
+    },
+  }
+  if (resumePoint === null) yield started
+  const validationLoss =
+    stepCount > 0 ? yield* trainBatches(job, { ...context, ...(await rowSettings(context)) }) : null
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...averageSteps(progress),
+      ...(validationLoss === null ? {} : { 'val/loss': validationLoss }),
+      'data/step_num_pairs': survey.pairCount,
+      'data/step_num_gradient_steps': progress.stepCount,
+      'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+/** @returns validation loss of the state the job ends with; null without validation rows */
+async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, number | null> {
+  const { survey, hyperparameters } = job
+  const { progress, clock } = context
+  const { report } = progress
+  const { beta, labelSmoothing, epochs } = hyperparameters
+  const batchCount = survey.batchCount * epochs
+  // Scored with the weights the job starts from, also when it goes on from a resume point.
+  const referenceMs = clock.monotonicMs()
+  const references = await scoreReference(job, job, context)
+  const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, context)
+  report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
+  applyResumePoint(context, context.resumePoint)
+  const alreadyDone = progress.stepCount
+  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const trainer = await createTrainer({
+    ...context,
+    loss: { kind: 'preference', options: { beta, labelSmoothing } },
+    settings,
+    isRecomputed: needsRecomputation(context.prepared.config, { rows: 2, length: paddedLength(survey.longestLength) }),
+  })
+  const stepsPerEpoch = survey.trainableBatchCount
+  const measurement =
+    job.validation === null || validationReferences === null
+      ? null
+      : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
+  const validation =
+    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
+  try {
+    if (alreadyDone === 0) await validation?.measure()
+    let position = 0
+    for await (const { batch, epoch } of allBatches(job, epochs)) {
+      if (batch.pairs.length === 0) continue
+      position += 1
+      if (position <= alreadyDone) continue
+      if (validation?.isOver() === true) break
+      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, batchCount)
+      const startedMs = clock.monotonicMs()
+      const reference = references[batch.index] ?? noLogps(batch.pairs.length)
+      const parts = toPairRows(batch.pairs)
+      const microBatches = toMicroBatches(parts, reference)
+      const result = await trainer.step(microBatches, { learningRate })
+      const policy = noLogps(batch.pairs.length)
+      for (const [p, part] of parts.entries()) {
+        addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))
+      }
+      const data = finite({
+        loss: result.loss,
+        ...preferenceMeasures(policy, reference, hyperparameters).metrics,
+        grad_norm: result.gradientNorm,
+        learning_rate: learningRate,
+        num_pairs: batch.pairs.length,
+        num_tokens: batch.tokenCount,
+        num_trainable_tokens: batch.answerTokenCount,
+        tokens_per_second: batch.tokenCount / ((clock.monotonicMs() - startedMs) / 1000),
+      })
+      countStep(progress, data, STEP_METRICS)
+      const { maxGradientNorm } = settings
+      noteStep(report, { tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount, ...result, maxGradientNorm })
+      const isLast = progress.stepCount === stepsPerEpoch * epochs
+      const loss = validation === null ? null : await (isLast ? validation.measure() : validation.measureWhenDue())
+      report.hasStoppedEarly = !isLast && validation?.isOver() === true
+      yield { type: 'gradient_step', data: loss === null ? data : { ...data, 'val/loss': loss } }
+    }
+    return validation?.finish() ?? null
+  } finally {
+    await trainer.release()
+    await measurement?.release()
+  }
+}
+
+async function* allBatches(
+  { openBatches }: PreferenceRows,
+  epochs: number,
+): AsyncGenerator<{ readonly batch: PreferenceBatch; readonly epoch: number }> {
+  for (let epoch = 0; epoch < epochs; epoch += 1) {
+    for await (const batch of openBatches()) yield { batch, epoch }
+  }
+}
+
+/** Log-probabilities of all batches under the reference; zeros without one. */
+async function scoreReference(
+  { hyperparameters, reference }: DpoJob,
+  rows: PreferenceRows,
+  context: ScoringContext,
+): Promise<AnswerLogps[]> {
+  const all: AnswerLogps[] = []
+  if (hyperparameters.isReferenceFree) {
+    for await (const { pairs } of rows.openBatches()) all.push(noLogps(pairs.length))
+    return all
+  }
+  const scores = await openScores(context, reference === 'start' ? context.adapter : reference)
+  try {
+    for await (const { pairs } of rows.openBatches()) all.push(await scorePairs(pairs, scores.score))
+    return all
+  } finally {
+    await scores.release()
+  }
+}
+
+function toMicroBatches(parts: ReturnType<typeof toPairRows>, reference: AnswerLogps): MicroBatch[] {
+  const pairCount = reference.chosen.length
+  const denominator = float32Tensor(Float32Array.of(pairCount), [])
+  return parts.map((part) => {
+    const margins = part.indices.map((pair) => (reference.chosen[pair] ?? 0) - (reference.rejected[pair] ?? 0))
+    return {
+      batch: part.batch,
+      lossInputs: {
+        denominator,
+        pairs: pairMatrix(part),
+        reference_margin: float32Tensor(Float32Array.from(margins), [margins.length]),
+      },
+    }
+  })
+}
+
+function leftOutOf({ overlengthCount, untrainableCount, leftOutLines }: PreferenceSurvey) {
+  const names = (lines: readonly number[]): string[] => lines.map((line) => `line ${line}`)
+  return [
+    ...leftOut('overlength', overlengthCount, names(leftOutLines.overlength)),
+    ...leftOut('untrainable', untrainableCount, names(leftOutLines.untrainable)),
+  ]
+}
+
+function finite(data: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)))
+}

@@ -1,0 +1,54 @@
+/**
+ * Forward passes over preference pairs: what the reference thinks of them, and the loss on pairs that are not trained on.
+ */
+import { InvalidRequestError } from '#base/errors.js'
+import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#training/data/preference-data.js'
+import type { DpoHyperparameters } from '#training/hyperparameters.js'
+import { openScores, type Score, type ScoringContext } from '../scores.js'
+import { preferenceMeasures } from './dpo-metrics.js'
+import { type AnswerLogps, addAnswerLogps, noLogps, toPairRows } from './dpo-rows.js'
+
+/** Pairs as a job reads them. */
+export interface PreferenceRows {
+  readonly survey: PreferenceSurvey
+  /** All batches from the first; called once per pass. */
+  readonly openBatches: () => AsyncIterable<PreferenceBatch>
+}
+
+/** Log-probabilities of both answers of each pair. */
+export async function scorePairs(pairs: readonly PreferencePair[], score: Score): Promise<AnswerLogps> {
+  const sums = noLogps(pairs.length)
+  for (const part of toPairRows(pairs)) addAnswerLogps(sums, part, await score(part.batch))
+  return sums
+}
+
+/**
+ * Opens a measurement: the mean loss over all pairs under the adapter as it is.
+ *
+ * @param references of each batch, in order
+ * @throws {InvalidRequestError} `no_trainable_tokens` without a pair
+ */
+export async function openPreferenceLoss(
+  rows: PreferenceRows,
+  references: readonly AnswerLogps[],
+  context: ScoringContext,
+  hyperparameters: DpoHyperparameters,
+): Promise<{ readonly measureLoss: () => Promise<number>; release(): Promise<void> }> {
+  if (rows.survey.pairCount === 0) {
+    throw new InvalidRequestError('no_trainable_tokens', 'validation_data_url holds no pair that could be compared')
+  }
+  const scores = await openScores(context, context.adapter)
+  return {
+    release: () => scores.release(),
+    measureLoss: async () => {
+      let sum = 0
+      for await (const { pairs, index } of rows.openBatches()) {
+        if (pairs.length === 0) continue
+        const policy = await scorePairs(pairs, scores.score)
+        const reference = references[index] ?? noLogps(pairs.length)
+        sum += preferenceMeasures(policy, reference, hyperparameters).loss * pairs.length
+      }
+      return sum / rows.survey.pairCount
+    },
+  }
+}

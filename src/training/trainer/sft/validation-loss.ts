@@ -1,0 +1,50 @@
+/**
+ * The loss of an SFT job on rows that are not trained on: cross-entropy summed over the trainable tokens of all rows, divided
+ * by their number.
+ */
+import { InvalidRequestError } from '#base/errors.js'
+import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
+import { openScores, type ScoringContext } from '../scores.js'
+import { toRowBatches } from './sft-rows.js'
+
+/** Rows a job is measured on. */
+export interface ValidationRows {
+  readonly survey: SftSurvey
+  /** All batches from the first; called once per measurement. */
+  readonly openBatches: () => AsyncIterable<SftBatch>
+}
+
+/**
+ * Opens a measurement.
+ *
+ * @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train
+ */
+export async function openSftLoss(
+  rows: ValidationRows,
+  context: ScoringContext,
+): Promise<{ readonly measureLoss: () => Promise<number>; release(): Promise<void> }> {
+  if (rows.survey.trainableTokenCount === 0) {
+    throw new InvalidRequestError(
+      'no_trainable_tokens',
+      'validation_data_url holds no row in which anything would train',
+    )
+  }
+  const scores = await openScores(context, context.adapter)
+  return {
+    release: () => scores.release(),
+    measureLoss: async () => {
+      let sum = 0
+      let count = 0
+      for await (const { sequences } of rows.openBatches()) {
+        for (const part of toRowBatches(sequences)) {
+          const logp = await scores.score(part)
+          part.trained.forEach((_, n) => {
+            sum -= logp[n] as number
+          })
+          count += part.trained.length
+        }
+      }
+      return sum / count
+    },
+  }
+}

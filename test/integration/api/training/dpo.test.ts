@@ -1,0 +1,129 @@
+/**
+ * Preference jobs through the API with a real worker, on the built-in model: margins and accuracy rise, the reference is what
+ * was asked for, and a job can be cancelled. Resume points: `test/integration/training/resume.test.ts`.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Checkpoint } from '#api/wire/checkpoints.js'
+import type { List } from '#api/wire/list.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { JsonObject } from '#base/util/json.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+const DPO = '/v1/preview/dpo-training-jobs'
+
+let service: TestService
+let modelId: string
+beforeAll(async () => {
+  service = await createTestService({ scripted: false, baseModels: ['trainyard/spark'] })
+  const { body } = await service.json<{ id: string }>('/v1/preview/models', {
+    json: { project: 'tests', name: 'dpo', base_model: 'trainyard/spark' },
+  })
+  modelId = body.id
+})
+afterAll(() => service.dispose())
+
+const things = ['rain', 'bread', 'music', 'a river', 'the moon', 'winter', 'a horse', 'the sea']
+/** Prefer answers that are polite. */
+const pairs = things.map((thing) => ({
+  prompt: `What do you say about ${thing}?`,
+  chosen: `Thank you for asking about ${thing}.`,
+  rejected: `Go away with ${thing}.`,
+}))
+const address = (rows: readonly unknown[]): string =>
+  `data:application/jsonl;base64,${Buffer.from(rows.map((row) => JSON.stringify(row)).join('\n')).toString('base64')}`
+
+const create = (json: JsonObject) =>
+  service.json<TrainingJob & { error?: { code: string; message: string; param: string | null } }>(DPO, {
+    json: { model_id: modelId, ...json },
+  })
+
+async function stepsOf(jobId: string): Promise<Record<string, number>[]> {
+  const events = await service.allEvents(jobId)
+  return events.filter(({ type }) => type === 'gradient_step').map(({ data }) => data as Record<string, number>)
+}
+
+describe('a preference job', () => {
+  test('raises margins and accuracy, also on pairs it was not trained on', async () => {
+    const { status, body } = await create({
+      training_data_url: address(pairs.slice(0, 6)),
+      validation_data_url: address(pairs.slice(6)),
+      config: { batch_size: 3, epochs: 4, learning_rate: 1e-3, beta: 0.1 },
+    })
+    expect([status, body.error]).toEqual([200, undefined])
+    const job = await service.waitForJob(body.id)
+    expect(job).toMatchObject({ kind: 'dpo', status: 'completed', num_gradient_steps: 8, step: 1, warnings: [] })
+    const steps = await stepsOf(job.id)
+    // the policy is its own reference before the first update: no margin, and the loss of a coin
+    expect(steps[0]).toMatchObject({ 'rewards/margins': 0, 'rewards/accuracies': 0, num_pairs: 3 })
+    expect(steps[0]!['loss']).toBeCloseTo(Math.LN2, 5)
+    const last = steps.at(-1)!
+    expect(last['rewards/accuracies']).toBe(1)
+    expect(last['rewards/margins']).toBeGreaterThan(0.5)
+    expect(last['loss']).toBeLessThan(0.5)
+    const validation = job.report!.validation.map(({ loss }) => loss)
+    expect(validation[0]).toBeCloseTo(Math.LN2, 5)
+    expect(validation.at(-1)).toBeLessThan(validation[0]!)
+    const { body: page } = await service.json<List<Checkpoint>>(
+      `/v1/preview/models/${modelId}/checkpoints?order=desc&limit=1`,
+    )
+    expect(page.data[0]?.metrics).toMatchObject({ 'val/loss': validation.at(-1), 'data/step_num_pairs': 6 })
+    expect(page.data[0]?.metrics['rewards/margins']).toBeGreaterThan(0)
+  })
+
+  test('is measured to the step it starts from, to another step, or to nothing', async () => {
+    const marginOf = async (config: JsonObject): Promise<number> => {
+      const { status, body } = await create({
+        training_data_url: address(pairs.slice(0, 2)),
+        config: { learning_rate: 0, ...config },
+      })
+      expect([status, body.error]).toEqual([200, undefined])
+      await service.waitForJob(body.id)
+      return (await stepsOf(body.id))[0]!['rewards/margins']!
+    }
+    expect(await marginOf({})).toBe(0)
+    expect(await marginOf({ reference_step: 0 })).toBeGreaterThan(0.1)
+    expect(await marginOf({ reference_step: 1 })).toBeCloseTo(0, 5)
+    expect(await marginOf({ reference_free: true })).not.toBeCloseTo(0, 3)
+  })
+
+  test('is cancelled between steps and leaves no checkpoint', async () => {
+    const { body } = await create({
+      training_data_url: address(pairs),
+      config: { batch_size: 1, epochs: 500, learning_rate: 1e-4 },
+    })
+    for (;;) {
+      const { body: job } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${body.id}`)
+      if (job.num_gradient_steps > 1) break
+      expect(['queued', 'running']).toContain(job.status)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    await service.json(`/v1/preview/training-jobs/${body.id}/cancel`, { json: {} })
+    expect(await service.waitForJob(body.id)).toMatchObject({ status: 'cancelled', step: null })
+  })
+
+  test.each([
+    ['an unknown loss', { loss_type: 'ipo' }, 'invalid_value'],
+    ['label smoothing of a half', { label_smoothing: 0.5 }, 'invalid_value'],
+    ['two references', { reference_free: true, reference_step: 0 }, 'invalid_value'],
+    ['a step that does not exist', { reference_step: 99 }, 'invalid_value'],
+    ['early stopping without validation rows', { early_stopping_patience: 1 }, 'invalid_value'],
+  ])('refuses %s', async (_, config, code) => {
+    const { status, body } = await create({ training_data_url: address(pairs), config })
+    expect([status, body.error?.code]).toEqual([422, code])
+  })
+
+  test('refuses rows that are no pairs, with the line', async () => {
+    const { status, body } = await create({ training_data_url: address([pairs[0], { prompt: 'x', chosen: 'y' }]) })
+    expect(status).toBe(400)
+    expect(body.error?.message).toContain('Line 2')
+  })
+
+  test('reports options without effect, and refuses them when asked to', async () => {
+    const config = { betta: 0.3, epochs: 1 }
+    const { body } = await create({ training_data_url: address(pairs.slice(0, 1)), config })
+    expect(body.warnings).toEqual(['config.betta is not a known option and has no effect; did you mean "beta"?'])
+    await service.waitForJob(body.id)
+    const { status } = await create({ training_data_url: address(pairs), config, strict: true })
+    expect(status).toBe(422)
+  })
+})

@@ -1,0 +1,83 @@
+/** Preference files: the forms of a row, which line is named when it is wrong, what is dropped. */
+import { describe, expect, it } from 'vitest'
+import { readPreferenceExamples } from '#training/data/examples/preference-example.js'
+import { readPreferenceBatches, surveyPreferences } from '#training/data/preference-data.js'
+import type { SftText } from '#training/data/sft-data.js'
+
+/** Words are tokens; words of the chosen turns train. */
+const text: SftText = {
+  renderWithMask: ({ messages }, turns) => {
+    const words = messages.map(({ content }) => String(content).split(' ').filter(Boolean))
+    const trains = (m: number): boolean => Array.isArray(turns) && turns.includes(m)
+    return {
+      tokenIds: words.flatMap((list) => list.map((word) => word.length)),
+      mask: words.flatMap((list, m) => list.map(() => (trains(m) ? 1 : 0))),
+    }
+  },
+}
+const options = { text, batchSize: 2, maxLength: 8 }
+
+async function* bytes(rows: readonly unknown[]): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(rows.map((row) => `${typeof row === 'string' ? row : JSON.stringify(row)}\n`).join(''))
+}
+async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const list: Item[] = []
+  for await (const item of items) list.push(item)
+  return list
+}
+const user = { role: 'user', content: 'q' }
+const answer = (content: string) => ({ role: 'assistant', content })
+
+describe('readPreferenceExamples', () => {
+  it.each([
+    ['texts', { prompt: 'q', chosen: 'a', rejected: 'b' }],
+    ['messages', { prompt: [user], chosen: [answer('a')], rejected: [answer('b')] }],
+    ['whole conversations', { chosen: [user, answer('a')], rejected: [user, answer('b')] }],
+  ])('reads %s', async (_, row) => {
+    expect(await collect(readPreferenceExamples(bytes([row])))).toEqual([
+      { lineNumber: 1, prompt: [user], chosen: [answer('a')], rejected: [answer('b')], tools: null },
+    ])
+  })
+
+  it.each([
+    ['no answer', { prompt: 'q', chosen: 'a' }, 'invalid_example'],
+    ['answers without anything in common and no prompt', { chosen: 'a', rejected: 'b' }, 'invalid_example'],
+    ['equal answers', { prompt: 'q', chosen: 'a', rejected: 'a' }, 'equal_answers'],
+    ['an answer of the user', { prompt: 'q', chosen: [user], rejected: 'a' }, 'wrong_last_role'],
+    ['an answer that ends early', { chosen: [user], rejected: [user, answer('b')] }, 'wrong_last_role'],
+    ['no object', '[1]', 'invalid_example'],
+    ['no JSON', '{', 'invalid_json'],
+  ])('refuses %s, naming the line', async (_, row, code) => {
+    const rows = [{ prompt: 'q', chosen: 'a', rejected: 'b' }, row]
+    await expect(collect(readPreferenceExamples(bytes(rows)))).rejects.toMatchObject({ code, details: { line: 2 } })
+  })
+})
+
+describe('readPreferenceBatches', () => {
+  it('trains the answers alone, also those of several turns', async () => {
+    const row = {
+      prompt: [user, answer('old'), user],
+      chosen: [answer('a b'), user, answer('c')],
+      rejected: [answer('d')],
+    }
+    const [batch] = await collect(readPreferenceBatches(bytes([row]), options))
+    expect([...batch!.pairs[0]!.chosen.lossMask]).toEqual([0, 0, 0, 1, 1, 0, 1])
+    expect([...batch!.pairs[0]!.rejected.lossMask]).toEqual([0, 0, 0, 1])
+  })
+
+  it('drops a pair of which one answer is too long or empty, and names it', async () => {
+    const pair = { prompt: 'q', chosen: 'a', rejected: 'b' }
+    const rows = [pair, { ...pair, chosen: 'w '.repeat(20) }, { ...pair, rejected: ' ' }, pair, pair]
+    const survey = await surveyPreferences(bytes(rows), options)
+    expect(survey).toMatchObject({
+      exampleCount: 5,
+      pairCount: 3,
+      batchCount: 3,
+      trainableBatchCount: 3,
+      overlengthCount: 1,
+      untrainableCount: 1,
+      leftOutLines: { overlength: [2], untrainable: [3] },
+      longestLength: 2,
+    })
+  })
+})

@@ -64,11 +64,13 @@ describe('closed lists', () => {
     const quoted = new RegExp(`'(?:${JOB_KINDS.join('|')})'|^\\s+(?:${JOB_KINDS.join('|')}):`, 'm')
     const naming = files.filter((file) => quoted.test(file.code) && !/\bdemo\b/.test(file.path))
     expect(naming.map((file) => file.path).sort()).toEqual([
+      'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
       HOME,
       'src/api/wire/option-notes.ts',
       'src/service/operations/training/training-jobs.ts',
+      'src/training/hyperparameters.ts',
       'src/training/worker/job-kinds.ts',
     ])
   })

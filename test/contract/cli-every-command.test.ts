@@ -14,11 +14,13 @@ const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
+const pairs = join(folder, 'pairs.jsonl')
 const prompts = join(folder, 'prompts.jsonl')
 writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
 const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
 const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
 writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
+writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
 writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
 
 /** A complete command line of every command; a new command must be added here to pass. */
@@ -29,6 +31,7 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   rollout: ['email-agent', '--prompts', prompts],
   eval: ['email-agent', '--prompts', prompts],
   'train rl': ['email-agent', '--file', groups],
+  'train dpo': ['email-agent', '--file', pairs],
   'train sft': ['email-agent', '--file', rows],
   log: ['email-agent', '--file', groups],
   'models list': [],

@@ -273,6 +273,7 @@ export function resolveDpoConfig(raw: JsonObject): DpoHyperparameters {
     beta: options.beta,
     labelSmoothing: options.label_smoothing,
     isReferenceFree: options.reference_free,
+    precision: options.precision,
     referenceStep: options.reference_step ?? null,
     validationInterval: options.validation_interval ?? null,
     earlyStoppingPatience: options.early_stopping_patience ?? null,

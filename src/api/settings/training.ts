@@ -97,6 +97,7 @@ export const DPO_DEFAULTS = {
   beta: 0.1,
   label_smoothing: 0,
   reference_free: false,
+  precision: 'f32',
   early_stopping_min_delta: 0,
 } as const
 /** Options of an SFT job that the published API lacks; they may stand in `config` or in `experimental_config`. */

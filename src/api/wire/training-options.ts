@@ -123,6 +123,7 @@ export const dpoOptionsSchema = z.object({
   reference_free: laxBoolean().default(DPO_DEFAULTS.reference_free),
   reference_step: laxInteger({ min: 0 }).optional(),
   loss_type: z.literal('sigmoid').default('sigmoid'),
+  precision: z.enum(TRAINING_PRECISIONS).default(DPO_DEFAULTS.precision),
   validation_interval: laxInteger(VALIDATION_INTERVAL).optional(),
   early_stopping_patience: laxInteger(EARLY_STOPPING_PATIENCE).optional(),
   early_stopping_min_delta: laxNumber(EARLY_STOPPING_MIN_DELTA).default(DPO_DEFAULTS.early_stopping_min_delta),

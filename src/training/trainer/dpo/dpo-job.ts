@@ -69,7 +69,9 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   }
   if (resumePoint === null) yield started
   const validationLoss =
-    stepCount > 0 ? yield* trainBatches(job, { ...context, ...(await rowSettings(context)) }) : null
+    stepCount > 0
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
+      : null
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,

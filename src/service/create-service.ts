@@ -36,6 +36,8 @@ import { createTokenService } from '#service/operations/text/tokens.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
 import { createWorkerApiService } from '#service/operations/training/worker-api.js'
 import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
+import { createModelRunService } from '#service/operations/wandb/model-runs.js'
+import { createWandbService } from '#service/operations/wandb/wandb.js'
 import { resolveSettings, type ServiceOptions } from '#service/options.js'
 import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
@@ -210,6 +212,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       tokens: createTokenService(context),
       systemCheck: createSystemCheckService(context),
       workerApi: createWorkerApiService(context),
+      wandb: createWandbService(context),
+      modelRuns: createModelRunService(context),
     },
     baseModels: baseModels.map((base) => base.name),
     logger,

@@ -22,6 +22,7 @@ import {
   createSftJobRequestSchema,
 } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
+import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/wandb.js'
 import {
   workerCompletionSchema,
   workerEventsSchema,
@@ -91,6 +92,12 @@ export const BODIES = {
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
   createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
+  graphql: { schema: graphqlRequestSchema, ...SMALL },
+  fileStream: {
+    schema: fileStreamRequestSchema,
+    size: 'chatBytes',
+    reader: { maxContainers: 10_000, maxValues: 300_000 },
+  },
   workerHeartbeat: { schema: workerHeartbeatSchema, ...SMALL },
   workerEvents: { schema: workerEventsSchema, ...SMALL },
   workerCompletion: { schema: workerCompletionSchema, ...SMALL },

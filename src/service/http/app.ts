@@ -24,6 +24,7 @@ import { bindLog } from './routes/log.js'
 import { bindModels } from './routes/models.js'
 import { bindRoot } from './routes/root.js'
 import { bindTrainingJobs } from './routes/training-jobs.js'
+import { bindWandb } from './routes/wandb.js'
 import { bindWorker } from './routes/worker.js'
 
 export function createApp(options: AppOptions): App {

@@ -21,6 +21,8 @@ import type { TokenService } from '#service/operations/text/tokens.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
+import type { ModelRunService } from '#service/operations/wandb/model-runs.js'
+import type { WandbService } from '#service/operations/wandb/wandb.js'
 
 export interface RequestLimits {
   readonly maxConcurrentRequests: number
@@ -43,6 +45,8 @@ export interface AppOptions {
     readonly tokens: TokenService
     readonly systemCheck: SystemCheckService
     readonly workerApi: WorkerApiService
+    readonly wandb: WandbService
+    readonly modelRuns: ModelRunService
   }
   readonly baseModels: readonly string[]
   readonly logger: Logger

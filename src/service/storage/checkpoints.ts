@@ -63,6 +63,11 @@ export async function findCheckpoint(
   return row === undefined ? null : toCheckpoint(row, await filesOf(db, [row.id]))
 }
 
+export async function findCheckpointById(db: Database, id: string): Promise<CheckpointRecord | null> {
+  const row = await db.selectFrom('checkpoints').selectAll().where('id', '=', id).executeTakeFirst()
+  return row === undefined ? null : toCheckpoint(row, await filesOf(db, [row.id]))
+}
+
 /** Checkpoints of a model by step. */
 export async function listCheckpoints(
   db: Database,

@@ -5,6 +5,7 @@
  * Big bodies are never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
+import type { WandbTables } from './wandb/tables.js'
 
 export interface ApiKeysTable {
   id: string
@@ -216,7 +217,7 @@ export interface HealthProbesTable {
   value: string
 }
 
-export interface Schema {
+export interface Schema extends WandbTables {
   api_keys: ApiKeysTable
   models: ModelsTable
   checkpoints: CheckpointsTable

@@ -20,8 +20,18 @@ export const PUBLIC_PATHS = [
   '/v1/preview/base-models',
 ] as const
 
+/** W&B's client sends its key as the password of HTTP Basic. Whether a GraphQL document changes something is seen when it is read. */
+const WANDB_PATHS = ['/graphql', '/files/*'] as const
+
 /** Where a key is asked for: patterns of routes. */
-export const GUARDED_PATHS = ['/v1/*', '/tokenize', '/detokenize', '/apply-template', '/tokenizer_info'] as const
+export const GUARDED_PATHS = [
+  '/v1/*',
+  '/tokenize',
+  '/detokenize',
+  '/apply-template',
+  '/tokenizer_info',
+  ...WANDB_PATHS,
+] as const
 
 export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHandler<AppEnvironment> {
   const publicPaths: ReadonlySet<string> = new Set(PUBLIC_PATHS)
@@ -42,7 +52,7 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
 
 /** Posts that ask for an answer and change nothing. */
 const ANSWERS =
-  /^(?:\/v1)?\/(?:chat\/completions|completions|responses|tokenize|detokenize|apply-template|inference\/\w+)(?:\/|$)/
+  /^(?:\/v1)?\/(?:chat\/completions|completions|responses|tokenize|detokenize|apply-template|graphql|inference\/\w+)(?:\/|$)/
 
 /** The scope a request needs. */
 export function neededScope(method: string, path: string): KeyScope {
@@ -51,8 +61,15 @@ export function neededScope(method: string, path: string): KeyScope {
   return 'write'
 }
 
-/** A key in a header of its own counts as a bearer's, where there is no other. */
+/** A key in a header of its own, or a password of HTTP Basic, counts as a bearer's. */
 function authorizationOf(c: RequestContext): string | undefined {
-  const key = c.req.header('x-api-key')
-  return c.req.header('authorization') ?? (key === undefined ? undefined : `Bearer ${key}`)
+  const authorization = c.req.header('authorization')
+  const key = authorization === undefined ? c.req.header('x-api-key') : passwordOf(authorization)
+  return key === undefined ? authorization : `Bearer ${key}`
+}
+
+function passwordOf(authorization: string): string | undefined {
+  const encoded = /^basic +([\w+/=-]{1,1024})$/i.exec(authorization.trim())?.[1]
+  if (encoded === undefined) return undefined
+  return /^[^:]*:(.*)$/s.exec(Buffer.from(encoded, 'base64').toString())?.[1]
 }

@@ -3,7 +3,8 @@
  * outside one folder.
  *
  * - `file-…`: a file uploaded by `POST /v1/files`;
- * - `wandb-artifact:///entity/project/name:version`: a file registered under that name;
+ * - `wandb-artifact:///entity/project/name:version`: a file registered under that name, or the rows in an artifact that the
+ *   wandb client uploaded;
  * - `file:///…`: a file below the configured root, copied when the job is created; links that lead out are refused;
  * - `data:…`: the rows themselves, percent-encoded or base64 (RFC 2397);
  * - `http:`, `https:` and everything else: refused.
@@ -20,6 +21,7 @@ import { AppError, InvalidRequestError } from '#base/errors.js'
 import { findFile } from '#service/storage/files.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { MAX_UPLOAD_BYTES, normalizeArtifact } from '../files.js'
+import { findArtifactRows } from '../wandb/training-rows.js'
 
 /** An address and the field of the request it stands in. */
 export interface DataAddress {
@@ -52,14 +54,15 @@ async function findData(context: Context, principal: Principal, { field, url }: 
   if (url.startsWith('wandb-artifact:')) {
     const artifact = normalizeArtifact(url)
     const file = await findFile(context.db, principal, { artifact })
-    if (file === null) {
+    const uploaded = file?.sha256 ?? (await findArtifactRows(context.db, principal, artifact))
+    if (uploaded === null) {
       throw notFound(
         field,
         `artifact "${artifact}" is not registered here`,
         'upload its file with POST /v1/files and the form field artifact, or pass the id of an uploaded file',
       )
     }
-    return file.sha256
+    return uploaded
   }
   if (url.startsWith('file:')) return copyLocalFile(context, { field, url })
   if (url.startsWith('data:')) return (await context.blobs.put([dataOf({ field, url })])).sha256

@@ -21,5 +21,14 @@ export async function listReferencedBlobs(db: Database): Promise<ReadonlySet<str
   for (const row of await db.selectFrom('training_jobs').select('validation_sha256').distinct().execute()) {
     if (row.validation_sha256 !== null) referenced.add(row.validation_sha256)
   }
+  for (const row of await db.selectFrom('wandb_artifact_files').select('sha256').distinct().execute()) {
+    referenced.add(row.sha256)
+  }
+  for (const row of await db.selectFrom('wandb_run_files').select('sha256').distinct().execute()) {
+    referenced.add(row.sha256)
+  }
+  for (const row of await db.selectFrom('wandb_artifacts').select('manifest_sha256').execute()) {
+    if (row.manifest_sha256 !== null) referenced.add(row.manifest_sha256)
+  }
   return referenced
 }

@@ -28,6 +28,10 @@ beforeAll(async () => {
   form.set('purpose', 'fine-tune')
   form.set('file', new Blob(['{"messages":[]}\n']), 'secret.jsonl')
   const file = (await (await service.fetch('/v1/files', { method: 'POST', body: form })).json()) as { id: string }
+  const create = `mutation { upsertBucket(input: {modelName: "tests", name: "secret"}) { bucket { id } } }`
+  const run = await service.json<{ data: { upsertBucket: { bucket: { id: string } } } }>('/graphql', {
+    json: { query: create },
+  })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
   ids = {
     model_id: modelId,
@@ -37,6 +41,7 @@ beforeAll(async () => {
     name: 'adapter_config.json',
     log_id: logs.body.data[0]?.id ?? '',
     file_id: file.id,
+    run_id: run.body.data.upsertBucket.bucket.id,
     key_id: keys.body.data[0]?.id ?? '',
     // `GET /v1/models/:id`
     id: 'local/tests/secret',

@@ -1,0 +1,58 @@
+/**
+ * Everything the hosted service's client sends through the wandb client, both unchanged: training data up, checkpoints down,
+ * forks, metrics. Neither may speak to anybody but the server.
+ */
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { watchSockets } from '../support/outgoing-sockets.js'
+import { startService } from '../support/service/service-process.js'
+
+const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
+
+test.skipIf(!existsSync(PYTHON))(
+  'openpipe-art with wandb: train_sft, pull, fork, metrics (skipped without .cache/venv, see .ci/run)',
+  { timeout: 400_000 },
+  async () => {
+    const service = await startService()
+    const sockets = watchSockets()
+    try {
+      const script = path.join(import.meta.dirname, 'clients/art_sft.py')
+      const command = [...sockets.wrapper, PYTHON, script, service.url, service.key, 'trainyard/spark']
+      const child = spawn(command[0] as string, command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] })
+      if (child.pid !== undefined) sockets.watch(child.pid)
+      const output = { stdout: '', stderr: '' }
+      for (const name of ['stdout', 'stderr'] as const) {
+        child[name].setEncoding('utf8').on('data', (text: string) => {
+          output[name] += text
+        })
+      }
+      const code = await new Promise((done) => child.once('close', done))
+      expect(code, output.stderr.slice(-4000)).toBe(0)
+      expect(sockets.stop(), 'addresses outside this machine').toEqual([])
+      const seen = JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
+      expect(seen).toMatchObject({
+        step: 1,
+        after: 'Trainyard',
+        pulled: ['adapter_config.json', 'adapter_model.safetensors'],
+        fork_step: 1,
+        fork_after: 'Trainyard',
+        fork_next_step: 2,
+        summary: 0.75,
+        provenance: ['serverless-sft'],
+      })
+      expect(seen['before']).not.toBe('Trainyard')
+      expect(seen['history']).toContain(0.75)
+
+      const { data: models } = await service.api.call('GET', '/v1/preview/models?name=student')
+      const { data: runs } = await service.api.call('GET', `/v1/preview/models/${models[0].id}/runs`)
+      const run = runs.find(({ name }: { name: string }) => name === 'student')
+      expect(run).toMatchObject({ display_name: 'student', state: 'finished' })
+      const history = await service.api.call('GET', `/v1/preview/models/${models[0].id}/runs/${run.id}/history`)
+      expect(history.data.at(-1).metrics['val/accuracy']).toBe(0.75)
+    } finally {
+      await service.stop()
+    }
+  },
+)

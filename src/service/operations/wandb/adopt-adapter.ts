@@ -3,6 +3,7 @@
  * chat answers with it at once. The optimizer starts anew.
  */
 import { createHash } from 'node:crypto'
+import { JOB_KINDS } from '#api/wire/job-words.js'
 import { ConflictError, InvalidRequestError } from '#base/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, decodeAdapter } from '#model/weights/adapter.js'
 import { encodeManifest, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
@@ -57,8 +58,8 @@ export async function adoptAdapter(context: ServiceContext, db: Database, adopte
     id,
     modelId: model.id,
     step,
-    // says which optimizer state may be continued; here there is none
-    kind: 'sft',
+    // tells which optimizer state may be continued: here there is none, so any kind will do
+    kind: JOB_KINDS[0],
     jobId: adopter.artifactId,
     adapterDigest: hash.digest('hex'),
     metrics: {},

@@ -58,6 +58,7 @@ export function createApp(options: AppOptions): App {
   bindChatCompletions(app, options)
   bindCompletions(app, options)
   bindTokens(app, options)
+  bindWandb(app, options)
   bindWorker(app, options)
 
   app.notFound(function answerUnknown(c) {

@@ -9,6 +9,7 @@ import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
 import {
   applyTemplateRequestSchema,
@@ -22,7 +23,6 @@ import {
   createSftJobRequestSchema,
 } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
-import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/wandb.js'
 import {
   workerCompletionSchema,
   workerEventsSchema,

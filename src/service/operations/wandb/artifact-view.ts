@@ -3,7 +3,7 @@
  * are artifacts of type `lora` named as the model (`stepN`, `vN` and `latest`).
  */
 import { createHash } from 'node:crypto'
-import type { ArtifactManifest } from '#api/wire/wandb.js'
+import type { ArtifactManifest } from '#api/wire/compatible/wandb.js'
 import { NotFoundError } from '#base/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#model/weights/adapter.js'
 import {

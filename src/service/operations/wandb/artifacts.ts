@@ -4,7 +4,7 @@
  * An artifact never changes once it is committed; only its aliases and its metadata do. One of type `lora` whose name is a
  * model's becomes a checkpoint of that model when it is committed (`adopt-adapter.ts`).
  */
-import { artifactManifestSchema } from '#api/wire/wandb.js'
+import { artifactManifestSchema } from '#api/wire/compatible/wandb.js'
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import {

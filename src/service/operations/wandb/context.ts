@@ -1,7 +1,7 @@
 /**
  * What the parts of the W&B API share: who asks, where, and the words of its answers.
  */
-import type { Grant } from '#api/wire/wandb.js'
+import type { Grant } from '#api/wire/compatible/wandb.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { Principal } from '../access/principal.js'

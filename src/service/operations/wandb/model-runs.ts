@@ -1,8 +1,9 @@
 /**
  * What the wandb client logged, shown with the model it is about: runs named by the model's run id or by its name.
  */
+
+import type { ModelRun, RunLine } from '#api/wire/compatible/wandb.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
-import type { ModelRun, RunLine } from '#api/wire/wandb.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { lastHistoryLine, listHistory, listRuns, type RunRecord } from '#service/storage/wandb/runs.js'
 import type { Principal } from '../access/principal.js'

@@ -1,7 +1,7 @@
 /**
  * Runs: made and resumed by `wandb.init`, fed by the stream of their files, read by `wandb.Api().run`.
  */
-import type { FileStreamRequest } from '#api/wire/wandb.js'
+import type { FileStreamRequest } from '#api/wire/compatible/wandb.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import {

@@ -3,7 +3,7 @@
  * the client sends no key there.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
-import { type Grant, ticketSchema } from '#api/wire/wandb.js'
+import { type Grant, ticketSchema } from '#api/wire/compatible/wandb.js'
 import { AppError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 

@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { ReadStream } from 'node:fs'
-import type { FileStreamRequest, Grant } from '#api/wire/wandb.js'
+import type { FileStreamRequest, Grant } from '#api/wire/compatible/wandb.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { putArtifactFile, setArtifactManifest } from '#service/storage/wandb/artifacts.js'

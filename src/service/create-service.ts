@@ -29,6 +29,7 @@ import { createCheckpointService } from '#service/operations/checkpoints.js'
 import { createCompletionService } from '#service/operations/completions/completions.js'
 import type { BaseModelEntry, ServiceContext } from '#service/operations/context.js'
 import { createFileService } from '#service/operations/files.js'
+import { createFineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
 import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
 import { createModelService } from '#service/operations/models.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
@@ -196,17 +197,20 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     usage,
     requestSweep: () => sweeper.request(),
   }
+  const models = createModelService(context)
+  const trainingJobs = createTrainingJobService(context)
   const closing = new AbortController()
   const app = createApp({
     services: {
       auth: createAuthService(db),
       keys: createKeyService(context),
       usage,
-      models: createModelService(context),
+      models,
       checkpoints: createCheckpointService(context),
-      trainingJobs: createTrainingJobService(context),
+      trainingJobs,
       trajectoryLog: createTrajectoryLogService(context),
       files: createFileService(context),
+      fineTuning: createFineTuningService(context, { models, trainingJobs }),
       chat: createChatService(context),
       completions: createCompletionService(context),
       tokens: createTokenService(context),

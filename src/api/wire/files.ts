@@ -1,9 +1,23 @@
 /**
- * Uploaded training data: `POST /v1/files` as OpenAI's SDKs send it (multipart: `file`, `purpose`), or raw bytes with
- * `?filename=`. An extra field `artifact` (`entity/project/name:version`) registers the file under that artifact name,
+ * Uploaded files as OpenAI's SDKs handle them: `POST /v1/files` (multipart: `file`, `purpose`, or raw bytes with `?filename=`),
+ * list, get, content, delete. An extra field `artifact` (`entity/project/name:version`) registers the file under that artifact name,
  * so that `training_data_url: "wandb-artifact:///entity/project/name:version"` finds it.
  */
 import { z } from '@hono/zod-openapi'
+import { laxInteger } from './lax.js'
+import { listSchema } from './list.js'
+
+/** What a file may be for. OpenAI's list; here only `fine-tune` is read by anything. */
+export const FILE_PURPOSES = [
+  'fine-tune',
+  'fine-tune-results',
+  'assistants',
+  'batch',
+  'batch_output',
+  'evals',
+  'user_data',
+  'vision',
+] as const
 
 export const fileObjectSchema = z.object({
   /** `file-` and a UUID; use it as `training_data_url`. */
@@ -19,3 +33,17 @@ export const fileObjectSchema = z.object({
   artifact: z.string().nullable(),
 })
 export type FileObject = z.infer<typeof fileObjectSchema>
+
+export const fileListSchema = listSchema(fileObjectSchema)
+
+export const listFilesQuerySchema = z.object({
+  after: z.string().max(200).optional(),
+  /** OpenAI's clients ask for up to 10,000. */
+  limit: laxInteger({ min: 1, max: 10_000 }).optional(),
+  order: z.enum(['asc', 'desc']).optional(),
+  purpose: z.enum(FILE_PURPOSES).optional(),
+})
+export type ListFilesQuery = z.infer<typeof listFilesQuerySchema>
+
+export const deletedFileSchema = z.object({ id: z.string(), object: z.literal('file'), deleted: z.literal(true) })
+export type DeletedFile = z.infer<typeof deletedFileSchema>

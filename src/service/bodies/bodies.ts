@@ -9,6 +9,7 @@ import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
+import { createFineTuningJobRequestSchema } from '#api/wire/compatible/fine-tuning.js'
 import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
 import {
@@ -92,6 +93,7 @@ export const BODIES = {
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
   createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
+  createFineTuningJob: { schema: createFineTuningJobRequestSchema, ...SMALL },
   graphql: { schema: graphqlRequestSchema, ...SMALL },
   fileStream: {
     schema: fileStreamRequestSchema,

@@ -17,6 +17,7 @@ import { bindAccess } from './routes/access.js'
 import { bindChatCompletions } from './routes/chat-completions.js'
 import { bindCheckpoints } from './routes/checkpoints.js'
 import { bindFiles } from './routes/files.js'
+import { bindFineTuning } from './routes/fine-tuning.js'
 import { bindHealth } from './routes/health.js'
 import { bindCompletions } from './routes/inference/completions.js'
 import { bindTokens } from './routes/inference/tokens.js'
@@ -55,6 +56,7 @@ export function createApp(options: AppOptions): App {
   bindLog(app, options)
   bindTrainingJobs(app, options)
   bindFiles(app, options)
+  bindFineTuning(app, options)
   bindChatCompletions(app, options)
   bindCompletions(app, options)
   bindTokens(app, options)

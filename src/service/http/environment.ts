@@ -15,6 +15,7 @@ import type { CheckpointService } from '#service/operations/checkpoints.js'
 import type { CompletionService } from '#service/operations/completions/completions.js'
 import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
+import type { FineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
 import type { ModelService } from '#service/operations/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { TokenService } from '#service/operations/text/tokens.js'
@@ -40,6 +41,7 @@ export interface AppOptions {
     readonly trainingJobs: TrainingJobService
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
+    readonly fineTuning: FineTuningService
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService

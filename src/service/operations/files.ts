@@ -1,12 +1,14 @@
 /**
- * Uploaded training data: stored as blobs, named by id and optionally by artifact name.
+ * Uploaded files: stored as blobs, named by id and optionally by artifact name.
  */
 
+import type { ReadStream } from 'node:fs'
 import { SERVICE_BOUNDS } from '#api/settings/service.js'
-import type { FileObject } from '#api/wire/files.js'
-import { ConflictError, InvalidRequestError } from '#base/errors.js'
+import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#api/wire/files.js'
+import { type List, toList } from '#api/wire/list.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { isUniqueViolation } from '#service/storage/database.js'
-import { findFile, insertFile } from '#service/storage/files.js'
+import { deleteFileRow, type FileRecord, findFile, insertFile, listFiles } from '#service/storage/files.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { digestOf } from './access/request-digest.js'
 import type { Principal, ServiceContext } from './context.js'
@@ -30,14 +32,51 @@ export interface FileService {
     fields: () => Promise<UploadFields>,
     idempotencyKey: string | null,
   ): Promise<FileObject>
+  list(principal: Principal, query: ListFilesQuery): Promise<List<FileObject>>
+  get(principal: Principal, id: string): Promise<FileObject>
+  /** The bytes as they were uploaded. */
+  open(principal: Principal, id: string): Promise<{ readonly file: FileObject; readonly stream: ReadStream }>
+  /** Jobs that were created with it keep their copy. */
+  delete(principal: Principal, id: string): Promise<DeletedFile>
 }
+
+/** OpenAI's clients page in big steps. */
+const DEFAULT_LIMIT = 10_000
 
 export function createFileService(context: ServiceContext): FileService {
   const { db, blobs, ids } = context
+
+  async function requireFile(principal: Principal, id: string): Promise<FileRecord> {
+    const file = await findFile(db, principal, { id })
+    if (file !== null) return file
+    throw new NotFoundError('file_not_found', `No such File object: ${id.slice(0, 100)}`, { param: 'id' })
+  }
+
   return {
+    list: async (principal, query) => {
+      const page = await listFiles(db, principal, {
+        after: query.after,
+        limit: query.limit ?? DEFAULT_LIMIT,
+        order: query.order ?? 'desc',
+        purpose: query.purpose,
+      })
+      return toList(page.items.map(toWireFile), page.hasMore)
+    },
+    get: async (principal, id) => toWireFile(await requireFile(principal, id)),
+    open: async (principal, id) => {
+      const file = await requireFile(principal, id)
+      return { file: toWireFile(file), stream: await blobs.openRead(file.sha256) }
+    },
+    delete: async (principal, id) => {
+      const file = await requireFile(principal, id)
+      await deleteFileRow(db, file.id)
+      context.requestSweep()
+      return { id: file.id, object: 'file', deleted: true }
+    },
     upload: async (principal, body, readFields, idempotencyKey) => {
       const blob = await blobs.put(body, { maxBytes: MAX_UPLOAD_BYTES })
       const fields = await readFields()
+      if (!FILE_PURPOSES.some((purpose) => purpose === fields.purpose)) throw unknownPurpose(fields.purpose)
       const artifact = fields.artifact === null ? null : normalizeArtifact(fields.artifact)
       const id = `file-${ids.uuid()}`
       const row = {
@@ -76,6 +115,14 @@ export function createFileService(context: ServiceContext): FileService {
       return toWireFile(file)
     },
   }
+}
+
+function unknownPurpose(purpose: string): InvalidRequestError {
+  const known = FILE_PURPOSES.map((each) => `"${each}"`).join(', ')
+  return new InvalidRequestError('invalid_value', `purpose must be one of ${known}, got "${purpose.slice(0, 100)}"`, {
+    param: 'purpose',
+    hint: 'training data is "fine-tune"',
+  })
 }
 
 /**

@@ -63,8 +63,13 @@ export async function insertEvents(
     .execute()
 }
 
-/** Events of a job, oldest first. */
-export async function listEvents(db: Database, jobId: string, options: PageOptions): Promise<Page<EventRecord>> {
+/** Events of a job, oldest first unless `order` says otherwise. */
+export async function listEvents(
+  db: Database,
+  jobId: string,
+  options: PageOptions & { readonly order?: 'asc' | 'desc' },
+): Promise<Page<EventRecord>> {
+  const order = options.order ?? 'asc'
   let query = db.selectFrom('events').selectAll().where('job_id', '=', jobId)
   if (options.after !== undefined) {
     const cursor = await db
@@ -74,10 +79,10 @@ export async function listEvents(db: Database, jobId: string, options: PageOptio
       .where('job_id', '=', jobId)
       .executeTakeFirst()
     if (cursor === undefined) throw unknownCursor(options.after)
-    query = query.where('position', '>', cursor.position)
+    query = query.where('position', order === 'asc' ? '>' : '<', cursor.position)
   }
   const rows = await query
-    .orderBy('position')
+    .orderBy('position', order)
     .limit(options.limit + 1)
     .execute()
   return toPage(rows, options.limit, toEvent)

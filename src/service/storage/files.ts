@@ -1,8 +1,11 @@
 /**
  * Rows of uploaded files.
  */
+import type { Selectable } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
 import { type Database, databaseNowMs } from './database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import type { FilesTable } from './schema.js'
 
 export interface FileRecord {
   readonly id: string
@@ -47,7 +50,34 @@ export async function findFile(
     ? query.where('id', '=', canonicalId(key.id))
     : query.where('artifact', '=', key.artifact)
   ).executeTakeFirst()
-  if (row === undefined) return null
+  return row === undefined ? null : toFile(row)
+}
+
+/** Files of an entity, or of one project of it. Upload order is the order of ids. */
+export async function listFiles(
+  db: Database,
+  owner: { readonly entity: string; readonly project: string | null },
+  options: PageOptions & { readonly order: 'asc' | 'desc'; readonly purpose?: string | undefined },
+): Promise<Page<FileRecord>> {
+  let query = db.selectFrom('files').selectAll().where('entity', '=', owner.entity)
+  if (owner.project !== null) query = query.where('project', '=', owner.project)
+  if (options.purpose !== undefined) query = query.where('purpose', '=', options.purpose)
+  if (options.after !== undefined) {
+    if ((await findFile(db, owner, { id: options.after })) === null) throw unknownCursor(options.after)
+    query = query.where('id', options.order === 'asc' ? '>' : '<', options.after)
+  }
+  const rows = await query
+    .orderBy('id', options.order)
+    .limit(options.limit + 1)
+    .execute()
+  return toPage(rows, options.limit, toFile)
+}
+
+export async function deleteFileRow(db: Database, id: string): Promise<void> {
+  await db.deleteFrom('files').where('id', '=', id).execute()
+}
+
+function toFile(row: Selectable<FilesTable>): FileRecord {
   return {
     id: row.id,
     entity: row.entity,

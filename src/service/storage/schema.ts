@@ -5,6 +5,7 @@
  * Big bodies are never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
+import type { FineTuningTables } from './fine-tuning/jobs.js'
 import type { WandbTables } from './wandb/tables.js'
 
 export interface ApiKeysTable {
@@ -217,7 +218,7 @@ export interface HealthProbesTable {
   value: string
 }
 
-export interface Schema extends WandbTables {
+export interface Schema extends WandbTables, FineTuningTables {
   api_keys: ApiKeysTable
   models: ModelsTable
   checkpoints: CheckpointsTable

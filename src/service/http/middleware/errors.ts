@@ -98,7 +98,7 @@ function respondToChat(c: RequestContext, error: AppError): Response {
 
 function respondToPreview(c: RequestContext, error: AppError): Response {
   const problems = problemsOf(error, c.req.method === 'GET' ? 'query' : 'body')
-  const status = problems === null ? statusOf(error) : 422
+  const status = problems === null || isOpenAiRoute(c) ? statusOf(error) : 422
   if (status === 401) c.header('www-authenticate', 'Bearer')
   const body: ErrorBody = {
     detail: problems ?? error.message,
@@ -137,6 +137,11 @@ function chatMessage(error: AppError): string {
   return error.category === 'internal' && !SHOWN_INTERNAL_CODES.has(error.code)
     ? 'Internal server error'
     : error.message
+}
+
+/** Routes of OpenAI's API answer 400 to a field that is wrong, for its SDKs raise `BadRequestError` then. */
+function isOpenAiRoute(c: RequestContext): boolean {
+  return /^\/v1\/(?:files|fine_tuning)(?:\/|$)/.test(c.req.path)
 }
 
 function isChatRoute(c: RequestContext): boolean {

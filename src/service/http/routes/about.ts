@@ -26,7 +26,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/completions\/?$/, 'POST /v1/completions'],
   [/^(?:\/v1)?\/responses\b/, 'POST /v1/chat/completions'],
   [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
-  [/^(?:\/v1)?\/fine[-_]tun\w*\b/, 'POST /v1/preview/sft-training-jobs or /v1/preview/training-jobs'],
+  [/^\/fine_tuning\b|^(?:\/v1)?\/fine[-_]tunes\b/, '/v1/fine_tuning/jobs'],
   [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],
   [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],
   [/^\/(?:preview|files|system-check|whoami)\b/, 'the same path below /v1'],

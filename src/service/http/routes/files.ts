@@ -1,7 +1,10 @@
 /**
- * `POST /v1/files`: multipart as OpenAI's SDKs send it, or the raw bytes with `?filename=&purpose=&artifact=`.
+ * `/v1/files` as OpenAI's SDKs use it; an upload may also be the raw bytes with `?filename=&purpose=&artifact=`.
  */
+import { Readable } from 'node:stream'
 import { z } from '@hono/zod-openapi'
+import { listFilesQuerySchema } from '#api/wire/files.js'
+import { InvalidRequestError } from '#base/errors.js'
 import { readBytes, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'
@@ -9,7 +12,7 @@ import { readMultipart } from '../multipart.js'
 
 const DEFAULT_PURPOSE = 'fine-tune'
 
-const uploadQuerySchema = z.object({
+export const uploadQuerySchema = z.object({
   filename: z.string().min(1).max(512).optional(),
   purpose: z.string().max(64).optional(),
   artifact: z.string().max(1024).optional(),
@@ -28,6 +31,7 @@ export function bindFiles(app: App, options: AppOptions): void {
         form.file,
         async () => {
           const fields = await form.fields
+          assertNoExpiry(fields)
           return {
             filename: form.filename,
             purpose: fields.get('purpose') ?? DEFAULT_PURPOSE,
@@ -51,4 +55,30 @@ export function bindFiles(app: App, options: AppOptions): void {
     )
     return c.json(stored)
   })
+  app.get('/v1/files', async (c) => c.json(await files.list(c.get('principal'), readQuery(c, listFilesQuerySchema))))
+  app.get('/v1/files/:file_id', async (c) => c.json(await files.get(c.get('principal'), c.req.param('file_id'))))
+  app.get('/v1/files/:file_id/content', async (c) => {
+    const { file, stream } = await files.open(c.get('principal'), c.req.param('file_id'))
+    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+      'content-type': 'application/octet-stream',
+      'content-length': String(file.bytes),
+      // a name is data: the plain form has no characters that could end it
+      'content-disposition': `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
+    })
+  })
+  app.delete('/v1/files/:file_id', async (c) => c.json(await files.delete(c.get('principal'), c.req.param('file_id'))))
+}
+
+/** OpenAI's files may expire; files here stay until they are deleted, which must not come as a surprise. */
+function assertNoExpiry(fields: ReadonlyMap<string, string>): void {
+  const name = [...fields.keys()].find((key) => key.startsWith('expires_after'))
+  if (name === undefined) return
+  throw new InvalidRequestError(
+    'unsupported_parameter',
+    'expires_after is not supported: files stay until they are deleted',
+    {
+      param: 'expires_after',
+      hint: 'leave it out and delete the file when it is no longer needed',
+    },
+  )
 }

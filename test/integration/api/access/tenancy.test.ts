@@ -28,6 +28,19 @@ beforeAll(async () => {
   form.set('purpose', 'fine-tune')
   form.set('file', new Blob(['{"messages":[]}\n']), 'secret.jsonl')
   const file = (await (await service.fetch('/v1/files', { method: 'POST', body: form })).json()) as { id: string }
+  const row = {
+    messages: [
+      { role: 'user', content: 'a' },
+      { role: 'assistant', content: 'b' },
+    ],
+  }
+  const rows = await service.json<{ id: string }>('/v1/files?filename=secret-rows', {
+    method: 'POST',
+    body: JSON.stringify(row),
+  })
+  const tuning = await service.json<{ id: string }>('/v1/fine_tuning/jobs', {
+    json: { model: 'trainyard/tiny-random', training_file: rows.body.id, suffix: 'secret' },
+  })
   const create = `mutation { upsertBucket(input: {modelName: "tests", name: "secret"}) { bucket { id } } }`
   const run = await service.json<{ data: { upsertBucket: { bucket: { id: string } } } }>('/graphql', {
     json: { query: create },
@@ -36,7 +49,7 @@ beforeAll(async () => {
   ids = {
     model_id: modelId,
     training_job_id: job.body.id,
-    fine_tuning_job_id: job.body.id,
+    fine_tuning_job_id: tuning.body.id,
     step: '1',
     name: 'adapter_config.json',
     log_id: logs.body.data[0]?.id ?? '',

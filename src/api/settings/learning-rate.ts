@@ -1,0 +1,31 @@
+/**
+ * A learning rate by the size of a model, where it was measured: the published defaults suit models of billions of parameters.
+ */
+import { SFT_DEFAULTS } from './training.js'
+
+/** Parameters of models that come with the package. */
+const BUILT_IN: Readonly<Record<string, number>> = { 'trainyard/spark': 4_500_000 }
+/** Below it, spark's rates hold; nothing larger was swept. */
+const TINY = 20_000_000
+/** spark learns at 1e-3 within a few jobs by RL and by examples; at 4e-3 it collapses. */
+const TINY_RATE = 1e-3
+
+/** The rate that was measured for a model of this size; null where none was. */
+export function measuredLearningRate(baseModel: string): number | null {
+  const parameters = parametersOf(baseModel)
+  return parameters !== null && parameters < TINY ? TINY_RATE : null
+}
+
+/** The rate for examples when nobody gives one: the measured one, else the published default. */
+export function learningRateFor(baseModel: string): number {
+  return measuredLearningRate(baseModel) ?? SFT_DEFAULTS.learning_rate
+}
+
+/** Parameters of a model that comes with the package, or those its name tells: `Qwen2.5-0.5B-Instruct`, `smollm2-135m`. */
+export function parametersOf(name: string): number | null {
+  const known = BUILT_IN[name]
+  if (known !== undefined) return known
+  const match = /(?:^|[-_/])(\d+(?:\.\d+)?)([mb])(?=$|[-_.])/i.exec(name)
+  if (match === null) return null
+  return Number(match[1]) * (match[2]?.toLowerCase() === 'b' ? 1e9 : 1e6)
+}

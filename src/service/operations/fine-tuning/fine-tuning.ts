@@ -1,0 +1,269 @@
+/**
+ * OpenAI's fine-tuning API: each job is an ordinary SFT job of an ordinary model, and a row that remembers the words it was
+ * asked for in.
+ */
+import { randomBytes } from 'node:crypto'
+import type {
+  CreateFineTuningJobRequest,
+  FineTuningCheckpoint,
+  FineTuningEvent,
+  FineTuningJob,
+  FineTuningPageQuery,
+} from '#api/wire/compatible/fine-tuning.js'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
+import { AppError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
+import { listEvents } from '#service/storage/events.js'
+import { findFile } from '#service/storage/files.js'
+import {
+  type FineTuningRecord,
+  findFineTuningByDigest,
+  findFineTuningJob,
+  insertFineTuningJob,
+  listFineTuningJobs,
+  setTrainedTokens,
+} from '#service/storage/fine-tuning/jobs.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { countSftExamples } from '#training/data/examples/sft-example.js'
+import { digestOf } from '../access/request-digest.js'
+import { resolvePolicy } from '../chat/served-models.js'
+import type { Principal, ServiceContext } from '../context.js'
+import type { ModelService } from '../models.js'
+import type { CreateHeaders, TrainingJobService } from '../training/training-jobs.js'
+import { chooseHyperparameters } from './hyperparameters.js'
+import {
+  fromFineTuningId,
+  toFineTuningCheckpoint,
+  toFineTuningEvent,
+  toFineTuningId,
+  toFineTuningJob,
+} from './to-openai.js'
+
+export interface FineTuningService {
+  create(principal: Principal, request: CreateFineTuningJobRequest, headers: CreateHeaders): Promise<FineTuningJob>
+  get(principal: Principal, id: string): Promise<FineTuningJob>
+  list(principal: Principal, query: FineTuningPageQuery): Promise<List<FineTuningJob>>
+  cancel(principal: Principal, id: string): Promise<FineTuningJob>
+  /** Newest first. */
+  events(principal: Principal, id: string, query: FineTuningPageQuery): Promise<List<FineTuningEvent>>
+  checkpoints(principal: Principal, id: string, query: FineTuningPageQuery): Promise<List<FineTuningCheckpoint>>
+}
+
+/** Project of models made for keys that belong to none. */
+const DEFAULT_PROJECT = 'fine-tuning'
+/** A create the client says it repeats is the same one within this time. */
+const RETRY_WINDOW_MS = 30 * 60_000
+const KEY_WINDOW_MS = 24 * 3600_000
+const MAX_METADATA = 16
+const EVENT_PREFIX = 'ftevent-'
+
+export function createFineTuningService(
+  context: ServiceContext,
+  { models, trainingJobs }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService },
+): FineTuningService {
+  const { db } = context
+
+  async function create(
+    principal: Principal,
+    request: CreateFineTuningJobRequest,
+    headers: CreateHeaders,
+  ): Promise<FineTuningJob> {
+    assertSupported(request)
+    const requestDigest = digestOf([request as JsonObject, headers.idempotencyKey])
+    if (headers.idempotencyKey !== null || headers.isRetry) {
+      const withinMs = headers.idempotencyKey === null ? RETRY_WINDOW_MS : KEY_WINDOW_MS
+      const before = await findFineTuningByDigest(db, principal, { requestDigest, withinMs })
+      if (before !== null) return toWire(before)
+    }
+    const exampleCount = await countExamples(principal, 'training_file', request.training_file)
+    if (request.validation_file !== null && request.validation_file !== undefined) {
+      await countExamples(principal, 'validation_file', request.validation_file)
+    }
+    const { model, baseModel } = await resolvePolicy(context, principal, request.model)
+    const chosen = chooseHyperparameters(request, { baseModel, exampleCount })
+    const trained = model ?? (await createModel(principal, request, baseModel))
+    try {
+      const job = await trainingJobs.createSft(
+        principal,
+        {
+          model_id: trained.id,
+          training_data_url: request.training_file,
+          validation_data_url: request.validation_file ?? null,
+          config: chosen.config as never,
+        },
+        // repeated creates were told apart above: two of the same words are two jobs
+        { idempotencyKey: `fine-tuning ${context.ids.uuid()}`, isRetry: false },
+      )
+      await insertFineTuningJob(db, {
+        jobId: job.id,
+        entity: trained.entity,
+        project: trained.project,
+        requestDigest,
+        request: request as JsonObject,
+        trainedName: `${trained.entity}/${trained.project}/${trained.name}`,
+        hyperparameters: chosen.shown,
+      })
+      return await get(principal, toFineTuningId(job.id))
+    } catch (error) {
+      // a model that was made for a job that does not exist is nobody's
+      if (model === null) await models.delete(principal, trained.id)
+      throw error
+    }
+  }
+
+  async function countExamples(
+    principal: Principal,
+    field: 'training_file' | 'validation_file',
+    id: string,
+  ): Promise<number> {
+    const file = await findFile(db, principal, { id })
+    if (file === null) {
+      throw new InvalidRequestError('file_not_found', `${field} "${id.slice(0, 100)}" was not found`, {
+        param: field,
+        hint: 'upload it with POST /v1/files and purpose fine-tune',
+      })
+    }
+    if (file.purpose !== 'fine-tune') {
+      throw new InvalidRequestError(
+        'invalid_file_purpose',
+        `${field} must have the purpose "fine-tune", "${file.filename.slice(0, 100)}" has "${file.purpose}"`,
+        { param: field },
+      )
+    }
+    return countSftExamples(await context.blobs.openRead(file.sha256))
+  }
+
+  async function createModel(
+    principal: Principal,
+    request: CreateFineTuningJobRequest,
+    baseModel: string,
+  ): Promise<Pick<ModelRecord, 'id' | 'entity' | 'project' | 'name'>> {
+    const part = (request.suffix ?? baseModel.split('/').at(-1) ?? 'model').replaceAll(/[^\p{L}\p{N}._-]+/gu, '-')
+    return models.create(
+      principal,
+      {
+        project: principal.project ?? principal.usageProject ?? DEFAULT_PROJECT,
+        name: `${part}-${randomBytes(4).toString('hex')}`,
+        base_model: baseModel,
+        return_existing: false,
+      },
+      null,
+    )
+  }
+
+  async function require(principal: Principal, id: string): Promise<{ record: FineTuningRecord; job: JobRecord }> {
+    const jobId = fromFineTuningId(id)
+    const record = await findFineTuningJob(db, principal, jobId)
+    const job = record === null ? null : await findJob(db, jobId)
+    if (record === null || job === null) {
+      throw new NotFoundError('fine_tuning_job_not_found', `Could not find fine tune: ${id.slice(0, 100)}`, {
+        param: 'fine_tuning_job_id',
+      })
+    }
+    return { record, job }
+  }
+
+  async function toWire(record: FineTuningRecord): Promise<FineTuningJob> {
+    const job = await findJob(db, record.jobId)
+    if (job === null) throw new AppError('internal', 'internal_error', 'a fine-tuning job has no training job')
+    const isDone = job.status === 'completed' && record.trainedTokens === null
+    const trainedTokens = isDone ? await countTrainedTokens(job.id) : record.trainedTokens
+    return toFineTuningJob({ ...record, trainedTokens }, job, context.clock.nowMs())
+  }
+
+  /** Tokens the job trained on, over all its steps; counted once and remembered. */
+  async function countTrainedTokens(jobId: string): Promise<number> {
+    let total = 0
+    let after: string | undefined
+    for (;;) {
+      const page = await listEvents(db, jobId, { after, limit: 1000 })
+      for (const { data } of page.items) total += Number(data['num_trainable_tokens'] ?? 0)
+      after = page.items.at(-1)?.id
+      if (!page.hasMore) break
+    }
+    await setTrainedTokens(db, jobId, total)
+    return total
+  }
+
+  async function get(principal: Principal, id: string): Promise<FineTuningJob> {
+    return toWire((await require(principal, id)).record)
+  }
+
+  return {
+    create,
+    get,
+    list: async (principal, query) => {
+      const wanted = metadataFilter(query)
+      const limit = query.limit ?? DEFAULT_PAGE_LIMIT
+      const found: FineTuningJob[] = []
+      let after = query.after === undefined ? undefined : (await require(principal, query.after)).record.jobId
+      for (;;) {
+        const page = await listFineTuningJobs(db, principal, { after, limit: 100 })
+        for (const record of page.items) {
+          if (!wanted(record.request['metadata'])) continue
+          if (found.length === limit) return toList(found, true)
+          found.push(await toWire(record))
+        }
+        after = page.items.at(-1)?.jobId
+        if (!page.hasMore) return toList(found, false)
+      }
+    },
+    cancel: async (principal, id) => {
+      const { job } = await require(principal, id)
+      try {
+        await trainingJobs.cancel(principal, job.id)
+      } catch (error) {
+        if (!(error instanceof AppError) || error.code !== 'job_already_finished') throw error
+        // OpenAI answers 400 here, and its clients repeat a 409
+        throw new InvalidRequestError('job_already_finished', `Job has already ${job.status}: ${id.slice(0, 100)}`)
+      }
+      return get(principal, id)
+    },
+    events: async (principal, id, query) => {
+      const { record, job } = await require(principal, id)
+      const page = await listEvents(db, job.id, {
+        after: query.after?.startsWith(EVENT_PREFIX) === true ? query.after.slice(EVENT_PREFIX.length) : query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+        order: 'desc',
+      })
+      const events = page.items.map((event) => toFineTuningEvent(event, job, record.trainedName))
+      return toList(events, page.hasMore)
+    },
+    checkpoints: async (principal, id, query) => {
+      const { record, job } = await require(principal, id)
+      const checkpoint = job.step === null ? null : await findCheckpoint(db, job.modelId, job.step)
+      if (checkpoint === null || query.after !== undefined) return toList<FineTuningCheckpoint>([], false)
+      return toList([toFineTuningCheckpoint(checkpoint, job, record.trainedName)], false)
+    },
+  }
+}
+
+/** @throws {InvalidRequestError} `unsupported_parameter` for what would have no effect */
+function assertSupported(request: CreateFineTuningJobRequest): void {
+  const unsupported = (param: string, hint: string) =>
+    new InvalidRequestError('unsupported_parameter', `${param} is not supported here`, { param, hint })
+  if ((request.integrations ?? []).length > 0) {
+    throw unsupported('integrations', 'metrics are events of the job: GET /v1/fine_tuning/jobs/{id}/events')
+  }
+  if (Object.keys(request.metadata ?? {}).length > MAX_METADATA) {
+    throw new InvalidRequestError('invalid_value', `metadata must have at most ${MAX_METADATA} keys`, {
+      param: 'metadata',
+    })
+  }
+}
+
+/** OpenAI's `metadata[name]=value`, and `metadata=null` for jobs without any. */
+function metadataFilter(query: FineTuningPageQuery): (metadata: unknown) => boolean {
+  const wanted = Object.entries(query).flatMap(([key, value]) => {
+    const name = /^metadata\[(.*)\]$/.exec(key)?.[1]
+    return name === undefined ? [] : [[name, value] as const]
+  })
+  const wantsNone = query['metadata'] === 'null'
+  return (metadata) => {
+    const has = typeof metadata === 'object' && metadata !== null ? (metadata as Record<string, unknown>) : null
+    if (wantsNone) return has === null
+    return wanted.every(([name, value]) => has !== null && Object.hasOwn(has, name) && has[name] === value)
+  }
+}

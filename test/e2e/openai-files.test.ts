@@ -1,0 +1,122 @@
+/**
+ * OpenAI's own SDKs upload files and fine-tune here, in Python and in TypeScript, and chat with what they made.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import OpenAI, { toFile } from 'openai'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startService } from '../support/service/service-process.js'
+
+const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
+const MODEL = 'trainyard/spark'
+
+let service: Awaited<ReturnType<typeof startService>>
+let client: OpenAI
+beforeAll(async () => {
+  service = await startService()
+  client = new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.key })
+})
+afterAll(() => service.stop())
+
+const row = (answer: string) => ({
+  messages: [
+    { role: 'user' as const, content: 'Which word?' },
+    { role: 'assistant' as const, content: answer },
+  ],
+})
+
+test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, delete', { timeout: 300_000 }, async () => {
+  const text = `${JSON.stringify(row('Node'))}\n`.repeat(16)
+  const file = await client.files.create({ file: await toFile(Buffer.from(text), 'rows.jsonl'), purpose: 'fine-tune' })
+  expect(file).toMatchObject({ object: 'file', filename: 'rows.jsonl', bytes: text.length, purpose: 'fine-tune' })
+  expect(await (await client.files.content(file.id)).text()).toBe(text)
+  const listed: string[] = []
+  for await (const each of client.files.list({ limit: 1 })) listed.push(each.id)
+  expect(listed).toContain(file.id)
+
+  const train = async (model: string) => {
+    let job = await client.fineTuning.jobs.create({
+      model,
+      training_file: file.id,
+      suffix: 'node words',
+      validation_file: file.id,
+      hyperparameters: { n_epochs: 4, learning_rate_multiplier: 4 },
+    })
+    expect(job.hyperparameters).toEqual({ n_epochs: 4, learning_rate_multiplier: 4, batch_size: 'auto' })
+    while (job.status === 'queued' || job.status === 'running') {
+      await sleep(250)
+      job = await client.fineTuning.jobs.retrieve(job.id)
+    }
+    expect(job.status, job.error?.message).toBe('succeeded')
+    return job
+  }
+  const first = await train(MODEL)
+  expect(first.fine_tuned_model).toMatch(/^local\/fine-tuning\/node-words-[0-9a-f]{8}:step1$/)
+  const reply = await client.chat.completions.create({
+    model: first.fine_tuned_model ?? '',
+    messages: row('').messages.slice(0, 1),
+    max_tokens: 8,
+    temperature: 0,
+  })
+  expect(reply.choices[0]?.message.content).toBe('Node')
+
+  const second = await train(first.fine_tuned_model?.replace(':step1', '') ?? '')
+  expect(second.fine_tuned_model).toBe(first.fine_tuned_model?.replace(':step1', ':step2'))
+  await expect(client.fineTuning.jobs.cancel(second.id)).rejects.toThrow(OpenAI.BadRequestError)
+  const jobs: string[] = []
+  for await (const each of client.fineTuning.jobs.list({ limit: 1 })) jobs.push(each.id)
+  expect(jobs.slice(0, 2)).toEqual([second.id, first.id])
+  const metrics: number[] = []
+  for await (const event of client.fineTuning.jobs.listEvents(first.id, { limit: 5 })) {
+    if (event.type === 'metrics') metrics.push((event.data as { train_loss: number }).train_loss)
+  }
+  expect(metrics.length).toBeGreaterThan(8)
+  // newest first: the last loss is lower than the first
+  expect(metrics[0]).toBeLessThan(metrics.at(-1) ?? 0)
+
+  expect(await client.files.delete(file.id)).toMatchObject({ id: file.id, deleted: true })
+  await expect(client.files.retrieve(file.id)).rejects.toThrow(OpenAI.NotFoundError)
+  const refused = client.fineTuning.jobs.create({
+    model: MODEL,
+    training_file: file.id,
+    integrations: [{ type: 'wandb', wandb: { project: 'p' } }],
+  })
+  await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
+})
+
+test.skipIf(!existsSync(PYTHON))(
+  'Python: the same (skipped without .cache/venv, see .ci/run)',
+  { timeout: 300_000 },
+  async () => {
+    const script = path.join(import.meta.dirname, 'clients/openai_files.py')
+    const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, MODEL], {
+      timeout: 280_000,
+    })
+    expect(JSON.parse(stdout)).toEqual({
+      file: ['rows.jsonl', true, 'fine-tune', 'processed'],
+      content: true,
+      listed: true,
+      errors: [
+        'NotFoundError',
+        'BadRequestError',
+        'NotFoundError',
+        'BadRequestError',
+        'BadRequestError',
+        'NotFoundError',
+        'AuthenticationError',
+      ],
+      raw: [200, true, true],
+      created: ['fine_tuning.job', true, 4, 7],
+      ended: ['succeeded', true, true],
+      events: [true, 'metrics', 'Fine-tuning job started'],
+      checkpoint: true,
+      jobs: true,
+      others: 0,
+      answer: 'Python',
+      deleted: true,
+    })
+  },
+)

@@ -24,12 +24,15 @@ type Problem = readonly [type: string, message: string]
 
 /** A boolean: true, false, 0, 1 or their usual texts. */
 export function laxBoolean() {
-  return z.unknown().transform((value, context) => settle(readBoolean(value), context))
+  return z
+    .unknown()
+    .meta({ type: 'boolean' })
+    .transform((value, context) => settle(readBoolean(value), context))
 }
 
 /** A safe integer inside `range`: an integer, a float with no fraction, or either as text. */
 export function laxInteger(range: Range = {}) {
-  return z.unknown().transform((value, context) => {
+  return described('integer', range).transform((value, context) => {
     const integer = readInteger(value)
     if (typeof integer !== 'bigint') return settle<number>(integer, context)
     const number = Number(integer)
@@ -46,7 +49,7 @@ export function laxInteger(range: Range = {}) {
 export function laxInt64(range: { readonly min?: bigint; readonly max?: bigint } = {}) {
   const min = range.min ?? INT64_MIN
   const max = range.max ?? INT64_MAX
-  return z.unknown().transform((value, context) => {
+  return described('integer', { min: Number(min), max: Number(max) }).transform((value, context) => {
     const integer = readInteger(value)
     if (typeof integer !== 'bigint') return settle<bigint>(integer, context)
     if (integer < min) {
@@ -61,12 +64,19 @@ export function laxInt64(range: { readonly min?: bigint; readonly max?: bigint }
 
 /** A finite number inside `range`, or its text. */
 export function laxNumber(range: Range = {}) {
-  return z.unknown().transform((value, context) => {
+  return described('number', range).transform((value, context) => {
     const number = readNumber(value)
     if (typeof number !== 'number') return settle<number>(number, context)
     const problem = outOfRange(number, range)
     return problem === null ? number : settle<number>(problem, context)
   })
+}
+
+/** What JSON Schema says of it: the number itself; its text is taken too, and told in the description of the API. */
+function described(type: 'integer' | 'number', { min, max }: Range) {
+  return z
+    .unknown()
+    .meta({ type, ...(min === undefined ? {} : { minimum: min }), ...(max === undefined ? {} : { maximum: max }) })
 }
 
 function settle<T>(result: T | Problem, context: z.RefinementCtx): T {

@@ -16,6 +16,7 @@ import { bindAbout, unknownPath } from './routes/about.js'
 import { bindAccess } from './routes/access.js'
 import { bindChatCompletions } from './routes/chat-completions.js'
 import { bindCheckpoints } from './routes/checkpoints.js'
+import { bindDocs } from './routes/docs.js'
 import { bindFiles } from './routes/files.js'
 import { bindFineTuning } from './routes/fine-tuning.js'
 import { bindHealth } from './routes/health.js'
@@ -48,6 +49,7 @@ export function createApp(options: AppOptions): App {
   app.use('*', limitRequests(options))
 
   bindAbout(app, options)
+  bindDocs(app, options)
   bindRoot(app, options)
   bindHealth(app, options)
   bindAccess(app, options)

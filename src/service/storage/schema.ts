@@ -5,7 +5,7 @@
  * Big bodies are never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
-import type { FineTuningTables } from './fine-tuning/jobs.js'
+import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { WandbTables } from './wandb/tables.js'
 
 export interface ApiKeysTable {

@@ -12,6 +12,7 @@ export function bindAbout(app: App, options: Pick<AppOptions, 'version'>): void 
       description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
       api: `${new URL(c.req.url).origin}/v1`,
       endpoints: [...new Set(app.routes.filter(isPublic).map((route) => `${route.method} ${route.path}`))],
+      docs: `${new URL(c.req.url).origin}/docs`,
       start: 'trainyard --help, or GET /v1/models with your API key',
     }),
   )

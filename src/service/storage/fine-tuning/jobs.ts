@@ -6,27 +6,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, type PageOptions, toPage } from '../paging.js'
 import { readObject } from '../row-values.js'
-
-export interface FineTuningJobsTable {
-  job_id: string
-  entity: string
-  project: string
-  /** SHA-256 of the request, and of its idempotency key if it has one. */
-  request_digest: string
-  /** JSON object: the request as it was checked. */
-  request: string
-  /** `entity/project/name` of the model that is trained. */
-  trained_name: string
-  /** JSON object: the hyperparameters that were chosen. */
-  hyperparameters: string
-  /** Counted once, after the job has ended. */
-  trained_tokens: number | null
-  created_at_ms: number
-}
-
-export interface FineTuningTables {
-  fine_tuning_jobs: FineTuningJobsTable
-}
+import type { FineTuningJobsTable } from './tables.js'
 
 export interface FineTuningRecord {
   readonly jobId: string

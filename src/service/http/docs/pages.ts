@@ -1,0 +1,85 @@
+/**
+ * The pages of `src/docs` and the reference, rendered once and kept. Pages come with the package and are trusted text; a name from
+ * a request only chooses among them.
+ */
+import { readdir, readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { Marked, type Tokens } from 'marked'
+import { packageRoot } from '#base/util/package-root.js'
+import { anchorOf, escapeHtml, type PageLink, renderPage } from './page.js'
+import { renderReference } from './reference.js'
+
+const REFERENCE: PageLink = { name: 'reference', title: 'API reference' }
+/** Shown first, in this order; others follow by name. */
+const ORDER = ['guide', 'api', 'commands', 'how-training-works', 'operations']
+
+export interface Documentation {
+  /** The page as HTML; null if there is none. An empty name is the first page. */
+  page(name: string): Promise<string | null>
+}
+
+export function createDocumentation(): Documentation {
+  let pages: Promise<ReadonlyMap<string, string>> | null = null
+  return {
+    page: async (name) => {
+      pages ??= readPages()
+      const all = await pages
+      return all.get(name === '' ? (all.keys().next().value ?? '') : name) ?? null
+    },
+  }
+}
+
+async function readPages(): Promise<ReadonlyMap<string, string>> {
+  const folder = join(packageRoot(), 'src/docs')
+  const names = (await readdir(folder)).filter((file) => file.endsWith('.md')).map((file) => basename(file, '.md'))
+  const rank = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length)
+  names.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1))
+  const sources = await Promise.all(
+    names.map(async (name) => ({ name, text: await readFile(join(folder, `${name}.md`), 'utf8') })),
+  )
+  const titled = sources.map(({ name, text }) => ({ name, text, title: /^# (.+)$/m.exec(text)?.[1] ?? name }))
+  const links = [...titled.map(({ name, title }) => ({ name, title })), REFERENCE]
+  const pages = new Map(
+    titled.map(({ name, text, title }) => [name, renderPage({ title, html: toHtml(text), current: name, links })]),
+  )
+  const reference = { title: REFERENCE.title, html: renderReference(), current: REFERENCE.name, links }
+  return pages.set(REFERENCE.name, renderPage(reference))
+}
+
+function toHtml(markdown: string): string {
+  const marked = new Marked({ gfm: true, async: false })
+  marked.use({
+    renderer: {
+      heading({ tokens, depth, text }: Tokens.Heading): string {
+        const plain = text.replaceAll(/[`*]/g, '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+        return `<h${depth} id="${escapeHtml(anchorOf(plain))}">${this.parser.parseInline(tokens)}</h${depth}>\n`
+      },
+      link({ href, tokens }: Tokens.Link): string {
+        const text = this.parser.parseInline(tokens)
+        const target = toTarget(href)
+        return target === null ? text : `<a href="${escapeHtml(target)}">${text}</a>`
+      },
+      image({ text }: Tokens.Image): string {
+        return escapeHtml(text)
+      },
+      html({ text }: Tokens.HTML | Tokens.Tag): string {
+        return escapeHtml(text)
+      },
+    },
+    hooks: {
+      postprocess: (html: string) =>
+        html
+          .replaceAll('<table>', '<div class="table"><table>')
+          .replaceAll('</table>', '</table></div>')
+          .replaceAll('<th>', '<th scope="col">'),
+    },
+  })
+  return marked.parse(markdown) as string
+}
+
+/** Links between pages stay; those to files of the source have no address here and become plain text. */
+function toTarget(href: string): string | null {
+  if (href.startsWith('#') || /^https?:/.test(href)) return href
+  const page = /^(?:\.\/)?([\w-]+)\.md(#.*)?$/.exec(href)
+  return page === null ? null : `/docs/${page[1] ?? ''}${page[2] ?? ''}`
+}

@@ -1,0 +1,84 @@
+/**
+ * Routes that answer with text or tokens, and what is served.
+ */
+
+import { z } from '@hono/zod-openapi'
+import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
+import {
+  completionChunkSchema,
+  completionRequestSchema,
+  completionResponseSchema,
+} from '#api/wire/inference/completions.js'
+import {
+  applyTemplateRequestSchema,
+  detokenizeRequestSchema,
+  promptResponseSchema,
+  tokenizeRequestSchema,
+  tokenizeResponseSchema,
+  tokenizerInfoResponseSchema,
+} from '#api/wire/inference/tokens.js'
+import { servedModelListSchema, servedModelSchema } from '#api/wire/models.js'
+import type { Route } from './row.js'
+
+const tag = 'Chat and text'
+
+export const INFERENCE_ROUTES: readonly Route[] = [
+  {
+    method: 'post',
+    path: '/v1/chat/completions',
+    tag,
+    summary: 'Answer a conversation',
+    body: chatRequestSchema,
+    answer: chatResponseSchema,
+    stream: chatChunkSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/completions',
+    tag,
+    summary: 'Continue prompts of text or tokens',
+    body: completionRequestSchema,
+    answer: completionResponseSchema,
+    stream: completionChunkSchema,
+  },
+  {
+    method: 'post',
+    path: '/tokenize',
+    tag,
+    summary: 'Turn a text or a conversation into tokens',
+    body: tokenizeRequestSchema,
+    answer: tokenizeResponseSchema,
+  },
+  {
+    method: 'post',
+    path: '/detokenize',
+    tag,
+    summary: 'Turn tokens into text',
+    body: detokenizeRequestSchema,
+    answer: promptResponseSchema,
+  },
+  {
+    method: 'post',
+    path: '/apply-template',
+    tag,
+    summary: 'Show a conversation as the prompt the model gets',
+    body: applyTemplateRequestSchema,
+    answer: promptResponseSchema,
+  },
+  {
+    method: 'get',
+    path: '/tokenizer_info',
+    tag,
+    summary: 'Describe the tokenizer of a model',
+    query: z.object({ model: z.string().optional() }),
+    answer: tokenizerInfoResponseSchema,
+  },
+  { method: 'get', path: '/v1/models', tag, summary: 'List what `model` may be', answer: servedModelListSchema },
+  {
+    method: 'get',
+    path: '/v1/models/{id}',
+    tag,
+    summary: 'Get one of them; the name may hold slashes',
+    answer: servedModelSchema,
+  },
+]

@@ -1,0 +1,188 @@
+/**
+ * Routes of models, checkpoints, logs and training jobs.
+ */
+import {
+  checkpointFilesQuerySchema,
+  checkpointFilesSchema,
+  checkpointListSchema,
+  deleteCheckpointsRequestSchema,
+  deleteCheckpointsResponseSchema,
+} from '#api/wire/checkpoints.js'
+import { modelRunListSchema, runLineListSchema } from '#api/wire/compatible/wandb.js'
+import { orderedPageQuerySchema, pageQuerySchema } from '#api/wire/list.js'
+import {
+  baseModelsResponseSchema,
+  createModelRequestSchema,
+  deleteModelResponseSchema,
+  listModelsQuerySchema,
+  modelListSchema,
+  modelSchema,
+} from '#api/wire/models.js'
+import {
+  createRlJobRequestSchema,
+  createSftJobRequestSchema,
+  listTrainingJobsQuerySchema,
+  trainingEventListSchema,
+  trainingEventSchema,
+  trainingJobListSchema,
+  trainingJobSchema,
+} from '#api/wire/training-jobs.js'
+import {
+  listTrajectoryLogsQuerySchema,
+  logTrajectoriesRequestSchema,
+  logTrajectoriesResponseSchema,
+  trajectoryLogListSchema,
+} from '#api/wire/trajectories.js'
+import type { Route } from './row.js'
+
+const MODEL = '/v1/preview/models/{model_id}'
+const JOB = '/v1/preview/training-jobs/{training_job_id}'
+const models = 'Models'
+const training = 'Training'
+
+export const TRAINING_ROUTES: readonly Route[] = [
+  {
+    method: 'get',
+    path: '/v1/preview/base-models',
+    tag: models,
+    summary: 'List names that models are created from',
+    answer: baseModelsResponseSchema,
+    isOpen: true,
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/models',
+    tag: models,
+    summary: 'Create a model',
+    body: createModelRequestSchema,
+    answer: modelSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/preview/models',
+    tag: models,
+    summary: 'List models',
+    query: listModelsQuerySchema,
+    answer: modelListSchema,
+  },
+  { method: 'get', path: MODEL, tag: models, summary: 'Get a model', answer: modelSchema },
+  {
+    method: 'delete',
+    path: MODEL,
+    tag: models,
+    summary: 'Delete a model with all its checkpoints',
+    answer: deleteModelResponseSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/checkpoints`,
+    tag: models,
+    summary: 'List checkpoints by step',
+    query: orderedPageQuerySchema,
+    answer: checkpointListSchema,
+  },
+  {
+    method: 'delete',
+    path: `${MODEL}/checkpoints`,
+    tag: models,
+    summary: 'Delete checkpoints by step',
+    body: deleteCheckpointsRequestSchema,
+    answer: deleteCheckpointsResponseSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/checkpoints/{step}/files`,
+    tag: models,
+    summary: 'List the files of a checkpoint',
+    query: checkpointFilesQuerySchema,
+    answer: checkpointFilesSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/checkpoints/{step}/files/{name}`,
+    tag: models,
+    summary: 'Download a file of a checkpoint',
+    query: checkpointFilesQuerySchema,
+    answer: 'application/octet-stream',
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/runs`,
+    tag: models,
+    summary: 'List the runs the wandb client logged about the model',
+    query: pageQuerySchema,
+    answer: modelRunListSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/runs/{run_id}/history`,
+    tag: models,
+    summary: 'Read what was logged to a run',
+    query: pageQuerySchema,
+    answer: runLineListSchema,
+  },
+  {
+    method: 'post',
+    path: `${MODEL}/log`,
+    tag: models,
+    summary: 'Store trajectory groups as an evaluation',
+    body: logTrajectoriesRequestSchema,
+    answer: logTrajectoriesResponseSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/log`,
+    tag: models,
+    summary: 'List what was logged, newest first',
+    query: listTrajectoryLogsQuerySchema,
+    answer: trajectoryLogListSchema,
+  },
+  {
+    method: 'get',
+    path: `${MODEL}/log/{log_id}/groups`,
+    tag: models,
+    summary: 'Read the trajectory groups of a log, one a line',
+    answer: 'application/jsonl',
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/training-jobs',
+    tag: training,
+    summary: 'Train by reinforcement learning',
+    body: createRlJobRequestSchema,
+    answer: trainingJobSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/sft-training-jobs',
+    tag: training,
+    summary: 'Train on example conversations',
+    body: createSftJobRequestSchema,
+    answer: trainingJobSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/preview/training-jobs',
+    tag: training,
+    summary: 'List training jobs, newest first',
+    query: listTrainingJobsQuerySchema,
+    answer: trainingJobListSchema,
+  },
+  { method: 'get', path: JOB, tag: training, summary: 'Get a training job', answer: trainingJobSchema },
+  {
+    method: 'post',
+    path: `${JOB}/cancel`,
+    tag: training,
+    summary: 'Ask a training job to stop',
+    answer: trainingJobSchema,
+  },
+  {
+    method: 'get',
+    path: `${JOB}/events`,
+    tag: training,
+    summary: 'Read events, oldest first, or follow them with Accept: text/event-stream',
+    query: pageQuerySchema,
+    answer: trainingEventListSchema,
+    stream: trainingEventSchema,
+  },
+]

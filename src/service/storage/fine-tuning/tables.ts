@@ -1,0 +1,24 @@
+/**
+ * The table of fine-tuning jobs, as Kysely sees it.
+ */
+
+export interface FineTuningJobsTable {
+  job_id: string
+  entity: string
+  project: string
+  /** SHA-256 of the request, and of its idempotency key if it has one. */
+  request_digest: string
+  /** JSON object: the request as it was checked. */
+  request: string
+  /** `entity/project/name` of the model that is trained. */
+  trained_name: string
+  /** JSON object: the hyperparameters that were chosen. */
+  hyperparameters: string
+  /** Counted once, after the job has ended. */
+  trained_tokens: number | null
+  created_at_ms: number
+}
+
+export interface FineTuningTables {
+  fine_tuning_jobs: FineTuningJobsTable
+}

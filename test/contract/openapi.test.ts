@@ -1,0 +1,77 @@
+/**
+ * The table of routes names every route of the application and no other, and makes a document that is OpenAPI 3.1.
+ *
+ * A new route needs a row in `src/service/http/openapi/`.
+ */
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '#base/util/json.js'
+import { createApp } from '#service/http/app.js'
+import { createOpenApiDocument, ROUTES } from '#service/http/openapi/document.js'
+
+/** Routes without their services: nothing is called here. */
+function boundRoutes(): string[] {
+  const services = new Proxy({}, { get: () => ({}) }) as never
+  const app = createApp({
+    services,
+    baseModels: [],
+    version: '0',
+    allowedHosts: [],
+    closing: new AbortController().signal,
+  } as never)
+  return (
+    app.routes
+      .filter(({ method, path }) => method !== 'ALL' && !path.startsWith('/internal/'))
+      // the old clients' spelling of the same route
+      .filter(({ path }) => !path.endsWith('completions/'))
+      .map(({ method, path }) => `${method.toLowerCase()} ${path.replaceAll(/:(\w+)(\{[^}]*\})?/g, '{$1}')}`)
+  )
+}
+
+const document = createOpenApiDocument('0.0.0')
+const operations = Object.entries(document['paths'] as JsonObject).flatMap(([path, methods]) =>
+  Object.entries(methods as JsonObject).map(([method, operation]) => ({
+    path,
+    method,
+    operation: operation as JsonObject,
+  })),
+)
+
+describe('openapi.json', () => {
+  it('has every route of the application, and no other', () => {
+    const listed = ROUTES.map(({ method, path }) => `${method} ${path}`)
+    expect([...new Set(boundRoutes())].sort()).toEqual([...listed].sort())
+  })
+
+  it('has unique operation ids and a sentence for each', () => {
+    const ids = operations.map(({ operation }) => operation['operationId'])
+    expect(new Set(ids).size).toBe(ids.length)
+    for (const { operation } of operations) expect(operation['summary']).toMatch(/^[A-Z][^.]+$/)
+  })
+
+  it('has parameters for every name in a path, and schemas that are JSON Schema 2020-12', () => {
+    const ajv = new Ajv2020({ strict: false, validateFormats: false })
+    const compile = (schema: unknown) => ajv.compile(schema as object)
+    for (const { path, operation } of operations) {
+      const parameters = (operation['parameters'] ?? []) as { name: string; in: string; schema: object }[]
+      const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name)
+      expect(parameters.filter((each) => each.in === 'path').map(({ name }) => name)).toEqual(named)
+      for (const { schema } of parameters) compile(schema)
+      const responses = Object.values(operation['responses'] as JsonObject) as {
+        content?: Record<string, { schema?: object }>
+      }[]
+      const body = operation['requestBody'] as { content: Record<string, { schema?: object }> } | undefined
+      for (const { content = {} } of [...responses, ...(body === undefined ? [] : [body])]) {
+        for (const { schema } of Object.values(content))
+          if (schema !== undefined && !('$ref' in schema)) compile(schema)
+      }
+    }
+  })
+
+  it('leaves no reference open', () => {
+    const schemas = (document['components'] as { schemas: JsonObject }).schemas
+    for (const [, name] of JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)) {
+      expect(Object.keys(schemas).map((each) => `components/schemas/${each}`)).toContain(name)
+    }
+  })
+})

@@ -1,0 +1,67 @@
+/**
+ * `/docs` and `/openapi.json` as a browser gets them: open, whole, and with nothing from elsewhere.
+ */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.dispose())
+
+const get = (path: string) => service.app.request(path)
+
+/** Every page by its address, found by following links from the first. */
+async function crawl(): Promise<ReadonlyMap<string, string>> {
+  const pages = new Map<string, string>()
+  const waiting = ['/docs']
+  for (const path of waiting) {
+    const response = await get(path)
+    expect(response.status, path).toBe(200)
+    expect(response.headers.get('content-type'), path).toBe('text/html; charset=utf-8')
+    const html = await response.text()
+    pages.set(path, html)
+    for (const [, link = ''] of html.matchAll(/href="(\/docs\/[\w-]+)/g))
+      if (!waiting.includes(link) && !html.includes(`${link}.css"`)) waiting.push(link)
+  }
+  return pages
+}
+
+it('shows every page with working links and asks nobody else for anything', async () => {
+  const pages = await crawl()
+  expect(pages.size).toBeGreaterThan(8)
+  for (const [path, html] of pages) {
+    expect(html, path).toMatch(/^<!doctype html>\n<html lang="en">/)
+    expect(html.match(/<h1[ >]/g), path).toHaveLength(1)
+    expect(html, path).not.toMatch(/<script|<iframe|<img|style="|src="|@import|on\w+="/)
+    for (const [, link = ''] of html.matchAll(/<link[^>]*href="([^"]+)"/g)) expect(link).toBe('/docs/style.css')
+    for (const [, link = ''] of html.matchAll(/<a [^>]*href="([^"]+)"/g)) {
+      const [target = '', anchor] = link.split('#')
+      if (target.startsWith('http') || target === '/openapi.json') continue
+      const page = pages.get(target === '' ? path : target)
+      expect(page, `${path}: ${link}`).toBeDefined()
+      if (anchor !== undefined && anchor !== 'text') expect(page, `${path}: ${link}`).toContain(`id="${anchor}"`)
+    }
+  }
+})
+
+it('forbids browsers everything but its own style sheet', async () => {
+  const response = await get('/docs/api')
+  const policy = response.headers.get('content-security-policy') ?? ''
+  expect(policy).toContain("default-src 'none'")
+  expect(policy).not.toMatch(/unsafe|\*|https?:/)
+  expect((await get('/docs/style.css')).headers.get('content-type')).toBe('text/css; charset=utf-8')
+})
+
+it.each(['/docs/nope', '/docs/..%2f..%2fpackage', '/docs/__proto__'])('%s is not found', async (path) => {
+  expect((await get(path)).status).toBe(404)
+})
+
+it('describes itself to programs, without a key', async () => {
+  const response = await get('/openapi.json')
+  expect(response.status).toBe(200)
+  const document = (await response.json()) as { openapi: string; paths: Record<string, object> }
+  expect(document.openapi).toBe('3.1.0')
+  expect(Object.keys(document.paths)).toContain('/v1/chat/completions')
+})

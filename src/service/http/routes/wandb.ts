@@ -4,7 +4,6 @@
  */
 import { Readable } from 'node:stream'
 import { pageQuerySchema } from '#api/wire/list.js'
-import { MAX_UPLOAD_BYTES } from '#service/operations/files.js'
 import { readBytes, readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 
@@ -25,7 +24,7 @@ export function bindWandb(app: App, options: AppOptions): void {
     return c.json({ limits: {} })
   })
   app.put('/wandb/storage', async (c) => {
-    await wandb.put(c.req.query('token') ?? '', readBytes(c, MAX_UPLOAD_BYTES))
+    await wandb.put(c.req.query('token') ?? '', readBytes(c, c.get('bodies').limits.uploadBytes))
     return c.json({})
   })
   app.get('/wandb/storage', async (c) => {

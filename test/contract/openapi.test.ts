@@ -15,6 +15,7 @@ function boundRoutes(): string[] {
   const app = createApp({
     services,
     baseModels: [],
+    limits: { maxConcurrentRequests: 1, requestsPerMinute: null },
     version: '0',
     allowedHosts: [],
     closing: new AbortController().signal,

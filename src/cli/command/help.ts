@@ -71,7 +71,7 @@ export function renderProgramHelp(entries: readonly CommandEntry[], width: numbe
     section('Global flags', rows(globalRows(), width)),
     section('Topics', rows(TOPIC_ROWS, width)),
     '\nRun "trainyard <command> --help" for examples and flags of a command.\n',
-    'A running server shows the documentation at /docs, for example http://127.0.0.1:8642/docs\n',
+    'A running server shows the documentation below its address at /docs\n',
   ].join('')
 }
 

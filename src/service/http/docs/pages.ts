@@ -3,7 +3,7 @@
  * a request only chooses among them.
  */
 import { readdir, readFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { join, parse } from 'node:path'
 import { Marked, type Tokens } from 'marked'
 import { packageRoot } from '#base/util/package-root.js'
 import { anchorOf, escapeHtml, type PageLink, renderPage } from './page.js'
@@ -31,12 +31,12 @@ export function createDocumentation(): Documentation {
 
 async function readPages(): Promise<ReadonlyMap<string, string>> {
   const folder = join(packageRoot(), 'src/docs')
-  const names = (await readdir(folder)).filter((file) => file.endsWith('.md')).map((file) => basename(file, '.md'))
+  const files = (await readdir(folder)).filter((file) => /\.md$/.test(file))
   const rank = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length)
-  names.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1))
   const sources = await Promise.all(
-    names.map(async (name) => ({ name, text: await readFile(join(folder, `${name}.md`), 'utf8') })),
+    files.map(async (file) => ({ name: parse(file).name, text: await readFile(join(folder, file), 'utf8') })),
   )
+  sources.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
   const titled = sources.map(({ name, text }) => ({ name, text, title: /^# (.+)$/m.exec(text)?.[1] ?? name }))
   const links = [...titled.map(({ name, title }) => ({ name, title })), REFERENCE]
   const pages = new Map(

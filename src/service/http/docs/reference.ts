@@ -43,7 +43,7 @@ function fields(title: string, body: z.ZodType | string, io: 'input' | 'output')
     return `<p>${title}: ${words}</p>`
   }
   const rows = rowsOf(toSchema(body, io), '', 0)
-  if (rows.length === 0) return `<p>${title}: any JSON</p>`
+  if (rows.length === 0) return `<p>${title}: JSON</p>`
   return `<details><summary>${title}</summary><div class="table"><table>
 <thead><tr><th scope="col">field</th><th scope="col">type</th><th scope="col"></th></tr></thead>
 <tbody>${rows.join('\n')}</tbody></table></div></details>`
@@ -68,14 +68,14 @@ function rowsOf(schema: JsonObject, prefix: string, depth: number): string[] {
 }
 
 function typeOf(schema: JsonValue | undefined): string {
-  if (!isJsonObject(schema)) return 'any'
+  if (!isJsonObject(schema)) return 'JSON'
   if (schema['const'] !== undefined) return JSON.stringify(schema['const'])
   if (Array.isArray(schema['enum']))
     return (schema['enum'] as readonly JsonValue[]).map((value) => JSON.stringify(value)).join(' | ')
   const choices = schema['anyOf'] ?? schema['oneOf']
   if (Array.isArray(choices)) return [...new Set((choices as readonly JsonValue[]).map(typeOf))].join(' | ')
   if (schema['type'] === 'array') return `list of ${typeOf(schema['items'])}`
-  return typeof schema['type'] === 'string' ? schema['type'] : 'any'
+  return typeof schema['type'] === 'string' ? schema['type'] : 'JSON'
 }
 
 function bounds(schema: JsonObject): string[] {

@@ -31,7 +31,7 @@ export function createDocumentation(): Documentation {
 
 async function readPages(): Promise<ReadonlyMap<string, string>> {
   const folder = join(packageRoot(), 'src/docs')
-  const files = (await readdir(folder)).filter((file) => /\.md$/.test(file))
+  const files = (await readdir(folder)).filter((file) => /[.]md$/.test(file))
   const rank = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length)
   const sources = await Promise.all(
     files.map(async (file) => ({ name: parse(file).name, text: await readFile(join(folder, file), 'utf8') })),
@@ -80,6 +80,6 @@ function toHtml(markdown: string): string {
 /** Links between pages stay; those to files of the source have no address here and become plain text. */
 function toTarget(href: string): string | null {
   if (href.startsWith('#') || /^https?:/.test(href)) return href
-  const page = /^(?:\.\/)?([\w-]+)\.md(#.*)?$/.exec(href)
+  const page = /^(?:\.\/)?([\w-]+)[.]md(#.*)?$/.exec(href)
   return page === null ? null : `/docs/${page[1] ?? ''}${page[2] ?? ''}`
 }

@@ -86,6 +86,13 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
+    'webhooks create',
+    'Have events sent to an address',
+    async () => (await import('./webhooks/create.js')).createWebhook,
+  ),
+  entry('webhooks list', 'List webhooks', async () => (await import('./webhooks/list.js')).listWebhooks),
+  entry('webhooks delete', 'Delete webhooks', async () => (await import('./webhooks/delete.js')).deleteWebhooks),
+  entry(
     'system-check',
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,

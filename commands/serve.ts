@@ -52,6 +52,7 @@ export const serve = defineCommand({
     maxUnfinished: flag.setting('max-unfinished-bodies', { isAdvanced: true }),
     trainingDataRoot: flag.setting('training-data-root', { isAdvanced: true }),
     allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
+    webhookHost: flag.setting('webhook-hosts', { isAdvanced: true }),
     logLevel: flag.setting('log-level', { isAdvanced: true }),
     logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
@@ -88,6 +89,7 @@ export const serve = defineCommand({
       maxUnfinishedBytes: config.get('max-unfinished-bodies'),
       trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
       allowedHosts: config.get('allowed-hosts'),
+      webhookHosts: config.get('webhook-hosts'),
       tuning: {
         jobs: {
           leaseMs: config.get('job-lease'),

@@ -39,6 +39,9 @@ import { createWorkerApiService } from '#service/operations/training/worker-api.
 import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
 import { createModelRunService } from '#service/operations/wandb/model-runs.js'
 import { createWandbService } from '#service/operations/wandb/wandb.js'
+import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
+import { createOutbox, DEFAULT_OUTBOX_TIMING } from '#service/operations/webhooks/outbox.js'
+import { createWebhookService } from '#service/operations/webhooks/webhooks.js'
 import { resolveSettings, type ServiceOptions } from '#service/options.js'
 import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
@@ -199,6 +202,17 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   }
   const models = createModelService(context)
   const trainingJobs = createTrainingJobService(context)
+  const rules = createAddressRules(options.webhookHosts ?? [])
+  const outbox = createOutbox({
+    db,
+    ids: systemIds,
+    clock: systemClock,
+    logger,
+    rules,
+    version: context.version,
+    timing: { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks },
+  })
+  undo.push(() => outbox.stop())
   const closing = new AbortController()
   const app = createApp({
     services: {
@@ -218,6 +232,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       workerApi: createWorkerApiService(context),
       wandb: createWandbService(context),
       modelRuns: createModelRunService(context),
+      webhooks: createWebhookService(context, { rules, outbox }),
     },
     baseModels: baseModels.map((base) => base.name),
     logger,
@@ -235,6 +250,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   listening = server
   startDefaultEngine(context)
   dispatcher.start()
+  outbox.start()
   logger.info(
     { url: server.url, data_dir: dataDir.path, base_models: baseModels.map((b) => b.name) },
     'service.started',
@@ -248,6 +264,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     await Promise.all([dispatcher.stop(), server.close(deadlineMs, atDeadline)])
     workers.stop()
     exporter.stop()
+    await outbox.stop()
     await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
     await usage.stop()

@@ -10,6 +10,7 @@ import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
 import type { EngineProcessOptions } from './children/engine-process.js'
 import type { BaseModelEntry } from './operations/context.js'
+import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { JobTiming } from './queue/dispatcher.js'
 
 /** What users set, by flags, variables or a file; null and absent mean the default. */
@@ -51,6 +52,8 @@ export interface ServiceSettings {
   readonly logLevel?: LogLevel
   /** Host names requests may carry besides loopback names and addresses. Default none. */
   readonly allowedHosts?: readonly string[]
+  /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
+  readonly webhookHosts?: readonly string[]
   /** Folder below which `file:` training data is read; null refuses all. Default null. */
   readonly trainingDataRoot?: string | null
 }
@@ -63,6 +66,8 @@ export interface ServiceTuning {
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
   /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */
   readonly bodies?: Partial<BodyLimits>
+  /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */
+  readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
 }

@@ -21,6 +21,8 @@ import type { List } from '#api/wire/list.js'
 import type { DeleteModelResponse, Model, ServedModel } from '#api/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
+import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+import type { CreatedWebhook, DeletedWebhook, Webhook } from '#api/wire/webhooks/webhooks.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { ApiError, ProtocolError } from './errors.js'
@@ -71,6 +73,12 @@ export interface UsageFilter {
   readonly to?: string | undefined
   readonly project?: string | undefined
   readonly model?: string | undefined
+}
+
+export interface NewWebhook {
+  readonly url: string
+  readonly events?: readonly WebhookEvent[] | undefined
+  readonly project?: string | null | undefined
 }
 
 export interface JobFilter extends PageQuery {
@@ -190,6 +198,13 @@ export function createClient(options: ClientOptions) {
       delete: (id: string, call: CallOptions = {}) =>
         http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${encodeURIComponent(id)}`, ...call }),
     },
+    webhooks: {
+      list: (query: PageQuery = {}, call?: CallOptions) => get<List<Webhook>>(WEBHOOKS, { ...query }, call),
+      /** The answer is the only one that holds the secret. */
+      create: (webhook: NewWebhook, call?: CallOptions) => post<CreatedWebhook>(WEBHOOKS, webhook, call),
+      delete: (id: string, call: CallOptions = {}) =>
+        http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${encodeURIComponent(id)}`, ...call }),
+    },
     usage: (filter: UsageFilter = {}, call?: CallOptions) => get<UsageResponse>('/v1/usage', { ...filter }, call),
     baseModels: { list: (call?: CallOptions) => get<readonly string[]>('/v1/preview/base-models', {}, call) },
     health: (call?: CallOptions) => get<HealthResponse>('/v1/health', {}, call),
@@ -228,6 +243,7 @@ export function createClient(options: ClientOptions) {
 
 const JOBS = '/v1/preview/training-jobs'
 const KEYS = '/v1/preview/keys'
+const WEBHOOKS = '/v1/preview/webhooks'
 
 function modelPath(id: string): string {
   return `/v1/preview/models/${encodeURIComponent(id)}`

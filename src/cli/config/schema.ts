@@ -66,6 +66,7 @@ export interface SettingValues {
   readonly 'max-unfinished-bodies': number
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
+  readonly 'webhook-hosts': readonly string[]
   readonly 'log-level': (typeof LOG_LEVELS)[number]
   readonly 'log-format': (typeof LOG_FORMATS)[number]
 }
@@ -432,6 +433,15 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     flag: '--allowed-host <name>',
     usedBy: 'service',
     summary: 'host name clients may call this service by, besides loopback ones; repeatable',
+    parse: parseList,
+  },
+  'webhook-hosts': {
+    type: 'list',
+    default: [],
+    env: ['TRAINYARD_WEBHOOK_HOSTS'],
+    flag: '--webhook-host <host>',
+    usedBy: 'service',
+    summary: 'host webhooks may be sent to although it is private or plain http; repeatable',
     parse: parseList,
   },
   'log-level': {

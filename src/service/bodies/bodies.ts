@@ -24,6 +24,7 @@ import {
   createSftJobRequestSchema,
 } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
+import { createWebhookRequestSchema } from '#api/wire/webhooks/webhooks.js'
 import {
   workerCompletionSchema,
   workerEventsSchema,
@@ -93,6 +94,7 @@ export const BODIES = {
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
   createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
+  createWebhook: { schema: createWebhookRequestSchema, ...SMALL },
   createFineTuningJob: { schema: createFineTuningJobRequestSchema, ...SMALL },
   graphql: { schema: graphqlRequestSchema, ...SMALL },
   fileStream: {

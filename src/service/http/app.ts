@@ -27,6 +27,7 @@ import { bindModels } from './routes/models.js'
 import { bindRoot } from './routes/root.js'
 import { bindTrainingJobs } from './routes/training-jobs.js'
 import { bindWandb } from './routes/wandb.js'
+import { bindWebhooks } from './routes/webhooks.js'
 import { bindWorker } from './routes/worker.js'
 
 export function createApp(options: AppOptions): App {
@@ -63,6 +64,7 @@ export function createApp(options: AppOptions): App {
   bindCompletions(app, options)
   bindTokens(app, options)
   bindWandb(app, options)
+  bindWebhooks(app, options)
   bindWorker(app, options)
 
   app.notFound(function answerUnknown(c) {

@@ -31,6 +31,8 @@ export interface RequestLimits {
   readonly requestsPerMinute: number | null
 }
 
+import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
+
 export interface AppOptions {
   readonly services: {
     readonly auth: AuthService
@@ -49,6 +51,7 @@ export interface AppOptions {
     readonly workerApi: WorkerApiService
     readonly wandb: WandbService
     readonly modelRuns: ModelRunService
+    readonly webhooks: WebhookService
   }
   readonly baseModels: readonly string[]
   readonly logger: Logger

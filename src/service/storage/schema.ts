@@ -7,6 +7,7 @@
 import type { Generated } from 'kysely'
 import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { WandbTables } from './wandb/tables.js'
+import type { WebhookTables } from './webhooks/tables.js'
 
 export interface ApiKeysTable {
   id: string
@@ -218,7 +219,7 @@ export interface HealthProbesTable {
   value: string
 }
 
-export interface Schema extends WandbTables, FineTuningTables {
+export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   api_keys: ApiKeysTable
   models: ModelsTable
   checkpoints: CheckpointsTable

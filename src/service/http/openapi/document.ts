@@ -11,9 +11,10 @@ import { INFERENCE_ROUTES } from './inference-rows.js'
 import { OTHER_ROUTES } from './other-rows.js'
 import { type Route, TAGS } from './row.js'
 import { TRAINING_ROUTES } from './training-rows.js'
+import { WEBHOOK_ROUTES } from './webhook-rows.js'
 
 /** Every route but the worker's, which is no part of the API. */
-export const ROUTES: readonly Route[] = [...INFERENCE_ROUTES, ...TRAINING_ROUTES, ...OTHER_ROUTES]
+export const ROUTES: readonly Route[] = [...INFERENCE_ROUTES, ...TRAINING_ROUTES, ...WEBHOOK_ROUTES, ...OTHER_ROUTES]
 
 const ERRORS: Readonly<Record<number, string>> = {
   400: 'The request cannot be answered: a field is wrong, or what it asks for is not supported',

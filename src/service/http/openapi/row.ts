@@ -10,6 +10,7 @@ export const TAGS = [
   'Training',
   'Files',
   'Fine-tuning (OpenAI)',
+  'Webhooks',
   'Keys and usage',
   'wandb client',
   'Server',

@@ -11,6 +11,7 @@ import { up as keysAndUsage } from './0006-keys-and-usage.js'
 import { up as jobReports } from './0007-job-reports.js'
 import { up as wandb } from './0008-wandb.js'
 import { up as fineTuning } from './0009-fine-tuning.js'
+import { up as webhooks } from './0010-webhooks.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -23,4 +24,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0007-job-reports': { up: jobReports },
   '0008-wandb': { up: wandb },
   '0009-fine-tuning': { up: fineTuning },
+  '0010-webhooks': { up: webhooks },
 }

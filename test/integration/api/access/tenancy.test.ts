@@ -45,6 +45,9 @@ beforeAll(async () => {
   const run = await service.json<{ data: { upsertBucket: { bucket: { id: string } } } }>('/graphql', {
     json: { query: create },
   })
+  const hook = await service.json<{ id: string }>('/v1/preview/webhooks', {
+    json: { url: 'https://example.com/secret' },
+  })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
   ids = {
     model_id: modelId,
@@ -54,6 +57,8 @@ beforeAll(async () => {
     name: 'adapter_config.json',
     log_id: logs.body.data[0]?.id ?? '',
     file_id: file.id,
+    webhook_id: hook.body.id,
+    delivery_id: 'any',
     run_id: run.body.data.upsertBucket.bucket.id,
     key_id: keys.body.data[0]?.id ?? '',
     // `GET /v1/models/:id`

@@ -1,0 +1,39 @@
+/**
+ * `trainyard webhooks list`: the addresses that are told what becomes of jobs.
+ */
+import { collectPages } from '#api/client/pages.js'
+import type { Webhook } from '#api/wire/webhooks/webhooks.js'
+import { defineCommand } from '#cli/command/define-command.js'
+import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
+import type { Column } from '#cli/terminal/table.js'
+
+const columns: readonly Column<Webhook>[] = [
+  { header: 'url', kind: 'name', get: (webhook) => webhook.url },
+  { header: 'events', get: (webhook) => webhook.events.join(','), canShrink: true },
+  { header: 'project', get: (webhook) => webhook.project ?? 'all', canShrink: true },
+  { header: 'id', get: (webhook) => webhook.id },
+]
+
+export const listWebhooks = defineCommand({
+  path: ['webhooks', 'list'],
+  summary: 'List webhooks',
+  details: 'What was sent to one is under /v1/preview/webhooks/{id}/deliveries.',
+  examples: [
+    ['trainyard webhooks list', 'oldest first'],
+    ['trainyard webhooks list --json', 'as the API returns them'],
+  ],
+  args: {},
+  flags: pageFlags,
+  next: ['trainyard webhooks delete <id>'],
+  async run({ connect, output, flags, signal }) {
+    const client = await connect()
+    const { limit, after } = flags
+    const page = flags.all
+      ? await collectPages((query) => client.webhooks.list(query, { signal }), { after })
+      : await client.webhooks.list({ limit, after }, { signal })
+    output.list(page, columns, {
+      isWide: flags.wide,
+      nextCommand: nextPageCommand('webhooks list', page, { '--limit': limit }),
+    })
+  },
+})

@@ -1,0 +1,196 @@
+/**
+ * Turns events of jobs into deliveries, and delivers them: beside everything else, never in a job's way.
+ *
+ * Events are read behind a cursor in the database, so nothing is lost when the server stops; deliveries are made in the
+ * transaction that moves the cursor, so nothing is made twice. A delivery may arrive twice (the server was killed after the
+ * answer): receivers tell by `webhook-id`.
+ */
+import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type { IdSource } from '#base/util/ids.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import {
+  countWebhooks,
+  type DeliveryRecord,
+  deleteOldDeliveries,
+  findEventCursor,
+  findWebhook,
+  insertDelivery,
+  lastEventId,
+  listDue,
+  listEventsAfter,
+  listListeners,
+  putEventCursor,
+  setAttempt,
+  type TailEvent,
+} from '#service/storage/webhooks/webhooks.js'
+import { toWireCheckpoint, toWireJob } from '../to-wire.js'
+import type { AddressRules } from './address-rules.js'
+import { ATTEMPT_TIMEOUT_MS, sendWebhook } from './send.js'
+
+export interface OutboxTiming {
+  /** Between two looks for new events, and for deliveries that are due. */
+  readonly pollMs: number
+  /** Waits after the first, second … failed attempt; after the last one the delivery has failed. */
+  readonly retryMs: readonly number[]
+  readonly timeoutMs: number
+}
+
+/** The waits Standard Webhooks proposes: two days in all. */
+export const DEFAULT_OUTBOX_TIMING: OutboxTiming = {
+  pollMs: 1000,
+  retryMs: [5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 50_400_000, 72_000_000],
+  timeoutMs: ATTEMPT_TIMEOUT_MS,
+}
+
+const EVENTS_PER_LOOK = 1000
+const SENDS_AT_ONCE = 8
+const KEEP_MS = 30 * 24 * 3600_000
+
+export interface Outbox {
+  start(): void
+  /** Looks now: something was created, or is to be sent again. */
+  wake(): void
+  /** Ends after the attempts that run. */
+  stop(): Promise<void>
+}
+
+export interface OutboxOptions {
+  readonly db: DatabaseHandle
+  readonly ids: IdSource
+  readonly clock: Pick<Clock, 'nowMs'>
+  readonly logger: Logger
+  readonly rules: AddressRules
+  readonly version: string
+  readonly timing: OutboxTiming
+}
+
+export function createOutbox({ db, ids, clock, logger, rules, version, timing }: OutboxOptions): Outbox {
+  let timer: NodeJS.Timeout | null = null
+  let running: Promise<void> | null = null
+  let isStopped = false
+  const sending = new Map<string, Promise<void>>()
+
+  async function look(): Promise<void> {
+    if ((await countWebhooks(db)) === 0) return
+    while (await db.transaction().execute((transaction) => collect(transaction, ids))) {
+      // other requests take their turn between transactions
+    }
+    for (const delivery of await listDue(db, SENDS_AT_ONCE)) {
+      if (sending.size >= SENDS_AT_ONCE || isStopped) return
+      if (sending.has(delivery.id)) continue
+      const attempt = send(delivery)
+        .catch((error: unknown) => logger.error({ err: error }, 'webhook.failed'))
+        .finally(() => {
+          sending.delete(delivery.id)
+          wake()
+        })
+      sending.set(delivery.id, attempt)
+    }
+  }
+
+  async function send(delivery: DeliveryRecord): Promise<void> {
+    const webhook = await findWebhook(db, delivery.webhookId)
+    if (webhook === null) return
+    const message = { id: delivery.eventId, timestamp: Math.floor(clock.nowMs() / 1000), body: delivery.body }
+    const options = { userAgent: `Trainyard/${version}`, timeoutMs: timing.timeoutMs }
+    const attempt = await sendWebhook(rules, webhook, message, options)
+    const retryMs = attempt.isDelivered ? null : (timing.retryMs[delivery.attempts] ?? null)
+    await setAttempt(db, delivery.id, { ...attempt, retryMs: retryMs === null ? null : spread(retryMs, delivery.id) })
+    const line = {
+      webhook_id: webhook.id,
+      delivery_id: delivery.id,
+      status: attempt.status,
+      attempt: delivery.attempts + 1,
+    }
+    if (attempt.isDelivered) logger.info(line, 'webhook.delivered')
+    else logger.warn({ ...line, reason: attempt.error, is_last: retryMs === null }, 'webhook.not_delivered')
+  }
+
+  function wake(): void {
+    if (isStopped) return
+    running ??= look()
+      .catch((error: unknown) => logger.error({ err: error }, 'webhook.look_failed'))
+      .finally(() => {
+        running = null
+      })
+  }
+
+  return {
+    wake,
+    start: () => {
+      timer = setInterval(wake, timing.pollMs).unref()
+      deleteOldDeliveries(db, KEEP_MS).catch((error: unknown) => logger.error({ err: error }, 'webhook.upkeep_failed'))
+    },
+    stop: async () => {
+      isStopped = true
+      if (timer !== null) clearInterval(timer)
+      await running
+      await Promise.all(sending.values())
+    },
+  }
+}
+
+/** A tenth more or less, so that a receiver that comes back is not met by everybody at once. */
+function spread(ms: number, id: string): number {
+  return Math.round(ms * (0.9 + (Number.parseInt(id.slice(-4), 16) / 65_536) * 0.2))
+}
+
+/** Turns some events into deliveries. @returns whether there may be more */
+async function collect(db: Database, ids: IdSource): Promise<boolean> {
+  const cursor = await findEventCursor(db)
+  if (cursor === null) {
+    await putEventCursor(db, await lastEventId(db))
+    return false
+  }
+  const events = await listEventsAfter(db, cursor, EVENTS_PER_LOOK)
+  const last = events.at(-1)
+  if (last === undefined) return false
+  for (const event of events) {
+    if (event.type === 'gradient_step') continue
+    const job = await findJob(db, event.jobId)
+    if (job !== null) await addDeliveries(db, ids, event, job)
+  }
+  await putEventCursor(db, last.id)
+  return events.length === EVENTS_PER_LOOK
+}
+
+async function addDeliveries(db: Database, ids: IdSource, event: TailEvent, job: JobRecord): Promise<void> {
+  for (const type of typesOf(event)) {
+    const listeners = await listListeners(db, job, type)
+    if (listeners.length === 0) continue
+    const data = await dataOf(db, type, job, event)
+    const body = JSON.stringify({ type, timestamp: new Date(event.createdAtMs).toISOString(), data })
+    for (const webhook of listeners) {
+      // what happened before somebody asked to be told is not told
+      if (webhook.createdAtMs > event.createdAtMs) continue
+      const eventId = `msg_${event.id}_${type.replace('.', '_')}`
+      await insertDelivery(db, { id: ids.uuid(), webhookId: webhook.id, eventId, eventType: type, body })
+    }
+  }
+}
+
+function typesOf(event: TailEvent): readonly WebhookEvent[] {
+  switch (event.type) {
+    case 'training_started':
+      return ['training_job.started']
+    case 'training_ended':
+      return ['checkpoint.created', 'training_job.completed']
+    default: {
+      const { error_code: code } = JSON.parse(event.data) as { error_code?: string }
+      return [code === 'cancelled' || code === 'model_deleted' ? 'training_job.cancelled' : 'training_job.failed']
+    }
+  }
+}
+
+/** The job or the checkpoint as the API shows it. */
+async function dataOf(db: Database, type: WebhookEvent, job: JobRecord, event: TailEvent): Promise<object> {
+  if (type !== 'checkpoint.created') return toWireJob(job)
+  const { step } = JSON.parse(event.data) as { step?: number }
+  const checkpoint = step === undefined ? null : await findCheckpoint(db, job.modelId, step)
+  const shown = checkpoint === null ? { step } : toWireCheckpoint(checkpoint)
+  return { ...shown, model_id: job.modelId, training_job_id: job.id }
+}

@@ -1,0 +1,158 @@
+/**
+ * Creating, listing and deleting webhooks; their log of deliveries, and sending one again.
+ */
+import { randomBytes } from 'node:crypto'
+import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
+import { WEBHOOK_EVENTS, type WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+import type {
+  CreatedWebhook,
+  CreateWebhookRequest,
+  DeletedWebhook,
+  Webhook,
+  WebhookDelivery,
+} from '#api/wire/webhooks/webhooks.js'
+import { AppError, NotFoundError } from '#base/errors.js'
+import {
+  countWebhooks,
+  type DeliveryRecord,
+  deleteWebhookRow,
+  findDelivery,
+  findEventCursor,
+  findWebhook,
+  insertDelivery,
+  insertWebhook,
+  lastEventId,
+  listDeliveries,
+  listWebhooks,
+  putEventCursor,
+  type WebhookRecord,
+} from '#service/storage/webhooks/webhooks.js'
+import type { Principal } from '../access/principal.js'
+import { checkProject } from '../access/tenant.js'
+import type { ServiceContext } from '../context.js'
+import type { AddressRules } from './address-rules.js'
+import type { Outbox } from './outbox.js'
+
+export interface WebhookService {
+  create(principal: Principal, request: CreateWebhookRequest): Promise<CreatedWebhook>
+  list(principal: Principal, query: PageQuery): Promise<List<Webhook>>
+  get(principal: Principal, id: string): Promise<Webhook>
+  delete(principal: Principal, id: string): Promise<DeletedWebhook>
+  /** Newest first. */
+  deliveries(principal: Principal, id: string, query: PageQuery): Promise<List<WebhookDelivery>>
+  /** A new delivery of the same message. */
+  redeliver(principal: Principal, id: string, deliveryId: string): Promise<WebhookDelivery>
+}
+
+/** Webhooks of one entity: each event is stored once for every one of them. */
+const MAX_WEBHOOKS = 100
+
+export function createWebhookService(
+  context: Pick<ServiceContext, 'db' | 'ids'>,
+  { rules, outbox }: { readonly rules: AddressRules; readonly outbox: Pick<Outbox, 'wake'> },
+): WebhookService {
+  const { db, ids } = context
+
+  async function requireWebhook(principal: Principal, id: string): Promise<WebhookRecord> {
+    const webhook = await findWebhook(db, id)
+    const isOwn =
+      webhook?.entity === principal.entity && (principal.project === null || webhook.project === principal.project)
+    if (webhook !== null && isOwn) return webhook
+    throw new NotFoundError('webhook_not_found', `webhook "${id.slice(0, 100)}" was not found`)
+  }
+
+  return {
+    create: async (principal, request) => {
+      const url = rules.check(request.url).href
+      const project = checkProject(principal, request.project ?? undefined) ?? null
+      const secret = `whsec_${randomBytes(32).toString('base64')}`
+      const events = request.events ?? WEBHOOK_EVENTS
+      const id = ids.uuid()
+      await db.transaction().execute(async (transaction) => {
+        const own = await listWebhooks(
+          transaction,
+          { entity: principal.entity, project: null },
+          { limit: MAX_WEBHOOKS },
+        )
+        if (own.items.length >= MAX_WEBHOOKS) {
+          throw new AppError('conflict', 'too_many_webhooks', `an entity may have ${MAX_WEBHOOKS} webhooks`, {
+            hint: 'delete one',
+          })
+        }
+        // nobody listened until now: what happened before is told to nobody
+        const isFirst = (await countWebhooks(transaction)) === 0 || (await findEventCursor(transaction)) === null
+        if (isFirst) await putEventCursor(transaction, await lastEventId(transaction))
+        await insertWebhook(transaction, {
+          id,
+          entity: principal.entity,
+          project,
+          url,
+          secret,
+          events: [...new Set(events)],
+        })
+      })
+      return { ...(await toWire(await requireWebhook(principal, id))), secret }
+    },
+    list: async (principal, query) => {
+      const page = await listWebhooks(db, principal, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
+      return toList(page.items.map(toWire), page.hasMore)
+    },
+    get: async (principal, id) => toWire(await requireWebhook(principal, id)),
+    delete: async (principal, id) => {
+      const webhook = await requireWebhook(principal, id)
+      await deleteWebhookRow(db, webhook.id)
+      return { id: webhook.id, object: 'webhook', deleted: true }
+    },
+    deliveries: async (principal, id, query) => {
+      const webhook = await requireWebhook(principal, id)
+      const page = await listDeliveries(db, webhook.id, {
+        after: query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+      })
+      return toList(page.items.map(toWireDelivery), page.hasMore)
+    },
+    redeliver: async (principal, id, deliveryId) => {
+      const webhook = await requireWebhook(principal, id)
+      const before = await findDelivery(db, webhook.id, deliveryId)
+      if (before === null)
+        throw new NotFoundError('delivery_not_found', `delivery "${deliveryId.slice(0, 100)}" was not found`)
+      const again = ids.uuid()
+      await insertDelivery(db, { ...before, id: again })
+      const delivery = await findDelivery(db, webhook.id, again)
+      if (delivery === null) throw new NotFoundError('webhook_not_found', 'the webhook was deleted')
+      outbox.wake()
+      return toWireDelivery(delivery)
+    },
+  }
+}
+
+function toWire(webhook: WebhookRecord): Webhook {
+  return {
+    id: webhook.id,
+    object: 'webhook',
+    url: webhook.url,
+    events: webhook.events as WebhookEvent[],
+    project: webhook.project,
+    created_at: toIso(webhook.createdAtMs),
+  }
+}
+
+function toWireDelivery(delivery: DeliveryRecord): WebhookDelivery {
+  return {
+    id: delivery.id,
+    message_id: delivery.eventId,
+    type: delivery.eventType as WebhookEvent,
+    status: delivery.status as WebhookDelivery['status'],
+    attempts: delivery.attempts,
+    response_status: delivery.lastStatus,
+    error: delivery.lastError,
+    next_attempt_at: delivery.nextAttemptAtMs === null ? null : toIso(delivery.nextAttemptAtMs),
+    created_at: toIso(delivery.createdAtMs),
+    delivered_at: delivery.deliveredAtMs === null ? null : toIso(delivery.deliveredAtMs),
+    payload: JSON.parse(delivery.body) as WebhookDelivery['payload'],
+  }
+}
+
+function toIso(ms: number): string {
+  return new Date(ms).toISOString()
+}

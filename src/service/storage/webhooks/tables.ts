@@ -1,0 +1,47 @@
+/**
+ * Tables of webhooks, as Kysely sees them.
+ */
+import type { Generated } from 'kysely'
+
+export interface WebhooksTable {
+  id: string
+  entity: string
+  /** The only project it hears of; null: all of the entity. */
+  project: string | null
+  url: string
+  /** `whsec_` and base64: it signs, so it cannot be hashed. */
+  secret: string
+  /** JSON list of types of events. */
+  events: string
+  created_at_ms: Generated<number>
+}
+
+export interface WebhookDeliveriesTable {
+  id: string
+  webhook_id: string
+  /** The event it tells of; the same for every delivery of it, so that a receiver can tell repetitions. */
+  event_id: string
+  event_type: string
+  /** What is sent, byte for byte, however often. */
+  body: string
+  /** `pending`, `delivered`, `failed`. */
+  status: string
+  attempts: Generated<number>
+  next_attempt_at_ms: number | null
+  last_status: number | null
+  last_error: string | null
+  created_at_ms: Generated<number>
+  delivered_at_ms: number | null
+}
+
+/** Up to which event of a job deliveries were made. */
+export interface WebhookCursorTable {
+  name: string
+  event_id: string
+}
+
+export interface WebhookTables {
+  webhooks: WebhooksTable
+  webhook_deliveries: WebhookDeliveriesTable
+  webhook_cursor: WebhookCursorTable
+}

@@ -1,0 +1,260 @@
+/**
+ * Rows of webhooks and of their deliveries. Deliveries are made in the transaction that moves the cursor, so that each event is
+ * turned into them once, whatever happens in between.
+ */
+import type { Selectable } from 'kysely'
+import { type Database, databaseNowMs } from '../database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from '../paging.js'
+import type { WebhookDeliveriesTable, WebhooksTable } from './tables.js'
+
+export interface WebhookRecord {
+  readonly id: string
+  readonly entity: string
+  readonly project: string | null
+  readonly url: string
+  readonly secret: string
+  readonly events: readonly string[]
+  readonly createdAtMs: number
+}
+
+export interface DeliveryRecord {
+  readonly id: string
+  readonly webhookId: string
+  readonly eventId: string
+  readonly eventType: string
+  readonly body: string
+  readonly status: string
+  readonly attempts: number
+  readonly nextAttemptAtMs: number | null
+  readonly lastStatus: number | null
+  readonly lastError: string | null
+  readonly createdAtMs: number
+  readonly deliveredAtMs: number | null
+}
+
+interface Owner {
+  readonly entity: string
+  readonly project: string | null
+}
+
+export async function insertWebhook(db: Database, webhook: Omit<WebhookRecord, 'createdAtMs'>): Promise<void> {
+  await db
+    .insertInto('webhooks')
+    .values({ ...webhook, events: JSON.stringify(webhook.events), created_at_ms: databaseNowMs })
+    .execute()
+}
+
+export async function findWebhook(db: Database, id: string): Promise<WebhookRecord | null> {
+  const row = await db.selectFrom('webhooks').selectAll().where('id', '=', id).executeTakeFirst()
+  return row === undefined ? null : toWebhook(row)
+}
+
+/** Oldest first. */
+export async function listWebhooks(db: Database, owner: Owner, options: PageOptions): Promise<Page<WebhookRecord>> {
+  let query = db.selectFrom('webhooks').selectAll().where('entity', '=', owner.entity)
+  if (owner.project !== null) query = query.where('project', '=', owner.project)
+  if (options.after !== undefined) {
+    const cursor = await query.where('id', '=', options.after).executeTakeFirst()
+    if (cursor === undefined) throw unknownCursor(options.after)
+    query = query.where('id', '>', options.after)
+  }
+  const rows = await query
+    .orderBy('id')
+    .limit(options.limit + 1)
+    .execute()
+  return toPage(rows, options.limit, toWebhook)
+}
+
+export async function countWebhooks(db: Database): Promise<number> {
+  const row = await db
+    .selectFrom('webhooks')
+    .select((e) => e.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow()
+  return Number(row.count)
+}
+
+export async function deleteWebhookRow(db: Database, id: string): Promise<void> {
+  await db.deleteFrom('webhooks').where('id', '=', id).execute()
+}
+
+/** Webhooks that hear of a type of event in a project. */
+export async function listListeners(
+  db: Database,
+  thing: { readonly entity: string; readonly project: string },
+  type: string,
+): Promise<readonly WebhookRecord[]> {
+  const rows = await db
+    .selectFrom('webhooks')
+    .selectAll()
+    .where('entity', '=', thing.entity)
+    .where((where) => where.or([where('project', 'is', null), where('project', '=', thing.project)]))
+    .execute()
+  return rows.map(toWebhook).filter((webhook) => webhook.events.includes(type))
+}
+
+/** Adds a pending delivery, due at once. */
+export async function insertDelivery(
+  db: Database,
+  delivery: Pick<DeliveryRecord, 'id' | 'webhookId' | 'eventId' | 'eventType' | 'body'>,
+): Promise<void> {
+  await db
+    .insertInto('webhook_deliveries')
+    .values({
+      id: delivery.id,
+      webhook_id: delivery.webhookId,
+      event_id: delivery.eventId,
+      event_type: delivery.eventType,
+      body: delivery.body,
+      status: 'pending',
+      next_attempt_at_ms: databaseNowMs,
+      created_at_ms: databaseNowMs,
+    })
+    .execute()
+}
+
+/** Pending deliveries whose time has come, oldest first. */
+export async function listDue(db: Database, limit: number): Promise<readonly DeliveryRecord[]> {
+  const rows = await db
+    .selectFrom('webhook_deliveries')
+    .selectAll()
+    .where('status', '=', 'pending')
+    .where('next_attempt_at_ms', '<=', databaseNowMs)
+    .orderBy('next_attempt_at_ms')
+    .limit(limit)
+    .execute()
+  return rows.map(toDelivery)
+}
+
+/** Notes how an attempt ended. @param outcome.retryMs time to the next one; null: there is none */
+export async function setAttempt(
+  db: Database,
+  id: string,
+  outcome: {
+    readonly isDelivered: boolean
+    readonly status: number | null
+    readonly error: string | null
+    readonly retryMs: number | null
+  },
+): Promise<void> {
+  const next = outcome.isDelivered ? 'delivered' : outcome.retryMs === null ? 'failed' : 'pending'
+  await db
+    .updateTable('webhook_deliveries')
+    .set((e) => ({
+      attempts: e('attempts', '+', 1),
+      status: next,
+      last_status: outcome.status,
+      last_error: outcome.error,
+      next_attempt_at_ms:
+        outcome.retryMs === null || outcome.isDelivered ? null : e(databaseNowMs, '+', outcome.retryMs),
+      ...(outcome.isDelivered ? { delivered_at_ms: databaseNowMs } : {}),
+    }))
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Newest first. */
+export async function listDeliveries(
+  db: Database,
+  webhookId: string,
+  options: PageOptions,
+): Promise<Page<DeliveryRecord>> {
+  let query = db.selectFrom('webhook_deliveries').selectAll().where('webhook_id', '=', webhookId)
+  if (options.after !== undefined) {
+    const cursor = await query.where('id', '=', options.after).executeTakeFirst()
+    if (cursor === undefined) throw unknownCursor(options.after)
+    query = query.where('id', '<', options.after)
+  }
+  const rows = await query
+    .orderBy('id', 'desc')
+    .limit(options.limit + 1)
+    .execute()
+  return toPage(rows, options.limit, toDelivery)
+}
+
+export async function findDelivery(db: Database, webhookId: string, id: string): Promise<DeliveryRecord | null> {
+  const row = await db
+    .selectFrom('webhook_deliveries')
+    .selectAll()
+    .where('webhook_id', '=', webhookId)
+    .where('id', '=', id)
+    .executeTakeFirst()
+  return row === undefined ? null : toDelivery(row)
+}
+
+/** Deletes deliveries that ended more than `ageMs` ago. */
+export async function deleteOldDeliveries(db: Database, ageMs: number): Promise<void> {
+  await db
+    .deleteFrom('webhook_deliveries')
+    .where('status', '!=', 'pending')
+    .where((where) => where('created_at_ms', '<', where(databaseNowMs, '-', ageMs)))
+    .execute()
+}
+
+/** The last event that was turned into deliveries; null before the first webhook. */
+export async function findEventCursor(db: Database): Promise<string | null> {
+  const row = await db.selectFrom('webhook_cursor').select('event_id').where('name', '=', 'events').executeTakeFirst()
+  return row?.event_id ?? null
+}
+
+export async function putEventCursor(db: Database, eventId: string): Promise<void> {
+  await db
+    .insertInto('webhook_cursor')
+    .values({ name: 'events', event_id: eventId })
+    .onConflict((conflict) => conflict.column('name').doUpdateSet({ event_id: eventId }))
+    .execute()
+}
+
+export interface TailEvent {
+  readonly id: string
+  readonly jobId: string
+  readonly type: string
+  readonly data: string
+  readonly createdAtMs: number
+}
+
+/** Events of all jobs after `after` in the order they were stored; gradient steps too, so that the cursor moves over them. */
+export async function listEventsAfter(db: Database, after: string, limit: number): Promise<readonly TailEvent[]> {
+  const rows = await db.selectFrom('events').selectAll().where('id', '>', after).orderBy('id').limit(limit).execute()
+  return rows.map((row) => ({
+    id: row.id,
+    jobId: row.job_id,
+    type: row.type,
+    data: row.data,
+    createdAtMs: row.created_at_ms,
+  }))
+}
+
+/** The newest event of any job. */
+export async function lastEventId(db: Database): Promise<string> {
+  const row = await db.selectFrom('events').select('id').orderBy('id', 'desc').limit(1).executeTakeFirst()
+  return row?.id ?? ''
+}
+
+function toWebhook(row: Selectable<WebhooksTable>): WebhookRecord {
+  return {
+    id: row.id,
+    entity: row.entity,
+    project: row.project,
+    url: row.url,
+    secret: row.secret,
+    events: JSON.parse(row.events) as string[],
+    createdAtMs: row.created_at_ms,
+  }
+}
+
+function toDelivery(row: Selectable<WebhookDeliveriesTable>): DeliveryRecord {
+  return {
+    id: row.id,
+    webhookId: row.webhook_id,
+    eventId: row.event_id,
+    eventType: row.event_type,
+    body: row.body,
+    status: row.status,
+    attempts: row.attempts,
+    nextAttemptAtMs: row.next_attempt_at_ms,
+    lastStatus: row.last_status,
+    lastError: row.last_error,
+    createdAtMs: row.created_at_ms,
+    deliveredAtMs: row.delivered_at_ms,
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * Webhooks against a real receiver: what is sent, how it is signed, and what happens when the receiver or the server is away.
+ */
+import { createHmac } from 'node:crypto'
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { CreatedWebhook, WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
+import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+
+interface Received {
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+}
+
+let receiver: Server
+let received: Received[]
+/** Statuses to answer with, one after the other; then 200. */
+let answers: number[]
+let service: TestService
+let host: string
+
+beforeEach(async () => {
+  received = []
+  answers = []
+  receiver = createServer((request, response) => {
+    let body = ''
+    request.setEncoding('utf8').on('data', (text: string) => {
+      body += text
+    })
+    request.on('end', () => {
+      received.push({ headers: request.headers, body })
+      const status = answers.shift() ?? 200
+      response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end()
+    })
+  })
+  await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done))
+  host = `127.0.0.1:${(receiver.address() as AddressInfo).port}`
+  service = await createTestService(settings())
+})
+afterEach(async () => {
+  await service.dispose()
+  receiver.closeAllConnections()
+  await new Promise((done) => receiver.close(done))
+})
+
+const settings = () => ({ webhookHosts: [host], tuning: { webhooks: { pollMs: 20, retryMs: [30, 30, 30] } } })
+
+async function createWebhook(more: object = {}): Promise<CreatedWebhook> {
+  const { status, body } = await service.json<CreatedWebhook>('/v1/preview/webhooks', {
+    json: { url: `http://${host}/hook`, ...more },
+  })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body
+}
+
+async function runJob(name = 'm'): Promise<string> {
+  const model = await service.createModel(name)
+  const { body } = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+    json: { model_id: model, trajectory_groups: [sampleGroup()] },
+  })
+  await service.waitForJob(body.id)
+  return body.id
+}
+
+/** Polls; there is no deadline but the test's own. */
+async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isDone())) await sleep(20)
+}
+
+async function deliveries(id: string): Promise<WebhookDelivery[]> {
+  return (await service.json<{ data: WebhookDelivery[] }>(`/v1/preview/webhooks/${id}/deliveries?limit=100`)).body.data
+}
+
+const typesOf = (list: readonly Received[]) =>
+  list.map(({ body }) => (JSON.parse(body) as { type: string }).type).sort()
+const ALL = ['checkpoint.created', 'training_job.completed', 'training_job.started']
+
+describe('delivery', () => {
+  it('tells of a job and its checkpoint, signed', { timeout: 60_000 }, async () => {
+    await runJob('before')
+    const webhook = await createWebhook()
+    expect(webhook.secret).toMatch(/^whsec_/)
+    const job = await runJob()
+    await until(() => received.length >= 3)
+    expect(typesOf(received)).toEqual(ALL)
+    for (const { headers, body } of received) {
+      const key = Buffer.from(webhook.secret.slice('whsec_'.length), 'base64')
+      const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`
+      expect(headers['webhook-signature']).toBe(`v1,${createHmac('sha256', key).update(signed).digest('base64')}`)
+      expect(headers['content-type']).toBe('application/json')
+      expect(body).toContain(job)
+    }
+    await until(async () => (await deliveries(webhook.id)).every(({ status }) => status === 'delivered'))
+    const listed = await service.fetch('/v1/preview/webhooks')
+    expect(await listed.text()).not.toContain(webhook.secret)
+  })
+
+  it('tells only what was asked for', { timeout: 60_000 }, async () => {
+    await createWebhook({ events: ['training_job.completed'] })
+    await createWebhook({ project: 'elsewhere' })
+    await runJob()
+    await until(() => received.length >= 1)
+    await sleep(100)
+    expect(typesOf(received)).toEqual(['training_job.completed'])
+  })
+
+  it('is tried again, with the same id, then given up, and sent again when asked', { timeout: 60_000 }, async () => {
+    const webhook = await createWebhook({ events: ['training_job.completed'] })
+    answers = [500, 302, 404, 503]
+    await runJob()
+    await until(async () => (await deliveries(webhook.id))[0]?.status === 'failed')
+    expect(received).toHaveLength(4)
+    expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1)
+    expect(new Set(received.map(({ body }) => body)).size).toBe(1)
+    const [failed] = await deliveries(webhook.id)
+    expect(failed).toMatchObject({
+      attempts: 4,
+      response_status: 503,
+      error: 'the receiver answered 503',
+      next_attempt_at: null,
+    })
+    const again = await service.json<WebhookDelivery>(
+      `/v1/preview/webhooks/${webhook.id}/deliveries/${failed?.id}/redeliver`,
+      { method: 'POST' },
+    )
+    expect(again.body).toMatchObject({ message_id: failed?.message_id, attempts: 0 })
+    await until(async () => (await deliveries(webhook.id))[0]?.status === 'delivered')
+    expect(received).toHaveLength(5)
+  })
+
+  it('goes on after a restart, and a job never waits for it', { timeout: 60_000 }, async () => {
+    const webhook = await createWebhook({ events: ['training_job.completed'] })
+    receiver.closeAllConnections()
+    await new Promise((done) => receiver.close(done))
+    await runJob()
+    await until(async () => ((await deliveries(webhook.id))[0]?.attempts ?? 0) > 0)
+    await new Promise<void>((done) => receiver.listen(Number(host.split(':')[1]), '127.0.0.1', done))
+    service = await service.restart({
+      ...settings(),
+      tuning: { webhooks: { pollMs: 20, retryMs: Array(500).fill(30) } },
+    })
+    const [first] = await deliveries(webhook.id)
+    if (first?.status === 'failed') {
+      await service.fetch(`/v1/preview/webhooks/${webhook.id}/deliveries/${first.id}/redeliver`, { method: 'POST' })
+    }
+    await until(() => received.length > 0)
+    expect(typesOf(received)).toEqual(['training_job.completed'])
+  })
+})
+
+describe('addresses', () => {
+  it('private ones, other schemes and user names are refused', async () => {
+    const urls = [
+      'http://example.com/hook',
+      'https://127.0.0.1/hook',
+      'https://[::1]/hook',
+      'https://[::ffff:10.0.0.1]/hook',
+      'https://169.254.169.254/latest',
+      'https://0x7f.1/hook',
+      'https://2130706433/hook',
+      'https://localhost/hook',
+      'https://printer.local/hook',
+      'https://intranet/hook',
+      'https://user:word@example.com/hook',
+      'file:///etc/passwd',
+      'gopher://example.com',
+      'not an address',
+    ]
+    for (const url of urls) {
+      const { status, body } = await service.json<{ error: { code: string } }>('/v1/preview/webhooks', {
+        json: { url },
+      })
+      expect([url, status, body.error.code]).toEqual([url, 422, 'webhook_refused'])
+    }
+  })
+  it('public ones over https are taken, and belong to their entity', async () => {
+    const webhook = await createWebhook({ url: 'https://example.com/hook' })
+    const foreign = { headers: { authorization: `Bearer ${'x'.repeat(40)}` } }
+    expect((await service.fetch(`/v1/preview/webhooks/${webhook.id}`, foreign)).status).toBe(401)
+    expect((await service.fetch(`/v1/preview/webhooks/${webhook.id}`)).status).toBe(200)
+    const deleted = await service.json(`/v1/preview/webhooks/${webhook.id}`, { method: 'DELETE' })
+    expect(deleted.body).toEqual({ id: webhook.id, object: 'webhook', deleted: true })
+    expect((await service.fetch(`/v1/preview/webhooks/${webhook.id}`)).status).toBe(404)
+  })
+})

@@ -19,6 +19,7 @@ import {
   modelSchema,
 } from '#api/wire/models.js'
 import {
+  createDpoJobRequestSchema,
   createRlJobRequestSchema,
   createSftJobRequestSchema,
   listTrainingJobsQuerySchema,
@@ -158,6 +159,14 @@ export const TRAINING_ROUTES: readonly Route[] = [
     tag: training,
     summary: 'Train on example conversations',
     body: createSftJobRequestSchema,
+    answer: trainingJobSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/dpo-training-jobs',
+    tag: training,
+    summary: 'Train on preferred and rejected answers',
+    body: createDpoJobRequestSchema,
     answer: trainingJobSchema,
   },
   {

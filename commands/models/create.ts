@@ -7,6 +7,7 @@ import { ConflictError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { uploadAdapter } from '#cli/input/adapter-folder.js'
 import { parseModelReference, shortName } from '#cli/input/model-reference.js'
 
 export const createModel = defineCommand({
@@ -15,16 +16,28 @@ export const createModel = defineCommand({
   examples: [
     ['trainyard models create email-agent --base-model trainyard/spark', 'a new model in the default project'],
     ['trainyard models create games/chess --base-model trainyard/spark --if-not-exists', 'reuse it if it is there'],
+    ['trainyard models create fork --from-checkpoint email-agent:step3', 'go on from step 3 of another model'],
+    ['trainyard models create m --base-model trainyard/spark --from-adapter ./lora', 'import an adapter'],
   ],
+  details:
+    'A model begins as its base model, with --from-checkpoint as a checkpoint of another model (a fork, which keeps its step), ' +
+    'or with --from-adapter as a LoRA adapter made elsewhere, which becomes step 1.',
   args: { name: argument.required('name, project/name or entity/project/name') },
   flags: {
     baseModel: flag.text('--base-model <name>', 'weights to start from; trainyard base-models list shows them'),
+    fromCheckpoint: flag.text('--from-checkpoint <model>', 'begin as this checkpoint: name:step3, or the latest'),
+    fromAdapter: flag.text('--from-adapter <path>', 'begin as this adapter: a folder in the PEFT layout'),
     ifNotExists: flag.switch('--if-not-exists', 'return the existing model of that name instead of failing'),
   },
   exits: ['conflict'],
   next: ['trainyard train sft <model> --file data.jsonl --watch', 'trainyard chat <model>'],
   async run({ connect, output, config, args, flags, signal }) {
-    if (flags.baseModel === undefined) {
+    if (flags.fromCheckpoint !== undefined && flags.fromAdapter !== undefined) {
+      throw new UsageError('conflicting_options', '--from-checkpoint and --from-adapter exclude each other', {
+        param: '--from-adapter',
+      })
+    }
+    if (flags.baseModel === undefined && flags.fromCheckpoint === undefined) {
       throw new UsageError('missing_option', '--base-model is required', {
         param: '--base-model',
         hint: 'trainyard base-models list',
@@ -36,11 +49,15 @@ export const createModel = defineCommand({
     }
     const project = reference.project ?? config.get('project')
     const client = await connect()
+    const adapter =
+      flags.fromAdapter === undefined ? undefined : await uploadAdapter(flags.fromAdapter, { client, signal })
     const request = {
       entity: reference.entity ?? config.get('entity'),
       project,
       name: reference.name,
       base_model: flags.baseModel,
+      from_checkpoint: flags.fromCheckpoint,
+      from_adapter: adapter,
       return_existing: flags.ifNotExists,
     }
     const model = await client.models.create(request, { signal }).catch((error: unknown) => {
@@ -51,13 +68,17 @@ export const createModel = defineCommand({
         cause: error,
       })
     })
-    if (model.base_model !== flags.baseModel) {
+    if (flags.baseModel !== undefined && model.base_model !== flags.baseModel) {
       throw new ConflictError(
         'base_model_mismatch',
         `model "${model.name}" exists with base model ${model.base_model}, not ${flags.baseModel}`,
       )
     }
-    output.result(model, `Created model ${model.name} (${model.id}) from ${model.base_model}`, [model.id])
+    output.result(
+      model,
+      `Created model ${model.name} (${model.id}) from ${flags.fromCheckpoint ?? flags.fromAdapter ?? model.base_model}`,
+      [model.id],
+    )
     output.hint(`trainyard train sft ${shortName(model, config)} --file data.jsonl --watch`)
   },
 })

@@ -43,7 +43,12 @@ export interface ModelFilter extends PageQuery {
 export interface NewModel {
   readonly name: string
   readonly project: string
-  readonly base_model: string
+  /** Left out with `from_checkpoint`. */
+  readonly base_model?: string | undefined
+  /** Begin as this checkpoint: `name:step3`. */
+  readonly from_checkpoint?: string | undefined
+  /** Begin as this PEFT adapter: ids of two uploaded files. */
+  readonly from_adapter?: { readonly adapter_config: string; readonly adapter_model: string } | undefined
   readonly entity?: string | null
   readonly return_existing?: boolean
 }

@@ -9,15 +9,30 @@ import { listSchema, pageQuerySchema } from './list.js'
 
 const nameSchema = z.string().min(1).max(256)
 
-export const createModelRequestSchema = z.object({
-  project: nameSchema,
-  name: nameSchema,
-  base_model: z.string().min(1).max(1024),
-  /** Must be the key's own entity when given. */
-  entity: z.string().max(256).nullish(),
-  /** True: a model of that name is returned instead of a conflict. Default false. */
-  return_existing: laxBoolean().nullish(),
-})
+export const createModelRequestSchema = z
+  .object({
+    project: nameSchema,
+    name: nameSchema,
+    /** Required unless `from_checkpoint` names a model, whose base model it then is. */
+    base_model: z.string().min(1).max(1024).nullish(),
+    /** An addition of ours: the new model begins as this checkpoint, named as in a chat request (`name:step3`). */
+    from_checkpoint: z.string().min(1).max(1024).nullish(),
+    /** An addition of ours: the new model begins as this adapter, in PEFT's layout; ids of two uploaded files. */
+    from_adapter: z.object({ adapter_config: z.string().max(200), adapter_model: z.string().max(200) }).nullish(),
+    /** Must be the key's own entity when given. */
+    entity: z.string().max(256).nullish(),
+    /** True: a model of that name is returned instead of a conflict. Default false. */
+    return_existing: laxBoolean().nullish(),
+  })
+  .superRefine((request, issues) => {
+    const problem = (path: string, type: string, message: string): void =>
+      issues.addIssue({ code: 'custom', path: [path], message, params: { type } })
+    const hasCheckpoint = (request.from_checkpoint ?? null) !== null
+    if ((request.base_model ?? null) === null && !hasCheckpoint) problem('base_model', 'missing', 'Field required')
+    if (hasCheckpoint && (request.from_adapter ?? null) !== null) {
+      problem('from_adapter', 'value_error', 'Give from_checkpoint or from_adapter, not both')
+    }
+  })
 export type CreateModelRequest = z.infer<typeof createModelRequestSchema>
 
 export const modelSchema = z.object({

@@ -2,7 +2,7 @@
  * Cos and sin tables of a prepared model, from its stored frequencies.
  */
 import type { PreparedModel } from '#model/architectures/prepare.js'
-import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
+import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 
 /**
@@ -13,4 +13,13 @@ export async function rotaryTablesOf(
   length: number,
 ): Promise<{ readonly cos: Float32Array; readonly sin: Float32Array }> {
   return rotaryTables(await readRotaryFrequencies(prepared.tensors('f32')), length)
+}
+
+/** Those of sliding layers; null where they are the same. */
+export async function slidingTablesOf(
+  prepared: PreparedModel,
+  length: number,
+): Promise<{ readonly cos: Float32Array; readonly sin: Float32Array } | null> {
+  const frequencies = await readSlidingFrequencies(prepared.tensors('f32'))
+  return frequencies === null ? null : rotaryTables(frequencies, length)
 }

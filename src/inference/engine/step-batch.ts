@@ -2,7 +2,7 @@
  * A general step as the step graph reads it: which tokens, whose they are, and what each may look at.
  */
 
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { ATTENTION_INPUTS, cacheInput } from '#model/architectures/step-attention.js'
 import { STEP_INPUTS } from '#model/architectures/step-graph.js'
 import { float32Tensor, type HostTensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
@@ -104,7 +104,10 @@ export function batchFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
     [ATTENTION_INPUTS.groupWeightsShape]: int64Tensor([groups * K, width * T * perKey, P]),
     [ATTENTION_INPUTS.slotOutputsShape]: int64Tensor([slots, T * perKey, D]),
     [ATTENTION_INPUTS.keySizes]: int64Tensor([P, C, T]),
-    [ATTENTION_INPUTS.keyMask]: keyMask(batch, { K, perKey, T, P, C }),
+    [ATTENTION_INPUTS.keyMask]: keyMask(batch, { K, perKey, T, P, C, window: Number.POSITIVE_INFINITY }),
+    ...(hasSlidingLayers(config)
+      ? { [ATTENTION_INPUTS.slidingKeyMask]: keyMask(batch, { K, perKey, T, P, C, window: config.slidingWindow ?? 0 }) }
+      : {}),
   }
 }
 
@@ -128,15 +131,23 @@ export function cacheFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
 }
 
 /**
- * What each new token may not look at: columns that hold nothing, and later tokens of its own step.
+ * What each new token may not look at: columns that hold nothing, later tokens of its own step, and tokens before its window.
  *
  * With one new token each, all queries of a slot see the same: one row per slot.
  */
 function keyMask(
   batch: StepBatch,
-  sizes: { readonly K: number; readonly perKey: number; readonly T: number; readonly P: number; readonly C: number },
+  sizes: {
+    readonly K: number
+    readonly perKey: number
+    readonly T: number
+    readonly P: number
+    readonly C: number
+    /** Tokens a token sees, its own included. */
+    readonly window: number
+  },
 ): HostTensor {
-  const { K, perKey, T, P, C } = sizes
+  const { K, perKey, T, P, C, window } = sizes
   const queries = T === 1 ? 1 : T * perKey
   const columns = P + C + T
   const slots = batch.groups * K * batch.width
@@ -150,6 +161,14 @@ function keyMask(
         mask.fill(Number.NEGATIVE_INFINITY, start + P + tailLength, start + P + C)
         const own = queries === 1 ? 0 : Math.floor(query / perKey)
         mask.fill(Number.NEGATIVE_INFINITY, start + P + C + own + 1, start + columns)
+        // everything before this position is out of the window
+        const first = promptLength + tailLength + own - window + 1
+        if (first <= 0) continue
+        mask.fill(Number.NEGATIVE_INFINITY, start, start + Math.min(first, promptLength))
+        const inTail = Math.min(Math.max(first - promptLength, 0), tailLength)
+        mask.fill(Number.NEGATIVE_INFINITY, start + P, start + P + inTail)
+        const inStep = Math.max(first - promptLength - tailLength, 0)
+        mask.fill(Number.NEGATIVE_INFINITY, start + P + C, start + P + C + inStep)
       }
     }
   }

@@ -28,7 +28,7 @@ import {
   outputSizeOf,
   siteOf,
 } from './adapter-layout.js'
-import { rotaryTablesOf } from './rotary-tables.js'
+import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
 import { batchFeeds, cacheFeeds, type StepBatch, tokenCount } from './step-batch.js'
 
 /** What a step may return besides the new keys and values. */
@@ -109,7 +109,8 @@ export async function loadStepSession(
   const { prepared, precision, runtime, threads, contextLength } = options
   const tensors = prepared.tensors(precision)
   const rotary = await rotaryTablesOf(prepared, contextLength)
-  const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, ...variant })
+  const slidingRotary = await slidingTablesOf(prepared, contextLength)
+  const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, slidingRotary, ...variant })
   // From memory: a full disk must not keep a model that is prepared from being served.
   const { directory } = prepared
   const bytes = toOnnxModel(graph, join(directory, 'step.onnx'))

@@ -12,7 +12,7 @@ const MAX_LAYERS = 1024
 
 /** Sizes and switches of one decoder. The letters are those of every shape comment (B batch row, T position, L layers, …). */
 export interface DecoderConfig {
-  /** Family as the model names it, for messages: `llama`, `qwen2`, `qwen3`, `mistral`. */
+  /** Family as the model names it, for messages: `llama`, `qwen2`, `qwen3`, `mistral`, `smollm3`, `gemma3_text`. */
   readonly family: string
   readonly layerCount: number // L
   readonly hiddenSize: number // E
@@ -24,7 +24,7 @@ export interface DecoderConfig {
   readonly contextLength: number
   readonly normEpsilon: number
   readonly rotary: RotaryOptions
-  readonly activation: 'silu'
+  readonly activation: 'silu' | 'gelu_tanh'
   /** Biases on q, k, v (Qwen2), on o, and on the MLP (Llama's `attention_bias`, `mlp_bias`). */
   readonly hasQkvBias: boolean
   readonly hasOutputBias: boolean
@@ -33,6 +33,54 @@ export interface DecoderConfig {
   readonly hasQkNorm: boolean
   /** Whether the head is the embedding matrix. */
   readonly isEmbeddingTied: boolean
+  /** How each layer attends; default every layer `full`. */
+  readonly layerAttention?: readonly LayerAttention[]
+  /** Tokens that a sliding layer sees, its own included. Required with one. */
+  readonly slidingWindow?: number
+  /** Rotation of sliding layers; default that of the others. */
+  readonly slidingRotary?: RotaryOptions
+  /** Factor of the attention scores; default 1 / sqrt(D). */
+  readonly scoreScale?: number
+  /** Norms of what attention and MLP add, before it is added (Gemma 3); default none. */
+  readonly hasPostNorms?: boolean
+  /** Token embeddings are multiplied by this; default 1. Gemma: sqrt(E). */
+  readonly embeddingScale?: number
+  /** Stored norm weights are smaller by this than what is multiplied with; default 0. Gemma in Hugging Face's form: 1. */
+  readonly normOffset?: number
+}
+
+/** A layer sees all earlier tokens, only the last ones, or all of them without a rotation (SmolLM3). */
+export type LayerAttention = 'full' | 'sliding' | 'unrotated'
+
+/** How a layer attends. */
+export function attentionOf(config: DecoderConfig, layer: number): LayerAttention {
+  return config.layerAttention?.[layer] ?? 'full'
+}
+
+/** Whether any layer has a window. */
+export function hasSlidingLayers(config: DecoderConfig): boolean {
+  return config.layerAttention?.includes('sliding') ?? false
+}
+
+/** Factor of the attention scores. */
+export function scoreScaleOf(config: DecoderConfig): number {
+  return config.scoreScale ?? 1 / Math.sqrt(config.headSize)
+}
+
+/** Canonical names of a layer's norms over the hidden size, each with its Hugging Face name. */
+export function layerNorms({ hasPostNorms = false }: DecoderConfig): readonly (readonly [string, string])[] {
+  if (!hasPostNorms) {
+    return [
+      ['attention_norm', 'input_layernorm'],
+      ['mlp_norm', 'post_attention_layernorm'],
+    ]
+  }
+  return [
+    ['attention_norm', 'input_layernorm'],
+    ['post_attention_norm', 'post_attention_layernorm'],
+    ['mlp_norm', 'pre_feedforward_layernorm'],
+    ['post_mlp_norm', 'post_feedforward_layernorm'],
+  ]
 }
 
 /** The seven projections that adapters attach to, in PEFT's names. */
@@ -70,7 +118,7 @@ export function projectionPath(layer: number, projection: Projection): string {
 /** Parameters of the whole decoder, embedding counted once. */
 export function parameterCount(config: DecoderConfig): number {
   const { layerCount, hiddenSize, vocabularySize } = config
-  let perLayer = 2 * hiddenSize + (config.hasQkNorm ? 2 * config.headSize : 0)
+  let perLayer = layerNorms(config).length * hiddenSize + (config.hasQkNorm ? 2 * config.headSize : 0)
   for (const projection of PROJECTIONS) {
     const [rows, columns] = projectionShape(config, projection)
     perLayer += rows * columns
@@ -110,6 +158,8 @@ export function assertConsistent(config: DecoderConfig, what: string): void {
         ? `${headCount} query heads and ${kvHeadCount} key/value heads, expected a multiple`
         : layerCount > MAX_LAYERS
           ? `${layerCount} layers, expected at most ${MAX_LAYERS}`
-          : null
+          : config.layerAttention !== undefined && config.layerAttention.length !== layerCount
+            ? `${config.layerAttention.length} kinds of attention for ${layerCount} layers`
+            : null
   if (problem !== null) throw new WeightsError('invalid_config', `${what} has ${problem}`)
 }

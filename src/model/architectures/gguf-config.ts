@@ -1,5 +1,5 @@
 /**
- * GGUF metadata as `DecoderConfig`: the architectures `llama` (also Mistral), `qwen2` and `qwen3` of llama.cpp.
+ * GGUF metadata as `DecoderConfig`: the architectures `llama` (also Mistral), `qwen2`, `qwen3`, `smollm3` and `gemma3` of llama.cpp.
  *
  * What the metadata leaves out is read off the tensors: the vocabulary's size, tied embeddings, biases. Llama 3's rotary
  * scaling is stored only as a tensor of frequency divisors; its four parameters are recovered from the divisors and checked against them.
@@ -10,12 +10,17 @@
 import { WeightsError } from '#base/errors.js'
 import { llama3Divisor, type RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
-import { assertConsistent, type DecoderConfig } from './decoder-config.js'
+import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'
 
 const WHAT = 'GGUF metadata'
 
 /** `general.architecture` of every supported family. */
-export const GGUF_FAMILIES: readonly string[] = ['llama', 'qwen2', 'qwen3']
+export const GGUF_FAMILIES: readonly string[] = ['llama', 'qwen2', 'qwen3', 'smollm3', 'gemma3']
+
+/** What llama.cpp takes where a file does not say: every sixth layer of Gemma 3 sees all, every fourth of SmolLM3 is not turned. */
+export const GEMMA3_PERIOD = 6
+export const SMOLLM3_PERIOD = 4
+export const GEMMA3_SLIDING_THETA = 10_000
 
 /** Facts about the tensors that the metadata does not state. */
 export interface GgufTensorFacts {
@@ -48,7 +53,7 @@ export function fromGgufMetadata(metadata: ReadonlyMap<string, unknown>, facts: 
   const trainedLength = reader.size('context_length')
   const window = reader.raw('attention.sliding_window') ?? 0
   const config: DecoderConfig = {
-    family,
+    family: family === 'gemma3' ? 'gemma3_text' : family,
     layerCount: reader.size('block_count'),
     hiddenSize,
     headCount,
@@ -56,18 +61,44 @@ export function fromGgufMetadata(metadata: ReadonlyMap<string, unknown>, facts: 
     headSize,
     mlpSize: reader.size('feed_forward_length'),
     vocabularySize: facts.embeddingRows ?? reader.size('vocab_size'),
-    contextLength: window === 0 ? trainedLength : Math.min(trainedLength, reader.size('attention.sliding_window')),
+    contextLength:
+      window === 0 || family === 'gemma3'
+        ? trainedLength
+        : Math.min(trainedLength, reader.size('attention.sliding_window')),
     normEpsilon: reader.positive('attention.layer_norm_rms_epsilon'),
     rotary: rotaryOf(reader, headSize, facts.ropeFrequencyDivisors),
     activation: 'silu',
     hasQkvBias: facts.hasTensor('model.layers.0.self_attn.q_proj.bias'),
     hasOutputBias: facts.hasTensor('model.layers.0.self_attn.o_proj.bias'),
     hasMlpBias: facts.hasTensor('model.layers.0.mlp.up_proj.bias'),
-    hasQkNorm: family === 'qwen3',
+    hasQkNorm: family === 'qwen3' || family === 'gemma3',
     isEmbeddingTied: !facts.hasTensor('lm_head.weight'),
+    ...traitsOf(family, reader),
   }
   assertConsistent(config, WHAT)
   return config
+}
+
+function traitsOf(family: string, reader: ConfigReader): Partial<DecoderConfig> {
+  const kinds = (period: number, last: LayerAttention, others: LayerAttention): readonly LayerAttention[] =>
+    Array.from({ length: reader.size('block_count') }, (_, layer) => ((layer + 1) % period === 0 ? last : others))
+  if (family === 'smollm3') return { layerAttention: kinds(SMOLLM3_PERIOD, 'unrotated', 'full') }
+  if (family !== 'gemma3') return {}
+  for (const key of ['attn_logit_softcapping', 'final_logit_softcapping']) {
+    if (reader.raw(key) !== null) throw unsupportedModel(WHAT, `has ${key}, expected none`)
+  }
+  return {
+    activation: 'gelu_tanh',
+    layerAttention: kinds(reader.size('attention.sliding_window_pattern', GEMMA3_PERIOD), 'full', 'sliding'),
+    slidingWindow: reader.size('attention.sliding_window'),
+    slidingRotary: {
+      theta: reader.positive('rope.freq_base_swa', GEMMA3_SLIDING_THETA),
+      llama3Scaling: null,
+      linearFactor: 1,
+    },
+    hasPostNorms: true,
+    embeddingScale: Math.sqrt(reader.size('embedding_length')),
+  }
 }
 
 function familyOf(metadata: ReadonlyMap<string, unknown>): string {

@@ -3,7 +3,7 @@
  */
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { type DecoderConfig, type Projection, projectionPath, projectionShape } from './decoder-config.js'
+import { type DecoderConfig, layerNorms, type Projection, projectionPath, projectionShape } from './decoder-config.js'
 
 /** What a parameter is, which decides its initial values and whether it decays. */
 export type ParameterKind = 'embedding' | 'projection' | 'residual_projection' | 'norm' | 'bias'
@@ -38,14 +38,20 @@ export function decoderParameters(config: DecoderConfig): readonly DecoderParame
           norm(`${at}.k_norm`, `${hf}.self_attn.k_norm.weight`, headSize),
         ]
       : []
+    const norms = new Map(
+      layerNorms(config).map(([name, hfName]) => [name, norm(`${at}.${name}`, `${hf}.${hfName}.weight`, hiddenSize)]),
+    )
+    const own = (name: string): DecoderParameter[] => [norms.get(name)].filter((known) => known !== undefined)
     return [
-      norm(`${at}.attention_norm`, `${hf}.input_layernorm.weight`, hiddenSize),
+      ...own('attention_norm'),
       ...linear(config, layer, { name: 'qkv', of: ['q_proj', 'k_proj', 'v_proj'], hasBias: config.hasQkvBias }),
       ...headNorms,
       ...linear(config, layer, { name: 'o', of: ['o_proj'], hasBias: config.hasOutputBias }),
-      norm(`${at}.mlp_norm`, `${hf}.post_attention_layernorm.weight`, hiddenSize),
+      ...own('post_attention_norm'),
+      ...own('mlp_norm'),
       ...linear(config, layer, { name: 'gate_up', of: ['gate_proj', 'up_proj'], hasBias: config.hasMlpBias }),
       ...linear(config, layer, { name: 'down', of: ['down_proj'], hasBias: config.hasMlpBias }),
+      ...own('post_mlp_norm'),
     ]
   }).flat()
   return [

@@ -38,7 +38,7 @@ export interface PreparedModel {
 }
 
 /** Manifests of another version are prepared again. */
-const FORMAT_VERSION = 1
+const FORMAT_VERSION = 2
 
 interface Manifest {
   readonly version: number

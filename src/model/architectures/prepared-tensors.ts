@@ -3,7 +3,8 @@
  *
  * Beside the joined `layers.N.qkv.weight` (rows q, k, v) there is `layers.N.qkv_grouped.weight` for the step graph: rows
  * by key/value head, each its query heads, its key head, its value head. Then one transpose serves all three, and q
- * with k is one contiguous range to rotate. `rotary_frequencies` (float64, [D/2]) has every scaling applied.
+ * with k is one contiguous range to rotate. `rotary_frequencies` (float64, [D/2]) has every scaling applied; where sliding
+ * layers turn by others there is `sliding_rotary_frequencies`. Norm weights are what is multiplied with, offsets added.
  */
 import { open } from 'node:fs/promises'
 import { WeightsError } from '#base/errors.js'
@@ -12,7 +13,15 @@ import { quantizeOutputs, smoothingFactors } from '#model/weights/quantize-outpu
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { type DecoderConfig, PROJECTIONS, type Projection, projectionPath, projectionShape } from './decoder-config.js'
+import {
+  type DecoderConfig,
+  layerNorms,
+  PROJECTIONS,
+  type Projection,
+  projectionPath,
+  projectionShape,
+} from './decoder-config.js'
+import { SLIDING_FREQUENCIES } from './rotary-frequencies.js'
 import type { PreparedTensor, TensorFileWriter } from './tensor-file.js'
 
 /** Input columns that share a scale in quantized weights. */
@@ -29,18 +38,24 @@ export async function preparedFloat32(
   const { hiddenSize, vocabularySize, headSize } = config
   await write('embedding', await embeddingOf(source, config), [vocabularySize, hiddenSize])
   if (!config.isEmbeddingTied) await write('head', await headOf(source, config), [vocabularySize, hiddenSize])
-  await write('final_norm', await vector(source, 'model.norm.weight', hiddenSize), [hiddenSize])
+  const normOf = async (name: string, size: number): Promise<Float32Array> => {
+    const weight = await vector(source, `${name}.weight`, size)
+    const { normOffset = 0 } = config
+    return normOffset === 0 ? weight : weight.map((value) => value + normOffset)
+  }
+  await write('final_norm', await normOf('model.norm', hiddenSize), [hiddenSize])
   const frequencies = rotaryFrequenciesOf(source, config)
   await writer.write('rotary_frequencies', { dtype: 'float64', shape: [frequencies.length], data: frequencies })
+  if (config.slidingRotary !== undefined) {
+    const sliding = rotaryFrequencies(config.slidingRotary, headSize)
+    await writer.write(SLIDING_FREQUENCIES, { dtype: 'float64', shape: [sliding.length], data: sliding })
+  }
   for (let layer = 0; layer < config.layerCount; layer++) {
     const at = `layers.${layer}`
     const from = `model.layers.${layer}`
-    await write(`${at}.attention_norm`, await vector(source, `${from}.input_layernorm.weight`, hiddenSize), [
-      hiddenSize,
-    ])
-    await write(`${at}.mlp_norm`, await vector(source, `${from}.post_attention_layernorm.weight`, hiddenSize), [
-      hiddenSize,
-    ])
+    for (const [name, hfName] of layerNorms(config)) {
+      await write(`${at}.${name}`, await normOf(`${from}.${hfName}`, hiddenSize), [hiddenSize])
+    }
     const qkv = await joined(source, config, { layer, projections: ['q_proj', 'k_proj', 'v_proj'] })
     await write(`${at}.qkv.weight`, qkv, [qkvRows(config), hiddenSize])
     await write(`${at}.qkv_grouped.weight`, groupRows(qkv, config, hiddenSize), [qkvRows(config), hiddenSize])
@@ -52,8 +67,8 @@ export async function preparedFloat32(
     await write(`${at}.down.weight`, down, projectionShape(config, 'down_proj'))
     await writeBiases(source, config, { layer, write })
     if (!config.hasQkNorm) continue
-    const qNorm = await vector(source, `${from}.self_attn.q_norm.weight`, headSize)
-    const kNorm = await vector(source, `${from}.self_attn.k_norm.weight`, headSize)
+    const qNorm = await normOf(`${from}.self_attn.q_norm`, headSize)
+    const kNorm = await normOf(`${from}.self_attn.k_norm`, headSize)
     await write(`${at}.q_norm`, qNorm, [headSize])
     await write(`${at}.k_norm`, kNorm, [headSize])
     const queriesPerKey = config.headCount / config.kvHeadCount

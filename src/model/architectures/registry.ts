@@ -5,7 +5,7 @@
  */
 import { WeightsError } from '#base/errors.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
-import { type DecoderConfig, PROJECTIONS, projectionPath, projectionShape } from './decoder-config.js'
+import { type DecoderConfig, layerNorms, PROJECTIONS, projectionPath, projectionShape } from './decoder-config.js'
 import { fromGgufMetadata } from './gguf-config.js'
 import { fromHfConfig } from './hf-config.js'
 
@@ -35,8 +35,7 @@ export function decoderTensorShapes(config: DecoderConfig): ReadonlyMap<string, 
   const shapes = new Map<string, readonly number[]>([[EMBEDDING, [vocabularySize, hiddenSize]]])
   for (let layer = 0; layer < config.layerCount; layer++) {
     const at = `model.layers.${layer}`
-    shapes.set(`${at}.input_layernorm.weight`, [hiddenSize])
-    shapes.set(`${at}.post_attention_layernorm.weight`, [hiddenSize])
+    for (const [, name] of layerNorms(config)) shapes.set(`${at}.${name}.weight`, [hiddenSize])
     if (config.hasQkNorm) {
       shapes.set(`${at}.self_attn.q_norm.weight`, [headSize])
       shapes.set(`${at}.self_attn.k_norm.weight`, [headSize])

@@ -17,7 +17,13 @@ import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { matmul } from '#numerics/graph/ops/matmul.js'
 import { rmsNorm, rotaryEmbedding, softmax } from '#numerics/graph/ops/normalize.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import type { DecoderConfig } from './decoder-config.js'
+import {
+  attentionOf,
+  type DecoderConfig,
+  hasSlidingLayers,
+  type LayerAttention,
+  scoreScaleOf,
+} from './decoder-config.js'
 
 /** Names of attention's inputs. "Head rows" are the rows of qkv cut into heads: per token and key/value head H/K + 2 of them. */
 export const ATTENTION_INPUTS = {
@@ -41,6 +47,8 @@ export const ATTENTION_INPUTS = {
   keySizes: 'key_sizes',
   /** float32 [S, T*H/K, P+C+T], added to the scores: -inf on columns that hold nothing or are later; axis 1 may have size 1 */
   keyMask: 'key_mask',
+  /** The same for layers with a window, where the decoder has such: -inf also on columns before it */
+  slidingKeyMask: 'sliding_key_mask',
 } as const
 
 /** Input of a layer's keys or values: of prompts float32 [G*K, P, D], of tails [S, C, D]. */
@@ -48,15 +56,28 @@ export function cacheInput(layer: number, part: 'prompt' | 'tail', side: 'keys' 
   return `${part}_${side}.${layer}`
 }
 
+/** cos and sin of every position: each [positions, D/2]. */
+export interface RotaryTables {
+  readonly cos: Float32Array
+  readonly sin: Float32Array
+}
+
 export interface StepAttentionOptions {
   readonly config: DecoderConfig
-  /** cos and sin of every position: each [positions, D/2]. */
-  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array }
+  readonly rotary: RotaryTables
+  /** Those of sliding layers; null: the same. */
+  readonly slidingRotary: RotaryTables | null
   /** Weight of a layer's query and key norms: [H/K + 1, D] */
   readonly qkNorm: (layer: number) => Value
 }
 
-type Input = keyof typeof ATTENTION_INPUTS
+type Input = Exclude<keyof typeof ATTENTION_INPUTS, 'slidingKeyMask'>
+
+/** What differs between layers: what a token sees, and how queries and keys are turned (null: not at all). */
+interface LayerInputs {
+  readonly keyMask: Value
+  readonly rotary: { readonly cos: Value; readonly sin: Value } | null
+}
 
 /** Builds the attention of each layer on the same inputs. */
 export class StepAttention {
@@ -65,12 +86,12 @@ export class StepAttention {
   readonly #g: GraphBuilder
   readonly #options: StepAttentionOptions
   readonly #inputs: Readonly<Record<Input, Value>>
-  readonly #rotary: { readonly cos: Value; readonly sin: Value }
+  readonly #layerInputs: Readonly<Record<LayerAttention, LayerInputs>>
   /** S, G*K, T*H/K, R*T*H/K */
   readonly #dims: { readonly slots: Dim; readonly groups: Dim; readonly queries: Dim; readonly groupQueries: Dim }
 
   constructor(g: GraphBuilder, options: StepAttentionOptions) {
-    const { config, rotary } = options
+    const { config, rotary, slidingRotary } = options
     this.#g = g
     this.#options = options
     const perKey = config.headCount / config.kvHeadCount
@@ -94,10 +115,24 @@ export class StepAttention {
       keyMask: input('keyMask', 'float32', [dims.slots, queries, 'P+C+T']),
     }
     const half = config.headSize / 2
-    const shape = [rotary.cos.length / half, half]
-    this.#rotary = {
-      cos: g.constant({ dtype: 'float32', shape, data: rotary.cos }, 'rotary_cos'),
-      sin: g.constant({ dtype: 'float32', shape, data: rotary.sin }, 'rotary_sin'),
+    const tables = ({ cos, sin }: RotaryTables, name: string): { cos: Value; sin: Value } => {
+      const shape = [cos.length / half, half]
+      return {
+        cos: g.constant({ dtype: 'float32', shape, data: cos }, `${name}_cos`),
+        sin: g.constant({ dtype: 'float32', shape, data: sin }, `${name}_sin`),
+      }
+    }
+    const full = { keyMask: this.#inputs.keyMask, rotary: tables(rotary, 'rotary') }
+    const slidingMask = (): Value => g.input(ATTENTION_INPUTS.slidingKeyMask, 'float32', [dims.slots, queries, 'P+C+T'])
+    this.#layerInputs = {
+      full,
+      unrotated: { ...full, rotary: null },
+      sliding: hasSlidingLayers(config)
+        ? {
+            keyMask: slidingMask(),
+            rotary: slidingRotary === null ? full.rotary : tables(slidingRotary, 'sliding_rotary'),
+          }
+        : full,
     }
   }
 
@@ -129,8 +164,11 @@ export class StepAttention {
     const count = multiplyDims('N', kvHeadCount * (perKey + 2))
     const normed = this.#options.config.hasQkNorm ? this.#normalizeHeads(qkv, layer) : qkv
     const apart = this.#reshape(normed, this.#g.int64s([-1, 1, D]), [count, 1, D])
-    const { cos, sin } = this.#rotary
-    const turned = rotaryEmbedding(this.#g, apart, this.#inputs.positions, cos, sin, { headCount: 1 })
+    const { rotary } = this.#layerInputs[attentionOf(this.#options.config, layer)]
+    const turned =
+      rotary === null
+        ? apart
+        : rotaryEmbedding(this.#g, apart, this.#inputs.positions, rotary.cos, rotary.sin, { headCount: 1 })
     return this.#reshape(turned, this.#g.int64s([-1, D]), [count, D])
   }
 
@@ -159,7 +197,7 @@ export class StepAttention {
     const prompt = cached('prompt', [multiplyDims('G', kvHeadCount), 'P', D])
     const tail = cached('tail', [slots, 'C', D])
     const { groupQueriesShape, slotScoresShape, groupWeightsShape, slotOutputsShape } = this.#inputs
-    const attributes = { transB: int(1), alpha: float(1 / Math.sqrt(D)) }
+    const attributes = { transB: int(1), alpha: float(scoreScaleOf(this.#options.config)) }
 
     const groupRows = this.#reshape(queries, groupQueriesShape, [groups, groupQueries, D])
     const promptScores = this.#one('FusedMatMul', [groupRows, prompt.keys], attributes)
@@ -173,7 +211,8 @@ export class StepAttention {
       { axis: int(2) },
       [slots, queryRows, 'P+C+T'],
     )
-    const weights = softmax(g, add(g, scores, this.#inputs.keyMask))
+    const { keyMask } = this.#layerInputs[attentionOf(this.#options.config, layer)]
+    const weights = softmax(g, add(g, scores, keyMask))
     const parts = g.node(
       'Split',
       [weights, this.#inputs.keySizes],

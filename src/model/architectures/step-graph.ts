@@ -10,14 +10,15 @@ import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Dim, Graph, Value } from '#numerics/graph/graph.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
-import { logSoftmax, quickGelu, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
+import { logSoftmax, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
+import { activate } from '#numerics/nn/activation.js'
 import { buildDecoder, type DecoderKernels, type JoinedProjection, type NormName } from './decoder.js'
 import type { DecoderConfig } from './decoder-config.js'
 import { integerLinear } from './integer/integer-linear.js'
 import type { Precision } from './prepare.js'
 import { QUANTIZATION_BLOCK, qkvRows } from './prepared-tensors.js'
-import { StepAttention } from './step-attention.js'
+import { type RotaryTables, StepAttention } from './step-attention.js'
 import type { PreparedTensor } from './tensor-file.js'
 
 /** What a step graph is made from. */
@@ -27,7 +28,9 @@ export interface StepGraphOptions {
   /** Prepared tensors of that precision. */
   readonly tensors: ReadonlyMap<string, PreparedTensor>
   /** cos and sin of every position: each [positions, D/2]. */
-  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array }
+  readonly rotary: RotaryTables
+  /** Those of sliding layers where they differ; default the same. */
+  readonly slidingRotary?: RotaryTables | null
   /** Whether adapters are inputs. */
   readonly hasAdapters: boolean
   /** Whether the largest magnitude of each linear layer's input channels is an output (`observedOutput`); default false. */
@@ -96,13 +99,13 @@ class StepKernels implements DecoderKernels {
   #headZeroPoints: Value | null = null
 
   constructor(g: GraphBuilder, options: StepGraphOptions) {
-    const { config, rotary } = options
+    const { config, rotary, slidingRotary = null } = options
     this.#g = g
     this.#options = options
     this.#config = config
     this.#ids = g.input(STEP_INPUTS.ids, 'int32', [TOKENS])
     const qkNorm = (layer: number): Value => this.#external(`layers.${layer}.qk_norm_grouped`)
-    this.#attention = new StepAttention(g, { config, rotary, qkNorm })
+    this.#attention = new StepAttention(g, { config, rotary, slidingRotary, qkNorm })
     const mask = (site: JoinedProjection): Value => g.input(adapterMaskInput(site), 'float32', [TOKENS, `W_${site}`])
     this.#masks = options.hasAdapters
       ? { qkv: mask('qkv'), o: mask('o'), gate_up: mask('gate_up'), down: mask('down') }
@@ -111,6 +114,10 @@ class StepKernels implements DecoderKernels {
 
   embed(): Value {
     return this.#one('Gather', [this.#external('embedding'), this.#ids], { axis: int(0) })
+  }
+
+  scale(value: Value, factor: number): Value {
+    return mul(this.#g, value, this.#g.scalar(factor))
   }
 
   norm(hidden: Value, norm: NormName): Value {
@@ -140,7 +147,7 @@ class StepKernels implements DecoderKernels {
     return this.#g.scope(`layers.${layer}/activation`, () => {
       const { mlpSize } = this.#config
       const [gate, up] = this.#split(gateUp, [mlpSize, mlpSize])
-      return mul(this.#g, quickGelu(this.#g, gate), up)
+      return mul(this.#g, activate(this.#g, gate, this.#config.activation), up)
     })
   }
 

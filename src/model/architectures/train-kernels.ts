@@ -9,12 +9,13 @@ import type { Value } from '#numerics/graph/graph.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { gather } from '#numerics/graph/ops/index.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
-import { quickGelu, rmsNorm } from '#numerics/graph/ops/normalize.js'
+import { rmsNorm } from '#numerics/graph/ops/normalize.js'
 import { reshape } from '#numerics/graph/ops/shape.js'
+import { activate } from '#numerics/nn/activation.js'
 import { addLora, type LoraPair } from '#numerics/nn/lora.js'
 import { packedAttention } from '#numerics/nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
-import { type DecoderConfig, type Projection, projectionPath } from './decoder-config.js'
+import { attentionOf, type DecoderConfig, type Projection, projectionPath, scoreScaleOf } from './decoder-config.js'
 import { type FrozenIntegerWeight, frozenIntegerLinear } from './integer/frozen-integer.js'
 
 /** Inputs of a row graph, all graph values. */
@@ -28,6 +29,8 @@ export interface RowInputs {
   /** Rotary tables, float32 [positions, D/2]. */
   readonly cos: Value
   readonly sin: Value
+  /** The same for layers with a window, where the decoder has such. */
+  readonly sliding?: { readonly bias: Value; readonly cos: Value; readonly sin: Value }
 }
 
 /** Where the kernels find weights. */
@@ -80,6 +83,7 @@ export function createTrainKernels(
   }
   return {
     embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
+    scale: (value, factor) => g.scope('embed', () => mul(g, value, g.scalar(factor))),
     norm: (hidden, name) => g.scope(scopeOf(name), () => norm(hidden, normTensor(name))),
     addAndNorm: (residual, delta, name) =>
       g.scope(scopeOf(name), () => {
@@ -106,6 +110,9 @@ export function createTrainKernels(
           bias: inputs.bias,
           cos: inputs.cos,
           sin: inputs.sin,
+          ...(attentionOf(config, layer) === 'sliding' ? inputs.sliding : {}),
+          isRotated: attentionOf(config, layer) !== 'unrotated',
+          scale: scoreScaleOf(config),
           normalizeHeads: config.hasQkNorm
             ? (heads, kind) => norm(heads, `layers.${layer}.${kind === 'query' ? 'q_norm' : 'k_norm'}`)
             : undefined,
@@ -121,8 +128,7 @@ export function createTrainKernels(
           integer: weights.integers?.(`layers.${layer}.gate_up.${which}`),
         })
       const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
-      // QuickGelu with alpha 1 is x * sigmoid(x), SiLU.
-      return g.scope(`layers.${layer}/activation`, () => mul(g, quickGelu(g, gate, 1), up))
+      return g.scope(`layers.${layer}/activation`, () => mul(g, activate(g, gate, config.activation), up))
     },
   }
 }

@@ -24,12 +24,12 @@ import type { WeightSource } from '#model/weights/weight-source.js'
 import { type ExportFile, wholeFile } from './export-file.js'
 import type { FloatStorage } from './float-bytes.js'
 import { ggufAdapterFile } from './gguf/gguf-adapter.js'
-import { decoderEntries, generalEntries, ggufTensors } from './gguf/gguf-description.js'
+import { decoderEntries, generalEntries, ggufTensors, isNorm } from './gguf/gguf-description.js'
 import { type GgufEntries, type GgufValue, ggufFile } from './gguf/gguf-file.js'
 import { vocabularyEntries } from './gguf/gguf-vocabulary.js'
 import { descriptionFiles } from './huggingface/description-files.js'
 import { safetensorsFile } from './huggingface/safetensors-file.js'
-import { mergedTensors } from './merged-tensors.js'
+import { type ExportTensor, mergedTensors } from './merged-tensors.js'
 import { modelfile } from './modelfile.js'
 import type { ExportRequest } from './protocol.js'
 
@@ -98,9 +98,17 @@ async function filesOf(
       }
       const tensors = mergedTensors(source, new Set(decoderTensorShapes(config).keys()), stored)
       const description = await descriptionFiles({ source, config, text, storage })
-      return [...description, safetensorsFile('model.safetensors', tensors, storage)]
+      return [...description, safetensorsFile('model.safetensors', inHfForm(tensors, config), storage)]
     }
   }
+}
+
+/** transformers' Gemma multiplies with 1 + weight; a GGUF file stores the sum. */
+function inHfForm(tensors: readonly ExportTensor[], config: DecoderConfig): readonly ExportTensor[] {
+  if (config.family !== 'gemma3_text' || config.normOffset !== undefined) return tensors
+  return tensors.map((tensor) =>
+    isNorm(tensor.name) ? { ...tensor, read: async () => (await tensor.read()).map((value) => value - 1) } : tensor,
+  )
 }
 
 /** Merged weights keep the base model's own precision; GGUF is float16, which every program reads. */

@@ -1,11 +1,13 @@
 /**
  * What the server asks an export process, and what that says: one request, one answer, then the bytes of one file on stdout.
+ * An adapter from elsewhere is checked and rewritten by the same kind of process.
  */
 import type { ErrorCategory } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 
 export interface ExportRequest {
+  readonly type: 'export'
   readonly format: 'peft' | 'merged' | 'gguf' | 'gguf-adapter'
   /** Null: the format's default. */
   readonly storage: 'f32' | 'f16' | 'bf16' | 'q8_0' | null
@@ -23,7 +25,30 @@ export interface ExportRequest {
   readonly file: string | null
 }
 
+export interface ImportRequest {
+  readonly type: 'import'
+  /** Hugging Face directory or GGUF file of the base model. */
+  readonly sourcePath: string
+  readonly baseModel: string
+  /** `adapter_config.json` and `adapter_model.safetensors` as they were given. */
+  readonly configPath: string
+  readonly weightsPath: string
+  /** Where both files are written, by name. */
+  readonly targets: Readonly<Record<string, string>>
+}
+
+/** What is known of an imported adapter. */
+export interface ImportedAdapter {
+  readonly rank: number
+  readonly alpha: number
+  /** Projections that the given adapter left alone. */
+  readonly addedModules: number
+  /** `base_model_name_or_path` of the given adapter. */
+  readonly namedBaseModel: string | null
+}
+
 export type ExportReply =
+  | { readonly type: 'imported'; readonly adapter: ImportedAdapter }
   | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }
   | {
       readonly type: 'failed'

@@ -11,7 +11,7 @@ import { type GgufTensor, readGgufMetadata } from './gguf-metadata.js'
 import { assertFinite, type WeightSource } from './weight-source.js'
 
 /** llama.cpp's architectures whose converter interleaves query and key rows. */
-const INTERLEAVED_ARCHITECTURES = ['llama']
+const INTERLEAVED_ARCHITECTURES = ['llama', 'smollm3']
 const ROPE_DIVISORS = 'rope_freqs.weight'
 const QUERY_OR_KEY = /^model\.layers\.\d+\.self_attn\.([qk])_proj\.(weight|bias)$/
 
@@ -28,7 +28,7 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
       hint: 'merge the parts with llama.cpp: llama-gguf-split --merge',
     })
   }
-  const byName = indexTensors(tensors)
+  const byName = indexTensors(tensors, String(metadata.get('general.architecture')))
   const locate = (name: string): GgufTensor => {
     const tensor = byName.get(name)
     if (tensor === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
@@ -77,10 +77,10 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
   }
 }
 
-function indexTensors(tensors: readonly GgufTensor[]): ReadonlyMap<string, GgufTensor> {
+function indexTensors(tensors: readonly GgufTensor[], architecture: string): ReadonlyMap<string, GgufTensor> {
   const byName = new Map<string, GgufTensor>()
   for (const tensor of tensors) {
-    const name = toHfName(tensor.name)
+    const name = toHfName(tensor.name, architecture)
     if (byName.has(name)) throw new WeightsError('duplicate_key', `GGUF file has the tensor "${name}" under two names`)
     byName.set(name, tensor)
   }

@@ -25,6 +25,10 @@ export interface PackedAttentionOptions {
   /** Rotary tables, float32 [positions, D/2]. */
   readonly cos: Value
   readonly sin: Value
+  /** Whether queries and keys are turned; default true. */
+  readonly isRotated?: boolean
+  /** Factor of the scores; default 1 / sqrt(headSize). */
+  readonly scale?: number
   /** Applied to query and key heads [B, heads, T, D] before the rotation; default none. */
   readonly normalizeHeads?: ((heads: Value, kind: 'query' | 'key') => Value) | undefined
 }
@@ -36,16 +40,19 @@ export interface PackedAttentionOptions {
  * @returns float32 [B*T, H*D]
  */
 export function packedAttention(g: GraphBuilder, qkv: Value, options: PackedAttentionOptions): Value {
-  const { headCount, kvHeadCount, headSize, positions, bias, cos, sin } = options
+  const { headCount, kvHeadCount, headSize, positions, bias, cos, sin, isRotated = true } = options
+  const { scale = 1 / Math.sqrt(headSize) } = options
   const [b = 'B', t = 'T'] = positions.shape
   const stacked = headCount / kvHeadCount // query heads per key head, H/K
   const heads = transpose(g, reshape(g, qkv, [b, t, headCount + 2 * kvHeadCount, headSize]), [0, 2, 1, 3])
   const [rawQuery, rawKey, value] = split(g, heads, [headCount, kvHeadCount, kvHeadCount], 1)
   if (rawQuery === undefined || rawKey === undefined || value === undefined) throw new Error('split gave too few parts')
-  const rotate = (x: Value, kind: 'query' | 'key'): Value =>
-    rotaryEmbedding(g, options.normalizeHeads?.(x, kind) ?? x, positions, cos, sin)
+  const rotate = (x: Value, kind: 'query' | 'key'): Value => {
+    const normed = options.normalizeHeads?.(x, kind) ?? x
+    return isRotated ? rotaryEmbedding(g, normed, positions, cos, sin) : normed
+  }
   const query = reshape(g, rotate(rawQuery, 'query'), [0, kvHeadCount, -1, headSize]) // [B, K, (H/K)*T, D]
-  const scores = fusedMatmul(g, query, rotate(rawKey, 'key'), { transB: true, alpha: 1 / Math.sqrt(headSize) })
+  const scores = fusedMatmul(g, query, rotate(rawKey, 'key'), { transB: true, alpha: scale })
   // One bias for all heads: seen as [B, K, H/K, T, T] the scores broadcast with it, and nothing is repeated.
   const biased = add(g, reshape(g, scores, [b, kvHeadCount, stacked, t, t]), reshape(g, bias, [b, 1, 1, t, t]))
   const probabilities = reshape(g, softmax(g, biased, -1), [b, kvHeadCount, multiplyDims(stacked, t), t])

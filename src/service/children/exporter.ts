@@ -1,5 +1,6 @@
 /**
- * Exports of checkpoints: one short-lived process each, whose stdout is the file.
+ * Exports of checkpoints: one short-lived process each, whose stdout is the file. Adapters from elsewhere are checked in such
+ * a process too.
  *
  * At most a few at a time, the others wait their turn: each holds the largest tensor of a base model and computes. A
  * client that reads slowly slows its own export; one that goes away ends it.
@@ -9,7 +10,7 @@ import { constants, setPriority } from 'node:os'
 import type { Readable } from 'node:stream'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
-import type { ExportReply, ExportRequest } from '#model/export/protocol.js'
+import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#model/export/protocol.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { releaseLifeline } from './lifeline.js'
 
@@ -24,11 +25,18 @@ export interface OpenExport extends ExportedFile {
   readonly stream: Readable
 }
 
+/** An export without the choice of a file. */
+export type WantedExport = Omit<ExportRequest, 'type' | 'file'>
+
+type Answer = Exclude<ExportReply, { readonly type: 'failed' }>
+
 export interface Exporter {
   /** @throws {AppError} what the export refuses, for example `unsupported_export` */
-  list(request: Omit<ExportRequest, 'file'>): Promise<readonly ExportedFile[]>
+  list(request: WantedExport): Promise<readonly ExportedFile[]>
   /** Null when the export has no such file. */
-  open(request: Omit<ExportRequest, 'file'>, file: string): Promise<OpenExport | null>
+  open(request: WantedExport, file: string): Promise<OpenExport | null>
+  /** Checks an adapter and rewrites it. @throws {AppError} what is wrong with it */
+  importAdapter(request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
   /** Ends what runs and refuses more. */
   stop(): void
 }
@@ -67,7 +75,7 @@ export function createExporter(options: {
     else next()
   }
 
-  async function start(request: ExportRequest): Promise<{ child: ChildProcess; files: readonly ExportedFile[] }> {
+  async function start(request: ExportRequest | ImportRequest): Promise<{ child: ChildProcess; reply: Answer }> {
     await takePlace()
     if (isStopped) {
       givePlace()
@@ -81,14 +89,14 @@ export function createExporter(options: {
     releaseLifeline(child)
     running.add(child)
     stepBack(child)
-    const answer = createDeferred<readonly ExportedFile[]>()
+    const answer = createDeferred<Answer>()
     // a refusal is told to whoever waits for it; an end after the answer shows on the stream
     answer.promise.catch(() => undefined)
     // whoever reads the stream hears of its failure; when nobody does, the answer has said it
     child.stdout?.on('error', () => undefined)
     child.on('message', (reply: ExportReply) => {
-      if (reply.type === 'files') answer.resolve(reply.files)
-      else fail(toAppError(reply))
+      if (reply.type === 'failed') fail(toAppError(reply))
+      else answer.resolve(reply)
     })
     const fail = (error: Error): void => {
       answer.reject(error)
@@ -102,19 +110,19 @@ export function createExporter(options: {
       answer.reject(exportDied('ended without an answer'))
     })
     child.send(request, () => undefined)
-    return { child, files: await answer.promise }
+    return { child, reply: await answer.promise }
   }
 
   return {
     list: async (request) => {
-      const { child, files } = await start({ ...request, file: null })
+      const { child, reply } = await start({ type: 'export', ...request, file: null })
       child.stdout?.resume()
-      return files
+      return filesOf(reply)
     },
     open: async (request, file) => {
-      const { child, files } = await start({ ...request, file })
+      const { child, reply } = await start({ type: 'export', ...request, file })
       const stream = child.stdout
-      const entry = files.find(({ name }) => name === file)
+      const entry = filesOf(reply).find(({ name }) => name === file)
       if (stream === null || entry === undefined) {
         stream?.resume()
         return null
@@ -124,11 +132,22 @@ export function createExporter(options: {
       })
       return { ...entry, stream }
     },
+    importAdapter: async (request) => {
+      const { child, reply } = await start({ type: 'import', ...request })
+      child.stdout?.resume()
+      if (reply.type !== 'imported') throw exportDied('answered something else')
+      return reply.adapter
+    },
     stop: () => {
       isStopped = true
       for (const child of running) child.kill('SIGKILL')
     },
   }
+}
+
+function filesOf(reply: Answer): readonly ExportedFile[] {
+  if (reply.type !== 'files') throw exportDied('answered something else')
+  return reply.files
 }
 
 function exportDied(how: string, cause?: unknown): AppError {

@@ -5,7 +5,7 @@
  */
 import type { CheckpointFilesQuery } from '#api/wire/checkpoints.js'
 import { InvalidRequestError } from '#base/errors.js'
-import type { ExportRequest } from '#model/export/protocol.js'
+import type { WantedExport } from '#service/children/exporter.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { checkpointTitle } from './checkpoint-blobs.js'
@@ -24,7 +24,7 @@ export function exportRequest(
     readonly checkpoint: CheckpointRecord | null
     readonly query: CheckpointFilesQuery
   },
-): Omit<ExportRequest, 'file'> | null {
+): WantedExport | null {
   const { model, checkpoint, query } = wanted
   const { format = 'peft', precision = null } = query
   if (format === 'peft' && precision !== null) {

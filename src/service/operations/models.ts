@@ -25,6 +25,7 @@ import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { digestOf } from './access/request-digest.js'
 import { checkProject, isOwn } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
+import { beginAs, originOf } from './model-origins.js'
 import { toWireModel } from './to-wire.js'
 
 export interface ModelService {
@@ -49,8 +50,8 @@ export function createModelService(context: ServiceContext): ModelService {
     checkName('name', request.name)
     const entity = checkEntity(principal, request.entity ?? '')
     checkProject(principal, request.project)
-    if (!context.baseModels.some((entry) => entry.name === request.base_model))
-      throw unknownBaseModel(request.base_model)
+    const { baseModel, origin } = await originOf(context, principal, request)
+    if (!context.baseModels.some((entry) => entry.name === baseModel)) throw unknownBaseModel(baseModel)
     const digest = digestOf(request)
     const scope = idempotencyKey === null ? null : { entity, scope: 'models' as const, key: idempotencyKey }
     const insert = () =>
@@ -61,16 +62,17 @@ export function createModelService(context: ServiceContext): ModelService {
           if (model !== null) return model
         }
         const existing = await findModelByName(transaction, entity, request.project, request.name)
-        if (existing !== null) return returnExisting(existing, request)
+        if (existing !== null) return returnExisting(existing, request, baseModel)
         const id = ids.uuid()
         await insertModel(transaction, {
           id,
           entity,
           project: request.project,
           name: request.name,
-          baseModel: request.base_model,
+          baseModel,
           runId: ids.uuid(),
         })
+        if (origin !== null) await beginAs(transaction, ids, id, origin)
         if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
         return requireRow(await findModel(transaction, id))
       })
@@ -151,14 +153,14 @@ export async function requireModel(
   return model
 }
 
-function returnExisting(existing: ModelRecord, request: CreateModelRequest): ModelRecord {
+function returnExisting(existing: ModelRecord, request: CreateModelRequest, baseModel: string): ModelRecord {
   const label = `model "${request.name}" in project "${request.project}"`
   if (request.return_existing !== true) {
     throw new ConflictError('model_already_exists', `${label} exists already`, {
       hint: 'send return_existing: true to get it',
     })
   }
-  if (existing.baseModel !== request.base_model) {
+  if (existing.baseModel !== baseModel) {
     throw new ConflictError('base_model_mismatch', `${label} has base model "${existing.baseModel}"`, {
       param: 'base_model',
     })

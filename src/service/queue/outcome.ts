@@ -90,7 +90,8 @@ async function collectFiles(db: Database, claim: AttemptClaim, completion: Compl
   })
 }
 
-function digestOfAdapter(files: readonly { readonly name: string; readonly sha256: string }[]): string {
+/** What the engine calls an adapter: a digest of its files' digests. */
+export function digestOfAdapter(files: readonly { readonly name: string; readonly sha256: string }[]): string {
   const hash = createHash('sha256')
   for (const name of REQUIRED_FILES) hash.update(files.find((file) => file.name === name)?.sha256 ?? '')
   return hash.digest('hex')

@@ -9,7 +9,7 @@ import type { Clock } from '#base/util/clock.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { integerLayers } from '#model/architectures/integer/integer-layers.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
-import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
+import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
@@ -106,6 +106,7 @@ export async function rowSettings(
     runtime,
     directory: prepared.directory,
     frequencies: await readRotaryFrequencies(tensors),
+    slidingFrequencies: await readSlidingFrequencies(tensors),
     ...(threads === undefined ? {} : { threads }),
   }
   if (precision === 'f32') return { model, session }

@@ -4,6 +4,7 @@
 import { buildDecoder } from '#model/architectures/decoder.js'
 import {
   type DecoderConfig,
+  hasSlidingLayers,
   PROJECTIONS,
   projectionPath,
   projectionShape,
@@ -12,7 +13,8 @@ import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { split } from '#numerics/graph/ops/shape.js'
+import { cast, less, sub, where } from '#numerics/graph/ops/elementwise.js'
+import { reshape, split } from '#numerics/graph/ops/shape.js'
 import type { LoraPair } from '#numerics/nn/lora.js'
 
 /** The model a row graph computes. */
@@ -25,6 +27,9 @@ export interface RowModel {
   /** Shape of the adapter; null for a graph of the base model alone. */
   readonly adapter: { readonly rank: number; readonly alpha: number } | null
 }
+
+/** Added to the score of what a token may not see; its exponential is exactly 0. */
+const HIDDEN = -1e30
 
 /** Names of adapter tensors in graphs, checkpoints and optimizer states: PEFT's without its prefix. */
 export function adapterTensorNames(modulePath: string): { readonly a: string; readonly b: string } {
@@ -102,7 +107,8 @@ function emitHidden(
     cos: g.input('cos', 'float32', ['P', half]),
     sin: g.input('sin', 'float32', ['P', half]),
   }
-  const kernels = createTrainKernels(g, config, { inputs, weights })
+  const sliding = hasSlidingLayers(config) ? { sliding: slidingInputs(g, config, inputs) } : {}
+  const kernels = createTrainKernels(g, config, { inputs: { ...inputs, ...sliding }, weights })
   const embedded = kernels.embed()
   return { hidden: buildDecoder(config, { ...kernels, embed: () => embedded }), embedded }
 }
@@ -121,6 +127,28 @@ function integersOf(
       scales: part('output_scales'),
     }
   }
+}
+
+/** What a sliding layer sees: of what the others see, the last positions of the same sequence. */
+function slidingInputs(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  inputs: { readonly positions: Value; readonly bias: Value; readonly cos: Value; readonly sin: Value },
+): { readonly bias: Value; readonly cos: Value; readonly sin: Value } {
+  const { slidingWindow, slidingRotary, headSize } = config
+  if (slidingWindow === undefined) throw new Error('a decoder with sliding layers has a window')
+  const rotary = (name: string): Value => g.input(name, 'float32', ['P', headSize / 2])
+  const tables =
+    slidingRotary === undefined
+      ? { cos: inputs.cos, sin: inputs.sin }
+      : { cos: rotary('sliding_cos'), sin: rotary('sliding_sin') }
+  return g.scope('sliding', () => {
+    const [b = 'B', t = 'T'] = inputs.positions.shape
+    const positions = cast(g, inputs.positions, 'float32')
+    const distance = sub(g, reshape(g, positions, [b, t, 1]), reshape(g, positions, [b, 1, t]))
+    const isNear = less(g, distance, g.scalar(slidingWindow))
+    return { ...tables, bias: where(g, isNear, inputs.bias, g.scalar(HIDDEN)) }
+  })
 }
 
 function tensorOf(tensors: RowModel['tensors'], name: string): PreparedTensor {

@@ -24,6 +24,8 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   readonly directory: string
   /** Radians per position of each pair of a head, [D/2]. */
   readonly frequencies: Float64Array
+  /** Those of sliding layers where they differ, [D/2]. */
+  readonly slidingFrequencies?: Float64Array | null
 }
 
 /** A loaded row graph. */
@@ -54,15 +56,21 @@ const TABLE_STEP = 1024
  * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
  */
 export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
-  const { frequencies } = options
+  const { frequencies, slidingFrequencies = null } = options
   const session = await openGraphSession(graph, options)
   const known = new Set(session.inputNames)
-  let tables = toTables(frequencies, TABLE_STEP)
+  const tablesFor = (length: number): Tables => ({
+    ...toTables(frequencies, length),
+    ...(slidingFrequencies === null ? {} : { sliding: toTables(slidingFrequencies, length) }),
+  })
+  let tables = tablesFor(TABLE_STEP)
   return {
     run: (batch, adapter, extras = {}, fetches) => {
       const needed = Math.ceil(batch.length / TABLE_STEP) * TABLE_STEP
-      if (needed > tables.length) tables = toTables(frequencies, needed)
-      const feeds = { ...batch.feeds, cos: tables.cos, sin: tables.sin, ...adapter, ...extras }
+      if (needed > tables.length) tables = tablesFor(needed)
+      const { cos, sin, sliding } = tables
+      const windowed = sliding === undefined ? {} : { sliding_cos: sliding.cos, sliding_sin: sliding.sin }
+      const feeds = { ...batch.feeds, cos, sin, ...windowed, ...adapter, ...extras }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
     },
@@ -73,7 +81,7 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
 /** As `openRowSession`, for a graph with feeds of its own. */
 export function openGraphSession(
   graph: Graph,
-  { runtime, directory, threads, profilePrefix }: Omit<RowSessionOptions, 'frequencies'>,
+  { runtime, directory, threads, profilePrefix }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
 ): Promise<Session> {
   const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
   const options = {
@@ -94,10 +102,14 @@ async function loadOnce<T>(graph: Graph, path: string, load: () => Promise<T>): 
   }
 }
 
-function toTables(
-  frequencies: Float64Array,
-  length: number,
-): { readonly cos: HostTensor; readonly sin: HostTensor; readonly length: number } {
+interface Tables {
+  readonly cos: HostTensor
+  readonly sin: HostTensor
+  readonly length: number
+  readonly sliding?: Omit<Tables, 'sliding'>
+}
+
+function toTables(frequencies: Float64Array, length: number): Tables {
   const { cos, sin } = rotaryTables(frequencies, length)
   const shape = [length, frequencies.length]
   return { cos: float32Tensor(cos, shape), sin: float32Tensor(sin, shape), length }

@@ -41,7 +41,14 @@ export async function writeExport(
   directory: string,
   request: Pick<ExportRequest, 'format' | 'sourcePath'> & Partial<ExportRequest>,
 ): Promise<readonly string[]> {
-  const defaults = { storage: null, baseModel: 'org/base', modelName: 'm step 1', fileStem: 'm-step1', adapter: null }
+  const defaults = {
+    type: 'export',
+    storage: null,
+    baseModel: 'org/base',
+    modelName: 'm step 1',
+    fileStem: 'm-step1',
+    adapter: null,
+  } as const
   const plan = await planExport({ ...defaults, file: null, ...request })
   await mkdir(directory, { recursive: true })
   for (const file of plan.files) {

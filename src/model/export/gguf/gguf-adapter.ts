@@ -34,7 +34,7 @@ export function ggufAdapterFile(
   const tensors: GgufOutputTensor[] = []
   for (const [path, a] of adapter.a) {
     const b = adapter.b.get(path)
-    const name = toGgufName(`${path}.weight`)
+    const name = toGgufName(`${path}.weight`, ggufArchitecture(config))
     if (b === undefined || name === null) throw new Error(`adapter tensor "${path}" has no name in GGUF`)
     const headCount = interleavedHeadCount(config, `${path}.weight`)
     const rows = headCount === null ? b : permuteRows(b, headCount, rank)

@@ -6,7 +6,8 @@
  * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
  */
 import { WeightsError } from '#base/errors.js'
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { type DecoderConfig, type LayerAttention, scoreScaleOf } from '#model/architectures/decoder-config.js'
+import { GEMMA3_PERIOD, GEMMA3_SLIDING_THETA, SMOLLM3_PERIOD } from '#model/architectures/gguf-config.js'
 import { permuteRows, toGgufName } from '#model/weights/gguf/names.js'
 import { llama3Divisor } from '#numerics/nn/rotary-embedding.js'
 import type { FloatStorage } from '../float-bytes.js'
@@ -25,6 +26,8 @@ const ARCHITECTURES: ReadonlyMap<string, string> = new Map([
   ['mistral', 'llama'],
   ['qwen2', 'qwen2'],
   ['qwen3', 'qwen3'],
+  ['smollm3', 'smollm3'],
+  ['gemma3_text', 'gemma3'],
 ])
 
 /** @throws {WeightsError} `unsupported_export` for a family that has no GGUF form here */
@@ -69,7 +72,29 @@ export function decoderEntries(config: DecoderConfig): GgufEntries {
     put('rope.scaling.type', string('linear'))
     put('rope.scaling.factor', float32(config.rotary.linearFactor))
   }
+  for (const [key, value] of layerEntries(config)) put(key, value)
   return entries
+}
+
+/** What tells the layers of Gemma 3 and SmolLM3 apart; both have a fixed pattern in llama.cpp. */
+function layerEntries(config: DecoderConfig): readonly (readonly [string, GgufValue])[] {
+  const { family, layerAttention = [], slidingWindow = 0, slidingRotary } = config
+  const isPeriodic = (period: number, last: LayerAttention): boolean =>
+    layerAttention.every((kind, layer) => (kind === last) === ((layer + 1) % period === 0))
+  const refuse = (what: string): never => {
+    throw new WeightsError('unsupported_export', `the model has ${what}, for which GGUF has no field`)
+  }
+  if (Math.abs(scoreScaleOf(config) * Math.sqrt(config.headSize) - 1) > 1e-6) refuse('scores scaled by another number')
+  if (family === 'smollm3' && !isPeriodic(SMOLLM3_PERIOD, 'unrotated')) refuse('other layers without rotation')
+  if (family !== 'gemma3_text') return []
+  const period = 1 + layerAttention.indexOf('full')
+  if (period === 0 || !isPeriodic(period, 'full')) refuse('an irregular pattern of windows')
+  const theta = slidingRotary?.theta ?? GEMMA3_SLIDING_THETA
+  return [
+    ['attention.sliding_window', uint32(slidingWindow)],
+    ...(period === GEMMA3_PERIOD ? [] : [['attention.sliding_window_pattern', uint32(period)] as const]),
+    ...(theta === GEMMA3_SLIDING_THETA ? [] : [['rope.freq_base_swa', float32(theta)] as const]),
+  ]
 }
 
 /** The tensors under GGUF's names, in llama.cpp's order of rows. */
@@ -85,7 +110,7 @@ export function ggufTensors(
     out.push({ name: 'rope_freqs.weight', shape: [divisors.length], storage: 'f32', read })
   }
   for (const tensor of tensors) {
-    const name = toGgufName(tensor.name)
+    const name = toGgufName(tensor.name, ggufArchitecture(config))
     if (name === null) {
       throw new WeightsError('unsupported_export', `tensor "${tensor.name}" has no name in GGUF`)
     }
@@ -107,14 +132,22 @@ function storageOf({ shape }: ExportTensor, wanted: FloatStorage): FloatStorage 
 }
 
 function inGgufOrder(values: Float32Array, { name, shape }: ExportTensor, config: DecoderConfig): Float32Array {
+  const { normOffset = 0 } = config
+  // llama.cpp multiplies with what is stored
+  if (normOffset !== 0 && isNorm(name)) return values.map((value) => value + normOffset)
   const headCount = interleavedHeadCount(config, name)
   return headCount === null ? values : permuteRows(values, headCount, values.length / (shape[0] ?? 1))
 }
 
-/** Heads of a query or key tensor whose rows llama.cpp interleaves (architecture `llama`); null for others. */
+/** Whether a tensor is the weight of a norm. */
+export function isNorm(name: string): boolean {
+  return /norm\.weight$/.test(name)
+}
+
+/** Heads of a query or key tensor whose rows llama.cpp interleaves (`llama`, `smollm3`); null for others. */
 export function interleavedHeadCount(config: DecoderConfig, name: string): number | null {
   const match = QUERY_OR_KEY.exec(name)
-  if (match === null || ggufArchitecture(config) !== 'llama') return null
+  if (match === null || !['llama', 'smollm3'].includes(ggufArchitecture(config))) return null
   return match[1] === 'q' ? config.headCount : config.kvHeadCount
 }
 

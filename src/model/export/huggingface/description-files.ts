@@ -7,7 +7,7 @@ import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { type DecoderConfig, scoreScaleOf } from '#model/architectures/decoder-config.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { type ExportFile, jsonFile, wholeFile } from '../export-file.js'
@@ -24,6 +24,8 @@ const ARCHITECTURES: ReadonlyMap<string, string> = new Map([
   ['llama', 'LlamaForCausalLM'],
   ['qwen2', 'Qwen2ForCausalLM'],
   ['qwen3', 'Qwen3ForCausalLM'],
+  ['smollm3', 'SmolLM3ForCausalLM'],
+  ['gemma3_text', 'Gemma3ForCausalLM'],
 ])
 
 export interface DescriptionOptions {
@@ -69,7 +71,8 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
     throw new WeightsError('unsupported_export', `a GGUF model of family "${config.family}" has no config.json here`)
   }
   const { rotary } = config
-  const length = Number(source.ggufMetadata?.get(`${config.family}.context_length`) ?? config.contextLength)
+  const architectureOfFile = String(source.ggufMetadata?.get('general.architecture'))
+  const length = Number(source.ggufMetadata?.get(`${architectureOfFile}.context_length`) ?? config.contextLength)
   const scaling = rotary.llama3Scaling
   return {
     architectures: [architecture],
@@ -97,11 +100,27 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
             original_max_position_embeddings: scaling.originalContextLength,
           },
         }),
-    hidden_act: 'silu',
+    ...(config.activation === 'silu' ? { hidden_act: 'silu' } : { hidden_activation: 'gelu_pytorch_tanh' }),
+    ...layerFields(config),
     tie_word_embeddings: config.isEmbeddingTied,
     attention_bias: config.family === 'qwen2' ? false : config.hasQkvBias,
     ...(config.family === 'llama' ? { mlp_bias: config.hasMlpBias } : {}),
     use_cache: true,
+  }
+}
+
+/** How layers differ: windows of Gemma 3, rotation of SmolLM3. */
+function layerFields(config: DecoderConfig): JsonObject {
+  const { family, layerAttention = [], slidingWindow, slidingRotary } = config
+  if (family === 'smollm3') {
+    return { no_rope_layers: layerAttention.map((kind) => (kind === 'unrotated' ? 0 : 1)), pad_token_id: null }
+  }
+  if (family !== 'gemma3_text' || slidingWindow === undefined) return {}
+  return {
+    layer_types: layerAttention.map((kind) => (kind === 'full' ? 'full_attention' : 'sliding_attention')),
+    sliding_window: slidingWindow,
+    rope_local_base_freq: slidingRotary?.theta ?? config.rotary.theta,
+    query_pre_attn_scalar: Math.round(scoreScaleOf(config) ** -2),
   }
 }
 

@@ -25,24 +25,35 @@ const BLOCK_NAMES: ReadonlyMap<string, string> = new Map([
   ['ffn_down', 'mlp.down_proj'],
 ])
 
-/** The Hugging Face name of a GGUF tensor, or the name itself when there is none. */
-export function toHfName(ggufName: string): string {
+/** The Hugging Face name of a GGUF tensor, or the name itself when there is none. @param architecture `general.architecture` */
+export function toHfName(ggufName: string, architecture = 'llama'): string {
   const outer = OUTER_NAMES.get(ggufName)
   if (outer !== undefined) return outer
   const match = /^blk\.(\d+)\.(\w+)\.(weight|bias)$/.exec(ggufName)
-  const block = match?.[2] === undefined ? undefined : BLOCK_NAMES.get(match[2])
+  const block = match?.[2] === undefined ? undefined : blockNames(architecture).get(match[2])
   return match === null || block === undefined ? ggufName : `model.layers.${match[1]}.${block}.${match[3]}`
 }
 
+/** What Gemma 3 names otherwise: it has norms before and after. */
+const GEMMA3_BLOCK_NAMES: ReadonlyMap<string, string> = new Map([
+  ...BLOCK_NAMES,
+  ['post_attention_norm', 'post_attention_layernorm'],
+  ['ffn_norm', 'pre_feedforward_layernorm'],
+  ['post_ffw_norm', 'post_feedforward_layernorm'],
+])
+
+function blockNames(architecture: string): ReadonlyMap<string, string> {
+  return architecture === 'gemma3' ? GEMMA3_BLOCK_NAMES : BLOCK_NAMES
+}
+
 const OUTER_GGUF_NAMES = new Map([...OUTER_NAMES].map(([gguf, hf]) => [hf, gguf]))
-const BLOCK_GGUF_NAMES = new Map([...BLOCK_NAMES].map(([gguf, hf]) => [hf, gguf]))
 
 /** The GGUF name of a Hugging Face tensor; null when there is none. */
-export function toGgufName(hfName: string): string | null {
+export function toGgufName(hfName: string, architecture: string): string | null {
   const outer = OUTER_GGUF_NAMES.get(hfName)
   if (outer !== undefined) return outer
   const match = /^model\.layers\.(\d+)\.([\w.]+)\.(weight|bias)$/.exec(hfName)
-  const block = match?.[2] === undefined ? undefined : BLOCK_GGUF_NAMES.get(match[2])
+  const block = [...blockNames(architecture)].find(([, hf]) => hf === match?.[2])?.[0]
   return match === null || block === undefined ? null : `blk.${match[1]}.${block}.${match[3]}`
 }
 

@@ -99,7 +99,7 @@ test('a sliding window shortens the context', () => {
 
 describe('refused', () => {
   const cases: [string, ReadonlyMap<string, unknown>, string, string[]][] = [
-    ['another family', metadata({ 'general.architecture': 'gemma3' }), 'unknown_architecture', ['gemma3', 'qwen3']],
+    ['another family', metadata({ 'general.architecture': 'phi3' }), 'unknown_architecture', ['phi3', 'qwen3']],
     ['no family', new Map(), 'unknown_architecture', ['nothing']],
     ['a family that is no text', metadata({ 'general.architecture': 1 }), 'unknown_architecture', []],
     ['experts', metadata({ 'llama.expert_count': 8 }), 'unsupported_model', ['8 experts']],

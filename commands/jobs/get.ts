@@ -7,6 +7,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
+import { describeReport } from '#cli/terminal/job-report.js'
 import { describeProgress } from '#cli/terminal/watch.js'
 
 export const getJob = defineCommand({
@@ -46,7 +47,12 @@ export const getJob = defineCommand({
           ? 'not yet'
           : `${output.isTerminal ? formatRelativeTime(job.training_start, clock.nowMs()) : job.training_start}, ran ${formatDuration(ranMs)}`,
       ],
+      ...(job.predicted_end === null || job.predicted_end === undefined
+        ? []
+        : [['Expected', `to end in ${formatDuration(Date.parse(job.predicted_end) - clock.nowMs())}`] as const]),
+      ...describeReport({ report: job.report ?? null }),
     ])
+    for (const warning of job.warnings ?? []) output.warning(warning)
     if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
     else if (job.status === 'running') output.hint(`trainyard jobs events ${job.id} --follow`)
   },

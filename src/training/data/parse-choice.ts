@@ -47,9 +47,10 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
     }
   }
   if (givenIds !== null && givenIds.length !== entries.list.length) {
+    const first = firstDifference(givenIds, readSpelledIds(entries.list, entries.path, limits))
     throw new DataError(
       'logprobs_mismatch',
-      `${entries.path} has ${entries.list.length} entries but token_ids has ${givenIds.length}; they must be equal.`,
+      `${entries.path} has ${entries.list.length} entries but token_ids has ${givenIds.length}; they must be equal${first}.`,
       { param: entries.path },
     )
   }
@@ -171,6 +172,15 @@ function readSpelledIds(list: readonly JsonObject[], path: string, limits: Token
     ids[t] = id
   }
   return ids
+}
+
+/** Where two lists of ids part, as the end of a sentence; empty where the texts name no ids. */
+function firstDifference(given: Int32Array, spelled: Int32Array | null): string {
+  if (spelled === null) return ''
+  const shorter = Math.min(given.length, spelled.length)
+  const t = given.subarray(0, shorter).findIndex((id, at) => id !== spelled[at])
+  const at = t === -1 ? shorter : t
+  return `, and they part at token ${at}: token_ids has ${given[at] ?? 'no more'}, the log-probabilities ${spelled[at] ?? 'no more'}`
 }
 
 function assertSameIds(given: Int32Array, spelled: Int32Array, path: string): void {

@@ -7,8 +7,9 @@
  * Finding the turns is turns.ts's work, batch scaling advantages.ts's.
  */
 import { groupAdvantages, type LossAggregation, trajectoryWeight } from './advantages.js'
+import { findSplit, type HistorySplit } from './merging/splits.js'
 import type { Trajectory, TrajectoryGroup } from './trajectory.js'
-import { noSkips, type SkipCounts, type TrainableTurn, type TurnOptions, trainableTurns } from './turns.js'
+import { noSkips, type SkipCounts, type SkipReason, type TrainableTurn, type TurnOptions, trainableTurns } from './turns.js'
 
 /** One sequence to train on. The arrays have the same length T and are in token order: entry t describes token t. */
 export interface TrainingSequence {
@@ -40,7 +41,20 @@ export interface TokenizedGroups {
   readonly skips: SkipCounts
   /** Histories that prefix merging cut into several sequences. */
   readonly unmergedHistoryCount: number
+  /** Of each reason, the paths of the first `NAMED_PATHS` trajectories it befell. */
+  readonly examples: ReadonlyMap<SkipReason, readonly string[]>
+  /** How many histories were cut by each cause, and the first of them. */
+  readonly splits: HistorySplits
 }
+
+/** Histories that did not become one sequence. */
+export interface HistorySplits {
+  readonly counts: Readonly<Record<HistorySplit['cause'], number>>
+  readonly examples: readonly string[]
+}
+
+/** How many trajectories are named of each kind that is left out. */
+export const NAMED_PATHS = 20
 
 /**
  * Tokenizes all groups of a train call.
@@ -50,31 +64,57 @@ export interface TokenizedGroups {
 export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: TokenizeOptions): TokenizedGroups {
   const skips = noSkips()
   let unmergedHistoryCount = 0
+  const examples = new Map<SkipReason, string[]>()
+  const counts = { other_tokens: 0, other_text: 0 }
+  const cut: string[] = []
   const sequences = groups.flatMap((group, groupIndex) => {
     const advantages = groupAdvantages(
       group.trajectories.map((trajectory) => trajectory.reward),
       options.scaleRewards,
     )
     return group.trajectories.flatMap((trajectory, trajectoryIndex) => {
+      const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
+      const before = { ...skips }
       skips.unsupported_exchange += trajectory.unsupportedExchangeCount
       const advantage = advantages[trajectoryIndex] ?? 0
       if (advantage === 0) {
         skips.zero_advantage += 1
+        noteExamples(examples, before, skips, path)
         return []
       }
-      const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
       const histories = turnsOf(trajectory, path, options, skips)
-      unmergedHistoryCount += histories.filter((turns) => mergeTurns(turns).length > 1).length
+      for (const turns of histories) {
+        const split = findSplit(turns, options.text.textOf)
+        if (split === null) continue
+        unmergedHistoryCount += 1
+        counts[split.cause] += 1
+        if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split))
+      }
       const merged = mergeTurns(histories.flat())
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
       if (trainableTokenCount === 0) skips.no_trainable_turn += 1
+      noteExamples(examples, before, skips, path)
       const weight = trajectoryWeight(trainableTokenCount, options.lossAggregation)
       return merged
         .filter((sequence) => sequence.trainableTokenCount > 0)
         .map((sequence) => ({ ...sequence, advantage, weight, groupIndex, trajectoryIndex }))
     })
   })
-  return { sequences, skips, unmergedHistoryCount }
+  return { sequences, skips, unmergedHistoryCount, examples, splits: { counts, examples: cut } }
+}
+
+/** Names the trajectory under every reason that its turn has added to. */
+function noteExamples(examples: Map<SkipReason, string[]>, before: SkipCounts, after: SkipCounts, path: string): void {
+  for (const reason of Object.keys(after) as SkipReason[]) {
+    if (after[reason] === before[reason]) continue
+    const named = examples.get(reason) ?? []
+    if (named.length < NAMED_PATHS) examples.set(reason, [...named, path])
+  }
+}
+
+function describeSplit(path: string, { turn, position, cause }: HistorySplit): string {
+  const why = { other_tokens: 'spells the same text in other tokens', other_text: 'is rendered in another way' }[cause]
+  return `${path}: the prompt of turn ${turn} ${why} from token ${position} on`
 }
 
 type MergedSequence = Pick<

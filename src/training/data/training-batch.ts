@@ -7,9 +7,9 @@
 import { type LossAggregation, normalizeBatch } from './advantages.js'
 import { partitionSteps, stepLengthFor } from './optimizer-steps.js'
 import { type PackedRow, packRows } from './pack.js'
-import { type TokenizeOptions, type TrainingSequence, tokenizeGroups } from './tokenize.js'
+import { type HistorySplits, NAMED_PATHS, type TokenizeOptions, type TrainingSequence, tokenizeGroups } from './tokenize.js'
 import type { TrajectoryGroup } from './trajectory.js'
-import type { SkipCounts } from './turns.js'
+import type { SkipCounts, SkipReason } from './turns.js'
 
 /** Options of `buildTrainingBatch`. */
 export interface TrainingBatchOptions extends TokenizeOptions {
@@ -49,6 +49,9 @@ export interface TrainingBatch {
   readonly skips: SkipCounts
   /** Histories that prefix merging cut into several sequences. */
   readonly unmergedHistoryCount: number
+  /** Of each reason, the paths of the first trajectories it befell. */
+  readonly examples: ReadonlyMap<SkipReason, readonly string[]>
+  readonly splits: HistorySplits
   /** Trajectories with at least one packed sequence. */
   readonly trainedTrajectoryCount: number
   readonly sequenceCount: number
@@ -71,7 +74,7 @@ const ATTENTION_LENGTH = 2048
  * @throws {DataError} as `tokenizeGroups`
  */
 export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: TrainingBatchOptions): TrainingBatch {
-  const { sequences, skips, unmergedHistoryCount } = tokenizeGroups(groups, options)
+  const { sequences, skips, unmergedHistoryCount, examples, splits } = tokenizeGroups(groups, options)
   const limit = Math.min(options.packedSequenceLength ?? options.contextLength, options.contextLength)
   const kept = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
   const coefficients = normalizeBatch(kept, options.advantageBalance)
@@ -92,6 +95,8 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
     stepLength,
     skips: { ...skips, overlength: sequences.length - kept.length },
     unmergedHistoryCount,
+    examples: new Map([...examples, ['overlength', overlengthPaths(sequences, limit)]]),
+    splits,
     trainedTrajectoryCount: new Set(scaled.map((sequence) => `${sequence.groupIndex}:${sequence.trajectoryIndex}`))
       .size,
     sequenceCount: scaled.length,
@@ -116,6 +121,14 @@ export function computedRowLength(
     if (cost < best.cost) best = { rowLength, cost }
   }
   return best.rowLength
+}
+
+/** Where the first sequences longer than the limit come from. */
+function overlengthPaths(sequences: readonly TrainingSequence[], limit: number): string[] {
+  const paths = sequences.flatMap(({ tokenIds, groupIndex, trajectoryIndex }) =>
+    tokenIds.length > limit ? [`trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`] : [],
+  )
+  return [...new Set(paths)].slice(0, NAMED_PATHS)
 }
 
 /** Consecutive rows of ART's that make one optimizer step together. */

@@ -26,6 +26,8 @@ export interface TrajectoryText {
   renderPrompt(conversation: Conversation): ArrayLike<number>
   /** Ids of the whole conversation; mask 1 on its last assistant turn, end-of-turn token included. */
   renderLastTurn(conversation: Conversation): { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }
+  /** The text that ids spell, control tokens included. */
+  textOf(ids: readonly number[]): string
   /** Id of a token by its bytes or text; null when the vocabulary has no such token. */
   tokenIdOf(token: SampledToken): number | null
 }

@@ -40,6 +40,8 @@ export interface StepResult {
   readonly gradientNorm: number
   /** One per micro-batch. */
   readonly outputs: readonly TokenOutputs[]
+  /** False when the caller did not want the update. */
+  readonly isMade: boolean
   /** Time of the graph runs and of the update; 0 without a clock. */
   readonly seconds: { readonly gradient: number; readonly optimizer: number }
 }
@@ -53,9 +55,13 @@ export interface Trainer {
    * Makes one optimizer step.
    *
    * @param microBatches at least one; their losses add up, so their denominators must be the whole step's
+   * @param options.isWanted asked before the update; false leaves adapter and optimizer as they are. Default true
    * @throws {TrainingError} `non_finite_loss` naming the step; `out_of_memory`. Nothing was changed then
    */
-  step(microBatches: readonly MicroBatch[], options: { readonly learningRate: number }): Promise<StepResult>
+  step(
+    microBatches: readonly MicroBatch[],
+    options: { readonly learningRate: number; readonly isWanted?: (outputs: readonly TokenOutputs[]) => boolean },
+  ): Promise<StepResult>
   release(): Promise<void>
 }
 
@@ -114,7 +120,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
   return {
     adapter,
     optimizer,
-    step: async (microBatches, { learningRate }) => {
+    step: async (microBatches, { learningRate, isWanted }) => {
       const where = `gradient step ${optimizer.stepCount + 1}`
       const startedMs = nowMs()
       const outputs: TokenOutputs[] = []
@@ -136,9 +142,10 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       if (!Number.isFinite(gradientNorm)) {
         throw new TrainingError('non_finite_loss', `the gradient of ${where} has norm ${gradientNorm}`)
       }
-      adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
+      const isMade = isWanted?.(outputs) ?? true
+      if (isMade) adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
       const seconds = { gradient: (computedMs - startedMs) / 1000, optimizer: (nowMs() - computedMs) / 1000 }
-      return { loss, gradientNorm, outputs, seconds }
+      return { loss, gradientNorm, outputs, isMade, seconds }
     },
     release: () => session.release(),
   }

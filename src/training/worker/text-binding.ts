@@ -17,6 +17,7 @@ export function bindText(model: TextModel): TrajectoryText & SftText {
       renderConversation(model, { messages, tools, addGenerationPrompt: true, kwargs: trainingKwargs(model) }).tokenIds,
     renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
     renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
+    textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,
   }
 }

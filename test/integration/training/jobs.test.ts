@@ -146,6 +146,7 @@ describe('RL job', () => {
     vocabularySize: SMALL_CONFIG.vocabularySize,
     renderPrompt: () => [1, 2, 3],
     renderLastTurn: () => ({ tokenIds: [1], mask: [1] }),
+    textOf: (ids) => ids.join(' '),
     tokenIdOf: () => null,
   }
 

@@ -34,6 +34,7 @@ import { requireModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { dataWarnings } from './data-warnings.js'
+import { rewardWarnings } from './reward-warnings.js'
 import { assertKlReference, assertReferenceStep } from './kl-reference.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'
 import { checkPolicyVersions, withGroups } from './trajectory-groups.js'
@@ -233,7 +234,8 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     get: async (principal, id) => {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
-      return toWireJob(job, first?.type === 'training_started' ? dataWarnings(first.data) : [])
+      const aboutData = first?.type === 'training_started' ? dataWarnings(first.data) : []
+      return toWireJob(job, [...aboutData, ...(await rewardWarnings(db, job))])
     },
     list: async (principal, query) => {
       const page = await listJobs(db, {

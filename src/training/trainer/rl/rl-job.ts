@@ -9,19 +9,22 @@
 import { countBatch, logMetrics, offPolicyMetrics } from '#training/data/metrics.js'
 import { buildTrainingBatch, type PackedStep } from '#training/data/training-batch.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
-import { skipMetrics, type TrajectoryText } from '#training/data/turns.js'
+import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/data/turns.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { largestBatch, needsRecomputation } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
+import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { toRowBatch } from '../row-batch.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { createTrainer } from '../trainer.js'
+import { measureMismatch, noteMismatch, shouldRecompute } from './mismatch.js'
+import { noteRewards, rewardNotes } from './reward-notes.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
-import { sizeOf, toMicroBatches } from './rl-rows.js'
-import { layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
+import { type PreparedBatch, sizeOf, toMicroBatches } from './rl-rows.js'
+import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
 
 /** What an RL job trains on, besides its context. */
 export interface RlJob {
@@ -48,6 +51,7 @@ export interface RlJob {
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { groups, hyperparameters } = job
   const seed = hyperparameters.seed ?? context.jobId
+  const startedMs = context.clock.monotonicMs()
   const { steps, skips, trainableTokenCount, ...counts } = buildTrainingBatch(groups, {
     ...hyperparameters,
     text: job.text,
@@ -57,7 +61,15 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
     seed,
   })
   const { progress } = context
-  progress.report.plannedSteps = steps.length
+  const { report } = progress
+  report.plannedSteps = steps.length
+  report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
+  report.leftOut = Object.entries(skips).flatMap(([reason, count]) =>
+    leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
+  )
+  report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
+  report.notes = rewardNotes(groups)
+  noteRewards(report, groups)
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
@@ -86,11 +98,14 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
 }
 
 async function* trainSteps(
-  { groups, hyperparameters, reference = null }: RlJob,
+  job: RlJob,
   context: ScoringContext,
   steps: readonly PackedStep[],
 ): AsyncGenerator<TrainingEvent, void> {
+  const { groups, reference = null } = job
   const { progress, clock } = context
+  const { report } = progress
+  const hyperparameters = withRecomputation(job.hyperparameters, context)
   const { ratioLevel: level, kl } = hyperparameters.policyLoss
   const prepared = await prepareSteps(steps, hyperparameters, context, reference)
   // Rows that run apart need the mean over all of their step.
@@ -102,26 +117,56 @@ async function* trainSteps(
   const learner = isMeanGiven ? await openScores(context, context.adapter) : null
   const loss = { kind: 'policy' as const, options }
   const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, isRecomputed })
+
+  async function makeStep(step: readonly PreparedBatch[], at: number) {
+    const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+    const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
+    const klMean = learner === null || kl === null ? null : await stepKlMean(laidOut, kl.source, learner.score)
+    const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+      learningRate: hyperparameters.learningRate * multiplier,
+      // Weights are those of the start only before the first update.
+      isWanted: (outputs) => {
+        if (progress.stepCount > 0 || report.facts['sampler_mismatch'] !== undefined) return true
+        const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
+        const isPrecalculated = hyperparameters.precalculateLogprobs
+        const isRejected = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
+        noteMismatch(report, mismatch, { isPrecalculated, isRecomputed: isRejected })
+        return !isRejected
+      },
+    })
+    return { laidOut, result }
+  }
+
   try {
     for (const [at, step] of prepared.entries()) {
       if (at < progress.stepCount) continue
       const startedMs = clock.monotonicMs()
-      const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
-      const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
-      const klMean = learner === null || kl === null ? null : await stepKlMean(laidOut, kl.source, learner.score)
-      const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
-        learningRate: hyperparameters.learningRate * multiplier,
-      })
-      const data = rlStepMetrics(laidOut, result, {
-        groups,
-        hyperparameters,
-        elapsedMs: clock.monotonicMs() - startedMs,
-      })
+      let made = await makeStep(step, at)
+      if (!made.result.isMade) {
+        await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
+        made = await makeStep(step, at)
+      }
+      const { laidOut, result } = made
+      const elapsedMs = clock.monotonicMs() - startedMs
+      const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs })
       countStep(progress, data, GRADIENT_METRICS)
+      noteStep(report, {
+        ...result,
+        tokens: step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0),
+        trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
+        maxGradientNorm: RL_OPTIMIZER.maxGradientNorm,
+        kl: data['kl_div'],
+      })
       yield { type: 'gradient_step', data }
     }
   } finally {
     await trainer.release()
     await learner?.release()
   }
+}
+
+/** A job that goes on has decided before its first step whether the sampler's numbers are used. */
+function withRecomputation(hyperparameters: RlHyperparameters, { resumePoint }: ScoringContext): RlHyperparameters {
+  const wasRecomputed = resumePoint?.progress.report.facts['sampler_mismatch']?.['recomputed'] === 1
+  return wasRecomputed ? { ...hyperparameters, precalculateLogprobs: true } : hyperparameters
 }

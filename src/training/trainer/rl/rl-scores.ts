@@ -24,22 +24,42 @@ export async function prepareSteps(
   const prepared: PreparedBatch[][] = steps.map(({ rows }) =>
     rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
   )
-  const fill = async (key: 'trainerLogp' | 'referenceLogp', adapter: ReferencePolicy): Promise<void> => {
-    const { score, release } = await openScores(context, adapter)
-    try {
-      for (const [at, step] of prepared.entries()) {
-        if (at < first) continue
-        for (const [b, part] of step.entries()) {
-          step[b] = { ...part, [key]: await score(toRowBatch(part.rows, layoutOf(hyperparameters))) }
-        }
-      }
-    } finally {
-      await release()
-    }
+  const rest = prepared.slice(first)
+  if (hyperparameters.precalculateLogprobs) {
+    await fillScores(rest, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
   }
-  if (hyperparameters.precalculateLogprobs) await fill('trainerLogp', context.adapter)
-  if (hyperparameters.policyLoss.kl !== null) await fill('referenceLogp', reference)
+  if (hyperparameters.policyLoss.kl !== null) {
+    await fillScores(rest, { key: 'referenceLogp', adapter: reference, hyperparameters }, context)
+  }
   return prepared
+}
+
+/** Scores the rows of steps under an adapter as it is now, and puts the numbers beside them. */
+export async function fillScores(
+  steps: readonly PreparedBatch[][],
+  {
+    key,
+    adapter,
+    hyperparameters,
+  }: {
+    readonly key: 'trainerLogp' | 'referenceLogp'
+    readonly adapter: ReferencePolicy
+    readonly hyperparameters: RlHyperparameters
+  },
+  context: ScoringContext,
+): Promise<void> {
+  const startedMs = context.clock.monotonicMs()
+  const { score, release } = await openScores(context, adapter)
+  try {
+    for (const step of steps) {
+      for (const [b, part] of step.entries()) {
+        step[b] = { ...part, [key]: await score(toRowBatch(part.rows, layoutOf(hyperparameters))) }
+      }
+    }
+  } finally {
+    await release()
+    context.progress.report.seconds.scores += (context.clock.monotonicMs() - startedMs) / 1000
+  }
 }
 
 /**

@@ -73,6 +73,7 @@ describe('tokenizeGroups on exact ids', () => {
       renderLastTurn: () => {
         throw new Error('rendered')
       },
+      textOf: (ids) => ids.join(' '),
       tokenIdOf: () => null,
     }
     expect(

@@ -1,0 +1,36 @@
+/**
+ * What a job tells about itself, as lines of `jobs get`.
+ */
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { formatDuration } from './format.js'
+
+/** How many examples of what was left out fit on a line. */
+const SHOWN_EXAMPLES = 3
+
+/** Names and values; empty for a job that has not started. */
+export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readonly [string, string])[] {
+  if (report === null) return []
+  const lines: (readonly [string, string])[] = []
+  if (report.trained_tokens > 0) lines.push(['Tokens', `${report.trained_tokens} trained of ${report.tokens}`])
+  for (const { reason, count, examples } of report.left_out) {
+    const shown = examples.slice(0, SHOWN_EXAMPLES).join(', ')
+    const more = examples.length > SHOWN_EXAMPLES ? ', …' : ''
+    lines.push(['Left out', `${count} ${reason.replaceAll('_', ' ')}${shown === '' ? '' : `: ${shown}${more}`}`])
+  }
+  const parts = Object.entries(report.seconds).filter(([, seconds]) => seconds >= 0.1)
+  if (parts.length > 0) {
+    lines.push(['Time', parts.map(([part, seconds]) => `${part} ${formatDuration(seconds * 1000)}`).join(', ')])
+  }
+  const losses = report.validation.map(({ loss }) => loss.toPrecision(4))
+  if (losses.length > 0) lines.push(['Validation', `loss ${losses.slice(-8).join(', ')}`])
+  if (report.stopped_early) lines.push(['Stopped', 'early: validation no longer got better'])
+  if (report.kept_gradient_step !== null) lines.push(['Kept', `the state after gradient step ${report.kept_gradient_step}`])
+  const mismatch = report.facts['sampler_mismatch']
+  if (mismatch !== undefined) {
+    lines.push([
+      'Sampler',
+      `KL ${(mismatch['kl'] ?? 0).toPrecision(2)}, ratio ${(mismatch['ratio_p01'] ?? 1).toFixed(3)} to ${(mismatch['ratio_p99'] ?? 1).toFixed(3)} (1% to 99%)`,
+    ])
+  }
+  return lines
+}

@@ -1,0 +1,103 @@
+/**
+ * How far the sampler's log-probabilities lie from the trainer's for the same tokens and the same weights, and what follows.
+ *
+ * Serving may round where training does not (int8 products), and data may come from other weights than it says. Measured on the
+ * tokens of the first optimizer step, before its update: those log-probabilities are computed anyway.
+ */
+import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import type { RlHyperparameters } from '#training/hyperparameters.js'
+import type { JobReport } from '../report.js'
+import { rowOf } from '../row-batch.js'
+import type { TokenOutputs } from '../trainer.js'
+import type { MeasuredBatch } from './rl-metrics.js'
+
+/**
+ * Mean divergence, nats per token, above which the sampler's numbers are not used. Rounding to int8 gives a few thousandths;
+ * a token is then, on average, sampled at a probability a fifth away from the trainer's.
+ */
+export const MISMATCH_LIMIT = 0.02
+
+/** Sampler against trainer over some tokens. */
+export interface Mismatch {
+  readonly tokens: number
+  /** Mean of exp(x) - x - 1 with x the trainer's minus the sampler's: an estimate of KL(sampler || trainer), nats. */
+  readonly kl: number
+  /** Percentiles of exp(x). */
+  readonly ratioP01: number
+  readonly ratioP50: number
+  readonly ratioP99: number
+  /** Share of tokens whose ratio lies outside the clip range of the loss. */
+  readonly clippedShare: number
+}
+
+/** @returns null when no token carries the sampler's log-probability */
+export function measureMismatch(
+  step: readonly MeasuredBatch[],
+  outputs: readonly Pick<TokenOutputs, 'logp'>[],
+  { policyLoss: { epsilon, epsilonHigh } }: Pick<RlHyperparameters, 'policyLoss'>,
+): Mismatch | null {
+  const drifts: number[] = []
+  step.forEach(({ rows, batch }, at) => {
+    batch.trained.forEach((token, n) => {
+      const drift = (outputs[at]?.logp[n] ?? Number.NaN) - (rowOf(rows, token).logprobs[token.index] ?? Number.NaN)
+      if (Number.isFinite(drift)) drifts.push(drift)
+    })
+  })
+  if (drifts.length === 0) return null
+  const sorted = Float64Array.from(drifts).sort()
+  const ratioAt = (q: number): number => Math.exp(sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0)
+  const isClipped = (drift: number): boolean => Math.exp(drift) < 1 - epsilon || Math.exp(drift) > 1 + epsilonHigh
+  return {
+    tokens: drifts.length,
+    kl: drifts.reduce((sum, x) => sum + Math.exp(x) - x - 1, 0) / drifts.length,
+    ratioP01: ratioAt(0.01),
+    ratioP50: ratioAt(0.5),
+    ratioP99: ratioAt(0.99),
+    clippedShare: drifts.filter(isClipped).length / drifts.length,
+  }
+}
+
+/**
+ * Whether old log-probabilities shall be computed by the trainer although nobody asked: the mismatch is beyond the limit, and
+ * every trajectory says that it was sampled from the step the job starts from. Data of other or unknown weights keeps the
+ * sampler's numbers: their ratios are what corrects for it.
+ */
+export function shouldRecompute(
+  mismatch: Mismatch | null,
+  groups: readonly TrajectoryGroup[],
+  currentStep: number | undefined,
+): boolean {
+  if (mismatch === null || mismatch.kl <= MISMATCH_LIMIT || currentStep === undefined) return false
+  return groups.every((group) =>
+    group.trajectories.every(
+      ({ initialPolicyVersion, finalPolicyVersion }) =>
+        initialPolicyVersion === currentStep && (finalPolicyVersion === null || finalPolicyVersion === currentStep),
+    ),
+  )
+}
+
+/** Puts the measurement on the job's report, and a sentence where it is beyond the limit. */
+export function noteMismatch(
+  report: JobReport,
+  mismatch: Mismatch | null,
+  { isPrecalculated, isRecomputed }: { readonly isPrecalculated: boolean; readonly isRecomputed: boolean },
+): void {
+  if (mismatch === null) return
+  const { tokens, kl, ratioP01, ratioP50, ratioP99, clippedShare } = mismatch
+  report.facts['sampler_mismatch'] = {
+    tokens,
+    kl,
+    ratio_p01: ratioP01,
+    ratio_p50: ratioP50,
+    ratio_p99: ratioP99,
+    clipped_share: clippedShare,
+    recomputed: isRecomputed ? 1 : 0,
+  }
+  if (kl <= MISMATCH_LIMIT || isPrecalculated) return
+  const figures = `the sampler's log-probabilities diverge from the trainer's by ${kl.toPrecision(2)} nats per token (limit ${MISMATCH_LIMIT})`
+  report.notes.push(
+    isRecomputed
+      ? `${figures}: the trainer computed them again, as with precalculate_logprobs`
+      : `${figures}: the data was sampled from other weights, or not by this service; precalculate_logprobs ignores the sampler's`,
+  )
+}

@@ -1,0 +1,26 @@
+/**
+ * What an RL job's rewards give reason to say.
+ */
+import { countBatch, rewardMetrics } from '#training/data/metrics.js'
+import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import type { JobReport } from '../report.js'
+
+/** Share of groups without variance from which on it is worth a sentence. */
+const NOTABLE_SHARE = 0.5
+
+/** Sentences known before the first step. */
+export function rewardNotes(groups: readonly TrajectoryGroup[]): string[] {
+  const { groupsSubmitted, groupsTrainable } = countBatch(groups)
+  const flat = groupsSubmitted - groupsTrainable
+  if (groupsSubmitted === 0 || flat < NOTABLE_SHARE * groupsSubmitted) return []
+  const percent = Math.round((100 * flat) / groupsSubmitted)
+  return [
+    `reward variance zero in ${percent}% of groups (${flat} of ${groupsSubmitted}): they teach nothing; use tasks that are sometimes solved, or more attempts`,
+  ]
+}
+
+/** The rewards of the job's data under `reward`. */
+export function noteRewards(report: JobReport, groups: readonly TrajectoryGroup[]): void {
+  const { reward, reward_std_dev: deviation } = rewardMetrics(groups)
+  if (reward !== undefined) report.facts['reward'] = { mean: reward, std_dev: deviation }
+}

@@ -24,7 +24,8 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
   const losses = report.validation.map(({ loss }) => loss.toPrecision(4))
   if (losses.length > 0) lines.push(['Validation', `loss ${losses.slice(-8).join(', ')}`])
   if (report.stopped_early) lines.push(['Stopped', 'early: validation no longer got better'])
-  if (report.kept_gradient_step !== null) lines.push(['Kept', `the state after gradient step ${report.kept_gradient_step}`])
+  if (report.kept_gradient_step !== null)
+    lines.push(['Kept', `the state after gradient step ${report.kept_gradient_step}`])
   const mismatch = report.facts['sampler_mismatch']
   if (mismatch !== undefined) {
     lines.push([

@@ -9,7 +9,14 @@
 import { groupAdvantages, type LossAggregation, trajectoryWeight } from './advantages.js'
 import { findSplit, type HistorySplit } from './merging/splits.js'
 import type { Trajectory, TrajectoryGroup } from './trajectory.js'
-import { noSkips, type SkipCounts, type SkipReason, type TrainableTurn, type TurnOptions, trainableTurns } from './turns.js'
+import {
+  noSkips,
+  type SkipCounts,
+  type SkipReason,
+  type TrainableTurn,
+  type TurnOptions,
+  trainableTurns,
+} from './turns.js'
 
 /** One sequence to train on. The arrays have the same length T and are in token order: entry t describes token t. */
 export interface TrainingSequence {

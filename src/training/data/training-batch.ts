@@ -7,7 +7,13 @@
 import { type LossAggregation, normalizeBatch } from './advantages.js'
 import { partitionSteps, stepLengthFor } from './optimizer-steps.js'
 import { type PackedRow, packRows } from './pack.js'
-import { type HistorySplits, NAMED_PATHS, type TokenizeOptions, type TrainingSequence, tokenizeGroups } from './tokenize.js'
+import {
+  type HistorySplits,
+  NAMED_PATHS,
+  type TokenizeOptions,
+  type TrainingSequence,
+  tokenizeGroups,
+} from './tokenize.js'
 import type { TrajectoryGroup } from './trajectory.js'
 import type { SkipCounts, SkipReason } from './turns.js'
 

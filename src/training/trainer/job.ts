@@ -49,6 +49,8 @@ export interface JobContext {
   /** Where the job goes on; null from its beginning. Events up to there were made before and are not made again. */
   readonly resumePoint: ResumePoint | null
   readonly clock: Clock
+  /** Bytes this process can still get; absent: not measured, and the size of rows alone decides. */
+  readonly availableBytes?: number
   /** Seeds what is random when the job names no seed. */
   readonly jobId: string
   /** Threads inside one operator; default all cores. */

@@ -1,8 +1,11 @@
 /**
- * How much memory a gradient takes, and when its activations are computed again instead of kept.
+ * How much memory a gradient takes, when its activations are computed again instead of kept, and whether a job fits at all.
  *
+ * Recomputing changes no number, so what is free on the machine may decide it. How rows are batched would change the order of
+ * sums, and depends on nothing but the data.
  * An estimate from the shapes that autodiff keeps; checked against measured peaks in the training bench, within a third.
  */
+import { TrainingError } from '#base/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 
 /** Activations above this are computed again layer by layer: a third more time, a fraction of the memory. */
@@ -38,4 +41,62 @@ export function largestBatch(sizes: readonly BatchSize[]): BatchSize {
     rows: 1,
     length: 1,
   })
+}
+
+/** Trained positions whose logits exist at once, and how many arrays of that size the head holds. */
+const HEAD_ROWS = 256
+const HEAD_ARRAYS = 3
+/** Arrays of a layer's size that live while the layer is computed again and differentiated. */
+const LAYER_ARRAYS = 3
+
+/** Bytes that one micro-batch needs beside the weights, its layers computed again. A low estimate: what is left out is small. */
+export function recomputedBytes(config: DecoderConfig, size: BatchSize): number {
+  const { hiddenSize, layerCount, vocabularySize } = config
+  const { rows, length } = size
+  const layerInputs = 4 * layerCount * rows * length * hiddenSize
+  const layer = (LAYER_ARRAYS * activationBytes(config, size)) / layerCount
+  const bias = 4 * rows * length * length
+  const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
+  return layerInputs + layer + bias + head
+}
+
+/** What a job's largest micro-batch takes and how it is computed. */
+export interface MemoryPlan {
+  readonly isRecomputed: boolean
+  /** Bytes beside the weights, an estimate. */
+  readonly neededBytes: number
+  /** Bytes the process could get when the job began; null where nobody measured. */
+  readonly availableBytes: number | null
+}
+
+/**
+ * Decides how a job's gradients are computed.
+ *
+ * @param available bytes this process can still get; null decides by size alone
+ * @throws {TrainingError} `out_of_memory` with the figures when not even recomputing fits
+ */
+export function planMemory(config: DecoderConfig, largest: BatchSize, available: number | null): MemoryPlan {
+  const kept = activationBytes(config, largest)
+  const recomputed = recomputedBytes(config, largest)
+  // Half of what is free: the estimate is within a third, and others live here too.
+  const isShort = available !== null && kept > available / 2
+  const isRecomputed = needsRecomputation(config, largest) || isShort
+  if (available !== null && recomputed > available) {
+    const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`
+    throw new TrainingError(
+      'out_of_memory',
+      `the longest row of ${largest.length} tokens needs about ${gigabytes(recomputed)} beside the weights, but ${gigabytes(available)} are available`,
+      { hint: 'train on shorter sequences, set a smaller packed_sequence_length, or free memory' },
+    )
+  }
+  return { isRecomputed, neededBytes: isRecomputed ? recomputed : kept, availableBytes: available }
+}
+
+/** A plan as figures of a job's report. */
+export function memoryFacts({ isRecomputed, neededBytes, availableBytes }: MemoryPlan): Record<string, number> {
+  return {
+    needed_bytes: Math.round(neededBytes),
+    ...(availableBytes === null ? {} : { available_bytes: availableBytes }),
+    recomputed: isRecomputed ? 1 : 0,
+  }
 }

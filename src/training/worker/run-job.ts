@@ -107,7 +107,15 @@ async function startTraining(
   // Ids the model can sample, which may be more than the tokenizer names.
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
   const parent = await fetchParent(options)
-  const base = { runtime, prepared, clock, jobId: job.id, ...(threads === undefined ? {} : { threads }) }
+  const availableBytes = process.availableMemory()
+  const base = {
+    runtime,
+    prepared,
+    clock,
+    jobId: job.id,
+    availableBytes,
+    ...(threads === undefined ? {} : { threads }),
+  }
   const resumePoint = await fetchResumePoint(options)
   let context: JobContext | null = null
   const training = await START_TRAINING[job.kind]({

@@ -123,8 +123,12 @@ const nothing = (): Held => ({ events: [], files: new Map(), resume: null, compl
 /** An event without what depends on the clock. */
 const timeless = ({ type, data }: WorkerEvents['events'][number]) => ({ type, data: { ...data, tokens_per_second: 0 } })
 
-/** A report without what depends on the clock. */
-const timelessReport = (completion: WorkerCompletion | null) => ({ ...completion?.report, seconds: {} })
+/** A report without what depends on the clock and on what is free on the machine. */
+const timelessReport = (completion: WorkerCompletion | null) => ({
+  ...completion?.report,
+  seconds: {},
+  facts: { ...completion?.report?.facts, memory: {} },
+})
 
 const rows = Array.from({ length: STEPS }, (_, i) => ({
   messages: [

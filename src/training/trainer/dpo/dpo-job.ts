@@ -8,7 +8,7 @@ import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import type { PreferenceBatch, PreferenceSurvey } from '#training/data/preference-data.js'
 import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { needsRecomputation } from '../memory.js'
+import { memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
 import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
@@ -100,11 +100,17 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   applyResumePoint(context, context.resumePoint)
   const alreadyDone = progress.stepCount
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const memory = planMemory(
+    context.prepared.config,
+    { rows: 2, length: paddedLength(survey.longestLength) },
+    context.availableBytes ?? null,
+  )
+  report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({
     ...context,
     loss: { kind: 'preference', options: { beta, labelSmoothing } },
     settings,
-    isRecomputed: needsRecomputation(context.prepared.config, { rows: 2, length: paddedLength(survey.longestLength) }),
+    ...memory,
   })
   const stepsPerEpoch = survey.trainableBatchCount
   const measurement =

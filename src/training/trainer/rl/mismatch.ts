@@ -45,7 +45,8 @@ export function measureMismatch(
   })
   if (drifts.length === 0) return null
   const sorted = Float64Array.from(drifts).sort()
-  const ratioAt = (q: number): number => Math.exp(sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0)
+  const ratioAt = (q: number): number =>
+    Math.exp(sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0)
   const isClipped = (drift: number): boolean => Math.exp(drift) < 1 - epsilon || Math.exp(drift) > 1 + epsilonHigh
   return {
     tokens: drifts.length,

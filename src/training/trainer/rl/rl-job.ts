@@ -13,7 +13,7 @@ import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/dat
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { largestBatch, needsRecomputation } from '../memory.js'
+import { largestBatch, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
 import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
@@ -112,11 +112,12 @@ async function* trainSteps(
   const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
   const largest = largestBatch(prepared.flat().map(({ rows }) => sizeOf(rows)))
-  const isRecomputed = needsRecomputation(context.prepared.config, largest)
+  const memory = planMemory(context.prepared.config, largest, context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
   applyResumePoint(context, context.resumePoint)
   const learner = isMeanGiven ? await openScores(context, context.adapter) : null
   const loss = { kind: 'policy' as const, options }
-  const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, isRecomputed })
+  const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
 
   async function makeStep(step: readonly PreparedBatch[], at: number) {
     const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower

@@ -8,7 +8,7 @@
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#training/data/sft-data.js'
 import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { needsRecomputation } from '../memory.js'
+import { memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep, type JobProgress } from '../progress.js'
 import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
@@ -94,11 +94,13 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
   const batchCount = survey.batchCount * hyperparameters.epochs
   const alreadyDone = progress.stepCount
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const memory = planMemory(context.prepared.config, largestMicroBatch(survey), context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({
     ...context,
     loss: { kind: 'cross_entropy' },
     settings,
-    isRecomputed: needsRecomputation(context.prepared.config, largestMicroBatch(survey)),
+    ...memory,
   })
   const stepsPerEpoch = survey.trainableBatchCount
   const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)

@@ -3,7 +3,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import { activationBytes, needsRecomputation } from '#training/trainer/memory.js'
+import { activationBytes, needsRecomputation, planMemory, recomputedBytes } from '#training/trainer/memory.js'
 
 const smol: DecoderConfig = {
   family: 'llama',
@@ -34,5 +34,31 @@ describe('needsRecomputation', () => {
 
   it('recomputes a row of 2048 tokens, whose attention alone is larger', () => {
     expect(needsRecomputation(smol, { rows: 1, length: 2048 })).toBe(true)
+  })
+})
+
+describe('planMemory', () => {
+  const size = { rows: 4, length: 256 }
+
+  it('keeps activations where there is room, and computes them again where there is not', () => {
+    expect(planMemory(smol, size, null).isRecomputed).toBe(false)
+    expect(planMemory(smol, size, 8e9).isRecomputed).toBe(false)
+    expect(planMemory(smol, size, 2e9)).toMatchObject({ isRecomputed: true, availableBytes: 2e9 })
+    expect(recomputedBytes(smol, size)).toBeLessThan(activationBytes(smol, size) / 2)
+  })
+
+  it('estimates a row of 4,096 tokens of a 135M model below the 5 GB that were measured with its weights', () => {
+    const bytes = recomputedBytes(smol, { rows: 1, length: 4096 })
+    expect(bytes).toBeGreaterThan(2e9)
+    expect(bytes).toBeLessThan(4.97e9)
+  })
+
+  it('refuses what cannot fit, with the figures', () => {
+    expect(() => planMemory(smol, { rows: 1, length: 8192 }, 4e9)).toThrow(
+      expect.objectContaining({
+        code: 'out_of_memory',
+        message: expect.stringMatching(/row of 8192 tokens needs about \d+\.\d GB beside the weights, but 4\.0 GB/),
+      }),
+    )
   })
 })

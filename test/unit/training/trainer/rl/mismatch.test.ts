@@ -11,7 +11,10 @@ import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 function step(sampler: readonly number[]) {
   const length = sampler.length + 1
   const row = {
-    ...sequenceRow(new Int32Array(length), Uint8Array.from({ length }, (_, t) => (t === 0 ? 0 : 1))),
+    ...sequenceRow(
+      new Int32Array(length),
+      Uint8Array.from({ length }, (_, t) => (t === 0 ? 0 : 1)),
+    ),
     logprobs: Float32Array.of(Number.NaN, ...sampler),
     advantages: new Float32Array(length),
     weights: new Float32Array(length),

@@ -21,7 +21,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment, parseInteger } from '#cli/command/parse.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
 import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
-import { adviseLearningRate } from '#cli/input/learning-rate.js'
+import { adviseLearningRate, TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
@@ -44,7 +44,7 @@ export const trainDpo = defineCommand({
     beta: flag.number(BETA.min, BETA.max)('--beta <x>', `how much a difference counts; default ${DPO_DEFAULTS.beta}`),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
       '--learning-rate <x>',
-      `step size of the optimizer; default ${DPO_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
+      `step size of the optimizer; default ${DPO_DEFAULTS.learning_rate.toExponential()}, 1e-4 for models below 20 million parameters`,
     ),
     batchSize: flag.custom((text) => (text === 'auto' ? text : parseInteger(text, BATCH_SIZE.min, BATCH_SIZE.max)))(
       '--batch-size <n|auto>',
@@ -124,7 +124,7 @@ export const trainDpo = defineCommand({
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     if (hyperparameters['learning_rate'] === undefined) {
-      const advice = adviseLearningRate(model.base_model, DPO_DEFAULTS.learning_rate)
+      const advice = adviseLearningRate(model.base_model, DPO_DEFAULTS.learning_rate, TINY_PREFERENCE_RATE)
       if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
       if (advice.said !== null) output.status(advice.said)
     }

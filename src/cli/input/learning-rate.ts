@@ -7,6 +7,9 @@ import { plural } from '../terminal/format.js'
 
 /** The published defaults are meant for more. */
 const LARGE = 1_500_000_000
+/** Preferences push an answer away without end: at 1e-3 spark forgot to speak, at 1e-4 it learned eight pairs in twelve steps and still answers. */
+export const TINY_PREFERENCE_RATE = 1e-4
+
 export interface RateAdvice {
   /** Sent instead of nothing; null leaves the service's default. */
   readonly learningRate: number | null
@@ -18,12 +21,14 @@ export interface RateAdvice {
  * What to do when no rate was given.
  *
  * @param baseModel name of the base model; its size is read from a part such as `135m` or `0.5B`
+ * @param tinyRate rate for the smallest models instead of the one measured for rewards and examples
  */
-export function adviseLearningRate(baseModel: string, published: number): RateAdvice {
+export function adviseLearningRate(baseModel: string, published: number, tinyRate: number | null = null): RateAdvice {
   const parameters = parametersOf(baseModel)
   if (parameters === null || parameters >= LARGE) return { learningRate: null, said: null }
   const size = `a model of ${plural(Math.round(parameters / 1e5) / 10, 'million parameter')}`
-  const rate = measuredLearningRate(baseModel)
+  const measured = measuredLearningRate(baseModel)
+  const rate = measured === null ? null : (tinyRate ?? measured)
   if (rate !== null)
     return { learningRate: rate, said: `learning rate ${rate}, for ${size}; --learning-rate changes it` }
   return {

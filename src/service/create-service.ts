@@ -20,6 +20,7 @@ import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
 import { type Listening, listen } from '#service/http/listen.js'
+import { createMetrics } from '#service/metrics/metrics.js'
 import { createKeyService } from '#service/operations/access/keys.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import { createAuthService } from '#service/operations/auth.js'
@@ -49,6 +50,7 @@ import { createJobSignals } from '#service/queue/signals.js'
 import { createBlobStore } from '#service/storage/blobs.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase, toStorageError } from '#service/storage/database.js'
+import { countJobsByStatus } from '#service/storage/jobs/states.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
@@ -130,6 +132,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const sweeper = createBlobSweeper(db, blobs, logger)
   await sweeper.sweep(0)
 
+  const metrics = createMetrics({
+    clock: systemClock,
+    version: packageVersion(),
+    countJobs: () => countJobsByStatus(db),
+  })
   const engines = createEnginePool((name) => {
     const entry = baseModels.find((base) => base.name === name)
     if (entry === undefined) return null
@@ -146,6 +153,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       logger,
       clock: systemClock,
       maxPendingRequests: settings.maxPendingRequests,
+      observer: metrics.engines.observer(entry.name),
       ...(options.tuning?.engineWatchdog === undefined ? {} : { watchdog: options.tuning.engineWatchdog }),
       ...(seams.entryPaths?.engineHost === undefined ? {} : { entryPath: seams.entryPaths.engineHost }),
     }
@@ -240,6 +248,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     ids: systemIds,
     version: context.version,
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
+    metrics,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     bodies,
     limits: settings,

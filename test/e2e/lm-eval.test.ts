@@ -59,8 +59,8 @@ test.skipIf(!existsSync(LM_EVAL))(
       ])
       await writeTask(
         tasks,
-        'yes',
-        [{ prompt: cases.find(({ continuation }) => continuation === 'yes')?.context }],
+        'says_yes',
+        [{ prompt: `${cases.find(({ continuation }) => continuation === '\nyes')?.context}\n` }],
         [
           'output_type: generate_until',
           'doc_to_text: "{{prompt}}"',

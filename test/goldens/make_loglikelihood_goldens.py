@@ -20,7 +20,7 @@ QUESTIONS = [
     ("Question: Is ice cold?\nAnswer:", [" yes", " no"]),
     ("Once upon a time", [" there was a king.", " purple seven the of"]),
     ("The sum of two and two is", [" four", " five", " na\u00efve \U0001f600"]),
-    ("<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n", ["yes", "Yes.", "no"]),
+    ("<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant", ["\nyes", "\nYes.", "\nno"]),
     ("a", ["a", " b"]),
 ]
 

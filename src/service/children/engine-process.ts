@@ -40,12 +40,22 @@ export interface EngineProcessOptions {
   readonly entryPath?: string
   /** Requests that may be in flight or wait, also for the model to be loaded; beyond it `queue_full`. */
   readonly maxPendingRequests: number
+  readonly observer?: EngineObserver
   /** When a silent host counts as frozen. Defaults: 20 s without a sign of life, 10 minutes of computing in silence. */
   readonly watchdog?: { readonly frozenMs?: number; readonly stuckMs?: number; readonly tickMs?: number }
 }
 
 export type GenerationEvent = StartedEvent | PromptEvent | DeltaEvent
 export type GenerateRequest = GenerateOptions & PromptInput
+
+/** Hears what goes to a host and what comes back. */
+export interface EngineObserver {
+  requested(request: GenerateRequest): void
+  /** What one step of the host said. */
+  received(events: readonly HostEvent[]): void
+  /** The host is gone, with every request. */
+  lost(): void
+}
 
 export interface EngineProcess {
   readonly baseModel: string
@@ -148,6 +158,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     }
     child.on('message', (events: HostEvents) => {
       watchdog.heard()
+      options.observer?.received(events)
       events.forEach(receive)
     })
     const exited = new Promise<void>((settle) => {
@@ -173,6 +184,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
 
   function onDeath(reason: string, livedMs: number): void {
     const error = restarting(load.baseModel, reason)
+    options.observer?.lost()
     for (const request of pending.values()) request.queue.fail(error)
     pending.clear()
     for (const ping of pings.values()) ping.reject(error)
@@ -252,6 +264,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     pending.set(command.id, { queue, isAborted: false })
     signal.addEventListener('abort', onAbort, { once: true })
     try {
+      options.observer?.requested(command)
       send({ type: 'generate', ...command })
       if (signal.aborted) onAbort()
       yield* queue

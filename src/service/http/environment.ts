@@ -7,6 +7,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
+import type { Metrics } from '#service/metrics/metrics.js'
 import type { KeyService } from '#service/operations/access/keys.js'
 import type { UsageService } from '#service/operations/access/usage.js'
 import type { AuthService } from '#service/operations/auth.js'
@@ -60,6 +61,7 @@ export interface AppOptions {
   readonly version: string
   /** Host names a request may carry, besides loopback ones. */
   readonly allowedHosts: readonly string[]
+  readonly metrics: Metrics
   /** False while an engine that was started does not run. */
   readonly isEngineAlive: () => boolean
   /** Requests of one key: how many may run at once, and how many a minute. */

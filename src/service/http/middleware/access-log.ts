@@ -1,21 +1,28 @@
 /**
- * One line per request: method, path, status, time, and what a route adds, such as the model. Never bodies, headers or queries.
+ * One line and one count per request: method, path, status, time, and what a route adds, such as the model. Never bodies, headers or queries.
  */
 import type { MiddlewareHandler } from 'hono'
-import type { AppEnvironment, AppOptions } from '../environment.js'
+import { matchedRoutes } from 'hono/route'
+import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 
 const QUIET_PATHS: ReadonlySet<string> = new Set(['/v1/health', '/health', '/ping', '/metrics'])
 
-export function accessLog(options: Pick<AppOptions, 'logger' | 'clock'>): MiddlewareHandler<AppEnvironment> {
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+
+export function accessLog(
+  options: Pick<AppOptions, 'logger' | 'clock' | 'metrics'>,
+): MiddlewareHandler<AppEnvironment> {
   return async function logAccess(c, next) {
     const startMs = options.clock.monotonicMs()
     await next()
+    const durationMs = options.clock.monotonicMs() - startMs
+    options.metrics.observeHttp({ method: methodOf(c), route: routeOf(c), status: c.res.status, durationMs })
     const line = {
       request_id: c.get('requestId'),
       method: c.req.method,
       path: c.req.path.slice(0, 500),
       status: c.res.status,
-      duration_ms: Math.round((options.clock.monotonicMs() - startMs) * 10) / 10,
+      duration_ms: Math.round(durationMs * 10) / 10,
       ...c.get('logFacts'),
     }
     // health checks and worker traffic would drown everything else
@@ -23,4 +30,14 @@ export function accessLog(options: Pick<AppOptions, 'logger' | 'clock'>): Middle
     if (c.res.status >= 500) options.logger.error(line, 'http.request')
     else options.logger[isQuiet ? 'debug' : 'info'](line, 'http.request')
   }
+}
+
+/** The pattern of the route that answered; paths that nothing matches are one, or a stranger could make counters without end. */
+function routeOf(c: RequestContext): string {
+  return matchedRoutes(c).findLast(({ method }) => method !== 'ALL')?.path ?? 'none'
+}
+
+/** Anybody may invent methods. */
+function methodOf(c: RequestContext): string {
+  return METHODS.has(c.req.method) ? c.req.method : 'other'
 }

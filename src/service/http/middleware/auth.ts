@@ -15,6 +15,7 @@ export const PUBLIC_PATHS = [
   '/health',
   '/ping',
   '/version',
+  '/metrics',
   '/v1/health',
   '/v1/system-check',
   '/v1/preview/base-models',

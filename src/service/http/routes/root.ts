@@ -1,10 +1,10 @@
 /**
- * What probes and dashboards ask at the root, as vLLM answers it: `/health`, `/ping`, `/version`.
+ * What probes and dashboards ask at the root, as vLLM answers it: `/health`, `/ping`, `/version`, `/metrics`.
  */
 import { AppError } from '#base/errors.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 
-export function bindRoot(app: App, options: Pick<AppOptions, 'version' | 'isEngineAlive'>): void {
+export function bindRoot(app: App, options: Pick<AppOptions, 'version' | 'isEngineAlive' | 'metrics'>): void {
   /** 200 and nothing else, or 503: unlike `/v1/health`, which speaks for the server alone. */
   function answerHealth(c: RequestContext): Response {
     if (!options.isEngineAlive()) {
@@ -18,5 +18,8 @@ export function bindRoot(app: App, options: Pick<AppOptions, 'version' | 'isEngi
   app.get('/health', answerHealth)
   app.get('/ping', answerHealth)
   app.post('/ping', answerHealth)
+  app.get('/metrics', async (c) =>
+    c.body(await options.metrics.text(), 200, { 'content-type': options.metrics.contentType }),
+  )
   app.get('/version', (c) => c.json({ version: options.version }))
 }

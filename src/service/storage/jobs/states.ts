@@ -228,3 +228,13 @@ export async function findJobByDigest(
   const { now_ms: nowMs } = row
   return { job: toJob(row), ageMs: nowMs - row.created_at_ms, endedAgeMs: nowMs - (row.ended_at_ms ?? nowMs) }
 }
+
+/** How many jobs there are of each status. Reads an index, not the rows. */
+export async function countJobsByStatus(db: Database): Promise<ReadonlyMap<JobStatus, number>> {
+  const rows = await db
+    .selectFrom('training_jobs')
+    .select((e) => ['status', e.fn.countAll<number>().as('count')])
+    .groupBy('status')
+    .execute()
+  return new Map(rows.map(({ status, count }) => [status as JobStatus, count]))
+}

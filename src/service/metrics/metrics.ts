@@ -1,0 +1,81 @@
+/**
+ * Everything `GET /metrics` reports, as Prometheus text: engines, HTTP, training jobs, the process. One registry per service.
+ *
+ * Counting is an addition per event; whatever needs a query or a look at the system is read when somebody scrapes.
+ */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { Clock } from '#base/util/clock.js'
+import { createEngineMetrics, type EngineMetrics } from './engine-metrics.js'
+
+/** One answered request. */
+export interface HttpObservation {
+  readonly method: string
+  /** The pattern of the route, never the path: paths have no end. */
+  readonly route: string
+  readonly status: number
+  readonly durationMs: number
+}
+
+export interface Metrics {
+  readonly engines: EngineMetrics
+  observeHttp(observation: HttpObservation): void
+  readonly contentType: string
+  /** The text of a scrape. */
+  text(): Promise<string>
+}
+
+export interface MetricsSources {
+  readonly clock: Clock
+  readonly version: string
+  /** Training jobs by status. */
+  readonly countJobs: () => Promise<ReadonlyMap<string, number>>
+}
+
+const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
+
+export function createMetrics({ clock, version, countJobs }: MetricsSources): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  const requests = new Counter({
+    name: 'http_requests_total',
+    help: 'Requests answered, by route and status',
+    labelNames: ['method', 'handler', 'status'] as const,
+    registers,
+  })
+  const durations = new Histogram({
+    name: 'http_request_duration_seconds',
+    help: 'Time to the answer; of a stream, to its start',
+    labelNames: ['method', 'handler'] as const,
+    buckets: HTTP_BUCKETS,
+    registers,
+  })
+  new Gauge({
+    name: 'trainyard_training_jobs',
+    help: 'Training jobs, by status',
+    labelNames: ['status'] as const,
+    registers,
+    async collect() {
+      this.reset()
+      for (const [status, count] of await countJobs()) this.set({ status }, count)
+    },
+  })
+  new Gauge({ name: 'trainyard_info', help: 'The version', labelNames: ['version'] as const, registers }).set(
+    { version },
+    1,
+  )
+  let isProcessWatched = false
+  return {
+    engines: createEngineMetrics(registry, clock),
+    observeHttp: ({ method, route, status, durationMs }) => {
+      requests.inc({ method, handler: route, status: String(status) })
+      durations.observe({ method, handler: route }, durationMs / 1000)
+    },
+    contentType: registry.contentType,
+    text: () => {
+      // watching the garbage collector and the event loop has a cost: it begins when somebody looks
+      if (!isProcessWatched) collectDefaultMetrics({ register: registry })
+      isProcessWatched = true
+      return registry.metrics()
+    },
+  }
+}

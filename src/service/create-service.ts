@@ -33,6 +33,7 @@ import { createFileService } from '#service/operations/files.js'
 import { createFineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
 import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
 import { createModelService } from '#service/operations/models.js'
+import { createResponseService } from '#service/operations/responses/responses.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
 import { createTokenService } from '#service/operations/text/tokens.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
@@ -222,6 +223,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   })
   undo.push(() => outbox.stop())
   const closing = new AbortController()
+  const chat = createChatService(context)
+  const tokens = createTokenService(context)
   const app = createApp({
     services: {
       auth: createAuthService(db),
@@ -233,9 +236,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       trajectoryLog: createTrajectoryLogService(context),
       files: createFileService(context),
       fineTuning: createFineTuningService(context, { models, trainingJobs }),
-      chat: createChatService(context),
+      chat,
       completions: createCompletionService(context),
-      tokens: createTokenService(context),
+      tokens,
+      responses: createResponseService(context, { chat, tokens }),
       systemCheck: createSystemCheckService(context),
       workerApi: createWorkerApiService(context),
       wandb: createWandbService(context),

@@ -12,6 +12,7 @@ import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { createFineTuningJobRequestSchema } from '#api/wire/compatible/fine-tuning.js'
 import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
+import { responseRequestSchema } from '#api/wire/inference/responses.js'
 import {
   applyTemplateRequestSchema,
   detokenizeRequestSchema,
@@ -119,6 +120,7 @@ export const BODIES = {
       int64Fields: CHAT_INT64_FIELDS,
     },
   },
+  response: { schema: responseRequestSchema, ...CONVERSATION },
   tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION },
   applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION },
   detokenize: {

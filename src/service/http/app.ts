@@ -21,6 +21,7 @@ import { bindFiles } from './routes/files.js'
 import { bindFineTuning } from './routes/fine-tuning.js'
 import { bindHealth } from './routes/health.js'
 import { bindCompletions } from './routes/inference/completions.js'
+import { bindResponses } from './routes/inference/responses.js'
 import { bindTokens } from './routes/inference/tokens.js'
 import { bindLog } from './routes/log.js'
 import { bindModels } from './routes/models.js'
@@ -62,6 +63,7 @@ export function createApp(options: AppOptions): App {
   bindFineTuning(app, options)
   bindChatCompletions(app, options)
   bindCompletions(app, options)
+  bindResponses(app, options)
   bindTokens(app, options)
   bindWandb(app, options)
   bindWebhooks(app, options)

@@ -18,6 +18,7 @@ import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
 import type { FineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
 import type { ModelService } from '#service/operations/models.js'
+import type { ResponseService } from '#service/operations/responses/responses.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { TokenService } from '#service/operations/text/tokens.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
@@ -48,6 +49,7 @@ export interface AppOptions {
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService
+    readonly responses: ResponseService
     readonly systemCheck: SystemCheckService
     readonly workerApi: WorkerApiService
     readonly wandb: WandbService

@@ -61,9 +61,14 @@ async function* toEvents(
   try {
     for await (const chunk of answer.chunks()) yield { data: JSON.stringify(chunk) }
   } catch (error) {
-    const isOurs = !(error instanceof AppError) || error.category === 'internal'
-    options.logger[isOurs ? 'error' : 'warn']({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
+    logStreamFailure(c, options, error)
     yield { data: JSON.stringify(toStreamError(error)) }
   }
   yield { data: '[DONE]' }
+}
+
+/** For errors after the status has been sent. */
+export function logStreamFailure(c: RequestContext, options: Pick<AppOptions, 'logger'>, error: unknown): void {
+  const isOurs = !(error instanceof AppError) || error.category === 'internal'
+  options.logger[isOurs ? 'error' : 'warn']({ request_id: c.get('requestId'), err: error }, 'chat.stream_failed')
 }

@@ -110,6 +110,21 @@ export async function listSteps(
   return rows.map((row) => ({ step: row.step, adapterDigest: row.adapter_digest }))
 }
 
+/** Every step of several models, by model and ascending. */
+export async function listStepsOf(
+  db: Database,
+  modelIds: readonly string[],
+): Promise<readonly { readonly modelId: string; readonly step: number; readonly createdAtMs: number }[]> {
+  const rows = await db
+    .selectFrom('checkpoints')
+    .select(['model_id', 'step', 'created_at_ms'])
+    .where('model_id', 'in', [...modelIds])
+    .orderBy('model_id')
+    .orderBy('step')
+    .execute()
+  return rows.map((row) => ({ modelId: row.model_id, step: row.step, createdAtMs: row.created_at_ms }))
+}
+
 /** Adds to the metrics logged at a checkpoint's step; those its job recorded itself are kept apart and win. */
 export async function addLoggedMetrics(
   db: Database,

@@ -177,7 +177,7 @@ describe('models', () => {
     },
     ...[
       ['POST', '/completions', 'POST /v1/completions'],
-      ['POST', '/v1/responses', 'POST /v1/chat/completions'],
+      ['POST', '/responses', 'POST /v1/responses'],
       ['POST', '/v1/fine_tuning/jobs', 'POST /v1/preview/sft-training-jobs'],
       ['POST', '/chat/completions', 'POST /v1/chat/completions'],
     ].map(

@@ -145,7 +145,9 @@ function isOpenAiRoute(c: RequestContext): boolean {
 }
 
 function isChatRoute(c: RequestContext): boolean {
-  return /^\/(?:v1\/(?:chat\/|completions\b)|(?:de)?tokenize\b|tokenizer_info\b|apply-template\b)/.test(c.req.path)
+  return /^\/(?:v1\/(?:chat\/|completions\b|responses\b)|(?:de)?tokenize\b|tokenizer_info\b|apply-template\b)/.test(
+    c.req.path,
+  )
 }
 
 function retryAfterSeconds(error: AppError): number | null {

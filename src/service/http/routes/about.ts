@@ -25,7 +25,7 @@ function isPublic(route: { readonly method: string; readonly path: string }): bo
 /** Paths of other services of this kind, and what is here instead. */
 const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/completions\/?$/, 'POST /v1/completions'],
-  [/^(?:\/v1)?\/responses\b/, 'POST /v1/chat/completions'],
+  [/^\/responses\b/, 'POST /v1/responses'],
   [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
   [/^\/fine_tuning\b|^(?:\/v1)?\/fine[-_]tunes\b/, '/v1/fine_tuning/jobs'],
   [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],

@@ -1,7 +1,6 @@
 /**
  * `POST /v1/chat/completions` (also with a trailing slash) and `GET /v1/models`.
  */
-import { NotFoundError } from '#base/errors.js'
 import { readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 import { sendAnswer } from '../generated-answer.js'
@@ -22,14 +21,5 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
   app.post('/v1/chat/completions', complete)
   app.post('/v1/chat/completions/', complete)
   app.get('/v1/models', async (c) => c.json({ object: 'list', data: [...(await chat.listModels(c.get('principal')))] }))
-  app.get('/v1/models/:id{.+}', async (c) => {
-    const id = c.req.param('id')
-    const name = id.replace(/^wandb-artifact:\/{2,3}/, '').replace(/:latest$/, '')
-    const card = (await chat.listModels(c.get('principal'))).find((each) => each.id === name)
-    if (card !== undefined) return c.json(card)
-    throw new NotFoundError('model_not_found', `The model \`${id.slice(0, 500)}\` does not exist.`, {
-      param: 'model',
-      hint: 'GET /v1/models lists what answers here',
-    })
-  })
+  app.get('/v1/models/:id{.+}', async (c) => c.json(await chat.describeModel(c.get('principal'), c.req.param('id'))))
 }

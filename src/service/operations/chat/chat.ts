@@ -14,7 +14,7 @@ import { usageKeyOf } from '../access/usage.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
-import { listServedModels, type Policy, resolvePolicy } from './served-models.js'
+import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface ChatAnswer {
@@ -36,12 +36,15 @@ export interface ChatService {
    */
   create(principal: Principal, request: ChatRequest, requestId: string, signal: AbortSignal): Promise<ChatAnswer>
   listModels(principal: Principal): Promise<readonly ServedModel[]>
+  /** @param requested a name as in a request */
+  describeModel(principal: Principal, requested: string): Promise<ServedModel>
 }
 
 export function createChatService(context: ServiceContext): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
   return {
     listModels: (principal) => listServedModels(context, principal, startedSeconds),
+    describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const options = toAnswerOptions(request, policy.model !== null)

@@ -12,7 +12,7 @@ import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
 import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
-import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
+import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
 import { isOwn } from '../access/tenant.js'
 import { checkpointTitle } from '../checkpoint-blobs.js'
@@ -72,15 +72,7 @@ export async function listServedModels(
   principal: Tenant,
   startedSeconds: number,
 ): Promise<readonly ServedModel[]> {
-  const cards: ServedModel[] = context.baseModels.map((base) => ({
-    ...card(base.name, startedSeconds),
-    root: base.name,
-    max_model_len:
-      context.engines
-        .started()
-        .find((engine) => engine.baseModel === base.name)
-        ?.loaded()?.contextLength ?? null,
-  }))
+  const cards: ServedModel[] = context.baseModels.map((base) => baseCard(context, base.name, startedSeconds))
   let after: string | undefined
   for (;;) {
     const page = await listModels(context.db, {
@@ -89,15 +81,51 @@ export async function listServedModels(
       after,
       limit: MODELS_PER_READ,
     })
+    const steps = await listStepsOf(
+      context.db,
+      page.items.map(({ id }) => id),
+    )
+    const stepsByModel = new Map<string, (typeof steps)[number][]>(page.items.map(({ id }) => [id, []]))
+    for (const entry of steps) stepsByModel.get(entry.modelId)?.push(entry)
     for (const model of page.items) {
-      const id = `${model.entity}/${model.project}/${model.name}`
-      cards.push({ ...card(id, Math.floor(model.createdAtMs / 1000)), root: id, parent: model.baseModel })
+      cards.push(modelCard(model, null, model.createdAtMs))
+      for (const { step, createdAtMs } of stepsByModel.get(model.id) ?? [])
+        cards.push(modelCard(model, step, createdAtMs))
     }
     after = page.items.at(-1)?.id
     if (!page.hasMore || after === undefined) return cards
     // other requests take their turn between reads
     await setImmediate()
   }
+}
+
+/**
+ * The card of one name, in any form that a request may use.
+ *
+ * @throws as `resolvePolicy`
+ */
+export async function describeServedModel(
+  context: ServiceContext,
+  principal: Tenant,
+  { requested, startedSeconds }: { readonly requested: string; readonly startedSeconds: number },
+): Promise<ServedModel> {
+  const { model, baseModel, step } = await resolvePolicy(context, principal, requested)
+  if (model === null) return baseCard(context, baseModel, startedSeconds)
+  const isStep = /:(?:step|v)\d+$/.test(requested)
+  const checkpoint = isStep ? await findCheckpoint(context.db, model.id, step) : null
+  return modelCard(model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
+}
+
+function baseCard(context: ServiceContext, name: string, startedSeconds: number): ServedModel {
+  const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
+  return { ...card(name, startedSeconds), max_model_len: engine?.loaded()?.contextLength ?? null }
+}
+
+/** @param step null: the latest */
+function modelCard(model: ModelRecord, step: number | null, createdAtMs: number): ServedModel {
+  const name = `${model.entity}/${model.project}/${model.name}`
+  const id = step === null ? name : `${name}:step${step}`
+  return { ...card(id, Math.floor(createdAtMs / 1000)), root: name, parent: model.baseModel }
 }
 
 function card(id: string, created: number): ServedModel {

@@ -133,6 +133,38 @@ describe('model names', () => {
     expect(body.data[0]?.id).toBe('trainyard/tiny-random')
     expect(body.data).toContainEqual(expect.objectContaining({ id: 'local/tests/m', parent: 'trainyard/tiny-random' }))
   })
+
+  it('are listed with every checkpoint, and each name of the list answers and is described', async () => {
+    const { body } = await service.json<{ data: { id: string; parent: string | null; root: string }[] }>('/v1/models')
+    const ids = body.data.map(({ id }) => id)
+    expect(ids).toEqual(expect.arrayContaining(['local/tests/m', 'local/tests/m:step1', 'local/tests/m:step2']))
+    for (const card of body.data) {
+      const { status, body: answer } = await service.json<{ model: string }>(CHAT, {
+        json: say('hi', { model: card.id }),
+      })
+      expect([status, answer.model]).toEqual([200, card.id])
+      expect((await service.json(`/v1/models/${card.id}`)).body).toEqual(card)
+    }
+  })
+
+  it.each([
+    ['wandb-artifact:///local/tests/m', 'local/tests/m'],
+    ['wandb-artifact://local/tests/m:step1', 'local/tests/m:step1'],
+    ['m:v2', 'local/tests/m:step2'],
+    ['tests/m:latest', 'local/tests/m'],
+    ['hosted_vllm/wandb-artifact:///local/tests/m:step2', 'local/tests/m:step2'],
+    ['hosted_vllm/trainyard/tiny-random', 'trainyard/tiny-random'],
+  ])('%s is described as %s', async (name, id) => {
+    const { status, body } = await service.json<{ id: string }>(`/v1/models/${encodeURIComponent(name)}`)
+    expect([status, body.id]).toEqual([200, id])
+    expect((await service.json(CHAT, { json: say('hi', { model: name }) })).status).toBe(200)
+  })
+
+  it('that are not there are not described', async () => {
+    for (const name of ['nobody', 'm:step9', 'local/tests/m:newest', 'others/tests/m']) {
+      expect((await service.json(`/v1/models/${encodeURIComponent(name)}`)).status).toBe(404)
+    }
+  })
 })
 
 describe('answers', () => {

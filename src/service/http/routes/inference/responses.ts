@@ -1,0 +1,59 @@
+/**
+ * `/v1/responses`: create, streamed or not; get, delete, list the input of stored ones; count an input's tokens.
+ */
+import type { ResponseAnswer } from '#service/operations/responses/responses.js'
+import { readJson } from '../../body.js'
+import type { App, AppOptions, RequestContext } from '../../environment.js'
+import { logStreamFailure } from '../../generated-answer.js'
+import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from '../../sse.js'
+
+const PING_MS = 15_000
+
+export function bindResponses(app: App, options: AppOptions): void {
+  const { responses } = options.services
+
+  async function create(c: RequestContext): Promise<Response> {
+    const request = await readJson(c, 'response')
+    const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+    const gone = new AbortController()
+    const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
+    const answer = await responses.create(c.get('principal'), request, requestId.slice(0, 256), signal)
+    c.header('x-trainyard-checkpoint', answer.checkpoint)
+    c.set('logFacts', { model: request.model, is_stream: answer.isStream })
+    if (!answer.isStream) return c.json(await answer.response())
+    const events = toEvents(answer, c, options)
+    return c.body(toEventStream(events, { pingMs: PING_MS, onCancel: () => gone.abort() }), 200, EVENT_STREAM_HEADERS)
+  }
+
+  app.post('/v1/responses', create)
+  app.post('/v1/responses/input_tokens', async (c) =>
+    c.json(await responses.countInput(c.get('principal'), await readJson(c, 'response'))),
+  )
+  app.get('/v1/responses/:response_id', async (c) =>
+    c.json(await responses.get(c.get('principal'), c.req.param('response_id'))),
+  )
+  app.delete('/v1/responses/:response_id', async (c) =>
+    c.json(await responses.delete(c.get('principal'), c.req.param('response_id'))),
+  )
+  app.get('/v1/responses/:response_id/input_items', async (c) =>
+    c.json(await responses.listInput(c.get('principal'), c.req.param('response_id'))),
+  )
+}
+
+/** Numbered events, each under its own name; there is no `[DONE]` in this format. */
+async function* toEvents(
+  answer: ResponseAnswer,
+  c: RequestContext,
+  options: Pick<AppOptions, 'logger'>,
+): AsyncGenerator<ServerSentEvent> {
+  let number = 0
+  try {
+    for await (const event of answer.events()) {
+      yield { event: event.type, data: JSON.stringify({ ...event, sequence_number: number }) }
+      number++
+    }
+  } catch (error) {
+    // the last event has said it
+    logStreamFailure(c, options, error)
+  }
+}

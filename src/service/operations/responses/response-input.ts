@@ -1,0 +1,116 @@
+/**
+ * Items of a response's input → the messages of a chat.
+ *
+ * Calls and reasoning join the assistant message they belong to: a template knows messages only. `developer` is `system`, the
+ * only name templates have for it.
+ */
+import type { ChatRequest } from '#api/wire/chat-completions.js'
+import type { InputItem } from '#api/wire/inference/responses.js'
+import { InvalidRequestError } from '#base/errors.js'
+
+type Message = ChatRequest['messages'][number]
+
+interface AssistantMessage extends Message {
+  tool_calls?: Record<string, unknown>[]
+}
+
+/** What `item_reference` stands for; null: not known. */
+export type FindItem = (id: string) => InputItem | null
+
+/** A text is one message of the user. @throws {InvalidRequestError} naming the item */
+export function toInputItems(input: string | readonly InputItem[], findItem: FindItem): readonly InputItem[] {
+  if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }]
+  return input.map((item, index) => {
+    if (item.type !== 'item_reference') return item
+    const id = text(item['id'])
+    const found = id === null ? null : findItem(id)
+    if (found !== null) return found
+    throw invalid(`input[${index}].id`, `Item with id '${id ?? ''}' not found.`, {
+      hint: 'items are kept with stored responses for a while; send the item itself',
+    })
+  })
+}
+
+/** @throws {InvalidRequestError} naming the item that is no part of a conversation here */
+export function toMessages(items: readonly InputItem[]): Message[] {
+  const messages: Message[] = []
+  let open: AssistantMessage | null = null
+
+  /** The assistant message that a call or reasoning joins. */
+  function assistant(): AssistantMessage {
+    if (open === null) {
+      open = { role: 'assistant', content: null }
+      messages.push(open)
+    }
+    return open
+  }
+
+  for (const [index, item] of items.entries()) {
+    const path = `input[${index}]`
+    switch (item.type ?? 'message') {
+      case 'message': {
+        const role = text(item.role)
+        if (role === null) throw invalid(`${path}.role`, `${path}.role must be a string.`)
+        const content = item['content'] as Message['content']
+        if (role === 'assistant') {
+          const current = assistant()
+          // what follows a call or another message is a turn of its own
+          if (current.content === null && current.tool_calls === undefined) current.content = content
+          else {
+            open = { role, content }
+            messages.push(open)
+          }
+        } else {
+          open = null
+          messages.push({ role: role === 'developer' ? 'system' : role, content })
+        }
+        break
+      }
+      case 'reasoning': {
+        if (open !== null && (open.content !== null || open.tool_calls !== undefined)) open = null
+        assistant()['reasoning'] = reasoningOf(item)
+        break
+      }
+      case 'function_call': {
+        const name = text(item['name'])
+        const callId = text(item['call_id'])
+        if (name === null || callId === null) {
+          throw invalid(path, `${path} must have the strings name and call_id, as every function_call has.`)
+        }
+        const called = { name, arguments: text(item['arguments']) ?? '' }
+        const message = assistant()
+        message.tool_calls = [...(message.tool_calls ?? []), { id: callId, type: 'function', function: called }]
+        break
+      }
+      case 'function_call_output': {
+        const callId = text(item['call_id'])
+        if (callId === null) throw invalid(`${path}.call_id`, `${path}.call_id must be a string.`)
+        open = null
+        messages.push({ role: 'tool', tool_call_id: callId, content: item['output'] as Message['content'] })
+        break
+      }
+      default:
+        throw invalid(`${path}.type`, `${path}.type "${String(item.type).slice(0, 100)}" is not supported here.`, {
+          hint: 'message, function_call, function_call_output, reasoning and item_reference are',
+        })
+    }
+  }
+  return messages
+}
+
+/** The text of a reasoning item: its content, else its summary. */
+function reasoningOf(item: InputItem): string | null {
+  for (const parts of [item['content'], item['summary']]) {
+    if (!Array.isArray(parts) || parts.length === 0) continue
+    return parts.map((part: { readonly text?: unknown }) => text(part.text) ?? '').join('\n')
+  }
+  return null
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' ? value : null
+}
+
+function invalid(param: string, message: string, options: { readonly hint?: string } = {}): InvalidRequestError {
+  return new InvalidRequestError('invalid_value', message, { param, ...options })
+}

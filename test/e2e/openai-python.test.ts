@@ -1,0 +1,42 @@
+/**
+ * The official OpenAI client for Python: completions, responses, and the helpers that parse and stream.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { startService } from '../support/service/service-process.js'
+
+const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
+
+test.skipIf(!existsSync(PYTHON))(
+  'openai for Python: completions, responses, parse and stream helpers (skipped without .cache/venv, see .ci/run)',
+  async () => {
+    const service = await startService()
+    try {
+      const script = path.join(import.meta.dirname, 'clients/openai_routes.py')
+      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeout: 250_000,
+        maxBuffer: 1 << 24,
+      })
+      const verdict = expect.stringMatching(/^(yes|no)$/)
+      expect(JSON.parse(stdout.trim().split('\n').at(-1) ?? '')).toEqual({
+        completions: { same: true, scored: true },
+        responses: {
+          input_grows: true,
+          first_and_last_event: ['response.created', expect.stringMatching(/^response\.(completed|incomplete)$/)],
+          text_is_final: true,
+          verdict,
+          arguments: { verdict },
+          input_items: 3,
+          counted: true,
+          is_gone: true,
+        },
+        chat: { parsed: verdict, streamed: verdict, has_content_events: true, has_tool_events: true, called: verdict },
+      })
+    } finally {
+      await service.stop()
+    }
+  },
+)

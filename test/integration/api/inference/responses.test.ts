@@ -1,0 +1,356 @@
+/**
+ * `/v1/responses`: a scripted engine, whose answer repeats the last message, for items, events and what is kept; the real one for
+ * what answers are held to. OpenAI's client for Node and the Vercel AI SDK with its default provider, which speaks this format.
+ */
+import { createOpenAI } from '@ai-sdk/openai'
+import { generateObject, generateText, stepCountIs, streamText, tool } from 'ai'
+import OpenAI from 'openai'
+import { zodTextFormat } from 'openai/helpers/zod'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type Response as ResponseObject, responseSchema } from '#api/wire/inference/responses.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+const MODEL = 'trainyard/tiny-random'
+const PATH = '/v1/responses'
+const CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
+const parameters = {
+  type: 'object',
+  properties: { city: { type: 'string', enum: ['Rome', 'Paris'] }, days: { type: 'integer', minimum: 1, maximum: 9 } },
+  required: ['city', 'days'],
+  additionalProperties: false,
+}
+const weather = { type: 'function', name: 'weather', description: 'Tells it.', parameters, strict: true } as const
+
+interface Event {
+  readonly type: string
+  readonly sequence_number: number
+  readonly delta?: string
+  readonly output_index?: number
+  readonly item?: { readonly id: string; readonly type: string; readonly status: string }
+  readonly response?: ResponseObject
+}
+
+let service: TestService
+let client: OpenAI
+beforeAll(async () => {
+  service = await createTestService()
+  client = new OpenAI({ apiKey: service.apiKey, baseURL: `${service.url}/v1`, maxRetries: 0 })
+})
+afterAll(() => service.dispose())
+
+async function respond(json: object): Promise<ResponseObject> {
+  const { status, body } = await service.json<ResponseObject>(PATH, { json })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return responseSchema.parse(body)
+}
+
+async function eventsOf(json: object): Promise<Event[]> {
+  const response = await service.fetch(PATH, { json: { stream: true, ...json } })
+  const text = await response.text()
+  expect(response.status, text).toBe(200)
+  return text
+    .split('\n\n')
+    .filter((block) => block.startsWith('event: '))
+    .map((block) => {
+      const [name, data] = block.split('\n')
+      const event = JSON.parse(data?.slice('data: '.length) ?? '') as Event
+      expect(name).toBe(`event: ${event.type}`)
+      return event
+    })
+}
+
+/** What stays the same when a request is sent again. */
+function shapeOf({ output, usage, status }: ResponseObject): unknown {
+  return {
+    status,
+    usage,
+    output: output.map(({ id, ...item }) => ({ ...item, ...('call_id' in item ? { call_id: '' } : {}), id: '' })),
+  }
+}
+
+describe('a response', () => {
+  it('has every field of the reference, and the text as a message', async () => {
+    const response = await respond({ model: MODEL, input: 'hello', instructions: 'Be brief.', metadata: { a: 'b' } })
+    expect(response).toMatchObject({
+      object: 'response',
+      status: 'completed',
+      model: MODEL,
+      instructions: 'Be brief.',
+      metadata: { a: 'b' },
+      output: [{ type: 'message', role: 'assistant', status: 'completed', content: [{ text: 'base:hello' }] }],
+      usage: { input_tokens: 'system:Be brief.\nuser:hello'.length, output_tokens: 'base:hello'.length + 1 },
+    })
+    expect(response.id).toMatch(/^resp_/)
+    expect(response.output[0]?.id).toMatch(/^msg_/)
+  })
+
+  it('that is cut off is incomplete and says why', async () => {
+    expect(await respond({ input: 'hello', max_output_tokens: 3 })).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+      output: [{ status: 'incomplete', content: [{ text: 'bas' }] }],
+    })
+  })
+
+  it('takes the parts of an answer apart: reasoning, text, calls', async () => {
+    const response = await respond({ input: `<think>why</think>text\n${CALL}`, tools: [weather] })
+    // the scripted answer begins with "base:", which is before the reasoning
+    const types = response.output.map(({ type }) => type)
+    expect(types).toContain('function_call')
+    const call = response.output.find((item) => item.type === 'function_call')
+    expect(call).toMatchObject({ name: 'weather', status: 'completed', call_id: expect.stringMatching(/.+/) })
+    expect(JSON.parse(call?.type === 'function_call' ? call.arguments : '')).toEqual({ city: 'Rome', days: 2 })
+  })
+
+  it('has log-probabilities when included, for every token of the text', async () => {
+    for (const more of [{ include: ['message.output_text.logprobs'] }, { top_logprobs: 2 }]) {
+      const { output } = await respond({ input: 'abc', ...more })
+      const [item] = output
+      const logprobs = item?.type === 'message' ? (item.content[0]?.logprobs ?? []) : []
+      expect(logprobs.map(({ token }) => token).join('')).toBe('base:abc')
+      expect(logprobs[0]?.top_logprobs).toHaveLength('top_logprobs' in more ? 2 : 0)
+    }
+  })
+
+  it.each<[string, object]>([
+    ['background', { background: true }],
+    ['conversation', { conversation: 'c' }],
+    ['prompt', { prompt: { id: 'p' } }],
+    ['truncation', { truncation: 'auto' }],
+    ['service_tier', { service_tier: 'flex' }],
+    ['text.verbosity', { text: { verbosity: 'low' } }],
+    ['reasoning.summary', { reasoning: { summary: 'detailed' } }],
+    ['reasoning.effort', { reasoning: { effort: 'enormous' } }],
+    ['include', { include: ['everything'] }],
+    ['text.format', { text: { format: { type: 'yaml' } } }],
+    ['tools[0].type', { tools: [{ type: 'web_search' }] }],
+    ['tools[0].name', { tools: [{ type: 'function' }] }],
+    ['tool_choice', { tools: [weather], tool_choice: { type: 'mcp' } }],
+    ['tool_choice', { tool_choice: 'required' }],
+    ['max_output_tokens', { max_output_tokens: 0 }],
+    ['top_logprobs', { top_logprobs: 21 }],
+    ['input[0].type', { input: [{ type: 'web_search_call' }] }],
+    ['input[0].id', { input: [{ type: 'item_reference', id: 'msg_no' }] }],
+    ['input[0]', { input: [{ type: 'function_call' }] }],
+    ['messages', { input: [] }],
+    ['temperature', { temperature: -1 }],
+    ['content[0]', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }],
+  ])('refuses what it cannot honour by name: %s', async (param, more) => {
+    const { status, body } = await service.json<{ error: { param: string; message: string } }>(PATH, {
+      json: { input: 'x', ...more },
+    })
+    expect(status, JSON.stringify(body)).toBe(400)
+    expect(`${body.error.param} ${body.error.message}`).toContain(param)
+  })
+
+  it('of a request whose fields ask for what is anyway is answered', async () => {
+    await respond({
+      input: [
+        { role: 'developer', content: 'Be brief.' },
+        { role: 'user', content: [{ type: 'input_text', text: 'hi' }] },
+      ],
+      truncation: 'disabled',
+      service_tier: 'auto',
+      text: { format: { type: 'text' }, verbosity: 'medium' },
+      tool_choice: 'auto',
+      reasoning: { effort: 'low', summary: 'auto' },
+      include: ['reasoning.encrypted_content'],
+      stream_options: { include_obfuscation: false },
+      max_tool_calls: 3,
+      prompt_cache_key: 'k',
+      safety_identifier: 's',
+      user: 'u',
+    })
+  })
+})
+
+describe('a stream', () => {
+  it.each<[string, object]>([
+    ['text', { input: 'hello' }],
+    ['calls', { input: CALL, tools: [weather] }],
+    [
+      'a named call',
+      { input: '{"city": "Rome", "days": 2}', tools: [weather], tool_choice: { type: 'function', name: 'weather' } },
+    ],
+    ['a cut answer', { input: 'hello', max_output_tokens: 2 }],
+    ['log-probabilities', { input: 'hello', top_logprobs: 1 }],
+  ])('of %s ends with the response that the whole answer is', async (_, json) => {
+    const whole = await respond(json)
+    const events = await eventsOf(json)
+    expect(events.map((event) => event.sequence_number)).toEqual(events.map((_each, i) => i))
+    expect(events.slice(0, 2).map(({ type }) => type)).toEqual(['response.created', 'response.in_progress'])
+    const last = events.at(-1)
+    expect(last?.type).toBe(`response.${whole.status}`)
+    expect(shapeOf(responseSchema.parse(last?.response))).toEqual(shapeOf(whole))
+    // every item is added once and done once, in order
+    const of = (type: string) => events.filter((event) => event.type === `response.output_item.${type}`)
+    expect(of('added').map(({ output_index }) => output_index)).toEqual(whole.output.map((_each, i) => i))
+    // nothing of its text is in it before it comes
+    expect(of('added').every(({ item }) => !JSON.stringify(item).includes('base'))).toBe(true)
+    expect(of('done').map(({ item }) => item?.id)).toEqual(of('added').map(({ item }) => item?.id))
+    for (const [index, item] of (last?.response?.output ?? []).entries()) {
+      const deltas = events.filter((event) => event.output_index === index && event.type.endsWith('.delta'))
+      const text = item.type === 'function_call' ? item.arguments : item.content.map((part) => part.text).join('')
+      expect(deltas.map(({ delta }) => delta).join('')).toBe(text)
+    }
+  })
+
+  it('whose engine dies ends with response.failed', async () => {
+    const events = await eventsOf({ input: 'CRASH' })
+    expect(events.at(-1)).toMatchObject({
+      type: 'response.failed',
+      response: { status: 'failed', error: { code: 'server_error' } },
+    })
+  })
+})
+
+describe('what is kept', () => {
+  it('a response goes on from another, also several in a row', async () => {
+    const first = await respond({ input: 'one', instructions: 'not kept' })
+    const second = await respond({ input: 'two', previous_response_id: first.id })
+    expect(second.usage?.input_tokens).toBe('user:one\nassistant:base:one\nuser:two'.length)
+    const third = await respond({ input: 'three', previous_response_id: second.id })
+    expect(third.usage?.input_tokens).toBe(
+      'user:one\nassistant:base:one\nuser:two\nassistant:base:two\nuser:three'.length,
+    )
+    const input = await service.json<{ data: { content: unknown; id: string }[] }>(`${PATH}/${third.id}/input_items`)
+    expect(input.body.data.map(({ content }) => content)[0]).toBe('three')
+    expect(input.body.data).toHaveLength(5)
+  })
+
+  it('is got and deleted; nothing is kept with store false', async () => {
+    const kept = await respond({ input: 'one' })
+    expect((await service.json(`${PATH}/${kept.id}`)).body).toEqual(kept)
+    const deleted = await service.json(`${PATH}/${kept.id}`, { method: 'DELETE' })
+    expect(deleted.body).toEqual({ id: kept.id, object: 'response', deleted: true })
+    const unkept = await respond({ input: 'one', store: false })
+    for (const id of [kept.id, unkept.id, 'resp_none']) {
+      expect((await service.json(`${PATH}/${id}`)).status).toBe(404)
+      const next = await service.json<{ error: { param: string } }>(PATH, {
+        json: { input: 'x', previous_response_id: id },
+      })
+      expect([next.status, next.body.error.param]).toEqual([404, 'previous_response_id'])
+    }
+  })
+
+  it('counts the tokens of an input as the response does', async () => {
+    const json = { input: 'hello', instructions: 'Be brief.' }
+    const { body } = await service.json(`${PATH}/input_tokens`, { json })
+    const { usage } = await respond(json)
+    expect(body).toEqual({ object: 'response.input_tokens', input_tokens: usage?.input_tokens })
+  })
+})
+
+describe('the OpenAI client for Node', () => {
+  it('creates, streams, and goes on with the output of a call', async () => {
+    const first = await client.responses.create({ model: MODEL, input: CALL, tools: [weather] })
+    const call = first.output.find((item) => item.type === 'function_call')
+    if (call === undefined) throw new Error('no call')
+    const second = await client.responses.create({
+      model: MODEL,
+      previous_response_id: first.id,
+      input: [{ type: 'function_call_output', call_id: call.call_id, output: 'sunny' }],
+      tools: [weather],
+    })
+    expect(second.output_text).toBe('base:sunny')
+    const stream = client.responses.stream({ model: MODEL, input: 'hello' })
+    let text = ''
+    stream.on('response.output_text.delta', (event) => {
+      text += event.delta
+    })
+    const final = await stream.finalResponse()
+    expect([final.output_text, text]).toEqual(['base:hello', 'base:hello'])
+    expect((await client.responses.retrieve(final.id)).id).toBe(final.id)
+    await client.responses.delete(final.id)
+    await expect(client.responses.retrieve(final.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError)
+  })
+})
+
+describe('the Vercel AI SDK with its default provider', () => {
+  const model = () => createOpenAI({ apiKey: service.apiKey, baseURL: `${service.url}/v1` })(MODEL)
+  const tools = {
+    weather: tool({
+      description: 'Tells it.',
+      inputSchema: z.object({ city: z.string(), days: z.number() }),
+      execute: async ({ city, days }) => `${city}: ${days} days of sun`,
+    }),
+  }
+
+  it('runs a tool loop of several steps', async () => {
+    const result = await generateText({ model: model(), prompt: CALL, tools, stopWhen: stepCountIs(4) })
+    expect(result.steps).toHaveLength(2)
+    expect(result.steps[0]?.toolCalls[0]).toMatchObject({ toolName: 'weather', input: { city: 'Rome', days: 2 } })
+    expect(result.text).toContain('Rome: 2 days of sun')
+  })
+
+  it('runs it streamed', async () => {
+    const result = streamText({ model: model(), prompt: CALL, tools, stopWhen: stepCountIs(4) })
+    let text = ''
+    for await (const piece of result.textStream) text += piece
+    expect(text).toContain('Rome: 2 days of sun')
+    expect(await result.finishReason).toBe('stop')
+    expect((await result.totalUsage).outputTokens).toBeGreaterThan(0)
+  })
+})
+
+describe('what answers are held to', () => {
+  let real: TestService
+  let strict: OpenAI
+  beforeAll(async () => {
+    real = await createTestService({ scripted: false, threads: 1, trainWorkers: 0 })
+    strict = new OpenAI({ apiKey: real.apiKey, baseURL: `${real.url}/v1`, maxRetries: 0 })
+  })
+  afterAll(() => real.dispose())
+  const Answer = z.object({ verdict: z.enum(['yes', 'no']), count: z.literal(7) })
+
+  it('parse gives an object of the schema, plain and streamed', async () => {
+    const request = {
+      model: MODEL,
+      input: 'Well?',
+      max_output_tokens: 400,
+      temperature: 0,
+      text: { format: zodTextFormat(Answer, 'answer') },
+    }
+    const parsed = (await strict.responses.parse(request)).output_parsed
+    expect(Answer.parse(parsed)).toEqual(parsed)
+    const streamed = await strict.responses.stream(request).finalResponse()
+    expect(streamed.output_parsed).toEqual(parsed)
+  })
+
+  it('a required call has arguments of its schema', async () => {
+    const response = await strict.responses.create({
+      model: MODEL,
+      input: 'Well?',
+      max_output_tokens: 400,
+      tools: [
+        {
+          type: 'function',
+          name: 'f',
+          strict: true,
+          parameters: {
+            type: 'object',
+            properties: { a: { enum: ['x'] } },
+            required: ['a'],
+            additionalProperties: false,
+          },
+        },
+      ],
+      tool_choice: { type: 'function', name: 'f' },
+    })
+    const [call] = response.output
+    expect(call?.type === 'function_call' ? JSON.parse(call.arguments) : null).toEqual({ a: 'x' })
+  })
+
+  it('the AI SDK’s generateObject gets its object', async () => {
+    const provider = createOpenAI({ apiKey: real.apiKey, baseURL: `${real.url}/v1` })
+    const { object } = await generateObject({
+      model: provider(MODEL),
+      schema: Answer,
+      prompt: 'Well?',
+      temperature: 0,
+      maxOutputTokens: 400,
+    })
+    expect(Answer.parse(object)).toEqual(object)
+  })
+})

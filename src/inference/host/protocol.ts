@@ -132,7 +132,7 @@ export interface TextCommand {
 
 export type TextTask =
   /** A prompt to text and tokens. */
-  | { readonly kind: 'tokenize'; readonly input: PromptInput }
+  | { readonly kind: 'tokenize'; readonly input: PromptInput; readonly hasTokenStrings?: boolean }
   /** A conversation to text alone. */
   | { readonly kind: 'render'; readonly input: ConversationInput }
   | { readonly kind: 'detokenize'; readonly tokenIds: readonly number[] }
@@ -282,7 +282,7 @@ export interface TextResult {
   readonly text: string
   /** Empty where only text was asked for. */
   readonly tokenIds: readonly number[]
-  /** How the vocabulary spells each token. */
+  /** How the vocabulary spells each token, where that was asked for. */
   readonly tokenStrings: readonly string[]
 }
 

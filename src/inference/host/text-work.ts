@@ -38,7 +38,8 @@ export function runTextTask(textModel: TextModel, task: TextTask): TextResult {
   switch (task.kind) {
     case 'tokenize': {
       const { text, tokenIds } = preparePrompt(textModel, task.input)
-      return { text, tokenIds, tokenStrings: tokenIds.map((id) => tokenizer.idToToken(id) ?? '') }
+      const isSpelled = task.hasTokenStrings === true
+      return { text, tokenIds, tokenStrings: isSpelled ? tokenIds.map((id) => tokenizer.idToToken(id) ?? '') : [] }
     }
     case 'render': {
       const { messages, tools, template } = task.input

@@ -89,6 +89,7 @@ describe('raw prompts', () => {
     const whole = await textOf('t2', {
       kind: 'tokenize',
       input: { prompt: { text: '<|im_end|>', addSpecialTokens: false } },
+      hasTokenStrings: true,
     })
     expect(whole.tokenStrings).toEqual(['<|im_end|>'])
   })
@@ -150,7 +151,7 @@ describe('text work', () => {
     const input = conversation(40)
     expect(await there.prepare(input)).toMatchObject({ ...(await here.prepare(input)) })
     for (const task of [
-      { kind: 'tokenize', input },
+      { kind: 'tokenize', input, hasTokenStrings: true },
       { kind: 'render', input },
       { kind: 'detokenize', tokenIds: [72, 105, 33] },
     ] as const) {

@@ -21,9 +21,14 @@ function logprobOf(character) {
   return { id: idOf(character), logprob: -0.5, text: character, bytes: [...Buffer.from(character)] }
 }
 
+/** A message's text; parts are joined by line breaks. */
+function textOf({ content }) {
+  return Array.isArray(content) ? content.map((part) => part.text).join('\n') : String(content ?? '')
+}
+
 /** The prompt's text: one character is one token. */
 function promptOf({ prompt, messages }) {
-  if (prompt === undefined) return messages.map((message) => `${message.role}:${message.content}`).join('\n')
+  if (prompt === undefined) return messages.map((message) => `${message.role}:${textOf(message)}`).join('\n')
   return prompt.text ?? String.fromCodePoint(...prompt.tokenIds)
 }
 
@@ -36,7 +41,7 @@ function workOnText({ id, task }) {
 async function generate(command) {
   const { id, sampling, adapter } = command
   const prompt = [...promptOf(command)]
-  const text = command.prompt === undefined ? String(command.messages.at(-1).content ?? '') : prompt.join('')
+  const text = command.prompt === undefined ? textOf(command.messages.at(-1)) : prompt.join('')
   const promptTokenIds = prompt.map(idOf)
   if (promptTokenIds.length + (sampling.maxTokens ?? 0) > CONTEXT_LENGTH) {
     const message = `This model's maximum context length is ${CONTEXT_LENGTH} tokens. However, you requested ${sampling.maxTokens ?? 0} output tokens and your prompt contains at least ${promptTokenIds.length} input tokens.`

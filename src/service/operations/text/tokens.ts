@@ -33,14 +33,15 @@ export function createTokenService(context: ServiceContext): TokenService {
   return {
     tokenize: async (principal, request) => {
       const engine = await engineFor(principal, request.model)
-      const task = { kind: 'tokenize', input: toInput(request) } as const
+      const hasTokenStrings = request.return_token_strs === true
+      const task = { kind: 'tokenize', input: toInput(request), hasTokenStrings } as const
       const { tokenIds, tokenStrings } = await engine.text(context.ids.uuid(), task)
       const { contextLength } = await engine.ready()
       return {
         count: tokenIds.length,
         max_model_len: contextLength,
         tokens: [...tokenIds],
-        token_strs: request.return_token_strs === true ? [...tokenStrings] : null,
+        token_strs: hasTokenStrings ? [...tokenStrings] : null,
       }
     },
     detokenize: async (principal, request) => {

@@ -25,6 +25,14 @@ import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
 import type { CreatedWebhook, DeletedWebhook, Webhook } from '#api/wire/webhooks/webhooks.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { CompletionRequestBody, CompletionResponse } from '../wire/inference/completions.js'
+import type {
+  ApplyTemplateRequestBody,
+  DetokenizeRequestBody,
+  PromptResponse,
+  TokenizeRequestBody,
+  TokenizeResponse,
+} from '../wire/inference/tokens.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { createHttp, type HttpOptions, type HttpRequest } from './http.js'
@@ -193,6 +201,19 @@ export function createClient(options: ClientOptions) {
       create: (request: ChatRequestBody, call: CallOptions = {}) =>
         post<ChatResponse>('/v1/chat/completions', { ...request, stream: false }, { ...call, isLong: true }),
       stream: (request: ChatRequestBody, call: CallOptions = {}) => streamChat(request, call),
+    },
+    completions: {
+      create: (request: CompletionRequestBody, call: CallOptions = {}) =>
+        post<CompletionResponse>('/v1/completions', { ...request, stream: false }, { ...call, isLong: true }),
+    },
+    /** Text and tokens without generation. */
+    text: {
+      tokenize: (request: TokenizeRequestBody, call?: CallOptions) =>
+        post<TokenizeResponse>('/tokenize', request, call),
+      detokenize: (request: DetokenizeRequestBody, call?: CallOptions) =>
+        post<PromptResponse>('/detokenize', request, call),
+      applyTemplate: (request: ApplyTemplateRequestBody, call?: CallOptions) =>
+        post<PromptResponse>('/apply-template', request, call),
     },
     servedModels: { list: (call?: CallOptions) => get<{ data: readonly ServedModel[] }>('/v1/models', {}, call) },
     keys: {

@@ -2,6 +2,7 @@
  * Text and tokens without generation, and what the root answers: vLLM's and llama.cpp's shapes on the tiny model.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createClient } from '#api/client/client.js'
 import {
   type TokenizeResponse,
   tokenizeResponseSchema,
@@ -112,6 +113,15 @@ describe('/apply-template and /tokenizer_info', () => {
     expect(short).toBe('short')
     expect((await work).count).toBeGreaterThan(20_000)
   })
+})
+
+it('the typed client has them, and completions', async () => {
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey })
+  const { tokens } = await client.text.tokenize({ prompt: 'abc', add_special_tokens: false })
+  expect((await client.text.detokenize({ tokens })).prompt).toBe('abc')
+  expect((await client.text.applyTemplate({ messages })).prompt).toContain('Be brief.')
+  const { choices, usage } = await client.completions.create({ prompt: [tokens, tokens], max_tokens: 2 })
+  expect([choices.length, usage.prompt_tokens]).toEqual([2, 2 * tokens.length])
 })
 
 describe('the root', () => {

@@ -63,7 +63,7 @@ describe('prompts', () => {
     expect((await complete({ prompt: prompts[33], max_tokens: 2 })).choices[0]?.text).toBe(choices[33]?.text)
   })
 
-  it('are counted as used, each as a request of its own', async () => {
+  it('are counted as used, all as one request', async () => {
     const total = async () => {
       const { body } = await service.json<{ total: { requests: number; completion_tokens: number } }>('/v1/usage')
       return body.total
@@ -71,7 +71,7 @@ describe('prompts', () => {
     const before = await total()
     await complete({ prompt: ['abc', 'xyz'], n: 2, max_tokens: 3 })
     const after = await total()
-    expect([after.requests - before.requests, after.completion_tokens - before.completion_tokens]).toEqual([2, 12])
+    expect([after.requests - before.requests, after.completion_tokens - before.completion_tokens]).toEqual([1, 12])
   })
 
   it('get 16 tokens unless they say otherwise', async () => {

@@ -137,6 +137,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     clock: systemClock,
     version: packageVersion(),
     countJobs: () => countJobsByStatus(db),
+    askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })
   const engines = createEnginePool((name) => {
     const entry = baseModels.find((base) => base.name === name)
@@ -300,6 +301,9 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     },
   }
 }
+
+/** How long a scrape of the metrics waits for an engine. */
+const ENGINE_ANSWER_MS = 1000
 
 /** What a request gets that the drain did not leave time for: an event on a stream, else 503. */
 function shuttingDown(): AppError {

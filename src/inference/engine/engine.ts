@@ -54,6 +54,10 @@ export interface Engine {
   readonly contextLength: number
   readonly runningSequences: number
   readonly waitingRequests: number
+  /** Share of the memory for keys and values that requests in progress take, 0 to 1. */
+  readonly kvCacheUsage: number
+  /** How often a running choice gave its row to another request. */
+  readonly preemptions: number
   /**
    * Queues a request; its listener hears everything else.
    *
@@ -139,6 +143,18 @@ class StepLoop implements Engine {
 
   get waitingRequests(): number {
     return this.#queued + this.#prompts.requests.length
+  }
+
+  get kvCacheUsage(): number {
+    return Math.min(1, this.#usedBytes / this.#kvBytes)
+  }
+
+  get preemptions(): number {
+    return this.#seats.parkedCount
+  }
+
+  get #usedBytes(): number {
+    return this.#prompts.sizeBytes + this.#lanes.sizeBytes + this.#seats.promptBytes
   }
 
   get #queued(): number {
@@ -275,7 +291,7 @@ class StepLoop implements Engine {
     const rows = Math.min(request.rules.n, this.#maxRows)
     const answer = Math.min(request.rules.maxTokens ?? USUAL_ANSWER, USUAL_ANSWER)
     const needed = (request.promptTokenIds.length + rows * answer) * kvBytesPerToken(this.#kvShape)
-    const used = this.#prompts.sizeBytes + this.#lanes.sizeBytes + this.#seats.promptBytes
+    const used = this.#usedBytes
     this.#prefixes.limit(Math.min(this.#prefixBytes, Math.max(0, this.#kvBytes - used - needed)))
     return used + needed <= this.#kvBytes
   }

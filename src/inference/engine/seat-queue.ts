@@ -33,6 +33,9 @@ export class SeatQueue {
     return sum
   }
 
+  /** How often a running choice gave its row to another. */
+  parkedCount = 0
+
   /** All choices of a request whose prompt is computed. */
   push(active: ActiveRequest, prompt: ComputedPrompt): void {
     for (const choice of active.open) this.#seats.push({ active, choice, prompt, tail: null })
@@ -55,6 +58,7 @@ export class SeatQueue {
       const victim = this.#victimFor(seat)
       if (victim === null) return null
       this.#seats.push(this.#lanes.park(victim))
+      this.parkedCount++
     }
     const free = this.#maxRows - this.#lanes.rowCount
     const siblings = this.#seats.filter(({ prompt }) => prompt === seat.prompt).length

@@ -171,6 +171,8 @@ export function createHost(options: HostOptions): Host {
             id: command.id,
             runningSequences: loaded?.engine.runningSequences ?? 0,
             waitingRequests: loaded?.engine.waitingRequests ?? 0,
+            kvCacheUsage: loaded?.engine.kvCacheUsage ?? 0,
+            preemptions: loaded?.engine.preemptions ?? 0,
           })
         case 'shutdown':
           return await shutdown(command.deadlineMs)

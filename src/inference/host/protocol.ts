@@ -291,6 +291,9 @@ export interface PongEvent {
   readonly id: string
   readonly runningSequences: number
   readonly waitingRequests: number
+  /** As `Engine.kvCacheUsage` and `Engine.preemptions`. */
+  readonly kvCacheUsage: number
+  readonly preemptions: number
 }
 
 export type HostEvent =

@@ -2,6 +2,7 @@
  * All engine hosts of a server: one per base model, started when first needed.
  */
 import { type AppError, NotFoundError } from '#base/errors.js'
+import type { PongEvent } from '#inference/host/protocol.js'
 import { createEngineProcess, type EngineProcess, type EngineProcessOptions } from './engine-process.js'
 
 export interface EnginePool {
@@ -9,6 +10,8 @@ export interface EnginePool {
   engineOf(baseModel: string): EngineProcess
   /** Engines that were asked for so far. */
   started(): readonly EngineProcess[]
+  /** What engines with a loaded model say of themselves; those that do not answer in time are left out. */
+  ask(timeoutMs: number): Promise<readonly { readonly baseModel: string; readonly pong: PongEvent }[]>
   /** Tells every engine to drop an adapter. */
   forgetAdapter(digest: string): void
   /** Fails every request of every engine with `error`. */
@@ -19,6 +22,7 @@ export interface EnginePool {
 /** @param configure options of the engine of a base model; null for an unknown one */
 export function createEnginePool(configure: (baseModel: string) => EngineProcessOptions | null): EnginePool {
   const engines = new Map<string, EngineProcess>()
+  let pings = 0
   return {
     engineOf: (baseModel) => {
       const existing = engines.get(baseModel)
@@ -32,6 +36,14 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
       return engine
     },
     started: () => [...engines.values()],
+    ask: async (timeoutMs) => {
+      const loaded = [...engines.values()].filter((engine) => engine.loaded() !== null)
+      const answers = loaded.map(async (engine) => ({
+        baseModel: engine.baseModel,
+        pong: await engine.ping(`ask-${pings++}`, timeoutMs),
+      }))
+      return (await Promise.allSettled(answers)).flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
+    },
     forgetAdapter: (digest) => {
       for (const engine of engines.values()) engine.forgetAdapter(digest)
     },

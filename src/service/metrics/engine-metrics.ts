@@ -6,7 +6,7 @@
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Clock } from '#base/util/clock.js'
-import type { DeltaEvent, HostEvent } from '#inference/host/protocol.js'
+import type { DeltaEvent, HostEvent, PongEvent } from '#inference/host/protocol.js'
 import type { EngineObserver, GenerateRequest } from '#service/children/engine-process.js'
 
 const FIRST_TOKEN_BUCKETS = [
@@ -36,14 +36,24 @@ interface OpenRequest {
   finishReason: DeltaEvent['finishReason']
 }
 
+/** What an engine says of itself. */
+export interface EngineState {
+  readonly baseModel: string
+  readonly pong: Pick<PongEvent, 'kvCacheUsage' | 'preemptions'>
+}
+
 export interface EngineMetrics {
   /** Hears of the engine of one base model. */
   observer(baseModel: string): EngineObserver
 }
 
 /** Registers the metrics; they cost nothing until a request comes. */
-export function createEngineMetrics(registry: Registry, clock: Clock): EngineMetrics {
+export function createEngineMetrics(
+  registry: Registry,
+  { clock, askEngines }: { readonly clock: Clock; readonly askEngines: () => Promise<readonly EngineState[]> },
+): EngineMetrics {
   const metrics = register(registry)
+  registerStates(registry, askEngines)
 
   function observer(baseModel: string): EngineObserver {
     const labels = { model_name: baseModel, engine: '0' }
@@ -160,6 +170,33 @@ export function createEngineMetrics(registry: Registry, clock: Clock): EngineMet
   }
 
   return { observer }
+}
+
+/** What is asked at a scrape. */
+function registerStates(registry: Registry, askEngines: () => Promise<readonly EngineState[]>): void {
+  const labelNames = ['model_name', 'engine'] as const
+  const registers = [registry]
+  const labelsOf = ({ baseModel }: EngineState) => ({ model_name: baseModel, engine: '0' })
+  new Gauge({
+    name: 'vllm:kv_cache_usage_perc',
+    help: 'Memory for keys and values in use, 1 is all of it',
+    labelNames,
+    registers,
+    async collect() {
+      for (const state of await askEngines()) this.set(labelsOf(state), state.pong.kvCacheUsage)
+    },
+  })
+  new Counter({
+    name: 'vllm:num_preemptions_total',
+    help: 'Running choices that gave way to another request',
+    labelNames,
+    registers,
+    async collect() {
+      const states = await askEngines()
+      this.reset()
+      for (const state of states) this.inc(labelsOf(state), state.pong.preemptions)
+    },
+  })
 }
 
 function register(registry: Registry) {

@@ -5,7 +5,7 @@
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Clock } from '#base/util/clock.js'
-import { createEngineMetrics, type EngineMetrics } from './engine-metrics.js'
+import { createEngineMetrics, type EngineMetrics, type EngineState } from './engine-metrics.js'
 
 /** One answered request. */
 export interface HttpObservation {
@@ -29,11 +29,13 @@ export interface MetricsSources {
   readonly version: string
   /** Training jobs by status. */
   readonly countJobs: () => Promise<ReadonlyMap<string, number>>
+  /** Engines that run, as far as they answer soon. */
+  readonly askEngines: () => Promise<readonly EngineState[]>
 }
 
 const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
-export function createMetrics({ clock, version, countJobs }: MetricsSources): Metrics {
+export function createMetrics({ clock, version, countJobs, askEngines }: MetricsSources): Metrics {
   const registry = new Registry()
   const registers = [registry]
   const requests = new Counter({
@@ -65,7 +67,7 @@ export function createMetrics({ clock, version, countJobs }: MetricsSources): Me
   )
   let isProcessWatched = false
   return {
-    engines: createEngineMetrics(registry, clock),
+    engines: createEngineMetrics(registry, { clock, askEngines }),
     observeHttp: ({ method, route, status, durationMs }) => {
       requests.inc({ method, handler: route, status: String(status) })
       durations.observe({ method, handler: route }, durationMs / 1000)

@@ -142,6 +142,8 @@ describe('engine host', () => {
       id: 'p',
       runningSequences: 0,
       waitingRequests: 0,
+      preemptions: 0,
+      kvCacheUsage: expect.any(Number),
     })
   })
 

@@ -138,7 +138,14 @@ process.on('message', (command) => {
       aborted.add(command.id)
       break
     case 'ping':
-      send({ type: 'pong', id: command.id, runningSequences: running, waitingRequests: 0 })
+      send({
+        type: 'pong',
+        id: command.id,
+        runningSequences: running,
+        waitingRequests: 0,
+        kvCacheUsage: running / 8,
+        preemptions: 0,
+      })
       break
     case 'shutdown':
       process.exit(0)

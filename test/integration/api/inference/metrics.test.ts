@@ -51,6 +51,7 @@ it('holds vLLM’s identities for N requests of P prompt and T output tokens', a
     expect(of(`request_${time}_time_seconds_count`)).toBe(n)
   expect(of('request_success_total', `${LABELS},finished_reason="length"`)).toBe(n)
   expect([of('num_requests_running'), of('num_requests_waiting')]).toEqual([0, 0])
+  expect([of('kv_cache_usage_perc'), of('num_preemptions_total')]).toEqual([0, 0])
   expect(of('e2e_request_latency_seconds_bucket', `le="7680",${LABELS}`)).toBe(n)
 })
 
@@ -60,6 +61,7 @@ it('shows a request while it runs, and that its client left', async () => {
   await response.body?.getReader().read()
   const running = async () => (await scrape()).get(`vllm:num_requests_running{${LABELS}}`)
   expect(await running()).toBe(1)
+  expect((await scrape()).get(`vllm:kv_cache_usage_perc{${LABELS}}`)).toBeGreaterThan(0)
   controller.abort()
   await expect.poll(running, { timeout: 30_000 }).toBe(0)
   const values = await scrape()

@@ -10,6 +10,13 @@ import {
   completionResponseSchema,
 } from '#api/wire/inference/completions.js'
 import {
+  deletedResponseSchema,
+  inputItemListSchema,
+  inputTokensSchema,
+  responseRequestSchema,
+  responseSchema,
+} from '#api/wire/inference/responses.js'
+import {
   applyTemplateRequestSchema,
   detokenizeRequestSchema,
   promptResponseSchema,
@@ -40,6 +47,44 @@ export const INFERENCE_ROUTES: readonly Route[] = [
     body: completionRequestSchema,
     answer: completionResponseSchema,
     stream: completionChunkSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/responses',
+    tag,
+    summary: 'Answer items with items',
+    body: responseRequestSchema,
+    answer: responseSchema,
+    stream: z.looseObject({ type: z.string(), sequence_number: z.number().int() }),
+  },
+  {
+    method: 'post',
+    path: '/v1/responses/input_tokens',
+    tag,
+    summary: 'Count the tokens of a prompt',
+    body: responseRequestSchema,
+    answer: inputTokensSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/responses/{response_id}',
+    tag,
+    summary: 'Get a stored response',
+    answer: responseSchema,
+  },
+  {
+    method: 'delete',
+    path: '/v1/responses/{response_id}',
+    tag,
+    summary: 'Forget a stored response',
+    answer: deletedResponseSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/responses/{response_id}/input_items',
+    tag,
+    summary: 'List what a stored response was made from',
+    answer: inputItemListSchema,
   },
   {
     method: 'post',

@@ -199,6 +199,14 @@ export const OTHER_ROUTES: readonly Route[] = [
   { method: 'post', path: '/ping', tag: server, summary: 'The same', answer: 'nothing', isOpen: true },
   {
     method: 'get',
+    path: '/metrics',
+    tag: server,
+    summary: 'Report counts and times as Prometheus text',
+    answer: 'text/plain',
+    isOpen: true,
+  },
+  {
+    method: 'get',
     path: '/version',
     tag: server,
     summary: 'Tell the version',

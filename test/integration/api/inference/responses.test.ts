@@ -325,6 +325,7 @@ describe('what answers are held to', () => {
       model: SPARK,
       input: 'Well?',
       max_output_tokens: 400,
+      temperature: 0,
       tools: [
         {
           type: 'function',

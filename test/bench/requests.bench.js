@@ -1,13 +1,12 @@
 /**
- * What one client's requests cost the others: health beside the worst requests there are, 208 large submissions beside 64
- * chats, and plain requests per second. The load comes from this process, so on two cores it competes with the server.
+ * What one client's requests cost the others: health beside the worst requests there are, and plain requests per second. The
+ * load comes from this process, so on two cores it competes with the server.
  */
-import { readFileSync } from 'node:fs'
-import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startService } from '../support/service/service-process.js'
+import { besideHealth, createClient, memoryMb } from './support/http-load.js'
 
-export const title = 'Requests: health beside the worst ones, large submissions beside chats, requests per second'
+export const title = 'Requests: health beside the worst ones, requests per second'
 
 const CHAT = '/v1/chat/completions'
 const RL = '/v1/preview/training-jobs'
@@ -95,105 +94,10 @@ export async function run() {
     rows.push({ name: 'health p99 beside nothing', value: health.p99, unit: 'ms' })
     rows.push({ name: 'server memory at its highest', value: memoryMb(service, 'VmHWM'), unit: 'MB' })
     rows.push(...(await perSecond(call, id)))
-    rows.push(...(await submissions(service, call, id)))
   } finally {
     await service.stop()
   }
   return rows
-}
-
-/** 208 bodies of 3.2 MB at once, while 64 chats stream. */
-async function submissions(service, call, modelId) {
-  const answer = {
-    finish_reason: 'length',
-    index: 0,
-    message: { role: 'assistant', content: 'x'.repeat(400) },
-    logprobs: {
-      content: Array.from({ length: 200 }, (_, i) => ({
-        token: `token_id:${i}`,
-        logprob: -0.123456 * (i % 7),
-        bytes: [65, 66],
-        top_logprobs: [],
-      })),
-    },
-  }
-  const group = (g) => ({
-    trajectories: Array.from({ length: 10 }, (_, i) => ({
-      messages_and_choices: [{ role: 'user', content: `Task ${g}` }, answer],
-      reward: i % 2,
-    })),
-  })
-  const groups = Array.from({ length: 20 }, (_, g) => group(g))
-  const body = Buffer.from(JSON.stringify({ model_id: modelId, trajectory_groups: groups }))
-  const startMb = memoryMb(service, 'VmRSS')
-  const ended = new AbortController()
-  const gaps = []
-  const chats = Array.from({ length: 64 }, () => streamChats(service, ended.signal, gaps))
-  await sleep(3000)
-  const calmGap = quantile(gaps.splice(0), 1)
-  const startedMs = performance.now()
-  let tookMs = 0
-  const { health, result } = await besideHealth(call, async () => {
-    const replies = await Promise.all(
-      Array.from({ length: 208 }, (_, i) => call('POST', RL, body, { 'idempotency-key': `k${i}` })),
-    )
-    tookMs = performance.now() - startedMs
-    return replies
-  })
-  const highMb = memoryMb(service, 'VmHWM')
-  const busyGap = quantile(gaps, 1)
-  ended.abort()
-  await Promise.all(chats)
-  const lost = result.filter((reply) => reply.status !== 200)
-  await sleep(20_000)
-  return [
-    {
-      name: `208 submissions of ${(body.length / 1e6).toFixed(1)} MB beside 64 chats`,
-      value: tookMs / 1000,
-      unit: 's',
-      target: '<= 25 s',
-    },
-    {
-      name: `the same: refused ${lost[0] === undefined ? '' : lost[0].text.slice(0, 200)}`,
-      value: lost.length,
-      unit: '',
-      target: '0',
-    },
-    { name: 'the same: health p95', value: health.p95, unit: 'ms', target: '<= 100 ms' },
-    { name: 'the same: longest gap in a chat', value: busyGap, unit: 'ms', target: '<= 300 ms' },
-    { name: 'longest gap in a chat before them', value: calmGap, unit: 'ms' },
-    { name: 'server memory before, MB', value: startMb, unit: 'MB' },
-    { name: 'server memory at its highest', value: highMb, unit: 'MB', target: '< 400 MB' },
-    { name: 'server memory 20 s later', value: memoryMb(service, 'VmRSS'), unit: 'MB' },
-  ]
-}
-
-/** Streams one chat after the other; notes the times between two chunks of one stream. */
-async function streamChats({ url, key }, signal, gaps) {
-  while (!signal.aborted) {
-    const response = await fetch(url + CHAT, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        messages: [{ role: 'user', content: 'Tell me.' }],
-        stream: true,
-        max_tokens: 400,
-        ignore_eos: true,
-      }),
-      signal,
-    }).catch(() => null)
-    if (response === null) return
-    let lastMs = 0
-    try {
-      for await (const _ of response.body) {
-        const nowMs = performance.now()
-        if (lastMs > 0) gaps.push(nowMs - lastMs)
-        lastMs = nowMs
-      }
-    } catch {
-      return
-    }
-  }
 }
 
 async function perSecond(call, modelId) {
@@ -219,67 +123,4 @@ async function perSecond(call, modelId) {
     rows.push({ name, value: count / 4, unit: '1/s', ...(target === undefined ? {} : { target: `>= ${target}` }) })
   }
   return rows
-}
-
-/** Runs `task` while health is asked every few milliseconds. */
-async function besideHealth(call, task) {
-  const times = []
-  let isDone = false
-  const probing = (async () => {
-    while (!isDone || times.length < 50) {
-      const startMs = performance.now()
-      await call('GET', '/v1/health', undefined, {}, true)
-      times.push(performance.now() - startMs)
-      await sleep(5)
-    }
-  })()
-  const result = await task()
-  isDone = true
-  await probing
-  return { result, health: { p95: quantile(times, 0.95), p99: quantile(times, 0.99) } }
-}
-
-/** Node's own client: `fetch` costs more than the server does. */
-function createClient({ url, key }) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 512 })
-  const probes = new Agent({ keepAlive: true, maxSockets: 1 })
-  const { hostname, port } = new URL(url)
-  return (method, path, body, headers = {}, isProbe = false) =>
-    new Promise((resolve, reject) => {
-      const bytes = body === undefined || Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
-      const sent = request(
-        {
-          hostname,
-          port,
-          path,
-          method,
-          agent: isProbe ? probes : agent,
-          headers: {
-            authorization: `Bearer ${key}`,
-            ...(bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': bytes.length }),
-            ...headers,
-          },
-        },
-        (response) => {
-          let text = ''
-          response.on('data', (data) => {
-            text += data
-          })
-          response.on('end', () => resolve({ status: response.statusCode, text }))
-          response.on('error', reject)
-        },
-      )
-      sent.on('error', reject)
-      sent.end(bytes)
-    })
-}
-
-function quantile(values, q) {
-  const sorted = [...values].sort((a, b) => a - b)
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0
-}
-
-function memoryMb(service, field) {
-  const match = new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${service.child.pid}/status`, 'utf8'))
-  return match === null ? 0 : Math.round(Number(match[1]) / 1024)
 }

@@ -11,7 +11,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { mapConcurrently, startService } from '../support/service/service-process.js'
-import { measureRoof } from './matrix-roof.js'
+import { measureRoof } from './support/matrix-roof.js'
 
 export const title = 'The built-in model, trainyard/spark'
 

@@ -12,7 +12,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { measureRoof } from './matrix-roof.js'
+import { measureRoof } from './support/matrix-roof.js'
 
 export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
 

@@ -1,5 +1,5 @@
 /**
- * Reads a body with `trajectory_groups` in slices: checks each group, writes it to a file as one JSON line, and keeps only
+ * Reads a body with `trajectory_groups` in slices: checks each group, writes it as it was sent to a file of lines, and keeps only
  * what metrics need. Runs in a thread, so it reads and writes without waiting.
  */
 import { createHash } from 'node:crypto'
@@ -17,6 +17,8 @@ import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 /** Bytes read per slice. */
 export const SLICE_BYTES = 512 * 1024
 const WRITE_BYTES = 1 << 20
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
 /** Most trajectories of one body: what is kept of each for metrics stays below a few hundred MB. */
 const MAX_TRAJECTORIES = 1_000_000
 
@@ -41,7 +43,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
     elements: { key: 'trajectory_groups', onElement: add },
   })
 
-  function add(value: unknown, index: number): void {
+  function add(value: unknown, index: number, text: Uint8Array | null): void {
     const path = `trajectory_groups[${index}]`
     const group = parseTrajectoryGroup(value, path)
     trajectoryCount += group.trajectories.length
@@ -56,7 +58,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
     })
     const trajectories = group.trajectories.map((trajectory) => ({ ...trajectory, histories: [], metadata: {} }))
     kept.push({ ...group, trajectories, metadata: {} })
-    target.write(toLine(value, path))
+    target.write(toLine(value, text, path))
   }
 
   function noteVersion(version: number | null, path: string): void {
@@ -103,9 +105,16 @@ export function* readSlices(source: BodySource): Generator<Uint8Array, undefined
   }
 }
 
-function toLine(value: unknown, path: string): string {
+/** The group as it was sent, which costs a copy, unless that has line breaks between its values. */
+function toLine(value: unknown, text: Uint8Array | null, path: string): Uint8Array {
+  if (text !== null && !text.includes(CARRIAGE_RETURN) && !text.includes(LINE_FEED)) {
+    const line = Buffer.allocUnsafe(text.length + 1)
+    line.set(text)
+    line[text.length] = LINE_FEED
+    return line
+  }
   try {
-    return `${JSON.stringify(value)}\n`
+    return Buffer.from(`${JSON.stringify(value)}\n`, 'utf8')
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause
     // numbers may be longer written out than they were sent
@@ -120,7 +129,7 @@ function toLine(value: unknown, path: string): string {
 function createLineFile(path: string) {
   const file = openSync(path, 'wx', 0o600)
   const hash = createHash('sha256')
-  let pending: Buffer[] = []
+  let pending: Uint8Array[] = []
   let pendingBytes = 0
   let sizeBytes = 0
   let isOpen = true
@@ -140,8 +149,7 @@ function createLineFile(path: string) {
   }
 
   return {
-    write: (line: string) => {
-      const bytes = Buffer.from(line, 'utf8')
+    write: (bytes: Uint8Array) => {
       pending.push(bytes)
       pendingBytes += bytes.length
       sizeBytes += bytes.length

@@ -38,7 +38,11 @@ export interface JsonReaderOptions {
   /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
   readonly int64Fields?: readonly string[]
   /** Elements of the top-level array `key` go to `onElement` and are not kept. */
-  readonly elements?: { readonly key: string; readonly onElement: (value: JsonInput, index: number) => void }
+  readonly elements?: {
+    readonly key: string
+    /** @param text an object or array as it was sent, valid until this returns; null for other values */
+    readonly onElement: (value: JsonInput, index: number, text: Uint8Array | null) => void
+  }
 }
 
 export interface JsonReader {
@@ -106,6 +110,8 @@ class StreamingJsonReader implements JsonReader {
   /** Bytes of the strings that are held, and where the streamed element that is open began; -1 outside of one. */
   #stringBytes = 0
   #elementStart = -1
+  /** The start of that element, as far as it came in earlier chunks. */
+  #elementParts: Uint8Array[] = []
   #elementIndex = 0
   #result: JsonInput = null
 
@@ -126,12 +132,19 @@ class StreamingJsonReader implements JsonReader {
       else if (this.#token === 'plain') i = this.#readPlain(chunk, i)
       else i = this.#readString(chunk, i)
     }
+    if (this.#elementStart >= 0) {
+      // copied: the caller may reuse its chunk
+      this.#elementParts.push(Uint8Array.prototype.slice.call(chunk, Math.max(0, this.#elementStart - this.#offset)))
+    }
     this.#offset += chunk.length
     this.#checkElement(0)
   }
 
   heldBytes(): number {
-    return this.#stringBytes + this.#partBytes + this.#values * VALUE_BYTES + this.#containers * CONTAINER_BYTES
+    const textBytes = this.#elementStart < 0 ? 0 : this.#offset - this.#elementStart
+    return (
+      textBytes + this.#stringBytes + this.#partBytes + this.#values * VALUE_BYTES + this.#containers * CONTAINER_BYTES
+    )
   }
 
   finish(): JsonInput {
@@ -214,8 +227,14 @@ class StreamingJsonReader implements JsonReader {
     }
     this.#stack.pop()
     this.#checkElement(i)
-    this.#put(container.object ?? container.list ?? [])
+    this.#put(container.object ?? container.list ?? [], i + 1)
     return i + 1
+  }
+
+  /** The streamed element that ends before index `end` of the current chunk, as it was sent. */
+  #elementText(end: number): Uint8Array {
+    const last = this.#chunk.subarray(Math.max(0, this.#elementStart - this.#offset), end)
+    return this.#elementParts.length === 0 ? last : Buffer.concat([...this.#elementParts, last])
   }
 
   /** Scans inside a string; the bytes between the quotes are collected, across chunks if need be. */
@@ -351,7 +370,8 @@ class StreamingJsonReader implements JsonReader {
     return this.#stack.length === 1 && this.#options.int64Fields?.includes(this.#top().key) === true
   }
 
-  #put(value: JsonInput): void {
+  /** @param end index behind an object or array that ends; absent for other values */
+  #put(value: JsonInput, end?: number): void {
     this.#values += 1
     this.#partBytes = 0
     if (this.#values > this.#maxValues) throw this.#tooMany(this.#maxValues, 'values')
@@ -370,13 +390,15 @@ class StreamingJsonReader implements JsonReader {
     this.#expect = 'separator'
     if (container.object !== null) container.object[container.key] = value
     else if (container.streamed !== null) {
-      this.#options.elements?.onElement(value, container.streamed)
+      const text = end === undefined ? null : this.#elementText(end)
+      this.#options.elements?.onElement(value, container.streamed, text)
       container.streamed += 1
       this.#containers = 0
       this.#values = 0
       this.#nestedValues = 0
       this.#stringBytes = 0
       this.#elementStart = -1
+      if (this.#elementParts.length > 0) this.#elementParts = []
     } else container.list?.push(value)
   }
 

@@ -1,0 +1,116 @@
+/**
+ * Every state transition with a crash before each of its writes: the process is killed there, and what is found at the next start
+ * is either all of the transition or nothing of it, with every blob that a row names whole.
+ */
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import SqliteDatabase from 'better-sqlite3'
+import { afterAll, describe, expect, it } from 'vitest'
+import { systemIds } from '#base/util/ids.js'
+import { recoverInterrupted } from '#service/queue/recovery.js'
+import { createBlobStore } from '#service/storage/blobs.js'
+import { openDataDir } from '#service/storage/data-dir.js'
+import { openDatabase } from '#service/storage/database.js'
+import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
+
+const SCRIPT = join(import.meta.dirname, '../../support/stand-ins/crash-at-write.mjs')
+const folder = await mkdtemp(join(tmpdir(), 'trainyard-crashes-'))
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+interface Outcome {
+  readonly signal: string | null
+  readonly stdout: string
+}
+
+function run(dataDir: string, transition: string, point: number): Promise<Outcome> {
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, [SCRIPT, dataDir, transition, String(point)], (error, stdout, stderr) => {
+      const signal = error?.signal ?? null
+      if (error !== null && signal !== 'SIGKILL') reject(new Error(`${transition} at ${point}: ${stderr}`))
+      else resolve({ signal, stdout })
+    })
+  })
+}
+
+/** Starts on the directory as a server does, checks what must always hold, and tells what is there without its ids. */
+async function stateOf(dataDir: string): Promise<unknown> {
+  const directory = await openDataDir(dataDir)
+  const { db, close } = await openDatabase(directory.databasePath)
+  await recoverInterrupted(db, systemIds)
+  const blobs = await createBlobStore(directory.blobsPath)
+  for (const sha256 of await listReferencedBlobs(db)) {
+    const bytes = await readFile(blobs.pathOf(sha256))
+    expect(createHash('sha256').update(bytes).digest('hex'), 'a blob that a row names').toBe(sha256)
+  }
+  const jobs = await db.selectFrom('training_jobs').selectAll().orderBy('id').execute()
+  const events = await db.selectFrom('events').select(['job_id', 'type']).orderBy('position').execute()
+  const checkpoints = await db.selectFrom('checkpoints').select(['job_id', 'step']).orderBy('step').execute()
+  const terminal = new Set(['training_ended', 'training_failed'])
+  for (const job of jobs) {
+    const ends = events.filter((event) => event.job_id === job.id && terminal.has(event.type))
+    expect(ends.length, `terminal events of a ${job.status} job`).toBe(job.ended_at_ms === null ? 0 : 1)
+  }
+  const count = async (table: 'api_keys' | 'files' | 'idempotency_keys' | 'job_files' | 'resume_points') =>
+    (await db.selectFrom(table).selectAll().execute()).length
+  const state = {
+    models: await db.selectFrom('models').select(['name', 'step']).orderBy('name').execute(),
+    checkpoints: checkpoints.map(({ step }) => step),
+    jobs: jobs.map((job) => ({
+      status: job.status,
+      attempt: job.attempt,
+      losses: job.losses,
+      step: job.step,
+      code: job.error_code,
+      isCancelRequested: job.is_cancel_requested,
+      hasInput: job.input_sha256 !== null,
+      eventCount: job.event_count,
+      events: events.filter((event) => event.job_id === job.id).map((event) => event.type),
+    })),
+    keys: await count('api_keys'),
+    files: await count('files'),
+    made: await count('idempotency_keys'),
+    jobFiles: await count('job_files'),
+    points: await count('resume_points'),
+  }
+  await close()
+  directory.unlock()
+  const sqlite = new SqliteDatabase(directory.databasePath, { readonly: true })
+  expect([sqlite.pragma('integrity_check', { simple: true }), sqlite.pragma('foreign_key_check')]).toEqual(['ok', []])
+  sqlite.close()
+  return state
+}
+
+const transitions = JSON.parse((await run(join(folder, 'list'), 'list', 0)).stdout) as string[]
+/** Processes at once: most of their time is their start. */
+const AT_ONCE = 4
+let points = 0
+
+describe('a crash before each write of', () => {
+  it.each(transitions)('%s leaves all of it or nothing', async (transition) => {
+    const directory = (point: number | string) => join(folder, `${transition} ${point}`)
+    await run(directory('before'), transition, -1)
+    const { writes } = JSON.parse((await run(directory('after'), transition, 0)).stdout) as { writes: number }
+    expect(writes).toBeGreaterThan(0)
+    const before = await stateOf(directory('before'))
+    const after = await stateOf(directory('after'))
+    const all = Array.from({ length: writes }, (_, i) => i + 1)
+    for (let i = 0; i < writes; i += AT_ONCE) {
+      const crashes = all.slice(i, i + AT_ONCE).map((point) => run(directory(point), transition, point))
+      for (const { signal } of await Promise.all(crashes)) expect(signal).toBe('SIGKILL')
+    }
+    for (const point of all) {
+      const found = await stateOf(directory(point))
+      const isAll = JSON.stringify(found) === JSON.stringify(after)
+      if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(before)
+      points += 1
+      await rm(directory(point), { recursive: true, force: true })
+    }
+  })
+
+  it('these is many crashes', () => {
+    expect(points).toBeGreaterThan(50)
+  })
+})

@@ -1,0 +1,220 @@
+/**
+ * Runs one state transition of a service on a data directory and kills itself, as by SIGKILL, just before its n-th write.
+ *
+ *     node crash-at-write.mjs <data directory> <transition> <n>     0: to its end, printing how many writes there were
+ *
+ * A write is a statement that changes the database, a commit, or a call that changes the file system. Transitions use the
+ * built service's own functions; only ids are made here.
+ */
+import fs, { open } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
+import Database from 'better-sqlite3'
+import { createLogger } from '../../../dist/src/base/logging/logger.js'
+import { systemIds as ids } from '../../../dist/src/base/util/ids.js'
+import { createKeyService } from '../../../dist/src/service/operations/access/keys.js'
+import { createCheckpointService } from '../../../dist/src/service/operations/checkpoints.js'
+import { createFileService } from '../../../dist/src/service/operations/files.js'
+import { createModelService } from '../../../dist/src/service/operations/models.js'
+import { appendEvents } from '../../../dist/src/service/queue/event-log.js'
+import { withLease } from '../../../dist/src/service/queue/lease.js'
+import { completeJob, failAttempt, requestCancel } from '../../../dist/src/service/queue/outcome.js'
+import { claimNextJob, createJob } from '../../../dist/src/service/queue/queue.js'
+import { recoverInterrupted, releaseAttempt } from '../../../dist/src/service/queue/recovery.js'
+import { createBlobStore } from '../../../dist/src/service/storage/blobs.js'
+import { openDataDir } from '../../../dist/src/service/storage/data-dir.js'
+import { openDatabase } from '../../../dist/src/service/storage/database.js'
+import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
+import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
+
+const [root, name, point] = process.argv.slice(2)
+const dieAt = Number(point)
+let isArmed = false
+let writes = 0
+
+function noteWrite() {
+  if (!isArmed) return
+  writes += 1
+  if (writes === dieAt) process.kill(process.pid, 'SIGKILL')
+}
+
+function tap(object, method, isWrite = () => true) {
+  const original = object[method]
+  object[method] = function tapped(...args) {
+    if (isWrite.call(this, ...args)) noteWrite()
+    return original.apply(this, args)
+  }
+}
+
+const dataDir = await openDataDir(root)
+const { db, close } = await openDatabase(dataDir.databasePath)
+const statement = new Database(':memory:').prepare('select 1')
+const CHANGES = /^\s*(?:insert|update|delete|replace|commit)/i
+for (const method of ['run', 'all']) {
+  tap(Object.getPrototypeOf(statement), method, function isChange() {
+    return CHANGES.test(this.source)
+  })
+}
+for (const method of ['rename', 'rm', 'mkdir']) tap(fs, method)
+syncBuiltinESMExports()
+const handle = await open('/dev/null')
+for (const method of ['writeFile', 'sync']) tap(Object.getPrototypeOf(handle), method)
+await handle.close()
+
+const blobs = await createBlobStore(dataDir.blobsPath)
+const context = {
+  db,
+  blobs,
+  ids,
+  logger: createLogger({ level: 'silent' }),
+  baseModels: [{ name: 'base', sourcePath: '' }],
+  engines: { forgetAdapter: () => undefined },
+  signals: { notify: () => undefined },
+  requestSweep: () => undefined,
+}
+const principal = { entity: 'local', project: null, keyId: 'k', keyPrefix: 'ty_', scope: 'admin', usageProject: null }
+const LEASE = { owner: 'test', leaseMs: 60_000 }
+const modelRequest = (model) => ({ project: 'p', name: model, base_model: 'base' })
+const models = createModelService(context)
+
+async function submit(modelId, text) {
+  const input = await blobs.put([Buffer.from(text)])
+  const job = { entity: 'local', project: 'p', usageProject: null, modelId, kind: 'rl', config: {}, sourceUrl: null }
+  const created = { ...job, id: ids.uuid(), inputSha256: input.sha256, requestDigest: text }
+  return (await createJob(db, created, { idempotencyKey: `job ${text}`, isRetry: false, maxUnfinished: 100 })).job
+}
+
+async function claim() {
+  const claimed = await claimNextJob(db, ids, LEASE)
+  return { jobId: claimed.job.id, attempt: claimed.job.attempt, token: claimed.token }
+}
+
+const put = async (attempt, file, text) => {
+  const blob = await blobs.put([Buffer.from(text)])
+  await withLease(db, attempt, (transaction) =>
+    putJobFile(transaction, attempt, { name: file, sha256: blob.sha256, sizeBytes: blob.sizeBytes }),
+  )
+  return { sha256: blob.sha256, sizeBytes: blob.sizeBytes }
+}
+
+async function upload(attempt) {
+  const files = {}
+  for (const file of ['adapter_config.json', 'adapter_model.safetensors']) {
+    files[file] = await put(attempt, file, `${file} of ${attempt.jobId}`)
+  }
+  return files
+}
+
+async function complete(attempt, files) {
+  const manifest = await blobs.put([Buffer.from(`manifest of ${attempt.jobId}`)])
+  await completeJob(db, ids, attempt, { files, manifest, metrics: { loss: 1 } })
+}
+
+const started = (attempt) =>
+  withLease(db, attempt, (transaction) =>
+    appendEvents(transaction, ids, attempt.jobId, {
+      offset: 0,
+      events: [
+        { type: 'training_started', data: { num_sequences: 2 } },
+        { type: 'gradient_step', data: { loss: 1 } },
+      ],
+    }),
+  )
+
+/** A model with a checkpoint, and a job of it that runs and has told of a step. */
+async function prepare() {
+  const model = await models.create(principal, modelRequest('m'), null)
+  await submit(model.id, 'first')
+  const first = await claim()
+  await started(first)
+  await complete(first, await upload(first))
+  await submit(model.id, 'second')
+  const attempt = await claim()
+  await started(attempt)
+  return { model, attempt }
+}
+
+/** Transition → what it starts from, and itself. */
+const transitions = {
+  'create model': () => () => models.create(principal, modelRequest('new'), 'key'),
+  'create key': () => () => createKeyService(context).create(principal, { scope: 'read' }, null),
+  'upload file': () => () =>
+    createFileService(context).upload(
+      principal,
+      [Buffer.from('rows')],
+      async () => ({ filename: 'a', purpose: 'fine-tune', artifact: null }),
+      'key',
+    ),
+  'create job': async () => {
+    const model = await models.create(principal, modelRequest('m'), null)
+    return () => submit(model.id, 'new')
+  },
+  'claim job': async () => {
+    await submit((await models.create(principal, modelRequest('m'), null)).id, 'new')
+    return claim
+  },
+  'append events': async () => {
+    const { attempt } = await prepare()
+    const events = [{ type: 'gradient_step', data: { loss: 2 } }]
+    return () =>
+      withLease(db, attempt, (transaction) => appendEvents(transaction, ids, attempt.jobId, { offset: 2, events }))
+  },
+  'store resume point': async () => {
+    const { attempt } = await prepare()
+    return async () => {
+      const { sha256, sizeBytes } = await blobs.put([Buffer.from('point')])
+      await withLease(db, attempt, (transaction) =>
+        putResumePoint(transaction, attempt.jobId, { parentStep: 1, eventCount: 2, sha256, sizeBytes }),
+      )
+    }
+  },
+  'store file': async () => {
+    const { attempt } = await prepare()
+    return () => put(attempt, 'adapter_config.json', 'a file')
+  },
+  'complete job': async () => {
+    const { attempt } = await prepare()
+    const files = await upload(attempt)
+    return () => complete(attempt, files)
+  },
+  'fail job': async () => {
+    const { attempt } = await prepare()
+    return () => failAttempt(db, ids, attempt, { code: 'x', message: 'it broke', isCancelled: false })
+  },
+  'cancel queued job': async () => {
+    const job = await submit((await models.create(principal, modelRequest('m'), null)).id, 'new')
+    return () => requestCancel(db, ids, job.id)
+  },
+  'cancel running job': async () => {
+    const { attempt } = await prepare()
+    return () => requestCancel(db, ids, attempt.jobId)
+  },
+  'release lost job': async () => {
+    const { attempt } = await prepare()
+    return () => releaseAttempt(db, ids, { ...attempt, reason: 'lost', isOrderly: false })
+  },
+  'recover at start': async () => {
+    await prepare()
+    return () => recoverInterrupted(db, ids)
+  },
+  'delete checkpoint': async () => {
+    const { model, attempt } = await prepare()
+    await requestCancel(db, ids, attempt.jobId)
+    await recoverInterrupted(db, ids)
+    return () => createCheckpointService(context).delete(principal, model.id, [1])
+  },
+  'delete model': async () => {
+    const { model } = await prepare()
+    return () => models.delete(principal, model.id)
+  },
+}
+
+if (name === 'list') process.stdout.write(JSON.stringify(Object.keys(transitions)))
+else {
+  const transition = await transitions[name]()
+  // what came before is on the disk, as it would be long before
+  isArmed = true
+  if (dieAt >= 0) await transition()
+  process.stdout.write(JSON.stringify({ writes }))
+}
+await close()
+dataDir.unlock()

@@ -179,6 +179,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
+    hasRoom: () => workers.hasRoom(),
     timing,
     startWorker: ({ job, token }) =>
       workers.start({
@@ -204,9 +205,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
     leaseMs: timing.leaseMs,
+    trainWorkers: settings.trainWorkers,
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
     version: packageVersion(),
+    probeWorker: () => workers.probe(),
     usage,
     requestSweep: () => sweeper.request(),
   }

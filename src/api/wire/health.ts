@@ -14,6 +14,17 @@ export const checkResultSchema = z.object({
 })
 export type CheckResult = z.infer<typeof checkResultSchema>
 
+/** One part of the service, tried for real. */
+export const systemCheckSchema = checkResultSchema.extend({
+  /** `database`, `blob_store`, `cpu_queue`, `gpu_queue` or `worker`. */
+  name: z.string(),
+  /** It took far longer than it should. */
+  is_slow: z.boolean(),
+  /** What was done, when it succeeded. */
+  message: z.string(),
+})
+export type SystemCheck = z.infer<typeof systemCheckSchema>
+
 /** 200 when every check succeeds, else 503 with the same body. */
 export const systemCheckResponseSchema = z.object({
   api: z.literal(true),
@@ -23,6 +34,10 @@ export const systemCheckResponseSchema = z.object({
   cpu_queue: checkResultSchema,
   /** The engine host of the default base model answers. Named as upstream names it, whatever the device. */
   gpu_queue: checkResultSchema,
+  /** Every check with its time, ours. */
+  checks: z.array(systemCheckSchema).optional(),
+  /** The slowest part that is slow, by name. */
+  slow: z.string().nullish(),
 })
 export type SystemCheckResponse = z.infer<typeof systemCheckResponseSchema>
 

@@ -57,6 +57,10 @@ export const trainingJobSchema = z.object({
   /** Options of `config` without effect, and what looks wrong about data or course of the job, one sentence each. */
   warnings: z.array(z.string()).default([]),
   created_at: z.string(),
+  /** Of a job that waits: 1 starts next. Jobs of different projects and models take turns. */
+  queue_position: z.number().int().nullable().default(null),
+  /** When it will start, judging by how long jobs took; null while nothing tells, and once it has started. */
+  expected_start: z.string().nullable().default(null),
   training_start: z.string().nullable(),
   training_end: z.string().nullable(),
   error_code: z.string().nullable(),

@@ -6,6 +6,7 @@
 import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Client } from '#api/client/client.js'
+import type { SystemCheck } from '#api/wire/health.js'
 import type { CommandContext } from '../command/context.js'
 import { messageOf } from '../input/input-file.js'
 import { formatBytes } from '../terminal/format.js'
@@ -36,6 +37,28 @@ export async function checkDisk({ config, clock }: CommandContext): Promise<Chec
   }
 }
 
+/** What to do about a part that fails or is slow. */
+const HINTS: Readonly<Record<string, string>> = {
+  database: 'look at the disk that holds the data directory, and at what else writes to it',
+  blob_store: 'look at the disk that holds the data directory, and at what else writes to it',
+  cpu_queue: 'the log of the service says why, under job.dispatch_failed',
+  gpu_queue: 'the log of the service says why; the model may still be loading, or the machine be busy',
+  worker: 'run npm ci again where the service runs; node and the package must be for that platform',
+}
+
+function toCheck(check: SystemCheck): Check {
+  const { name, success, is_slow: isSlow, duration_ms, message, errors } = check
+  const time = `${Math.round(duration_ms)} ms`
+  return {
+    scope: 'server',
+    name,
+    status: success ? (isSlow ? 'warn' : 'pass') : 'fail',
+    duration_ms,
+    message: success ? `${message}, ${time}${isSlow ? ', which is slow' : ''}` : `${errors.join('; ')} (${time})`,
+    hint: success && !isSlow ? null : (HINTS[name] ?? null),
+  }
+}
+
 /** Whether the service answers, and its own checks; one failed check when it does not. */
 export async function checkServer(
   { clock, config, signal, version }: CommandContext,
@@ -54,6 +77,7 @@ export async function checkServer(
       hint: null,
     }
     const result = await client.systemCheck({ signal })
+    if (result.checks !== undefined) return [reached, ...result.checks.map(toCheck)]
     const queues = (['cpu_queue', 'gpu_queue'] as const).map((name): Check => {
       const { success, duration_ms, errors } = result[name]
       const message = success ? `${Math.round(duration_ms)} ms` : errors.join('; ')

@@ -330,11 +330,11 @@ class StreamingJsonReader implements JsonReader {
       this.#keepPart(chunk, start)
       return i
     }
-    if (this.#parts.length === 0 && i - start < 16) {
-      const integer = readSmallInteger(chunk, start, i)
-      if (integer !== null) {
+    if (this.#parts.length === 0 && i - start <= SHORT_NUMBER) {
+      const number = readShortNumber(chunk, start, i)
+      if (number !== null) {
         this.#token = 'none'
-        this.#put(integer)
+        this.#put(number)
         return i
       }
     }
@@ -448,16 +448,39 @@ function isDelimiter(byte: number): boolean {
   )
 }
 
-/** A non-negative integer without leading zero, or null: the fast path for token ids. */
-function readSmallInteger(chunk: Uint8Array, start: number, end: number): number | null {
-  if (chunk[start] === 0x30 && end - start > 1) return null
+/** A sign, a point and the digits that a double holds exactly. */
+const SHORT_NUMBER = 17
+const POWERS_OF_TEN = Array.from({ length: 16 }, (_, i) => 10 ** i)
+
+/**
+ * An integer or decimal of at most 15 digits and without exponent, or null: the fast path for token ids and log-probabilities.
+ * Exact: digits and power of ten are doubles without error, and one division rounds as reading the text would.
+ */
+function readShortNumber(chunk: Uint8Array, start: number, end: number): number | null {
+  const isNegative = chunk[start] === 0x2d
+  const first = isNegative ? start + 1 : start
   let value = 0
-  for (let i = start; i < end; i += 1) {
+  let i = first
+  for (; i < end; i += 1) {
     const digit = (chunk[i] ?? 0) - 0x30
-    if (digit < 0 || digit > 9) return null
+    if (digit < 0 || digit > 9) break
     value = value * 10 + digit
   }
-  return value
+  const whole = i - first
+  if (whole === 0 || (whole > 1 && chunk[first] === 0x30)) return null
+  let fraction = 0
+  if (i < end) {
+    if (chunk[i] !== 0x2e || i + 1 === end) return null
+    for (i += 1; i < end; i += 1) {
+      const digit = (chunk[i] ?? 0) - 0x30
+      if (digit < 0 || digit > 9) return null
+      value = value * 10 + digit
+      fraction += 1
+    }
+  }
+  if (whole + fraction > 15) return null
+  const number = fraction === 0 ? value : value / (POWERS_OF_TEN[fraction] ?? 1)
+  return isNegative ? -number : number
 }
 
 function describe(expect: Expect): string {

@@ -7,6 +7,7 @@
  * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
  */
 import { type ChildProcess, fork } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { constants, freemem, setPriority, totalmem } from 'node:os'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
@@ -17,7 +18,7 @@ export interface WorkerPoolOptions {
   readonly environment: Readonly<Record<string, string | undefined>>
   /** How long an idle worker is kept, milliseconds; 0 keeps none. Default 10 minutes. */
   readonly keepMs?: number | undefined
-  /** A worker that holds more than this is not kept. Default: a quarter of the machine's memory. */
+  /** Idle workers hold at most this together. Default: a quarter of the machine's memory. */
   readonly maxKeptBytes?: number | undefined
   /** Memory that could still be given out, bytes; for tests. Default: as the operating system or container says. */
   readonly availableBytes?: () => number
@@ -47,6 +48,17 @@ export interface WorkerProcess {
 export interface WorkerPool {
   /** Starts an attempt in a kept worker or a new one; a failure to start shows in `ended`. */
   start(attempt: AttemptStart): WorkerProcess
+  /**
+   * Whether memory is left for one more worker beside those that run: as much as the largest of them holds, and a tenth of the
+   * machine's. Kept workers are given up for it.
+   */
+  hasRoom(): boolean
+  /**
+   * Shows that a worker can run: one does, one waits, or one is started that loads its runtime and ends.
+   *
+   * @returns which, as a clause; rejects with why not
+   */
+  probe(): Promise<string>
   /** Process ids of kept workers. */
   idlePids(): readonly number[]
   /** Ends the kept workers and keeps none from now on. */
@@ -55,11 +67,14 @@ export interface WorkerPool {
 
 interface IdleWorker {
   readonly child: ChildProcess
+  readonly residentBytes: number
   readonly modelId: string
   readonly timer: NodeJS.Timeout
   readonly onExit: () => void
 }
 
+/** A worker that has not loaded its runtime by then is ended. */
+const PROBE_MS = 60_000
 const DEFAULT_KEEP_MS = 10 * 60_000
 /** How often memory is looked at while workers are kept. */
 const MEMORY_CHECK_MS = 5000
@@ -72,6 +87,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const availableBytes = options.availableBytes ?? (() => process.availableMemory?.() ?? freemem())
   /** Longest idle first. */
   let idle: IdleWorker[] = []
+  const running = new Set<ChildProcess>()
   let isStopped = false
   let memoryTimer: NodeJS.Timeout | null = null
 
@@ -99,12 +115,14 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   }
 
   function keep(child: ChildProcess, modelId: string, residentBytes: number): void {
-    if (isStopped || keepMs === 0 || residentBytes > maxKeptBytes || isMemoryShort()) {
+    const keptBytes = idle.reduce((sum, worker) => sum + worker.residentBytes, residentBytes)
+    if (isStopped || keepMs === 0 || keptBytes > maxKeptBytes || isMemoryShort()) {
       child.kill('SIGKILL')
       return
     }
     const worker: IdleWorker = {
       child,
+      residentBytes,
       modelId,
       timer: setTimeout(() => giveUp(worker), keepMs).unref(),
       onExit: () => forget(worker),
@@ -119,15 +137,25 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
 
   const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * totalmem()
 
+  function hasRoom(): boolean {
+    const largest = Math.max(0, ...[...running].map((child) => residentBytesOf(child.pid)))
+    const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * totalmem()
+    // what it holds is free by the next time somebody asks
+    if (!isRoom && idle[0] !== undefined) giveUp(idle[0])
+    return isRoom
+  }
+
   return {
     start: (attempt) => {
       const kept = take(attempt.modelId)
       const child = kept ?? launch(attempt, options)
+      running.add(child)
       let isOver = false
       const ended = settle(child, (residentBytes) => {
         isOver = true
         keep(child, attempt.modelId, residentBytes)
       })
+      void ended.then(() => running.delete(child))
       // a channel that closed meanwhile shows as the process's exit
       if (kept !== null) kept.send(toAssignment(attempt), () => undefined)
       return {
@@ -138,11 +166,50 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
         },
       }
     },
+    hasRoom,
+    probe: async () => {
+      if (running.size > 0) return 'a worker trains'
+      if (idle.some(({ child }) => child.connected)) return 'a worker is loaded and waits'
+      return probeNew(options)
+    },
     idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
     stop: () => {
       isStopped = true
       for (const worker of idle) giveUp(worker)
     },
+  }
+}
+
+/** Starts a worker that only loads its runtime. */
+function probeNew(options: WorkerPoolOptions): Promise<string> {
+  const child = fork(options.entryPath ?? builtModule('training/worker/main.js'), [], {
+    execArgv: dieWithParentFlags(),
+    stdio: CHILD_STDIO,
+    env: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
+  })
+  releaseLifeline(child)
+  const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
+  return new Promise((resolve, reject) => {
+    let isReady = false
+    child.on('message', () => {
+      isReady = true
+    })
+    child.on('error', (error) => reject(new Error(`a worker could not be started: ${error.message}`)))
+    child.on('exit', (code, signal) => {
+      clearTimeout(timer)
+      if (isReady) resolve('a worker was started and loaded its runtime')
+      else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready`))
+    })
+  })
+}
+
+/** Memory a process holds, bytes; 0 where the system does not tell. */
+function residentBytesOf(pid: number | undefined): number {
+  try {
+    const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+    return Number(kilobytes ?? 0) * 1024
+  } catch {
+    return 0
   }
 }
 

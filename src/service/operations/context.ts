@@ -39,11 +39,15 @@ export interface ServiceContext {
   /** `file:` training data must lie below this folder; null refuses all. */
   readonly trainingDataRoot: string | null
   readonly leaseMs: number
+  /** Jobs that train side by side. */
+  readonly trainWorkers: number
   /** Jobs of one entity that may wait or run. */
   readonly maxQueuedJobs: number
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
   readonly version: string
+  /** Shows that training workers can run. @returns how, as a clause */
+  probeWorker(): Promise<string>
   readonly usage: UsageService
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void

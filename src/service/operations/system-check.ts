@@ -1,68 +1,135 @@
 /**
- * Health checks that use the real parts: a row is written and read back, the queue is asked, the default engine answers a ping.
+ * Health checks that use the real parts, each timed: a row is written and read back, a blob too, the queue is asked, the default
+ * engine answers a ping, a training worker loads its runtime. The answer names the part that is slow.
+ *
+ * Anybody may ask, so asking must cost little: calls that come together share one run, and a worker is only started for it when
+ * none runs or waits, at most once a minute.
  */
-import type { CheckResult, SystemCheckResponse } from '#api/wire/health.js'
+import { buffer } from 'node:stream/consumers'
+import type { CheckResult, SystemCheck, SystemCheckResponse } from '#api/wire/health.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
 import type { ServiceContext } from './context.js'
 
 /** Each check runs under its own limit, even after another has failed. */
 const CHECK_TIMEOUT_MS = 5_000
+/** Loading the runtime on a busy machine takes its time. */
+const WORKER_TIMEOUT_MS = 30_000
+/** How long a started worker counts as proof. */
+const WORKER_FRESH_MS = 60_000
+
+/** What is slow on a laptop, milliseconds: an order of magnitude above what the part usually takes. */
+const SLOW_MS = { database: 100, blob_store: 250, cpu_queue: 100, gpu_queue: 1000, worker: 10_000 } as const
+type CheckName = keyof typeof SLOW_MS
 
 export interface SystemCheckService {
   run(): Promise<{ readonly isHealthy: boolean; readonly body: SystemCheckResponse }>
 }
 
 export function createSystemCheckService(context: ServiceContext): SystemCheckService {
-  const { db, ids } = context
+  const { db, ids, blobs, clock } = context
+  let shared: ReturnType<SystemCheckService['run']> | null = null
+  let worker: { readonly check: SystemCheck; readonly atMs: number } | null = null
 
-  async function checkDatabase(): Promise<void> {
+  async function checkDatabase(): Promise<string> {
     const value = ids.secret(8)
     if ((await writeAndReadProbe(db, { id: ids.uuid(), value })) !== value)
       throw new Error('a row did not read back as written')
+    return 'a row was written, read back and deleted'
   }
 
-  async function checkQueue(): Promise<void> {
+  async function checkBlobs(): Promise<string> {
+    // always the same bytes: one file, however often
+    const text = 'what the system check writes\n'
+    const { sha256 } = await blobs.put([Buffer.from(text)])
+    if ((await buffer(await blobs.openRead(sha256))).toString() !== text) {
+      throw new Error('a blob did not read back as written')
+    }
+    return 'a blob was written, synced and read back'
+  }
+
+  async function checkQueue(): Promise<string> {
     const failure = context.dispatcher.lastError()
     if (failure !== null) throw new Error(`the job queue failed: ${failure}`)
     await findClaimableJob(db)
+    return `${context.dispatcher.runningCount()} of ${context.trainWorkers} workers busy`
   }
 
-  async function checkEngine(): Promise<void> {
+  async function checkEngine(): Promise<string> {
     const base = context.baseModels[0]
     if (base === undefined) throw new Error('no base model is configured')
     await context.engines.engineOf(base.name).ping(ids.uuid(), CHECK_TIMEOUT_MS)
+    return `the engine of ${base.name} answers`
   }
 
-  async function measure(check: () => Promise<void>): Promise<CheckResult> {
-    const startMs = context.clock.monotonicMs()
+  async function checkWorker(): Promise<SystemCheck> {
+    if (worker !== null && clock.monotonicMs() - worker.atMs < WORKER_FRESH_MS) return worker.check
+    const check = await measure('worker', () => context.probeWorker(), WORKER_TIMEOUT_MS)
+    worker = check.success ? { check, atMs: clock.monotonicMs() } : null
+    return check
+  }
+
+  async function measure(
+    name: CheckName,
+    check: () => Promise<string>,
+    timeoutMs = CHECK_TIMEOUT_MS,
+  ): Promise<SystemCheck> {
+    const startMs = clock.monotonicMs()
     let timer: NodeJS.Timeout | undefined
     const timeout = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`no answer within ${CHECK_TIMEOUT_MS} ms`)), CHECK_TIMEOUT_MS)
+      timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
     })
     const errors: string[] = []
+    let message = ''
     try {
-      await Promise.race([check(), timeout])
+      message = await Promise.race([check(), timeout])
     } catch (error) {
       errors.push(error instanceof Error ? error.message : String(error))
     } finally {
       clearTimeout(timer)
     }
-    const durationMs = Math.round((context.clock.monotonicMs() - startMs) * 10) / 10
-    return { success: errors.length === 0, duration_ms: durationMs, errors }
+    const durationMs = Math.round((clock.monotonicMs() - startMs) * 10) / 10
+    return {
+      name,
+      success: errors.length === 0,
+      is_slow: durationMs > SLOW_MS[name],
+      duration_ms: durationMs,
+      message,
+      errors,
+    }
+  }
+
+  async function run(): ReturnType<SystemCheckService['run']> {
+    // one after the other, so that none waits for another and each time is its own
+    const database = await measure('database', checkDatabase)
+    const blobStore = await measure('blob_store', checkBlobs)
+    const queue = await measure('cpu_queue', checkQueue)
+    const engine = await measure('gpu_queue', checkEngine)
+    const checks = [database, blobStore, queue, engine, await checkWorker()]
+    const slowest = checks.filter((check) => check.is_slow).sort((a, b) => b.duration_ms - a.duration_ms)[0]
+    return {
+      isHealthy: checks.every((check) => check.success),
+      body: {
+        api: true,
+        database: database.success,
+        cpu_queue: toResult(queue),
+        gpu_queue: toResult(engine),
+        checks,
+        slow: slowest?.name ?? null,
+      },
+    }
   }
 
   return {
-    run: async () => {
-      const [database, queue, engine] = await Promise.all([
-        measure(checkDatabase),
-        measure(checkQueue),
-        measure(checkEngine),
-      ])
-      return {
-        isHealthy: database.success && queue.success && engine.success,
-        body: { api: true, database: database.success, cpu_queue: queue, gpu_queue: engine },
-      }
+    run: () => {
+      shared ??= run().finally(() => {
+        shared = null
+      })
+      return shared
     },
   }
+}
+
+function toResult({ success, duration_ms, errors }: SystemCheck): CheckResult {
+  return { success, duration_ms, errors }
 }

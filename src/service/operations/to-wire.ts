@@ -15,6 +15,7 @@ import type { FileRecord } from '#service/storage/files.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { TrajectoryLogRecord } from '#service/storage/trajectories.js'
+import type { QueuePlace } from './training/queue-forecast.js'
 
 export function toWireModel(model: ModelRecord): Model {
   return {
@@ -39,8 +40,15 @@ export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
   }
 }
 
-/** @param dataWarnings what is known about the job's data; default nothing */
-export function toWireJob(job: JobRecord, dataWarnings: readonly string[] = []): TrainingJob {
+/**
+ * @param dataWarnings what is known about the job's data; default nothing
+ * @param place of a job that waits; default unknown
+ */
+export function toWireJob(
+  job: JobRecord,
+  dataWarnings: readonly string[] = [],
+  place: QueuePlace | null = null,
+): TrainingJob {
   return {
     id: job.id,
     model_id: job.modelId,
@@ -51,6 +59,8 @@ export function toWireJob(job: JobRecord, dataWarnings: readonly string[] = []):
     config: { ...job.config } as TrainingJob['config'],
     warnings: [...optionWarnings(job.kind, job.config, job.step), ...dataWarnings, ...reportedWarnings(job)],
     created_at: toIso(job.createdAtMs),
+    queue_position: place?.position ?? null,
+    expected_start: place?.expectedStartMs == null ? null : toIso(place.expectedStartMs),
     training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),
     error_code: job.errorCode,

@@ -32,6 +32,8 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** Jobs that may run at once. */
   readonly trainWorkers: number
+  /** Whether the machine has memory for one more job; asked only while another runs. Default: it has. */
+  readonly hasRoom?: () => boolean
   readonly timing: JobTiming
 }
 
@@ -112,6 +114,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     for (const slot of slots) await giveUpStuck(slot)
     await killUnresponsive()
     while (!isStopped && slots.size < options.trainWorkers) {
+      // the one that runs must not be killed for memory by the next; alone, a job always starts
+      if (slots.size > 0 && options.hasRoom?.() === false) break
       const claimed = await claimNextJob(db, ids, { owner, leaseMs: leaseMs })
       if (claimed === null) break
       launch(claimed)

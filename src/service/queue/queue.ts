@@ -1,7 +1,8 @@
 /**
  * The queue: creating jobs once, and claiming them in order.
  *
- * First in, first out per model; one running job per model (also a unique index); jobs of different models side by side.
+ * First in, first out per model; one running job per model (also a unique index); jobs of different models side by side, and
+ * projects and models take turns (`plan.ts`).
  * A repeated create answers with the job it made before, because clients retry creates without saying so:
  * - the same `Idempotency-Key`: always; a given key switches the rules below off;
  * - the same model, kind, input and configuration while that job is unfinished, or within `REPEAT_WINDOW_MS` of its
@@ -96,7 +97,8 @@ export interface ClaimedJob {
 }
 
 /**
- * Claims the oldest queued job that is the first of its model and whose pause after a loss is over; null without one.
+ * Claims the job whose turn it is, of those that are the first of their model and whose pause after a loss is over; null
+ * without one.
  *
  * The claim raises `attempt` (the fencing token), starts the lease and fixes the parent checkpoint.
  */

@@ -3,7 +3,8 @@
  * server that started it keeps it (`service/children/worker-pool.ts`).
  *
  * Started by the server (or by hand on another machine) with TRAINYARD_WORKER_URL, _TOKEN, _JOB and _ATTEMPT. Exit code 0
- * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told.
+ * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told. With
+ * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
 import { totalmem } from 'node:os'
 
@@ -26,6 +27,7 @@ async function main(environment: Environment): Promise<void> {
   // what this process writes is in the data directory: its owner's alone
   process.umask(0o077)
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
+  if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe()
   const logger = createLogger({ level })
   const sessions = keepSessions(createOrtRuntime(), { isMemoryShort: isMemoryTight })
   const tools = {
@@ -40,6 +42,13 @@ async function main(environment: Environment): Promise<void> {
     if (!isSound || !isKept) return
     identity = await nextAttempt()
   }
+}
+
+/** Shows whoever asks that the runtime loads on this machine. */
+function probe(): void {
+  createOrtRuntime()
+  process.send?.({ type: 'ready' })
+  process.disconnect?.()
 }
 
 type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'openBaseModel' | 'threads'>

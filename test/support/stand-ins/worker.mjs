@@ -9,6 +9,11 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const env = process.env
+if (env.TRAINYARD_WORKER_PROBE === '1') {
+  if (env.STAND_IN_PROBE_FAILS === '1') process.exit(3)
+  process.send({ type: 'ready' }, () => process.exit(0))
+  await new Promise(() => undefined)
+}
 const root = `${env.TRAINYARD_WORKER_URL}/internal/worker/jobs/${env.TRAINYARD_WORKER_JOB}`
 const attempt = Number(env.TRAINYARD_WORKER_ATTEMPT)
 const headers = { authorization: `Bearer ${env.TRAINYARD_WORKER_TOKEN}`, 'x-trainyard-attempt': String(attempt) }

@@ -35,6 +35,7 @@ import { toWireEvent, toWireJob } from '../to-wire.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { dataWarnings } from './data-warnings.js'
 import { assertKlReference, assertReferenceStep } from './kl-reference.js'
+import { createQueueForecast } from './queue-forecast.js'
 import { rewardWarnings } from './reward-warnings.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'
 import { checkPolicyVersions, withGroups } from './trajectory-groups.js'
@@ -67,6 +68,7 @@ const FOLLOW_POLL_MS = 500
 
 export function createTrainingJobService(context: ServiceContext): TrainingJobService {
   const { db, ids, blobs, signals } = context
+  const forecast = createQueueForecast(db, context.trainWorkers, context.clock)
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
     const job = await findJob(db, id)
@@ -122,7 +124,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       { ...headers, maxUnfinished: context.maxQueuedJobs },
     )
     if (created.isNew) context.dispatcher.wake()
-    return toWireJob(created.job)
+    return toWireJob(created.job, [], await forecast.placeOf(created.job))
   }
 
   async function* follow(
@@ -235,7 +237,8 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
       const aboutData = first?.type === 'training_started' ? dataWarnings(first.data) : []
-      return toWireJob(job, [...aboutData, ...(await rewardWarnings(db, job))])
+      const warnings = [...aboutData, ...(await rewardWarnings(db, job))]
+      return toWireJob(job, warnings, await forecast.placeOf(job))
     },
     list: async (principal, query) => {
       const page = await listJobs(db, {
@@ -246,10 +249,8 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      return toList(
-        page.items.map((job) => toWireJob(job)),
-        page.hasMore,
-      )
+      const jobs = page.items.map(async (job) => toWireJob(job, [], await forecast.placeOf(job)))
+      return toList(await Promise.all(jobs), page.hasMore)
     },
     cancel: async (principal, id) => {
       await requireJob(principal, id)

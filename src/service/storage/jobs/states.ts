@@ -2,13 +2,18 @@
  * The rows behind a job's state: waiting, claimed, leased, ended. Each function is one statement; which of them may run
  * when, and what must happen in the same transaction, is the queue's business.
  */
+import { sql } from 'kysely'
 import type { JobStatus } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
 import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 
-/** The oldest queued job that is the first of its model and whose pause after a loss is over. */
+/**
+ * The queued job whose turn it is, of those that are the first of their model and whose pause after a loss is over: an
+ * interrupted one, else one of the project that runs the fewest, of those that waited longest for a turn, and in it of the
+ * model that did. `queue/plan.ts` tells the order of all.
+ */
 export async function findClaimableJob(
   db: Database,
 ): Promise<{ readonly id: string; readonly modelId: string } | null> {
@@ -34,6 +39,28 @@ export async function findClaimableJob(
         ),
       ),
     )
+    .orderBy(sql`case when job.attempt > 0 then 0 else 1 end`)
+    .orderBy((e) =>
+      e
+        .selectFrom('training_jobs as other')
+        .select((o) => o.fn.countAll().as('count'))
+        .where('other.status', '=', 'running')
+        .whereRef('other.entity', '=', 'job.entity')
+        .whereRef('other.project', '=', 'job.project'),
+    )
+    .orderBy((e) =>
+      e
+        .selectFrom('training_jobs as other')
+        .select((o) => o.fn.coalesce(o.fn.max('other.claim_order'), sql<number>`0`).as('turn'))
+        .whereRef('other.entity', '=', 'job.entity')
+        .whereRef('other.project', '=', 'job.project'),
+    )
+    .orderBy((e) =>
+      e
+        .selectFrom('training_jobs as other')
+        .select((o) => o.fn.coalesce(o.fn.max('other.claim_order'), sql<number>`0`).as('turn'))
+        .whereRef('other.model_id', '=', 'job.model_id'),
+    )
     .orderBy('job.id')
     .limit(1)
     .executeTakeFirst()
@@ -55,6 +82,9 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
     .set((e) => ({
       status: 'running',
       attempt: e('attempt', '+', 1),
+      claim_order: e
+        .selectFrom('training_jobs as other')
+        .select((o) => o(o.fn.coalesce(o.fn.max('other.claim_order'), sql<number>`0`), '+', 1).as('turn')),
       lease_owner: attempt.leaseOwner,
       lease_expires_at_ms: e(databaseNowMs, '+', attempt.leaseMs),
       heartbeat_at_ms: databaseNowMs,

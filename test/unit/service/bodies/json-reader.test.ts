@@ -115,6 +115,36 @@ describe('JSON reader', () => {
     expect(reader.heldBytes()).toBeLessThan(100)
   })
 
+  it('reads every number as JSON.parse does, short ones on their fast path too', () => {
+    let state = 12345
+    const random = (below: number) => {
+      state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff
+      return state % below
+    }
+    for (let i = 0; i < 20_000; i += 1) {
+      const digits = (length: number) => Array.from({ length }, () => random(10)).join('')
+      const whole = random(3) === 0 ? '0' : `${1 + random(9)}${digits(random(12))}`
+      const fraction = random(2) === 0 ? '' : `.${digits(1 + random(18))}`
+      const text = `${random(2) === 0 ? '-' : ''}${whole}${fraction}`
+      expect(Object.is((read(`[${text}]`, {}, 64) as number[])[0], JSON.parse(text)), text).toBe(true)
+    }
+    for (const text of ['01', '-', '-01', '.5', '1.', '-.1', '1.2.3', '--1', '1e', '00.1', '+1']) {
+      expect(() => read(`[${text}]`, {}, 64), text).toThrow('the body is not valid JSON')
+    }
+  })
+
+  it('hands over the text of an element as it was sent, however it is cut into chunks', () => {
+    const items = ['{"a" : [1, 2.50]}', '[ "x\\u00e9", {} ]', '{"b":"é"}', '{}']
+    for (const size of [1, 2, 3, 7, 1000]) {
+      const seen: string[] = []
+      const onElement = (_: JsonInput, __: number, text: Uint8Array | null) => {
+        seen.push(text === null ? 'none' : Buffer.from(text).toString('utf8'))
+      }
+      read(`{"items":[${items.join(' , ')}, 7]}`, { elements: { key: 'items', onElement } }, size)
+      expect(seen, `chunks of ${size}`).toEqual([...items, 'none'])
+    }
+  })
+
   it('keeps the digits of big integers where asked, and only at the top level', () => {
     const text = '{"seed":9223372036854775807,"x":{"seed":9223372036854775807},"n":3}'
     expect(read(text, { int64Fields: ['seed'] }, 4)).toEqual({

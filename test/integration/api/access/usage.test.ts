@@ -148,6 +148,15 @@ describe('counting', () => {
     await database.close()
   })
 
+  it('is written by itself about a second later: all that a killed server loses', async () => {
+    const database = await openDatabase(':memory:')
+    const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
+    await usage.count(answer(), key).next()
+    await expect.poll(() => rowsOf(database), { timeout: 30_000 }).toMatchObject([{ requests: 1, prompt_tokens: 3 }])
+    await usage.stop()
+    await database.close()
+  })
+
   it('keeps what it could not write', async () => {
     const database = await openDatabase(':memory:')
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))

@@ -45,6 +45,11 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
     const file = await upload(`${JSON.stringify(row)}\n`, { 'idempotency-key': `rows ${n}` })
     return send('/v1/preview/sft-training-jobs', { model_id: modelId, training_data_url: file.body['id'] }, headers)
   },
+  '/v1/preview/dpo-training-jobs': (n, headers) => {
+    const row = JSON.stringify({ prompt: 'q', chosen: `good ${n}`, rejected: 'bad' })
+    const url = `data:application/jsonl;base64,${Buffer.from(row).toString('base64')}`
+    return send('/v1/preview/dpo-training-jobs', { model_id: modelId, training_data_url: url }, headers)
+  },
   '/v1/preview/models/:model_id/log': (n, headers) =>
     send(`/v1/preview/models/${modelId}/log`, { split: 'val', trajectory_groups: [sampleGroup([n, 1])] }, headers),
   '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),

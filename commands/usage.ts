@@ -5,7 +5,7 @@ import type { UsageRow } from '#api/wire/access/usage.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
-import { formatDuration } from '#cli/terminal/format.js'
+import { formatDuration, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<UsageRow>[] = [
@@ -43,7 +43,7 @@ export const usage = defineCommand({
     if (report.data.length === 0) return output.status(`nothing used from ${report.from} to ${report.to}`)
     const { total } = report
     output.status(
-      `${report.from} to ${report.to}: ${total.requests} requests, ${total.prompt_tokens} prompt and ${total.completion_tokens} answer tokens, ${formatDuration(total.training_seconds * 1000)} of training`,
+      `${report.from} to ${report.to}: ${plural(total.requests, 'request')}, ${total.prompt_tokens} prompt and ${total.completion_tokens} answer tokens, ${formatDuration(total.training_seconds * 1000)} of training`,
     )
     if (report.is_truncated) output.warning('there is more than one report holds; ask for fewer days')
   },

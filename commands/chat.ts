@@ -30,7 +30,9 @@ export const chat = defineCommand({
     ['trainyard chat email-agent:step3 --json --temperature 0 "Who?"', 'one chat.completion object of step 3'],
   ],
   args: {
-    model: argument.required('id, name, project/name, entity/project/name, :stepN if wanted, or a base model'),
+    model: argument.required('id, name, project/name, entity/project/name, :stepN if wanted, or a base model', {
+      asks: 'served',
+    }),
     prompt: argument.rest('what to ask; - waits for standard input'),
   },
   flags: chatFlags,

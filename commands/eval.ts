@@ -17,7 +17,7 @@ export const evaluate = defineCommand({
     ['trainyard eval orders --prompts held-out.jsonl', 'mean reward, stored as val/reward'],
     ['trainyard eval orders --prompts held-out.jsonl --min-reward 0.8 --json', 'exit 1 below a threshold, for CI'],
   ],
-  args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model') },
+  args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
     count: flag.integer(1, 128)('-n <count>', 'answers per prompt', { default: 1 }),

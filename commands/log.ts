@@ -19,7 +19,7 @@ export const log = defineCommand({
     ['trainyard log email-agent --file groups.jsonl --split test', 'under another split'],
     ['trainyard log email-agent --file - --dry-run < groups.jsonl', 'check a file, send nothing'],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     split: flag.text('--split <name>', 'prefix of the metrics', { default: 'val' }),

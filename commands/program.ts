@@ -56,6 +56,16 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./base-models/list.js')).listBaseModels,
   ),
   entry(
+    'base-models add',
+    'Add a base model: a folder, a GGUF file, or one of a hub',
+    async () => (await import('./base-models/add.js')).addBaseModel,
+  ),
+  entry(
+    'base-models remove',
+    'Remove base models that were added',
+    async () => (await import('./base-models/remove.js')).removeBaseModels,
+  ),
+  entry(
     'checkpoints list',
     'List the checkpoints of a model',
     async () => (await import('./checkpoints/list.js')).listCheckpoints,
@@ -73,6 +83,11 @@ export const commandTable: readonly CommandEntry[] = [
   entry('jobs list', 'List training jobs', async () => (await import('./jobs/list.js')).listJobs),
   entry('jobs get', 'Show one training job', async () => (await import('./jobs/get.js')).getJob),
   entry('jobs events', 'Show the events of a training job', async () => (await import('./jobs/events.js')).jobEvents),
+  entry(
+    'jobs watch',
+    'Watch a training job to its end',
+    async () => (await import('./jobs/watch.js')).watchTrainingJob,
+  ),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
   entry('keys create', 'Make an API key', async () => (await import('./keys/create.js')).createKey),
@@ -107,6 +122,7 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./config/unset.js')).unsetConfig,
   ),
   entry('config path', 'Print where the config file is', async () => (await import('./config/path.js')).configPath),
+  entry('open', 'Open the pages of the service in a browser', async () => (await import('./service/open.js')).open),
   entry(
     'completion',
     'Print a completion script for a shell',

@@ -21,7 +21,7 @@ export const rollout = defineCommand({
     ],
     ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
   ],
-  args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model') },
+  args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
     count: flag.integer(1, 128)('-n <count>', 'answers per prompt: one group', { default: 8 }),

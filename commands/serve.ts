@@ -56,8 +56,12 @@ export const serve = defineCommand({
     logLevel: flag.setting('log-level', { isAdvanced: true }),
     logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
+  environment: [
+    ['HF_ENDPOINT', 'hub that base-models add downloads from'],
+    ['HF_TOKEN', 'token for private and gated models of the hub'],
+  ],
   next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
-  async run({ config, output, io, signal, version }) {
+  async run({ config, output, io, signal, version, environment }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
     const { createService, isBuiltInModel } = await import('#service/create-service.js')
@@ -90,6 +94,7 @@ export const serve = defineCommand({
       trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
       allowedHosts: config.get('allowed-hosts'),
       webhookHosts: config.get('webhook-hosts'),
+      hub: { endpoint: environment['HF_ENDPOINT'] || undefined, token: environment['HF_TOKEN'] || undefined },
       tuning: {
         jobs: {
           leaseMs: config.get('job-lease'),

@@ -3,6 +3,7 @@
  */
 
 import { collectPages } from '#api/client/pages.js'
+import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -10,7 +11,8 @@ import { argument, flag } from '#cli/command/flags.js'
 import { parseSteps } from '#cli/command/parse.js'
 import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/input/checkpoint-selection.js'
 import { findModel, parseModelReference } from '#cli/input/model-reference.js'
-import { formatBytes, plural } from '#cli/terminal/format.js'
+import { formatBytes, formatNumber, plural } from '#cli/terminal/format.js'
+import type { Prompts } from '#cli/terminal/prompts.js'
 
 export const deleteCheckpoints = defineCommand({
   path: ['checkpoints', 'delete'],
@@ -24,7 +26,7 @@ export const deleteCheckpoints = defineCommand({
     ['trainyard checkpoints delete email-agent --steps 1,2,5-9 --yes', 'some steps, without asking'],
     ['trainyard checkpoints delete email-agent --keep last:3 --keep every:10 --dry-run', 'say what would go'],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     steps: flag.custom(parseSteps)('--steps <list>', 'steps to delete, for example 1,2,5-9'),
     keep: flag.repeated(parseKeepRule, '--keep <rule>', 'latest, best:<metric>, last:<n> or every:<n>'),
@@ -35,7 +37,9 @@ export const deleteCheckpoints = defineCommand({
   exits: ['not_found', 'conflict'],
   async run(context) {
     const { connect, output, prompts, args, flags, signal } = context
-    if ((flags.steps === undefined) === (flags.keep.length === 0)) {
+    const isNoneGiven = flags.steps === undefined && flags.keep.length === 0
+    const isAsked = isNoneGiven && prompts.canAsk
+    if (!isAsked && (flags.steps === undefined) === (flags.keep.length === 0)) {
       throw new UsageError('missing_option', 'either --steps or --keep is required, not both', {
         hint: 'trainyard checkpoints delete --help',
       })
@@ -47,7 +51,7 @@ export const deleteCheckpoints = defineCommand({
     const model = await findModel(parseModelReference(args.model), { ...context, client })
     const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
     const plan = applyKeepRules(data, flags.keep)
-    const wanted = flags.steps ?? plan.deleted
+    const wanted = isAsked ? await askForSteps(prompts, data) : (flags.steps ?? plan.deleted)
     const known = new Set(data.map((checkpoint) => checkpoint.step))
     const missing = wanted.filter((step) => !known.has(step))
     if (missing.length > 0 && !flags.ignoreMissing) {
@@ -87,3 +91,16 @@ export const deleteCheckpoints = defineCommand({
     }
   },
 })
+
+/** Newest first; step 0 always stays. */
+async function askForSteps(prompts: Prompts, checkpoints: readonly Checkpoint[]): Promise<readonly number[]> {
+  const choices = checkpoints
+    .filter(({ step }) => step > 0)
+    .sort((a, b) => b.step - a.step)
+    .map(({ step, size_bytes: size, metrics }) => {
+      const reward = metrics['val/reward'] ?? metrics['train/reward']
+      const shown = typeof reward === 'number' ? `, reward ${formatNumber(reward)}` : ''
+      return { value: step, name: `step ${step}  ${formatBytes(size)}${shown}` }
+    })
+  return choices.length === 0 ? [] : await prompts.selectMany('Which steps go?', choices, '--steps')
+}

@@ -26,7 +26,9 @@ export const downloadCheckpoint = defineCommand({
     ['trainyard checkpoints download email-agent --step 9 --json', 'one step, listing files and digests'],
     ['trainyard checkpoints download email-agent --format gguf --precision q8_0', 'for llama.cpp and Ollama'],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name, with :stepN if wanted') },
+  args: {
+    model: argument.required('id, name, project/name or entity/project/name, with :stepN if wanted', { asks: 'model' }),
+  },
   flags: {
     step: flag.custom(parseStepChoice)('--step <step>', 'a step number, latest (default), or best[:<metric>]'),
     format: flag.choice(EXPORT_FORMATS)('--format <format>', 'peft, merged, gguf or gguf-adapter', { default: 'peft' }),

@@ -21,7 +21,7 @@ export const listCheckpoints = defineCommand({
     ['trainyard checkpoints list email-agent --metrics val/reward,loss/train', 'chosen metrics as columns'],
     ['trainyard checkpoints list email-agent -q', 'ids only'],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     order: flag.choice(['asc', 'desc'])('--order <asc|desc>', 'by step', { default: 'asc' }),
     metrics: flag.text('--metrics <names>', 'metrics to show, separated by commas'),

@@ -8,6 +8,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { uploadAdapter } from '#cli/input/adapter-folder.js'
+import { askForBaseModel } from '#cli/input/ask.js'
 import { parseModelReference, shortName } from '#cli/input/model-reference.js'
 
 export const createModel = defineCommand({
@@ -22,7 +23,7 @@ export const createModel = defineCommand({
   details:
     'A model begins as its base model, with --from-checkpoint as a checkpoint of another model (a fork, which keeps its step), ' +
     'or with --from-adapter as a LoRA adapter made elsewhere, which becomes step 1.',
-  args: { name: argument.required('name, project/name or entity/project/name') },
+  args: { name: argument.required('name, project/name or entity/project/name', { asks: 'name' }) },
   flags: {
     baseModel: flag.text('--base-model <name>', 'weights to start from; trainyard base-models list shows them'),
     fromCheckpoint: flag.text('--from-checkpoint <model>', 'begin as this checkpoint: name:step3, or the latest'),
@@ -31,13 +32,15 @@ export const createModel = defineCommand({
   },
   exits: ['conflict'],
   next: ['trainyard train sft <model> --file data.jsonl --watch', 'trainyard chat <model>'],
-  async run({ connect, output, config, args, flags, signal }) {
+  async run(context) {
+    const { connect, output, config, prompts, args, flags, signal } = context
     if (flags.fromCheckpoint !== undefined && flags.fromAdapter !== undefined) {
       throw new UsageError('conflicting_options', '--from-checkpoint and --from-adapter exclude each other', {
         param: '--from-adapter',
       })
     }
-    if (flags.baseModel === undefined && flags.fromCheckpoint === undefined) {
+    const isBaseMissing = flags.baseModel === undefined && flags.fromCheckpoint === undefined
+    if (isBaseMissing && !prompts.canAsk) {
       throw new UsageError('missing_option', '--base-model is required', {
         param: '--base-model',
         hint: 'trainyard base-models list',
@@ -51,11 +54,12 @@ export const createModel = defineCommand({
     const client = await connect()
     const adapter =
       flags.fromAdapter === undefined ? undefined : await uploadAdapter(flags.fromAdapter, { client, signal })
+    const baseModel = isBaseMissing ? await askForBaseModel(context, client) : flags.baseModel
     const request = {
       entity: reference.entity ?? config.get('entity'),
       project,
       name: reference.name,
-      base_model: flags.baseModel,
+      base_model: baseModel,
       from_checkpoint: flags.fromCheckpoint,
       from_adapter: adapter,
       return_existing: flags.ifNotExists,
@@ -68,10 +72,10 @@ export const createModel = defineCommand({
         cause: error,
       })
     })
-    if (flags.baseModel !== undefined && model.base_model !== flags.baseModel) {
+    if (baseModel !== undefined && model.base_model !== baseModel) {
       throw new ConflictError(
         'base_model_mismatch',
-        `model "${model.name}" exists with base model ${model.base_model}, not ${flags.baseModel}`,
+        `model "${model.name}" exists with base model ${model.base_model}, not ${baseModel}`,
       )
     }
     output.result(

@@ -19,7 +19,7 @@ export const deleteModels = defineCommand({
     ['trainyard models delete email-agent games/chess --yes', 'several at once, without asking'],
     ['trainyard models delete email-agent --dry-run', 'say what would go'],
   ],
-  args: { model: argument.many('id, name, project/name or entity/project/name') },
+  args: { model: argument.many('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     yes: flag.switch('--yes', 'do not ask'),
     dryRun: flag.switch('--dry-run', 'show what would be deleted, delete nothing'),

@@ -40,7 +40,7 @@ export const trainRl = defineCommand({
       'any other key',
     ],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(

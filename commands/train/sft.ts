@@ -42,7 +42,7 @@ export const trainSft = defineCommand({
     ],
     ['trainyard train sft email-agent --data-url file-0192 --json', 'data uploaded before'],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name') },
+  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of conversations, - for standard input'),
     dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id> or wandb-artifact:///…'),

@@ -16,6 +16,7 @@ import { createBodyStore } from '#service/bodies/body-store.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
 import { createExporter } from '#service/children/exporter.js'
+import { createModelInspector } from '#service/children/model-inspector.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
@@ -24,6 +25,9 @@ import { createMetrics } from '#service/metrics/metrics.js'
 import { createKeyService } from '#service/operations/access/keys.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import { createAuthService } from '#service/operations/auth.js'
+import { createBaseModelService, readyEntries } from '#service/operations/base-models/base-models.js'
+import { createHubConnection } from '#service/operations/base-models/hub-connection.js'
+import { createShelf } from '#service/operations/base-models/shelf.js'
 import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { createChatService } from '#service/operations/chat/chat.js'
 import { createCheckpointService } from '#service/operations/checkpoints.js'
@@ -44,7 +48,7 @@ import { createWandbService } from '#service/operations/wandb/wandb.js'
 import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
 import { createOutbox, DEFAULT_OUTBOX_TIMING } from '#service/operations/webhooks/outbox.js'
 import { createWebhookService } from '#service/operations/webhooks/webhooks.js'
-import { resolveSettings, type ServiceOptions } from '#service/options.js'
+import { resolveHub, resolveSettings, type ServiceOptions } from '#service/options.js'
 import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
@@ -100,7 +104,12 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const dataDir = await openDataDir(options.dataDir)
   undo.push(() => dataDir.unlock())
   // Before the first key is made: a start that is refused must not use up the one time the key is shown.
-  const baseModels = await resolveBaseModels(options, dataDir)
+  const shelf = createShelf(dataDir.baseModelsPath)
+  const added = await shelf.read()
+  const given = await resolveBaseModels(options, dataDir)
+  // what the server is started with goes before what was added under the same name
+  const others = readyEntries(shelf, added).filter(({ name }) => given.every((entry) => entry.name !== name))
+  const baseModels = [...given, ...others]
   const database = await openDatabase(
     dataDir.databasePath,
     seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages },
@@ -161,6 +170,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     }
   })
   undo.push(() => engines.stop(0))
+
+  const inspector = createModelInspector()
+  undo.push(() => inspector.close())
+  const hub = createHubConnection(resolveHub(options))
 
   const signals = createJobSignals()
   const timing = { ...DEFAULT_JOB_TIMING, ...options.tuning?.jobs }
@@ -226,6 +239,14 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     timing: { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks },
   })
   undo.push(() => outbox.stop())
+  const baseModelService = createBaseModelService(context, {
+    served: baseModels,
+    added: added.filter(({ name }) => given.every((entry) => entry.name !== name)),
+    shelf,
+    connection: hub,
+    inspector,
+    retryMs: options.tuning?.downloadRetryMs ?? 1000,
+  })
   const closing = new AbortController()
   const chat = createChatService(context)
   const tokens = createTokenService(context)
@@ -235,6 +256,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       keys: createKeyService(context),
       usage,
       models,
+      baseModels: baseModelService,
       checkpoints: createCheckpointService(context),
       trainingJobs,
       trajectoryLog: createTrajectoryLogService(context),
@@ -250,7 +272,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       modelRuns: createModelRunService(context),
       webhooks: createWebhookService(context, { rules, outbox }),
     },
-    baseModels: baseModels.map((base) => base.name),
     logger,
     clock: systemClock,
     ids: systemIds,
@@ -282,6 +303,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     workers.stop()
     exporter.stop()
     await outbox.stop()
+    await Promise.all([baseModelService.close(), inspector.close()])
     await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
     await usage.stop()

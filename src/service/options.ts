@@ -6,9 +6,11 @@
 import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
+import { packageVersion } from '#base/util/package-root.js'
 import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
 import type { EngineProcessOptions } from './children/engine-process.js'
+import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { JobTiming } from './queue/dispatcher.js'
@@ -56,6 +58,8 @@ export interface ServiceSettings {
   readonly webhookHosts?: readonly string[]
   /** Folder below which `file:` training data is read; null refuses all. Default null. */
   readonly trainingDataRoot?: string | null
+  /** Where base models are fetched from when somebody adds one by its hub's name. Default: `DEFAULT_HUB_ENDPOINT`, no token. */
+  readonly hub?: { readonly endpoint?: string | undefined; readonly token?: string | undefined }
 }
 
 /** Times and limits that fit almost everybody. */
@@ -70,6 +74,8 @@ export interface ServiceTuning {
   readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
+  /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */
+  readonly downloadRetryMs?: number
 }
 
 /** What tests replace: nothing here is for production. */
@@ -151,4 +157,24 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     )
   }
   return settings
+}
+
+/** The public hub; asked only when somebody adds a model from it. */
+export const DEFAULT_HUB_ENDPOINT = 'https://huggingface.co'
+
+/**
+ * The hub that base models are added from.
+ *
+ * @throws {InvalidRequestError} `invalid_setting` for an endpoint that is no http address
+ */
+export function resolveHub(options: Pick<ServiceSettings, 'hub'>): HubOptions {
+  const endpoint = options.hub?.endpoint ?? DEFAULT_HUB_ENDPOINT
+  const isAddress = URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)
+  if (!isAddress) {
+    throw new InvalidRequestError('invalid_setting', `the hub's endpoint must be an http address, got "${endpoint}"`, {
+      param: 'hub.endpoint',
+      hint: 'set HF_ENDPOINT to an address, or unset it',
+    })
+  }
+  return { endpoint, token: options.hub?.token ?? null, userAgent: `trainyard/${packageVersion()}` }
 }

@@ -2,8 +2,8 @@
  * The command line's contract with its users, read from the table of commands: help texts against goldens, examples that
  * parse, summaries that agree. `UPDATE_GOLDEN=1` rewrites the goldens; a change here is a change people see.
  */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join, parse } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
 import { findEntry, parseCommandLine } from '../../src/cli/command/define-command.js'
@@ -81,7 +81,12 @@ describe('the program', () => {
     expectGolden('trainyard', stdout)
     for (const entry of commandTable) expect(stdout).toContain(entry.path.join(' '))
   })
-  test.each(['environment', 'exit-codes', 'formats', 'files'])('help %s', async (topic) => {
+  test('help pages names every page, and no other', async () => {
+    const pages = readdirSync(join(import.meta.dirname, '../../src/docs')).map((name) => parse(name).name)
+    const { stdout } = await runCli(['help', 'pages'])
+    expect([...stdout.matchAll(/^ {2}([\w-]+) {2,}/gm)].map((match) => match[1]).toSorted()).toEqual(pages.toSorted())
+  })
+  test.each(['environment', 'exit-codes', 'formats', 'files', 'pages'])('help %s', async (topic) => {
     const { stdout, exitCode } = await runCli(['help', topic])
     expect(exitCode).toBe(0)
     expectGolden(`topic-${topic}`, stdout)

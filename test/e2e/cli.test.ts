@@ -76,8 +76,8 @@ describe('the daily loop', () => {
   let jobId = ''
 
   test('models create, list, get', async () => {
-    const [base] = await json<string[]>(['base-models', 'list'])
-    expect(base).toBe('trainyard/spark')
+    const [base] = (await json<{ data: { id: string }[] }>(['base-models', 'list'])).data
+    expect(base?.id).toBe('trainyard/spark')
     const model = await json<{ id: string; name: string; step: number }>([
       'models',
       'create',

@@ -88,7 +88,7 @@ describe('installed', () => {
         expect(exitCode, stderr).toBe(0)
         return JSON.parse(stdout) as T
       }
-      expect(await run(['base-models', 'list'])).toEqual(['trainyard/spark'])
+      expect(await run(['base-models', 'list'])).toMatchObject({ data: [{ id: 'trainyard/spark', status: 'ready' }] })
       const prompt = ['Say hello.', '--temperature', '0', '--max-tokens', '16']
       const base = await run<ChatResponse>(['chat', 'trainyard/spark', ...prompt])
       await run(['models', 'create', 'mine', '--base-model', 'trainyard/spark'])

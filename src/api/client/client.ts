@@ -18,7 +18,14 @@ import type { FileObject } from '#api/wire/files.js'
 import type { HealthResponse, SystemCheckResponse, WhoamiResponse } from '#api/wire/health.js'
 import type { JobStatus } from '#api/wire/job-words.js'
 import type { List } from '#api/wire/list.js'
-import type { DeleteModelResponse, Model, ServedModel } from '#api/wire/models.js'
+import type {
+  AddBaseModelRequest,
+  BaseModel,
+  DeleteBaseModelResponse,
+  DeleteModelResponse,
+  Model,
+  ServedModel,
+} from '#api/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
@@ -232,7 +239,18 @@ export function createClient(options: ClientOptions) {
         http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${encodeURIComponent(id)}`, ...call }),
     },
     usage: (filter: UsageFilter = {}, call?: CallOptions) => get<UsageResponse>('/v1/usage', { ...filter }, call),
-    baseModels: { list: (call?: CallOptions) => get<readonly string[]>('/v1/preview/base-models', {}, call) },
+    baseModels: {
+      /** Names a model may be created from. */
+      list: (call?: CallOptions) => get<readonly string[]>(BASE_MODELS, {}, call),
+      /** All base models with what is known of them, also those that are being downloaded. */
+      details: (call?: CallOptions) => get<List<BaseModel>>(`${BASE_MODELS}/details`, {}, { ...call }),
+      get: (name: string, call?: CallOptions) => get<BaseModel>(`${BASE_MODELS}/${encodeURI(name)}`, {}, call),
+      /** Adds one; a download goes on after the answer, `get` tells how far it is. */
+      add: (request: AddBaseModelRequest, call: CallOptions = {}) =>
+        post<BaseModel>(BASE_MODELS, request, { ...call, isLong: true }),
+      delete: (name: string, call: CallOptions = {}) =>
+        http.json<DeleteBaseModelResponse>({ method: 'DELETE', path: `${BASE_MODELS}/${encodeURI(name)}`, ...call }),
+    },
     health: (call?: CallOptions) => get<HealthResponse>('/v1/health', {}, call),
     /** The checks' results, also when the server answers 503 because one failed. */
     systemCheck: (call: CallOptions = {}) => readSystemCheck(call),
@@ -267,6 +285,7 @@ export function createClient(options: ClientOptions) {
   }
 }
 
+const BASE_MODELS = '/v1/preview/base-models'
 const JOBS = '/v1/preview/training-jobs'
 const KEYS = '/v1/preview/keys'
 const WEBHOOKS = '/v1/preview/webhooks'

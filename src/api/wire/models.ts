@@ -69,6 +69,64 @@ export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>
 /** `GET /v1/preview/base-models`: names a model may be created from. */
 export const baseModelsResponseSchema = z.array(z.string())
 
+/** Body of `POST /v1/preview/base-models`: exactly one of `hub` and `path`. An addition of ours, as all that follows it. */
+export const addBaseModelRequestSchema = z.strictObject({
+  /** Name that models are created from it by. Default: the hub's. Required with `path`. */
+  name: z.string().min(1).max(200).nullish(),
+  /** Repository of a model hub, `organisation/name`. The server downloads it from the hub that its operator chose. */
+  hub: z.string().min(1).max(200).nullish(),
+  /** Branch, tag or commit of the repository. Default `main`. */
+  revision: z.string().min(1).max(200).nullish(),
+  /** One GGUF file of the repository: its name, or its quantization (`Q8_0`). */
+  file: z.string().min(1).max(200).nullish(),
+  /** A folder, a GGUF file or a link to one that lies in the data directory as `base-models/incoming-…`; its plain name. */
+  path: z.string().min(1).max(200).nullish(),
+})
+export type AddBaseModelRequest = z.infer<typeof addBaseModelRequestSchema>
+
+/** A base model with what is known of it. */
+export const baseModelSchema = z.object({
+  /** The name again: what lists are read by. */
+  id: z.string(),
+  object: z.literal('base_model'),
+  name: z.string(),
+  /**
+   * `ready`; `downloading`; `interrupted`: adding it again goes on; `failed`: it cannot be used, `error` says why. Only the
+   * first may be trained and asked.
+   */
+  status: z.enum(['ready', 'downloading', 'interrupted', 'failed']),
+  /** Given when the server was started, added from its disk, or added from a hub. */
+  source: z.enum(['server', 'local', 'hub']),
+  repository: z.string().nullable(),
+  /** Commit of the repository. */
+  commit: z.string().nullable(),
+  architecture: z.string().nullable(),
+  parameters: z.number().int().nullable(),
+  /** Tokens. */
+  context_length: z.number().int().nullable(),
+  /** Of the weight files. */
+  size_bytes: z.number().int().nullable(),
+  /** How most weights are stored: `bfloat16`, `Q8_0`. */
+  precision: z.string().nullable(),
+  downloaded_bytes: z.number().int().nullable(),
+  total_bytes: z.number().int().nullable(),
+  /** Your models that are trained from it. */
+  models: z.number().int(),
+  error: z.string().nullable(),
+  /** ISO 8601, UTC; null for one given at the start. */
+  added_at: z.string().nullable(),
+})
+export type BaseModel = z.infer<typeof baseModelSchema>
+
+export const baseModelListSchema = listSchema(baseModelSchema)
+
+export const deleteBaseModelResponseSchema = z.object({
+  id: z.string(),
+  object: z.literal('base_model'),
+  deleted: z.literal(true),
+})
+export type DeleteBaseModelResponse = z.infer<typeof deleteBaseModelResponseSchema>
+
 /** A card of `GET /v1/models`, in vLLM's form: base models first, then every model's latest checkpoint. */
 export const servedModelSchema = z.object({
   id: z.string(),

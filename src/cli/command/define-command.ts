@@ -68,12 +68,16 @@ export function defineCommand<const A extends Arguments, const F extends Flags>(
     ...definition,
     async invoke(context, raw) {
       const args: Record<string, unknown> = {}
-      Object.entries(definition.args).forEach(([name, argument], i) => {
-        args[name] = readInput(`<${name}>`, argument.read, raw.args[i] ?? [])
-      })
       const flags: Record<string, unknown> = {}
       for (const [name, flag] of Object.entries(definition.flags)) {
         flags[name] = readInput(longName(flag.spelling), flag.read, raw.flags[name] ?? [])
+      }
+      // after the flags: a wrong one is said before anything is asked
+      for (const [i, [name, argument]] of Object.entries(definition.args).entries()) {
+        const given = raw.args[i] ?? []
+        const isMissing = argument.isRequired && given.length === 0
+        const texts = isMissing ? [await askFor(name, argument, { context, path: definition.path })] : given
+        args[name] = readInput(`<${name}>`, argument.read, texts)
       }
       await definition.run({
         ...context,
@@ -82,6 +86,21 @@ export function defineCommand<const A extends Arguments, const F extends Flags>(
       })
     },
   }
+}
+
+/** Asks a person for what is missing. @throws {UsageError} `missing_argument` where nobody can be asked */
+async function askFor(
+  name: string,
+  { asks }: Argument<unknown>,
+  { context, path }: { readonly context: CommandContext; readonly path: readonly string[] },
+): Promise<string> {
+  if (asks === undefined || !context.prompts.canAsk) {
+    throw new UsageError('missing_argument', `missing required argument "${name}"`, {
+      hint: ['trainyard', ...path, '--help'].join(' '),
+    })
+  }
+  const { askForArgument } = await import('../input/ask.js')
+  return await askForArgument(context, asks)
 }
 
 /** `--limit` of `-l, --limit <n>`; `--no-stream` keeps its prefix. */
@@ -212,7 +231,8 @@ function addParser(parent: Parser, name: string): Parser {
 function addInputs(parser: Parser, command: Command): () => RawInput {
   for (const [name, argument] of Object.entries(command.args)) {
     const word = `${name}${argument.isVariadic ? '...' : ''}`
-    parser.argument(argument.isRequired ? `<${word}>` : `[${word}]`)
+    // what a person can be asked for may be missing here
+    parser.argument(argument.isRequired && argument.asks === undefined ? `<${word}>` : `[${word}]`)
   }
   const options = new Map<string, Option[]>()
   for (const [name, flag] of Object.entries(command.flags)) {

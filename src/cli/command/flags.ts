@@ -24,8 +24,13 @@ export interface Argument<T> {
   readonly summary: string
   readonly isRequired: boolean
   readonly isVariadic: boolean
+  /** What a person at a terminal is asked when it is missing; elsewhere it is an error. */
+  readonly asks?: AskedKind
   readonly read: (texts: readonly string[]) => T
 }
+
+/** What a person can be asked for: a model of a list, any that answers questions, or a name to type. */
+export type AskedKind = 'model' | 'served' | 'name'
 
 interface FlagOptions<T> {
   readonly default?: T
@@ -98,7 +103,8 @@ export const flag = {
 
 /** Positional arguments by how many values they take. */
 export const argument = {
-  required: (summary: string): Argument<string> => ({
+  required: (summary: string, options: { readonly asks?: AskedKind } = {}): Argument<string> => ({
+    ...options,
     summary,
     isRequired: true,
     isVariadic: false,
@@ -111,7 +117,8 @@ export const argument = {
     read: (texts) => texts[0],
   }),
   /** One or more. */
-  many: (summary: string): Argument<readonly string[]> => ({
+  many: (summary: string, options: { readonly asks?: AskedKind } = {}): Argument<readonly string[]> => ({
+    ...options,
     summary,
     isRequired: true,
     isVariadic: true,

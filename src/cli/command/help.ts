@@ -87,6 +87,7 @@ const TOPIC_ROWS: readonly Row[] = [
   ['help exit-codes', 'what each exit code means'],
   ['help formats', 'output modes, --json and pipes'],
   ['help files', 'training data and where files are kept'],
+  ['help pages', 'documentation pages, shown by trainyard open'],
 ]
 
 function globalRows(): readonly Row[] {

@@ -10,6 +10,7 @@ export const topics: Readonly<Record<string, () => string>> = {
   'exit-codes': renderExitCodes,
   formats: () => FORMATS,
   files: () => FILES,
+  pages: () => PAGES,
 }
 
 function renderEnvironment(): string {
@@ -63,4 +64,16 @@ A file named - is standard input.
   $XDG_CONFIG_HOME/trainyard/config.json   settings (mode 0600)
   $XDG_DATA_HOME/trainyard                 data of the local service, with its api-key file; --data-dir moves it
   $XDG_STATE_HOME/trainyard                which local servers run, so that the command line finds their key
+`
+
+const PAGES = `Pages, as Markdown in src/docs of the package; a running service shows them at /docs (trainyard open):
+
+  guide                 a loop in TypeScript, learning rates, a check in CI
+  commands              every command and setting
+  api                   endpoints, and where they are a superset of the hosted service's
+  how-training-works    from trajectories to a checkpoint
+  numerics              what is computed, in which precision, and what it is checked against
+  benchmarks            speed and quality, measured
+  operations            data directory, network, limits, what happens when something fails
+  architecture          how the program is built
 `

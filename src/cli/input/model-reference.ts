@@ -14,6 +14,7 @@ import { ConflictError, NotFoundError } from '#base/errors.js'
 import { closest } from '#base/util/suggest.js'
 import type { Config } from '#cli/config/load.js'
 import { UsageError } from '../command/errors.js'
+import type { Prompts } from '../terminal/prompts.js'
 
 /** A parsed reference. `step` null means the latest checkpoint. */
 export interface ModelReference {
@@ -57,6 +58,8 @@ interface LookupOptions {
   readonly client: Client
   readonly config: Config
   readonly signal: AbortSignal
+  /** Who can be asked which project is meant. */
+  readonly prompts?: Prompts
 }
 
 /**
@@ -101,14 +104,14 @@ export interface Served {
  * @throws {NotFoundError} when neither a model nor a base model has the name
  */
 export async function resolveServed(
-  { config, signal }: Pick<LookupOptions, 'config' | 'signal'>,
+  { config, signal, prompts }: Pick<LookupOptions, 'config' | 'signal' | 'prompts'>,
   client: Client,
   text: string,
   step?: number | null,
 ): Promise<Served> {
   try {
     const reference = parseModelReference(text)
-    const model = await findModel(reference, { client, config, signal })
+    const model = await findModel(reference, { client, config, signal, ...(prompts === undefined ? {} : { prompts }) })
     const at = step === undefined ? reference.step : step
     return { name: inferenceName(model, at), model, step: at }
   } catch (error) {
@@ -144,6 +147,10 @@ async function findElsewhere(reference: ModelReference, project: string, lookup:
   const isAsked = reference.project !== null || lookup.config.resolve('project').source !== 'default'
   const [only, second] = elsewhere
   if (only !== undefined && second === undefined && !isAsked) return only
+  if (second !== undefined && !isAsked && lookup.prompts?.canAsk === true) {
+    const { askForProject } = await import('./ask.js')
+    return await askForProject({ prompts: lookup.prompts }, elsewhere)
+  }
   const near = closest(
     name,
     known.filter((model) => model.project === project).map((model) => model.name),

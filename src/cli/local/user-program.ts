@@ -1,7 +1,9 @@
 /**
- * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted.
+ * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted. And the
+ * person's browser.
  */
 import { spawn } from 'node:child_process'
+import type { Environment } from '#base/environment.js'
 
 /**
  * Returns what the command prints on standard output.
@@ -41,5 +43,26 @@ export async function runProgram(
       reject(new Error(`${command}: ended with ${code}: ${errors.trim().split('\n').at(-1) ?? ''}`))
     })
     child.stdin.end(input)
+  })
+}
+
+/**
+ * Shows an address in the person's own browser.
+ *
+ * @returns whether a program took it; none does on a machine without a desktop
+ */
+export async function openInBrowser(url: string, environment: Environment): Promise<boolean> {
+  const hasDesktop =
+    process.platform !== 'linux' || (environment['DISPLAY'] ?? environment['WAYLAND_DISPLAY'] ?? '') !== ''
+  if (!hasDesktop) return false
+  // `explorer` takes an address as it is; `start` would have a shell read it
+  const program = process.platform === 'darwin' ? 'open' : process.platform === 'win32' ? 'explorer' : 'xdg-open'
+  return await new Promise<boolean>((resolve) => {
+    const child = spawn(program, [url], { stdio: 'ignore', detached: true })
+    child.once('error', () => resolve(false))
+    child.once('spawn', () => {
+      child.unref()
+      resolve(true)
+    })
   })
 }

@@ -37,6 +37,19 @@ export function formatBytes(bytes: number): string {
   return `${bytes} B`
 }
 
+/** `135 M`, `1.2 B`: parameters of a model. */
+export function formatCount(count: number): string {
+  for (const [size, unit] of [
+    [1e9, 'B'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ] as const) {
+    // 999 600 reads 1 M, not 1000 k
+    if (count >= size * 0.9995) return `${Number((count / size).toPrecision(count / size >= 100 ? 3 : 2))} ${unit}`
+  }
+  return String(count)
+}
+
 /** `0:38`, `14:02`, `1:02:03`, for columns. */
 export function formatClock(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000))

@@ -10,7 +10,7 @@ import { Chalk, type ChalkInstance, supportsColor, supportsColorStderr } from 'c
 /** One output stream. */
 export interface Sink {
   readonly isTerminal: boolean
-  /** Columns of a terminal; 80 when unknown. */
+  /** Columns of a terminal at this moment; 80 when unknown. */
   readonly width: number
   readonly chalk: ChalkInstance
   /** Whether symbols beyond ASCII can be shown. */
@@ -110,7 +110,10 @@ function createSink(stream: OutputStream, level: 0 | 1 | 2 | 3): Sink {
   const isTerminal = stream.isTTY === true
   return {
     isTerminal,
-    width: stream.columns !== undefined && stream.columns > 20 ? stream.columns : 80,
+    // read anew each time: windows are resized
+    get width() {
+      return stream.columns !== undefined && stream.columns > 20 ? stream.columns : 80
+    },
     // Other tools read what is piped: no colour there even when FORCE_COLOR asks for it.
     chalk: new Chalk({ level: isTerminal ? level : 0 }),
     isUnicode: process.platform !== 'win32' || isTerminal,

@@ -103,7 +103,9 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     result(json, sentence, ids) {
       if (mode === 'json') return printJson(json)
       if (mode === 'quiet') return printIds(ids)
-      stdout.write(safe(`${sentence}\n`))
+      // broken between words on a terminal, as it is in a pipe
+      const text = stdout.isTerminal ? wrapWords(safe(sentence), stdout.width).join('\n') : sentence
+      stdout.write(`${text}\n`)
     },
     event(json, line) {
       if (mode === 'json') stdout.write(`${JSON.stringify(json)}\n`)

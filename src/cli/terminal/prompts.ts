@@ -6,9 +6,24 @@
  */
 import { InterruptedError, UsageError } from '../command/errors.js'
 import type { Io } from './io.js'
+import { sanitizeLine } from './sanitize.js'
+
+/** One line of a list to choose from. */
+export interface Choice<T> {
+  readonly value: T
+  readonly name: string
+  /** Shown while the line is chosen. */
+  readonly description?: string
+}
 
 export interface Prompts {
   readonly canAsk: boolean
+  /** One of a list. @throws {UsageError} `input_required` when nobody can be asked */
+  select<T>(question: string, choices: readonly Choice<T>[], flag: string): Promise<T>
+  /** Any of a list. @throws {UsageError} `input_required` when nobody can be asked */
+  selectMany<T>(question: string, choices: readonly Choice<T>[], flag: string): Promise<readonly T[]>
+  /** A line of text that is not empty. @throws {UsageError} `input_required` when nobody can be asked */
+  text(question: string, flag: string): Promise<string>
   /**
    * y/N.
    *
@@ -32,8 +47,35 @@ export function createPrompts(io: Io, options: { readonly isAllowed: boolean; re
     throw new UsageError('input_required', `${flag} is required to ${purpose} without a terminal`, { param: flag })
   }
 
+  /** Names and descriptions come from a server. */
+  function lines<T>(choices: readonly Choice<T>[]) {
+    return choices.map(({ value, name, description }) => ({
+      value,
+      name: sanitizeLine(name),
+      ...(description === undefined ? {} : { description: sanitizeLine(description) }),
+    }))
+  }
+
   return {
     canAsk,
+    async select(question, choices, flag) {
+      requireTerminal(flag, 'choose')
+      const { select } = await import('@inquirer/prompts')
+      return await select({ message: question, choices: lines(choices), pageSize: 10, loop: false }, context).catch(
+        rethrow,
+      )
+    },
+    async selectMany(question, choices, flag) {
+      requireTerminal(flag, 'choose')
+      const { checkbox } = await import('@inquirer/prompts')
+      const options = { message: question, choices: lines(choices), pageSize: 10, loop: false }
+      return await checkbox(options, context).catch(rethrow)
+    },
+    async text(question, flag) {
+      requireTerminal(flag, 'go on')
+      const { input } = await import('@inquirer/prompts')
+      return (await input({ message: question, required: true }, context).catch(rethrow)).trim()
+    },
     async confirm(question, flag) {
       requireTerminal(flag, 'go on')
       const { confirm } = await import('@inquirer/prompts')

@@ -4,12 +4,22 @@
  * cli-table3 measures and cuts cells (it knows wide characters). Only columns marked `canShrink` are ever cut.
  */
 import Table from 'cli-table3'
-import { formatBytes, formatClock, formatNumber, formatRelativeTime } from './format.js'
+import { formatBytes, formatClock, formatCount, formatNumber, formatRelativeTime } from './format.js'
 import type { Sink } from './io.js'
 import { sanitizeLine } from './sanitize.js'
 
 /** An `id` is shown on a terminal only when asked for; a `shortId` there by its last eight digits, which differ. */
-export type ColumnKind = 'text' | 'name' | 'id' | 'shortId' | 'status' | 'number' | 'time' | 'bytes' | 'duration'
+export type ColumnKind =
+  | 'text'
+  | 'name'
+  | 'id'
+  | 'shortId'
+  | 'status'
+  | 'number'
+  | 'time'
+  | 'bytes'
+  | 'count'
+  | 'duration'
 
 /** One column: where its value comes from and how it reads. */
 export interface Column<T> {
@@ -56,7 +66,7 @@ export function renderTable<T>(
     chars: BORDERLESS,
     style: { 'padding-left': 0, 'padding-right': GAP, head: [], border: [], compact: true },
     colWidths: widths.map((width) => width + GAP),
-    colAligns: columns.map((column) => (column.kind === 'number' || column.kind === 'bytes' ? 'right' : 'left')),
+    colAligns: columns.map((column) => (RIGHT.has(column.kind ?? 'text') ? 'right' : 'left')),
   })
   table.push(columns.map((column) => chalk.dim(column.header.toUpperCase())))
   for (const row of cells) {
@@ -105,13 +115,14 @@ export function shortId(id: string): string {
 
 /** Colour of a status word; the word itself carries the meaning. */
 export function paintStatus(chalk: Sink['chalk'], status: string): string {
-  if (['completed', 'ended', 'PASS', 'ok'].includes(status)) return chalk.green(status)
+  if (['completed', 'ended', 'ready', 'PASS', 'ok'].includes(status)) return chalk.green(status)
   if (['failed', 'FAIL', 'error'].includes(status)) return chalk.red(status)
-  if (['running', 'queued', 'WARN'].includes(status)) return chalk.yellow(status)
+  if (['running', 'queued', 'downloading', 'interrupted', 'WARN'].includes(status)) return chalk.yellow(status)
   return chalk.dim(status)
 }
 
 const GAP = 3
+const RIGHT: ReadonlySet<ColumnKind> = new Set<ColumnKind>(['number', 'bytes', 'count'])
 const BORDERLESS = Object.fromEntries(
   ['top', 'bottom', 'left', 'right', 'mid', 'middle']
     .flatMap((side) => [side, `${side}-mid`, `${side}-left`, `${side}-right`])
@@ -122,6 +133,7 @@ function showCell(kind: ColumnKind, value: string | number | null | undefined, o
   if (value === null || value === undefined || value === '') return options.sink.isUnicode ? '–' : '-'
   if (kind === 'time') return formatRelativeTime(String(value), options.nowMs)
   if (kind === 'bytes') return formatBytes(Number(value))
+  if (kind === 'count') return formatCount(Number(value))
   if (kind === 'shortId' && options.isWide !== true) return shortId(String(value))
   if (kind === 'duration') return formatClock(Number(value))
   if (typeof value === 'number') return formatNumber(value)

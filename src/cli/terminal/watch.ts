@@ -8,6 +8,8 @@ import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { CommandContext } from '../command/context.js'
 import { InterruptedError, OutcomeError } from '../command/errors.js'
+import { createJobView } from '../live/job-view.js'
+import { createRegion } from '../live/region.js'
 import { formatClock, formatDuration, formatNumber } from './format.js'
 
 /** Longest pause between two looks at a job, milliseconds. */
@@ -27,27 +29,102 @@ export async function watchJob(
 ): Promise<TrainingJob> {
   const { output, clock, signal } = context
   const startMs = clock.monotonicMs()
-  const printer = createEventPrinter(context, startMs)
+  // a service that is not there, or a job, is said at once; later a lost connection is waited for
+  const live = await startLive(context, client, await client.trainingJobs.get(jobId, { signal }))
+  const printEvent = createEventPrinter(context, startMs)
   const gradientNorms: number[] = []
+  let reward: number | null = null
   try {
     for await (const event of client.trainingJobs.follow(jobId, {
       after,
       signal,
       pollMs: POLL_MS,
-      onRetry: (error) => output.status(`connection lost, trying again: ${error.message}`),
+      onRetry: (error) => live.above(() => output.status(`connection lost, trying again: ${error.message}`)),
     })) {
-      printer(event)
-      const norm = event.type === 'gradient_step' ? event.data['grad_norm'] : null
+      live.add(event)
+      live.above(() => printEvent(event))
+      if (event.type !== 'gradient_step') continue
+      const { grad_norm: norm, reward: mean } = event.data
       if (typeof norm === 'number') gradientNorms.push(norm)
+      if (typeof mean === 'number') reward = mean
     }
+    live.stop()
     const job = await client.trainingJobs.get(jobId, { signal })
     output.event({ object: 'training_job', ...job }, outcomeLine(job, clock.monotonicMs() - startMs))
     warnOfClipping(context, gradientNorms)
+    if (reward !== null && job.status === 'completed') await warnOfFall(context, client, job, reward)
     requireCompleted(job)
     return job
   } catch (error) {
+    live.stop()
     throw error instanceof InterruptedError ? error.withLines(detachedLines(jobId)) : error
   }
+}
+
+interface Live {
+  add(event: TrainingEvent): void
+  above(print: () => void): void
+  stop(): void
+}
+
+/** Time between two pictures, milliseconds: clocks go on while nothing happens. */
+const REDRAW_MS = 200
+/** Jobs before this one whose rewards are charted. */
+const JOBS_CHARTED = 30
+
+/** The picture below the rows; nothing where rows do not go to a terminal. */
+async function startLive(
+  { io, output, clock, signal }: CommandContext,
+  client: Client,
+  job: TrainingJob,
+): Promise<Live> {
+  const { stdout } = io
+  if (!stdout.isTerminal || !io.stderr.isTerminal || output.mode !== 'human') {
+    return { add: () => undefined, above: (print) => print(), stop: () => undefined }
+  }
+  const isOver = job.status !== 'queued' && job.status !== 'running'
+  const rewardsBefore = isOver ? [] : (await readRewards(client, job, signal)).map(({ reward }) => reward)
+  const view = createJobView({ nowMs: clock.monotonicMs, rewardsBefore, isUnicode: stdout.isUnicode })
+  const region = createRegion(stdout)
+  const draw = (): void => region.draw(view.lines(stdout.width))
+  const timer = isOver ? undefined : setInterval(draw, REDRAW_MS)
+  return {
+    add: view.add,
+    above: region.above,
+    stop() {
+      clearInterval(timer)
+      region.clear()
+    },
+  }
+}
+
+/** Mean rewards of the jobs before this one, by the step they made, oldest first. */
+async function readRewards(
+  client: Client,
+  job: TrainingJob,
+  signal: AbortSignal,
+): Promise<readonly { readonly step: number; readonly reward: number }[]> {
+  const page = await client.checkpoints.list(job.model_id, { order: 'desc', limit: JOBS_CHARTED }, { signal })
+  return page.data
+    .flatMap(({ step, metrics }) => {
+      const reward = metrics['train/reward']
+      return typeof reward === 'number' && step !== job.step ? [{ step, reward }] : []
+    })
+    .reverse()
+}
+
+/** Below this a reward is noise; half of it says nothing. */
+const LEAST_REWARD = 0.05
+
+/** Says when a job met half the reward of the one before: what that one did to the model went too far. */
+async function warnOfFall(context: CommandContext, client: Client, job: TrainingJob, reward: number): Promise<void> {
+  const earlier = await readRewards(client, job, context.signal)
+  const before = earlier.filter(({ step }) => step < (job.step ?? Number.POSITIVE_INFINITY)).at(-1)
+  if (before === undefined || before.reward < LEAST_REWARD || reward > before.reward / 2) return
+  context.output.warning(
+    `the mean reward fell from ${formatNumber(before.reward)} to ${formatNumber(reward)} after step ${before.step}: ` +
+      'a lower --learning-rate is steadier, and an earlier step can be asked with :stepN',
+  )
 }
 
 /** Norms that stay this far above what they are cut to mean that direction is all that is left of a step. */

@@ -18,7 +18,7 @@ import {
   detokenizeRequestSchema,
   tokenizeRequestSchema,
 } from '#api/wire/inference/tokens.js'
-import { createModelRequestSchema } from '#api/wire/models.js'
+import { addBaseModelRequestSchema, createModelRequestSchema } from '#api/wire/models.js'
 import {
   createDpoJobRequestSchema,
   createRlJobRequestSchema,
@@ -92,6 +92,7 @@ const GROUPS = { size: 'trajectoriesBytes', reader: { maxContainers: 4_000_000, 
 export const BODIES = {
   createKey: { schema: createKeyRequestSchema, ...SMALL },
   createModel: { schema: createModelRequestSchema, ...SMALL },
+  addBaseModel: { schema: addBaseModelRequestSchema, ...SMALL },
   deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
   createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
   createSftJob: { schema: createSftJobRequestSchema, ...SMALL },

@@ -12,6 +12,8 @@ export interface EnginePool {
   started(): readonly EngineProcess[]
   /** What engines with a loaded model say of themselves; those that do not answer in time are left out. */
   ask(timeoutMs: number): Promise<readonly { readonly baseModel: string; readonly pong: PongEvent }[]>
+  /** Ends the engine of a base model that is no longer served. */
+  remove(baseModel: string, deadlineMs: number): Promise<void>
   /** Tells every engine to drop an adapter. */
   forgetAdapter(digest: string): void
   /** Fails every request of every engine with `error`. */
@@ -43,6 +45,11 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
         pong: await engine.ping(`ask-${pings++}`, timeoutMs),
       }))
       return (await Promise.allSettled(answers)).flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
+    },
+    remove: async (baseModel, deadlineMs) => {
+      const engine = engines.get(baseModel)
+      engines.delete(baseModel)
+      await engine?.stop(deadlineMs)
     },
     forgetAdapter: (digest) => {
       for (const engine of engines.values()) engine.forgetAdapter(digest)

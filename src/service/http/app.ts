@@ -29,6 +29,7 @@ import { bindRoot } from './routes/root.js'
 import { bindTrainingJobs } from './routes/training-jobs.js'
 import { bindWandb } from './routes/wandb.js'
 import { bindWebhooks } from './routes/webhooks.js'
+import { bindBaseModels } from './routes/weights/base-models.js'
 import { bindWorker } from './routes/worker.js'
 
 export function createApp(options: AppOptions): App {
@@ -56,6 +57,7 @@ export function createApp(options: AppOptions): App {
   bindHealth(app, options)
   bindAccess(app, options)
   bindModels(app, options)
+  bindBaseModels(app, options)
   bindCheckpoints(app, options)
   bindLog(app, options)
   bindTrainingJobs(app, options)

@@ -11,6 +11,7 @@ import type { Metrics } from '#service/metrics/metrics.js'
 import type { KeyService } from '#service/operations/access/keys.js'
 import type { UsageService } from '#service/operations/access/usage.js'
 import type { AuthService } from '#service/operations/auth.js'
+import type { BaseModelService } from '#service/operations/base-models/base-models.js'
 import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
 import type { CompletionService } from '#service/operations/completions/completions.js'
@@ -41,6 +42,7 @@ export interface AppOptions {
     readonly keys: KeyService
     readonly usage: UsageService
     readonly models: ModelService
+    readonly baseModels: BaseModelService
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService
     readonly trajectoryLog: TrajectoryLogService
@@ -56,7 +58,6 @@ export interface AppOptions {
     readonly modelRuns: ModelRunService
     readonly webhooks: WebhookService
   }
-  readonly baseModels: readonly string[]
   readonly logger: Logger
   readonly clock: Clock
   readonly ids: IdSource

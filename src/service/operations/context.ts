@@ -32,7 +32,7 @@ export interface ServiceContext {
   readonly dispatcher: Dispatcher
   readonly engines: EnginePool
   readonly exporter: Exporter
-  /** In the order given; the first one serves requests that name no model. */
+  /** In the order given, then in the order added; the first one serves requests that name no model. Changes while the server runs. */
   readonly baseModels: readonly BaseModelEntry[]
   /** Where prepared base weights are kept. */
   readonly preparedDir: string

@@ -63,6 +63,10 @@ export function createModelService(context: ServiceContext): ModelService {
         }
         const existing = await findModelByName(transaction, entity, request.project, request.name)
         if (existing !== null) return returnExisting(existing, request, baseModel)
+        // it may have been removed since: whoever removes one counts its models after taking it off this list
+        if (!context.baseModels.some((entry) => entry.name === baseModel)) {
+          throw unknownBaseModel(baseModel)
+        }
         const id = ids.uuid()
         await insertModel(transaction, {
           id,
@@ -89,7 +93,7 @@ export function createModelService(context: ServiceContext): ModelService {
     const known = context.baseModels.map((entry) => `"${entry.name}"`).join(', ')
     return new InvalidRequestError('unknown_base_model', `base_model must be one of ${known}, got "${name}"`, {
       param: 'base_model',
-      hint: 'GET /v1/preview/base-models lists them; start the server with --base-model to add one',
+      hint: 'GET /v1/preview/base-models lists them; trainyard base-models add adds one',
     })
   }
 

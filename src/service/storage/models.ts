@@ -97,6 +97,32 @@ export async function findModelsNamed(
   return rows.map(toModel)
 }
 
+/** How many models are trained from a base model; everybody's when no owner is given. */
+export async function countModelsOf(
+  db: Database,
+  baseModel: string,
+  owner?: { readonly entity: string; readonly project: string | null },
+): Promise<number> {
+  let query = db
+    .selectFrom('models')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('base_model', '=', baseModel)
+  if (owner !== undefined) query = query.where('entity', '=', owner.entity)
+  if (typeof owner?.project === 'string') query = query.where('project', '=', owner.project)
+  return (await query.executeTakeFirstOrThrow()).count
+}
+
+/** Whether some model answers to `name` or `project/name` in a chat request. */
+export async function isModelAddress(db: Database, address: string): Promise<boolean> {
+  const [first = '', second] = address.split('/')
+  let query = db
+    .selectFrom('models')
+    .select('id')
+    .where('name', '=', second ?? first)
+  if (second !== undefined) query = query.where('project', '=', first)
+  return (await query.limit(1).executeTakeFirst()) !== undefined
+}
+
 export async function setModelStep(db: Database, id: string, step: number): Promise<void> {
   await db.updateTable('models').set({ step }).where('id', '=', id).execute()
 }

@@ -58,7 +58,10 @@ const ANSWERS =
 /** The scope a request needs. */
 export function neededScope(method: string, path: string): KeyScope {
   if (/^\/v1\/preview\/keys(?:\/|$)/.test(path)) return 'admin'
-  if (method === 'GET' || method === 'HEAD' || (method === 'POST' && ANSWERS.test(path))) return 'read'
+  const isRead = method === 'GET' || method === 'HEAD'
+  // everybody shares base models, and the server's disk
+  if (!isRead && /^\/v1\/preview\/base-models(?:\/|$)/.test(path)) return 'admin'
+  if (isRead || (method === 'POST' && ANSWERS.test(path))) return 'read'
   return 'write'
 }
 

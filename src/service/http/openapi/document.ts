@@ -132,7 +132,10 @@ function responses(route: Route): JsonObject {
       content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
     }
   }
-  for (const status of route.alsoWith ?? []) answers[status] = { ...answer, description: 'The same, of what is broken' }
+  for (const status of route.alsoWith ?? []) {
+    const what = status < 300 ? 'is not complete yet' : 'is broken'
+    answers[status] = { ...answer, description: `The same, of what ${what}` }
+  }
   return answers
 }
 

@@ -11,8 +11,12 @@ import {
 import { modelRunListSchema, runLineListSchema } from '#api/wire/compatible/wandb.js'
 import { orderedPageQuerySchema, pageQuerySchema } from '#api/wire/list.js'
 import {
+  addBaseModelRequestSchema,
+  baseModelListSchema,
+  baseModelSchema,
   baseModelsResponseSchema,
   createModelRequestSchema,
+  deleteBaseModelResponseSchema,
   deleteModelResponseSchema,
   listModelsQuerySchema,
   modelListSchema,
@@ -36,6 +40,7 @@ import {
 } from '#api/wire/trajectories.js'
 import type { Route } from './row.js'
 
+const BASE_MODEL = '/v1/preview/base-models/{name}'
 const MODEL = '/v1/preview/models/{model_id}'
 const JOB = '/v1/preview/training-jobs/{training_job_id}'
 const models = 'Models'
@@ -49,6 +54,30 @@ export const TRAINING_ROUTES: readonly Route[] = [
     summary: 'List names that models are created from',
     answer: baseModelsResponseSchema,
     isOpen: true,
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/base-models',
+    tag: models,
+    summary: 'Add a base model, from a hub or from the data directory',
+    body: addBaseModelRequestSchema,
+    answer: baseModelSchema,
+    alsoWith: [202],
+  },
+  {
+    method: 'get',
+    path: '/v1/preview/base-models/details',
+    tag: models,
+    summary: 'List base models with what is known of them',
+    answer: baseModelListSchema,
+  },
+  { method: 'get', path: BASE_MODEL, tag: models, summary: 'Get a base model', answer: baseModelSchema },
+  {
+    method: 'delete',
+    path: BASE_MODEL,
+    tag: models,
+    summary: 'Remove a base model that was added',
+    answer: deleteBaseModelResponseSchema,
   },
   {
     method: 'post',

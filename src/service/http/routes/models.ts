@@ -1,5 +1,5 @@
 /**
- * `/v1/preview/models` and `/v1/preview/base-models`.
+ * `/v1/preview/models`.
  */
 import { listModelsQuerySchema } from '#api/wire/models.js'
 import { readJson, readQuery } from '../body.js'
@@ -8,7 +8,6 @@ import { idempotencyKey } from '../headers.js'
 
 export function bindModels(app: App, options: AppOptions): void {
   const { models } = options.services
-  app.get('/v1/preview/base-models', (c) => c.json([...options.baseModels]))
   app.get('/v1/preview/models', async (c) =>
     c.json(await models.list(c.get('principal'), readQuery(c, listModelsQuerySchema))),
   )

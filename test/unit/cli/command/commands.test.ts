@@ -112,11 +112,6 @@ describe('lists', () => {
     const { stdout } = await run(['checkpoints', 'list', 'email-agent'], routes, { tty: true })
     expect(stdout).toMatch(/^ *STEP +VAL\/REWARD +SIZE +CREATED\n/)
   })
-  test('base models are plain names', async () => {
-    const routes: Routes = { 'GET /v1/preview/base-models': { body: ['a/b', 'c'] } }
-    expect((await run(['base-models', 'list'], routes)).stdout).toBe('a/b\nc\n')
-    expect((await run(['base-models', 'list', '--json'], routes)).stdout).toBe('["a/b","c"]\n')
-  })
 })
 
 describe('models', () => {

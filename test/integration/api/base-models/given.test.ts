@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { createService } from '#service/create-service.js'
-import { expectCode } from '../../support/expect-code.js'
-import { createTestService, type TestServiceOptions } from '../../support/service/create-test-service.js'
+import { expectCode } from '../../../support/expect-code.js'
+import { createTestService, type TestServiceOptions } from '../../../support/service/create-test-service.js'
 
 const own = (name: string) => ({ name, sourcePath: '/no/such/folder' })
 

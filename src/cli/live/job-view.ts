@@ -1,0 +1,84 @@
+/**
+ * What a person sees below the rows of a job that is followed on a terminal: how far it is, how fast, how long it will take, and
+ * reward, loss and KL as little charts. The reward is the model's, job after job: within one job it does not change.
+ */
+import type { TrainingEvent } from '#api/wire/training-jobs.js'
+import { formatClock, formatNumber } from '../terminal/format.js'
+import { renderBar, renderSparkline } from './bar.js'
+
+export interface JobView {
+  add(event: TrainingEvent): void
+  /** @param width columns of the terminal */
+  lines(width: number): readonly string[]
+}
+
+export interface JobViewOptions {
+  readonly nowMs: () => number
+  /** Mean rewards of the jobs before, oldest first. */
+  readonly rewardsBefore: readonly number[]
+  readonly isUnicode: boolean
+}
+
+const BAR_WIDTH = 20
+const SPARK = { least: 6, most: 30 }
+
+export function createJobView(options: JobViewOptions): JobView {
+  const { nowMs, isUnicode } = options
+  const createdMs = nowMs()
+  let startMs: number | null = null
+  let total: number | null = null
+  let count = 0
+  let tokensPerSecond: number | null = null
+  const series = { reward: [...options.rewardsBefore], loss: [] as number[], KL: [] as number[] }
+  let hasReward = false
+
+  function progressLine(): string {
+    if (startMs === null) return `  waiting for a worker  ${formatClock(nowMs() - createdMs)}`
+    const elapsedMs = nowMs() - startMs
+    const parts = [formatClock(elapsedMs)]
+    if (tokensPerSecond !== null) parts.push(`${Math.round(tokensPerSecond).toLocaleString('en-US')} tokens/s`)
+    if (total === null || total === 0) return `  ${count} steps  ${parts.join('  ')}`
+    // the rest costs what the steps so far cost, and the saving at the end little
+    const leftMs = count === 0 ? null : (elapsedMs / count) * (total - count)
+    if (leftMs !== null) parts.push(leftMs > 0 ? `${formatClock(leftMs)} left` : 'saving')
+    return `  ${renderBar(count / total, BAR_WIDTH, isUnicode)}  ${count}/${total}  ${parts.join('  ')}`
+  }
+
+  function chartLine(width: number): string | null {
+    const shown = Object.entries(series).filter(([, values]) => values.length > 0)
+    if (shown.length === 0) return null
+    const labels = shown.map(([name, values]) => ({ name, values, last: formatNumber(values.at(-1) ?? Number.NaN) }))
+    const taken = labels.reduce((sum, { name, last }) => sum + name.length + last.length + 5, 0)
+    const room = Math.floor((width - taken) / labels.length)
+    const sparkWidth = Math.min(SPARK.most, Math.max(SPARK.least, room))
+    return labels
+      .map(({ name, values, last }) => `  ${name} ${renderSparkline(values, sparkWidth, isUnicode)} ${last}`)
+      .join(' ')
+  }
+
+  return {
+    add({ type, data }) {
+      if (type === 'training_started') {
+        startMs = nowMs()
+        total = typeof data['num_sequences'] === 'number' ? data['num_sequences'] : null
+        return
+      }
+      if (type !== 'gradient_step') return
+      startMs ??= nowMs()
+      count += 1
+      const { reward, loss, policy_loss: policyLoss, kl_div: kl, tokens_per_second: speed } = data
+      if (typeof speed === 'number') tokensPerSecond = speed
+      if (typeof reward === 'number' && !hasReward) {
+        hasReward = true
+        series.reward.push(reward)
+      }
+      const value = loss ?? policyLoss
+      if (typeof value === 'number') series.loss.push(value)
+      if (typeof kl === 'number') series.KL.push(kl)
+    },
+    lines(width) {
+      const charts = chartLine(width)
+      return charts === null ? [progressLine()] : [progressLine(), charts]
+    },
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * What a base model on disk is, without preparing it: family, size, context, how its weights are stored, and whether this
+ * program can serve it. Everything is checked that loading would check but the weights' values.
+ */
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parameterCount } from '#model/architectures/decoder-config.js'
+import { fromHfConfig } from '#model/architectures/hf-config.js'
+import { checkDecoderTensors, decoderConfigOf } from '#model/architectures/registry.js'
+import { loadTextModel } from '#model/text/text-model.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import { readTextFile } from '#model/weights/byte-file.js'
+import { parseStrictJsonObject } from '#model/weights/strict-json.js'
+import type { WeightSource } from '#model/weights/weight-source.js'
+
+/** Facts of a base model that can be served. */
+export interface ModelFacts {
+  /** The family in the model's own words: `llama`, `qwen2`. */
+  readonly architecture: string
+  readonly parameters: number
+  /** Tokens. */
+  readonly contextLength: number
+  /** Of the weight files. */
+  readonly sizeBytes: number
+  /** How most of the weights are stored, in the format's words: `BF16`, `Q8_0`. */
+  readonly precision: string
+  /** Whether it has a chat template. */
+  readonly isChat: boolean
+  /** SHA-256 of configuration and weights; null when it was not asked for. */
+  readonly digest: string | null
+}
+
+/**
+ * Reads and checks a model.
+ *
+ * @param path Hugging Face directory or GGUF file
+ * @param options.hasDigest also read every byte for the digest
+ * @throws {WeightsError | TokenizerError} what makes it unusable
+ */
+export async function inspectModel(path: string, options: { readonly hasDigest: boolean }): Promise<ModelFacts> {
+  const source = await openWeights(path)
+  try {
+    const config = decoderConfigOf(source)
+    checkDecoderTensors(source, config)
+    const { chatTemplate } = await loadTextModel(path)
+    return {
+      architecture: config.family,
+      parameters: parameterCount(config),
+      contextLength: config.contextLength,
+      sizeBytes: await weightBytes(path),
+      precision: mainStorage(source),
+      isChat: chatTemplate !== null,
+      digest: options.hasDigest ? await source.digest() : null,
+    }
+  } finally {
+    await source.close()
+  }
+}
+
+const MAX_CONFIG_BYTES = 10_000_000
+
+/**
+ * Whether the decoder that a `config.json` describes can be served, before its weights are there.
+ *
+ * @throws {WeightsError} `unknown_architecture`, `invalid_config`, `unsupported_model`
+ */
+export async function checkConfigFile(path: string): Promise<void> {
+  fromHfConfig(parseStrictJsonObject(await readTextFile(path, MAX_CONFIG_BYTES), `"${path}"`))
+}
+
+/** The storage type that holds most elements. */
+function mainStorage(source: WeightSource): string {
+  const elements = new Map<string, number>()
+  for (const name of source.tensorNames) {
+    const storage = source.tensorStorage(name)
+    const count = source.tensorShape(name).reduce((product, size) => product * size, 1)
+    elements.set(storage, (elements.get(storage) ?? 0) + count)
+  }
+  return [...elements].reduce((most, entry) => (entry[1] > most[1] ? entry : most), ['', -1])[0]
+}
+
+async function weightBytes(path: string): Promise<number> {
+  const facts = await stat(path)
+  if (!facts.isDirectory()) return facts.size
+  let total = 0
+  for (const name of await readdir(path)) {
+    if (name.endsWith('.safetensors')) total += (await stat(join(path, name))).size
+  }
+  return total
+}

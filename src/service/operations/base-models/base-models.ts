@@ -1,0 +1,263 @@
+/**
+ * Base models of a running server: those it was started with, and those added since, from its own disk or from a hub.
+ *
+ * Adding and removing changes the list that everything else reads (`ServiceContext.baseModels`), without a restart. A model appears there
+ * once every byte is there and it was found usable. The hub is asked only when somebody adds a model from it.
+ */
+import { lstat, rename, rm, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { type List, toList } from '#api/wire/list.js'
+import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#api/wire/models.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import type { ModelFacts, ModelInspector } from '#service/children/model-inspector.js'
+import { countModelsOf, isModelAddress } from '#service/storage/models.js'
+import type { BaseModelEntry, Principal, ServiceContext } from '../context.js'
+import type { HubConnection } from './hub-connection.js'
+import { createHubImports } from './hub-imports.js'
+import type { Shelf, ShelfEntry } from './shelf.js'
+
+export interface BaseModelService {
+  /** Names that a model may be created from. */
+  names(): readonly string[]
+  list(principal: Principal): Promise<List<BaseModel>>
+  get(principal: Principal, name: string): Promise<BaseModel>
+  /** Adds one; returns at once, a download goes on. */
+  add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel>
+  remove(name: string): Promise<DeleteBaseModelResponse>
+  /** Stops downloads; what they have stays for the next time. */
+  close(): Promise<void>
+}
+
+export interface BaseModelOptions {
+  /** The list of the context; this service alone changes it. */
+  readonly served: BaseModelEntry[]
+  /** What was added before this start. */
+  readonly added: readonly ShelfEntry[]
+  readonly shelf: Shelf
+  readonly connection: HubConnection
+  readonly inspector: ModelInspector
+  /** Wait before a broken download is opened again, milliseconds. */
+  readonly retryMs: number
+}
+
+/** Parts of a name: letters, digits, dot, dash, underscore; at most two of them, for a third would be an entity. */
+const NAME = /^[\p{L}\p{N}_][\p{L}\p{N}_.-]*(?:\/[\p{L}\p{N}_][\p{L}\p{N}_.-]*)?$/u
+/** Last word of a route. */
+const RESERVED = 'details'
+const INCOMING = /^incoming-[\w.-]{1,100}$/
+/** Requests that run when a base model is removed may finish. */
+const DRAIN_MS = 5000
+
+export function createBaseModelService(context: ServiceContext, options: BaseModelOptions): BaseModelService {
+  const { db, logger } = context
+  const { served, shelf, inspector } = options
+  /** Those of the start that were not added: they cannot be removed here. */
+  const addedNames = new Set(options.added.map((entry) => entry.name))
+  const configured = new Set(served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
+  const shelved = new Map(options.added.filter(({ name }) => !configured.has(name)).map((entry) => [entry.name, entry]))
+  const facts = new Map<string, ModelFacts>()
+  const hub = createHubImports({
+    ...options,
+    logger,
+    clock: context.clock,
+    onEntry: (entry) => {
+      shelved.set(entry.name, entry)
+      if (entry.facts !== null) publish(entry)
+    },
+    onUnusable: async (name) => {
+      shelved.delete(name)
+      await shelf.remove(name)
+    },
+  })
+
+  function publish(entry: ShelfEntry): void {
+    served.push({ name: entry.name, sourcePath: shelf.sourcePathOf(entry) })
+    logger.info({ base_model: entry.name, ...entry.facts }, 'base_model.added')
+  }
+
+  async function factsOf(entry: BaseModelEntry): Promise<ModelFacts | string> {
+    const known = shelved.get(entry.name)?.facts ?? facts.get(entry.name)
+    try {
+      // what a link points to may be gone
+      await stat(entry.sourcePath)
+      if (known !== undefined && known !== null) return known
+      const found = await inspector.inspect(entry.sourcePath)
+      facts.set(entry.name, found)
+      return found
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error)
+    }
+  }
+
+  async function describe(principal: Principal, name: string): Promise<BaseModel | null> {
+    const live = served.find((entry) => entry.name === name)
+    const entry = shelved.get(name)
+    const progress = hub.progressOf(name)
+    if (live === undefined && entry === undefined && progress === null) return null
+    const found = live === undefined ? null : await factsOf(live)
+    const known = typeof found === 'string' ? null : found
+    const source = entry?.source
+    const hubSource = source?.type === 'hub' ? source : null
+    const waiting = progress?.status ?? 'interrupted'
+    const totalBytes = hubSource === null ? null : hubSource.files.reduce((sum, file) => sum + file.sizeBytes, 0)
+    return {
+      id: name,
+      object: 'base_model',
+      name,
+      status: live === undefined ? waiting : known === null ? 'failed' : 'ready',
+      source: source?.type ?? (progress === null ? 'server' : 'hub'),
+      repository: hubSource?.repository ?? progress?.repository ?? null,
+      commit: hubSource?.commit ?? null,
+      architecture: known?.architecture ?? null,
+      parameters: known?.parameters ?? null,
+      context_length: known?.contextLength ?? null,
+      size_bytes: known?.sizeBytes ?? null,
+      precision: known?.precision ?? null,
+      downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
+      total_bytes: totalBytes,
+      models: await countModelsOf(db, name, principal),
+      error: typeof found === 'string' ? found : (progress?.error ?? null),
+      added_at: entry === undefined ? null : new Date(entry.addedAtMs).toISOString(),
+    }
+  }
+
+  async function requireDescription(principal: Principal, name: string): Promise<BaseModel> {
+    const description = await describe(principal, name)
+    if (description === null) throw notFound(name)
+    return description
+  }
+
+  async function checkName(name: string): Promise<void> {
+    if (!NAME.test(name) || name === RESERVED) {
+      throw new InvalidRequestError(
+        'invalid_name',
+        `name must be like "organisation/model": letters, digits, ".", "-" and "_", got "${name.slice(0, 100)}"`,
+        { param: 'name' },
+      )
+    }
+    const taken = [...served.map((entry) => entry.name), ...shelved.keys()]
+    const alike = taken.find((other) => other.toLowerCase() === name.toLowerCase())
+    if (alike !== undefined) {
+      const hint = `give it another name, or remove "${alike}" first`
+      throw new ConflictError('base_model_already_exists', `base model "${alike}" exists already`, { hint })
+    }
+    // chat requests look for base models first: the model would no longer be reached by this address
+    if (await isModelAddress(db, name)) {
+      throw new ConflictError('name_taken', `"${name}" is the address of a model already`, { param: 'name' })
+    }
+  }
+
+  async function addLocal(name: string, path: string): Promise<void> {
+    if (!INCOMING.test(path)) {
+      throw new InvalidRequestError(
+        'invalid_path',
+        `path must be the plain name of an "incoming-…" entry, got "${path}"`,
+        {
+          param: 'path',
+          hint: 'trainyard base-models add <folder or file> makes one, on the machine of the server',
+        },
+      )
+    }
+    await checkName(name)
+    const incoming = join(shelf.directory, basename(path))
+    if ((await lstat(incoming).catch(() => null)) === null) {
+      throw new NotFoundError('path_not_found', `the data directory has no base-models/${path}`, { param: 'path' })
+    }
+    const inspected = await inspector.inspect(incoming, { hasDigest: true })
+    await checkName(name)
+    const entry: ShelfEntry = { name, addedAtMs: context.clock.nowMs(), source: { type: 'local' }, facts: inspected }
+    shelved.set(name, entry)
+    try {
+      // what an earlier attempt left there has no description: it was never served
+      await rm(shelf.pathOf(name), { recursive: true, force: true })
+      await rename(incoming, shelf.pathOf(name))
+      await shelf.write(entry)
+    } catch (error) {
+      shelved.delete(name)
+      throw error
+    }
+    publish(entry)
+  }
+
+  async function add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
+    const { hub: repository, path } = request
+    if ((repository ?? null) === null && typeof path === 'string') {
+      const unused = request.file ?? request.revision ?? null
+      if (typeof request.name !== 'string' || unused !== null) {
+        throw new InvalidRequestError('invalid_source', 'path needs name, and neither file nor revision')
+      }
+      await addLocal(request.name, path)
+      return await requireDescription(principal, request.name)
+    }
+    if (typeof repository !== 'string' || (path ?? null) !== null) {
+      throw new InvalidRequestError('invalid_source', 'give either hub or path')
+    }
+    const name = request.name ?? repository
+    const wanted = { name, repository, revision: request.revision ?? 'main', file: request.file ?? null }
+    // the same request again goes on with a download, or tells how far it is
+    if (!hub.isSame(wanted, shelved.get(name))) await checkName(name)
+    await hub.start(wanted, shelved.get(name))
+    return await requireDescription(principal, name)
+  }
+
+  async function remove(name: string): Promise<DeleteBaseModelResponse> {
+    if (configured.has(name)) {
+      throw new ConflictError('base_model_configured', `base model "${name}" was given when the server was started`, {
+        hint: 'start the server without its --base-model',
+      })
+    }
+    const entry = shelved.get(name)
+    if (entry === undefined && hub.progressOf(name) === null) throw notFound(name)
+    const at = served.findIndex((each) => each.name === name)
+    // unlisted first: a model that is being created is either counted here or refused there
+    const [live] = at < 0 ? [] : served.splice(at, 1)
+    const count = await db.transaction().execute((transaction) => countModelsOf(transaction, name))
+    if (count > 0) {
+      if (live !== undefined) served.splice(at, 0, live)
+      throw new ConflictError('base_model_in_use', `base model "${name}" has ${count} model(s) trained from it`, {
+        hint: 'trainyard models delete <model> removes a model',
+      })
+    }
+    await hub.stop(name)
+    await context.engines.remove(name, DRAIN_MS)
+    shelved.delete(name)
+    await shelf.remove(name)
+    await removePrepared(entry?.facts?.digest ?? null)
+    logger.info({ base_model: name }, 'base_model.removed')
+    return { id: name, object: 'base_model', deleted: true }
+  }
+
+  /** Prepared weights of a model that nobody serves any more. A model of the start may share them: then they are made again. */
+  async function removePrepared(digest: string | null): Promise<void> {
+    const isShared = [...shelved.values()].some((entry) => entry.facts?.digest === digest)
+    if (digest === null || isShared) return
+    await rm(join(context.preparedDir, digest), { recursive: true, force: true })
+  }
+
+  return {
+    names: () => served.map((entry) => entry.name),
+    async list(principal) {
+      const names = new Set([...served.map((entry) => entry.name), ...shelved.keys(), ...hub.names()])
+      const all = await Promise.all([...names].map((name) => describe(principal, name)))
+      const rows = all.filter((row) => row !== null)
+      return toList(rows, false)
+    },
+    get: requireDescription,
+    add,
+    remove,
+    close: () => hub.close(),
+  }
+}
+
+function notFound(name: string): NotFoundError {
+  return new NotFoundError('base_model_not_found', `base model "${name.slice(0, 200)}" was not found`, {
+    hint: 'GET /v1/preview/base-models lists them',
+  })
+}
+
+/** The models that earlier runs added, as far as they are whole: what a server begins with beside those it is given. */
+export function readyEntries(shelf: Shelf, entries: readonly ShelfEntry[]): readonly BaseModelEntry[] {
+  return entries
+    .filter((entry) => entry.facts !== null)
+    .map((entry) => ({ name: entry.name, sourcePath: shelf.sourcePathOf(entry) }))
+}

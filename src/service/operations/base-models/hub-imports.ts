@@ -1,0 +1,223 @@
+/**
+ * Downloads of base models from a hub: at most two at a time, each in the background, each resumed by asking for it again.
+ */
+import { mkdir, rm, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { AppError, InvalidRequestError, TokenizerError, WeightsError } from '#base/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type { ModelInspector } from '#service/children/model-inspector.js'
+import type { HubConnection } from './hub-connection.js'
+import { downloadHubFile } from './hub-download.js'
+import { chooseHubFiles, listHubFiles } from './hub-files.js'
+import type { Shelf, ShelfEntry } from './shelf.js'
+
+/** What is asked for. */
+export interface HubWish {
+  readonly name: string
+  readonly repository: string
+  readonly revision: string
+  readonly file: string | null
+}
+
+export interface HubProgress {
+  readonly status: 'downloading' | 'interrupted' | 'failed'
+  readonly repository: string
+  readonly downloadedBytes: number
+  readonly error: string | null
+}
+
+export interface HubImports {
+  /** Whether `entry` or a running download is what `wish` asks for and not complete. */
+  isSame(wish: HubWish, entry: ShelfEntry | undefined): boolean
+  /**
+   * Starts a download, or leaves the one that runs alone.
+   *
+   * @param entry what an earlier attempt left
+   * @throws {AppError} what the hub says, `too_many_downloads`, `disk_full`
+   */
+  start(wish: HubWish, entry: ShelfEntry | undefined): Promise<void>
+  /** Of a download that runs or ended without success; null for any other name. */
+  progressOf(name: string): HubProgress | null
+  names(): readonly string[]
+  /** Ends a download and forgets it. */
+  stop(name: string): Promise<void>
+  close(): Promise<void>
+}
+
+export interface HubImportOptions {
+  readonly shelf: Shelf
+  readonly connection: HubConnection
+  readonly inspector: ModelInspector
+  readonly logger: Logger
+  readonly clock: Clock
+  readonly retryMs: number
+  /** Called when a download begins and when it is complete. */
+  readonly onEntry: (entry: ShelfEntry) => void
+  /** Called when a model turned out to be unusable: its bytes are of no use. */
+  readonly onUnusable: (name: string) => Promise<void>
+}
+
+interface Download {
+  readonly wish: HubWish
+  readonly controller: AbortController
+  status: HubProgress['status']
+  /** Bytes on disk by file. */
+  readonly bytes: Map<string, number>
+  error: string | null
+  done: Promise<void>
+}
+
+/** Two fill a line; more only slow each other down. */
+const MAX_DOWNLOADS = 2
+/** Room that must be left beside a download. */
+const SPARE_BYTES = 100e6
+const REPOSITORY = /^\w[\w.-]{0,95}(?:\/\w[\w.-]{0,95})?$/
+const REVISION = /^\w[\w.-]*(?:\/\w[\w.-]*)*$/
+
+export function createHubImports(options: HubImportOptions): HubImports {
+  const { shelf, connection, inspector, logger } = options
+  const downloads = new Map<string, Download>()
+
+  async function run(download: Download, entry: ShelfEntry): Promise<void> {
+    const { wish, controller } = download
+    const directory = shelf.pathOf(entry.name)
+    if (entry.source.type !== 'hub') return
+    const { commit, files, repository } = entry.source
+    try {
+      await mkdir(directory, { recursive: true, mode: 0o700 })
+      for (const file of files) {
+        await downloadHubFile(file, {
+          connection,
+          repository,
+          commit,
+          directory,
+          signal: controller.signal,
+          retryMs: options.retryMs,
+          onProgress: (bytes) => download.bytes.set(file.name, bytes),
+        })
+        if (file.name === 'config.json') await inspector.checkConfig(join(directory, file.name))
+      }
+      const facts = await inspector.inspect(shelf.sourcePathOf(entry), { hasDigest: true })
+      controller.signal.throwIfAborted()
+      const whole = { ...entry, facts }
+      await shelf.write(whole)
+      downloads.delete(wish.name)
+      options.onEntry(whole)
+    } catch (error) {
+      download.error = error instanceof Error ? error.message : String(error)
+      if (controller.signal.aborted) {
+        download.error = null
+        download.status = 'interrupted'
+        return
+      }
+      const isUnusable = error instanceof WeightsError || error instanceof TokenizerError
+      if (isUnusable) await options.onUnusable(wish.name)
+      download.status = isUnusable ? 'failed' : 'interrupted'
+      logger.warn({ base_model: wish.name, reason: download.error }, 'base_model.download_ended')
+    }
+  }
+
+  async function plan(wish: HubWish, entry: ShelfEntry | undefined, signal: AbortSignal): Promise<ShelfEntry> {
+    if (!REPOSITORY.test(wish.repository)) {
+      throw new InvalidRequestError(
+        'invalid_repository',
+        `hub must be like "organisation/name", got "${wish.repository}"`,
+        {
+          param: 'hub',
+        },
+      )
+    }
+    if (!REVISION.test(wish.revision)) {
+      throw new InvalidRequestError('invalid_revision', `revision must be a branch, tag or commit`, {
+        param: 'revision',
+      })
+    }
+    const listing = await listHubFiles(connection, { ...wish, signal })
+    const files = chooseHubFiles(listing, wish.repository, wish.file)
+    const { repository, revision, file } = wish
+    const source = { type: 'hub' as const, repository, revision, file, commit: listing.commit, files }
+    // bytes of another commit are of no use
+    const before = entry?.source.type === 'hub' ? entry.source.commit : listing.commit
+    if (before !== listing.commit) await rm(shelf.pathOf(wish.name), { recursive: true, force: true })
+    await requireSpace(files.reduce((sum, file) => sum + file.sizeBytes, 0))
+    return { name: wish.name, addedAtMs: entry?.addedAtMs ?? options.clock.nowMs(), source, facts: null }
+  }
+
+  /** Counts what an earlier attempt left as missing: a little too strict. */
+  async function requireSpace(totalBytes: number): Promise<void> {
+    const { bavail, bsize } = await statfs(shelf.directory)
+    const freeBytes = bavail * bsize
+    if (freeBytes >= totalBytes + SPARE_BYTES) return
+    const [needed, free] = [totalBytes, freeBytes].map((bytes) => `${Math.ceil(bytes / 1e6)} MB`)
+    throw new AppError('unavailable', 'disk_full', `the model has ${needed}, the data directory has ${free} left`)
+  }
+
+  function isRunning(download: Download | undefined): boolean {
+    return download?.status === 'downloading'
+  }
+
+  return {
+    isSame(wish, entry) {
+      const other = downloads.get(wish.name)?.wish ?? (entry?.source.type === 'hub' ? entry.source : null)
+      if (other === null || (entry !== undefined && entry.facts !== null)) return false
+      return other.repository === wish.repository && other.revision === wish.revision && other.file === wish.file
+    },
+    async start(wish, entry) {
+      if (isRunning(downloads.get(wish.name))) return
+      if ([...downloads.values()].filter(isRunning).length >= MAX_DOWNLOADS) {
+        throw new AppError('rate_limited', 'too_many_downloads', `${MAX_DOWNLOADS} base models are being downloaded`, {
+          hint: 'add this one when one of them is there',
+        })
+      }
+      const controller = new AbortController()
+      const download: Download = {
+        wish,
+        controller,
+        status: 'downloading',
+        bytes: new Map(),
+        error: null,
+        done: Promise.resolve(),
+      }
+      // before the first wait: the same request twice is one download
+      downloads.set(wish.name, download)
+      const planning = plan(wish, entry, controller.signal).then(async (planned) => {
+        controller.signal.throwIfAborted()
+        await shelf.write(planned)
+        return planned
+      })
+      download.done = planning.then(
+        () => undefined,
+        () => undefined,
+      )
+      try {
+        const planned = await planning
+        controller.signal.throwIfAborted()
+        options.onEntry(planned)
+        download.done = run(download, planned)
+      } catch (error) {
+        downloads.delete(wish.name)
+        throw error
+      }
+    },
+    progressOf(name) {
+      const download = downloads.get(name)
+      if (download === undefined) return null
+      const { status, error, bytes, wish } = download
+      const downloadedBytes = [...bytes.values()].reduce((sum, count) => sum + count, 0)
+      return { status, error, downloadedBytes, repository: wish.repository }
+    },
+    names: () => [...downloads.keys()],
+    async stop(name) {
+      const download = downloads.get(name)
+      download?.controller.abort(new AppError('cancelled', 'cancelled', 'the base model was removed'))
+      await download?.done
+      downloads.delete(name)
+    },
+    async close() {
+      const error = new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+      for (const { controller } of downloads.values()) controller.abort(error)
+      await Promise.all([...downloads.values()].map(({ done }) => done))
+    },
+  }
+}

@@ -3,15 +3,22 @@
  *
  *     npm run bench              all
  *     npm run bench -- train     those whose file name contains the word
+ *     npm run bench -- serve --against auto --rounds 2     options go to the benches
  *
- * A bench file exports `title` and an async `run()` that returns rows `{ name, value, unit, ratio?, target? }`, or a string
+ * A bench file exports `title` and an async `run(options)` that returns rows `{ name, value, unit, ratio?, target? }`, or a string
  * that says why it cannot run here.
  */
 import { readdirSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 
-const wanted = process.argv.slice(2)
+const wanted = []
+const options = {}
+for (const words = process.argv.slice(2); words.length > 0; ) {
+  const word = words.shift()
+  if (word.startsWith('--')) options[word.slice(2)] = words.shift()
+  else wanted.push(word)
+}
 const files = readdirSync(import.meta.dirname)
   .filter((name) => name.endsWith('.bench.js'))
   .filter((name) => wanted.length === 0 || wanted.some((word) => name.includes(word)))
@@ -20,7 +27,7 @@ console.log(`${os.cpus().length} cores, ${os.cpus()[0]?.model.trim()}, Node ${pr
 for (const name of files) {
   const bench = await import(path.join(import.meta.dirname, name))
   console.log(`\n${bench.title} (${name})`)
-  const rows = await bench.run()
+  const rows = await bench.run(options)
   if (typeof rows === 'string') {
     console.log(`  not run: ${rows}`)
     continue

@@ -1,0 +1,196 @@
+/**
+ * What a client sees of a started service under the loads of reinforcement learning, and of llama.cpp's server beside it.
+ *
+ *     npm run bench -- serve --against auto      (or the path of a llama-server)
+ *
+ * Both run all the time and are asked in turns, round by round, so that a slow minute of the machine hits both; figures are
+ * medians of the rounds. Prompts of a round are new, so that neither side's prefix cache knows them.
+ */
+import { readFileSync } from 'node:fs'
+import { startService } from '../support/service/service-process.js'
+import { findLlamaServer, startLlamaServer } from './peers/llama-server.js'
+import { hasModel, MODEL } from './peers/ours.js'
+import { decodeRate, slowestStart, stream, textOf } from './peers/streams.js'
+
+export const title = 'Serving SmolLM2-135M int8 through HTTP'
+
+const SEQUENCES = 32
+const ANSWER = 32
+/** llama.cpp's own default, so that its sampler does what it is made for. */
+const SAMPLED = { temperature: 1, top_k: 40 }
+const TICKS_PER_SECOND = 100
+
+export async function run({ against, rounds = '3', only = '' } = {}) {
+  if (!hasModel) return 'no model: npm run model:smollm2'
+  const program = findLlamaServer(against)
+  if (against !== undefined && program === null) return 'no llama-server on the search path or in .cache/bench'
+  const args = ['--base-model', `bench=${MODEL}`, '--precision', 'int8', '--max-sequences', String(SEQUENCES)]
+  const service = await startService({ args })
+  const ours = { ...service, model: 'bench' }
+  const peer = program === null ? null : await startLlamaServer(program, { sequences: SEQUENCES, contextTokens: 32768 })
+  const sides = peer === null ? { ours } : { ours, peer }
+  try {
+    for (const side of Object.values(sides)) await stream(side, { text: textOf(32, 1), count: 8 })
+    const measured = []
+    for (const load of LOADS.filter(({ name }) => name.includes(only))) measured.push(await turns(load, sides, rounds))
+    return measured.flat()
+  } finally {
+    await service.stop()
+    await peer?.stop()
+  }
+}
+
+let nextSeed = 1
+
+/** One load on every side in turns: medians, and the median ratio, larger than 1 where ours is better. */
+async function turns(load, sides, rounds) {
+  const found = {}
+  for (let round = 0; round < Number(rounds); round++) {
+    nextSeed += 100
+    const seed = nextSeed
+    for (const [name, side] of Object.entries(sides)) {
+      const figures = await load.measure(side, seed).catch((error) => {
+        if (name === 'peer') return {}
+        throw error
+      })
+      for (const [key, value] of Object.entries(figures)) {
+        found[key] ??= {}
+        found[key][name] ??= []
+        found[key][name].push(value)
+      }
+    }
+  }
+  return Object.entries(found).flatMap(([key, { ours, peer }]) => {
+    const { unit, isLess = false, target } = load.figures[key]
+    const name = key === '' ? load.name : `${load.name}: ${key}`
+    const rows = [{ name, value: median(ours), unit, ...(peer === undefined ? {} : { target }) }]
+    if (peer === undefined) return rows
+    const ratio = median(ours.map((value, i) => (isLess ? peer[i] / value : value / peer[i])))
+    return [
+      { ...rows[0], ratio },
+      { name: '  llama-server', value: median(peer), unit },
+    ]
+  })
+}
+
+const seconds = { unit: 's', isLess: true }
+const perSecond = { unit: 'tok/s' }
+
+const LOADS = [
+  {
+    name: '16 requests of one equal 512-token prompt',
+    figures: { '': { ...seconds, target: 'ratio >= 3' } },
+    measure: (side, seed) => wall(() => many(16, () => ask(side, 500, seed, SAMPLED))),
+  },
+  {
+    name: 'one request with n = 16',
+    figures: { '': { ...seconds, target: 'ratio >= 1.2' } },
+    measure: async (side, seed) => {
+      let answer = null
+      const figures = await wall(async () => {
+        answer = await ask(side, 500, seed, { ...SAMPLED, n: 16 })
+      })
+      return answer.completion < 16 * ANSWER ? {} : figures
+    },
+  },
+  {
+    name: '16 different 512-token prompts',
+    figures: { '': seconds },
+    measure: (side, seed) => wall(() => many(16, (i) => ask(side, 500, seed + i))),
+  },
+  ...[1, 8, 16, 32].map((streams) => ({
+    name: `decode, ${streams} streams`,
+    figures: {
+      '': { ...perSecond, target: streams === 1 ? 'ratio >= 1' : 'ratio >= 1.2' },
+      "server process's CPU per token": { unit: 'ms', target: '<= 0.2' },
+    },
+    measure: async (side, seed) => {
+      const before = cpuMs(side)
+      const answers = await many(streams, (i) => ask(side, 8, seed + i, { count: 64 }))
+      const tokens = answers.reduce((sum, { completion }) => sum + completion, 0)
+      const own = before === null ? {} : { "server process's CPU per token": (cpuMs(side) - before) / tokens }
+      return { '': decodeRate(answers), ...own }
+    },
+  })),
+  ...[500, 1970].map((length) => ({
+    name: `prefill of ${length === 500 ? '512' : '2,000'} tokens`,
+    figures: { '': { ...perSecond, target: 'ratio >= 1.1' } },
+    measure: async (side, seed) => {
+      const answer = await ask(side, length, seed, { count: 2 })
+      return { '': answer.prompt / slowestStart([answer]) }
+    },
+  })),
+  {
+    name: '32 streams, 128-token prompts',
+    figures: { 'total, prompts included': perSecond, 'slowest first token': { ...seconds, target: 'ratio >= 1' } },
+    measure: async (side, seed) => {
+      const startedMs = performance.now()
+      const answers = await many(32, (i) => ask(side, 118, seed + i))
+      const total = answers.reduce((sum, { completion }) => sum + completion, 0)
+      const spent = (performance.now() - startedMs) / 1000
+      return { 'total, prompts included': total / spent, 'slowest first token': slowestStart(answers) }
+    },
+  },
+  {
+    name: 'worst gap of 4 streams',
+    figures: { '': { unit: 'ms', isLess: true }, 'while a 2,000-token prompt arrives': { unit: 'ms', isLess: true } },
+    measure: worstGaps,
+  },
+  {
+    name: 'text that repeats itself, one stream',
+    figures: { '': perSecond },
+    measure: async (side, seed) => {
+      const text = `Repeat exactly, again and again: ${textOf(24, seed)}`
+      return { '': decodeRate([await stream(side, { text, count: 128 })]) }
+    },
+  },
+]
+
+function ask(side, words, seed, { count = ANSWER, ...more } = {}) {
+  return stream(side, { text: textOf(words, seed), count, ...more })
+}
+
+function many(count, work) {
+  return Promise.all(Array.from({ length: count }, (_, i) => work(i)))
+}
+
+async function wall(work) {
+  const startedMs = performance.now()
+  await work()
+  return { '': (performance.now() - startedMs) / 1000 }
+}
+
+/** Longest time between two parts of a stream, undisturbed and beside a long prompt. */
+async function worstGaps(side, seed) {
+  let isOver = false
+  const gaps = []
+  const streams = many(4, async (i) => {
+    for (let round = 0; !isOver; round++) {
+      const { times } = await ask(side, 8, seed + 10 * round + i, { count: 96 })
+      for (let k = 1; k < times.length; k++) gaps.push({ from: times[k - 1], until: times[k] })
+    }
+  })
+  await new Promise((resolve) => setTimeout(resolve, 700))
+  const quiet = [performance.now(), 0]
+  await new Promise((resolve) => setTimeout(resolve, 700))
+  quiet[1] = performance.now()
+  const crowded = [performance.now(), 0]
+  await ask(side, 1970, seed + 99, { count: 1 })
+  crowded[1] = performance.now()
+  isOver = true
+  await streams
+  const worst = ([from, until]) =>
+    Math.max(...gaps.filter((gap) => gap.until > from && gap.from < until).map((gap) => gap.until - gap.from))
+  return { '': worst(quiet), 'while a 2,000-token prompt arrives': worst(crowded) }
+}
+
+/** Processor time of our server process alone (not of the engine's), or null. */
+function cpuMs(side) {
+  if (side.model === 'peer' || process.platform !== 'linux') return null
+  const fields = readFileSync(`/proc/${side.child.pid}/stat`, 'utf8').split(') ')[1].split(' ')
+  return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_PER_SECOND
+}
+
+function median(values) {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]
+}

@@ -10,12 +10,13 @@
 
 import { totalmem } from 'node:os'
 import { AppError, RuntimeError } from '#base/errors.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
-import { type KvShape, kvBytesPerToken } from './cache/kv-cache.js'
+import { type KvShape, kvBytesPerToken, roundedCapacity } from './cache/kv-cache.js'
 import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
 import { DecodeLanes } from './decode-lanes.js'
@@ -85,6 +86,9 @@ const MOST_TOKENS_SHARING = 256
 /** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
 const LEAST_TOKENS_SHARING = 32
 const MOST_TOKENS_ALONE = 512
+/** Activations of a larger step leave the processor's own memory: 512 tokens of a 135M model take half as long again as 4 x 128. */
+const ACTIVATION_BYTES = 2 ** 21
+const LEAST_TOKENS_ALONE = 128
 
 /** Loads the model and starts an idle engine. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
@@ -318,7 +322,7 @@ class StepLoop implements Engine {
     if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
     return isSharing
       ? Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(SHARING_MS)))
-      : Math.min(MOST_TOKENS_ALONE, Math.max(128, this.#prompts.tokensIn(ALONE_MS)))
+      : Math.min(mostTokensAlone(this.#model.config), Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
   }
 
   async #decodeStep(): Promise<void> {
@@ -411,4 +415,9 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
+}
+
+function mostTokensAlone({ mlpSize }: DecoderConfig): number {
+  const tokens = ACTIVATION_BYTES / (2 * mlpSize * Float32Array.BYTES_PER_ELEMENT)
+  return Math.min(MOST_TOKENS_ALONE, Math.max(LEAST_TOKENS_ALONE, roundedCapacity(tokens)))
 }

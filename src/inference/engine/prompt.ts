@@ -9,8 +9,9 @@ import type { AdapterLayout } from './adapter-layout.js'
 import { KvCache, type KvNewRows, type KvShape } from './cache/kv-cache.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixBlock, type PrefixCache, type PrefixScope } from './cache/prefix-cache.js'
 
-/** Smallest room a prompt is given; it doubles until the prompt fits. */
-const FIRST_CAPACITY = 256
+/** Smallest room a prompt is given, and how it grows until the prompt fits: every chunk's attention pays for room not used yet. */
+const FIRST_CAPACITY = 128
+const GROWTH = 1.25
 const PLACE = { row: 0, member: 0 } as const
 
 /** A prompt that is computed earlier and starts with the same tokens. */
@@ -107,7 +108,7 @@ export class Prompt {
   #reserve(tokens: number): void {
     const { capacity } = this.cache
     if (tokens <= capacity) return
-    const roomy = Math.max(tokens, 2 * capacity, FIRST_CAPACITY)
+    const roomy = Math.max(tokens, Math.ceil(GROWTH * capacity), FIRST_CAPACITY)
     this.cache.setCapacity(Math.min(roomy, this.tokenIds.length))
   }
 }

@@ -106,10 +106,12 @@ describe('prompts', () => {
 describe('answers', () => {
   it('keep their bits whoever comes, goes and gives way', async () => {
     const rules = { ...RANDOM, maxTokens: 40, seed: 11n, topLogprobs: 2 }
-    const quiet = await engineFor(prepared, { prefixCacheBytes: 0 })
+    // A prompt cut elsewhere is summed in another order: its chunks must not follow the clock here.
+    const prefillChunk = { sharing: 64, alone: 128 }
+    const quiet = await engineFor(prepared, { prefixCacheBytes: 0, prefillChunk })
     const alone = await generate(quiet, promptOf(50), rules)
     await quiet.close()
-    const busy = await engineFor(prepared, { prefixCacheBytes: 0, maxConcurrentSequences: 5 })
+    const busy = await engineFor(prepared, { prefixCacheBytes: 0, maxConcurrentSequences: 5, prefillChunk })
     const others = [
       generate(busy, promptOf(20, 1), { ...RANDOM, n: 7, maxTokens: 30 }),
       generate(busy, promptOf(300, 2), { ...RANDOM, n: 2, maxTokens: 5 }),

@@ -160,6 +160,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
         threads: settings.threads,
         maxContextLength: settings.maxContextLength,
         maxConcurrentSequences: settings.maxConcurrentSequences,
+        kvCacheBytes: settings.kvCacheBytes,
+        speculation: settings.speculation,
       },
       logger,
       clock: systemClock,

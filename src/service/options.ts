@@ -3,7 +3,7 @@
  *
  * Defaults and bounds of the first group are in `api/settings/service.ts`, those of tuning beside the code they tune.
  */
-import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/service.js'
+import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS, type Speculation } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
 import { packageVersion } from '#base/util/package-root.js'
@@ -51,6 +51,10 @@ export interface ServiceSettings {
   readonly maxUploadBytes?: number
   /** All bodies on disk that are not read to their end yet; beyond it 503. */
   readonly maxUnfinishedBytes?: number
+  /** Memory of a base model's keys and values; null for a quarter of the machine's. */
+  readonly kvCacheBytes?: number | null
+  /** Whether an answer that repeats earlier text is computed several tokens at a time. */
+  readonly speculation?: Speculation
   readonly logLevel?: LogLevel
   /** Host names requests may carry besides loopback names and addresses. Default none. */
   readonly allowedHosts?: readonly string[]
@@ -115,6 +119,8 @@ export interface ResolvedSettings {
   readonly maxGroupBytes: number
   readonly maxUploadBytes: number
   readonly maxUnfinishedBytes: number
+  readonly kvCacheBytes: number | null
+  readonly speculation: Speculation
   readonly trainingDataRoot: string | null
 }
 
@@ -143,6 +149,8 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     maxUploadBytes: options.maxUploadBytes ?? SERVICE_DEFAULTS.maxUploadBytes,
     maxUnfinishedBytes: options.maxUnfinishedBytes ?? SERVICE_DEFAULTS.maxUnfinishedBytes,
     requestsPerMinute: options.requestsPerMinute ?? null,
+    kvCacheBytes: options.kvCacheBytes ?? null,
+    speculation: options.speculation ?? SERVICE_DEFAULTS.speculation,
     trainingDataRoot: options.trainingDataRoot ?? null,
   }
   for (const [name, { min, max }] of Object.entries(SERVICE_BOUNDS)) {

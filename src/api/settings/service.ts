@@ -19,6 +19,7 @@ export const SERVICE_DEFAULTS = {
   maxGroupBytes: 128 * 1024 ** 2,
   maxUploadBytes: 16 * 1024 ** 3,
   maxUnfinishedBytes: 4 * 1024 ** 3,
+  speculation: 'auto',
   logLevel: 'info',
   logFormat: 'auto',
 } as const
@@ -44,11 +45,16 @@ export const SERVICE_BOUNDS = {
   maxGroupBytes: { min: 64 * 1024, max: 512 * 1024 ** 2 },
   maxUploadBytes: { min: 64 * 1024, max: 16 * 1024 ** 3 },
   maxUnfinishedBytes: { min: 64 * 1024, max: 1024 ** 4 },
+  kvCacheBytes: { min: 16 * 1024 ** 2, max: 1024 ** 5 },
 } as const
 
 /** Weights while serving. */
 export const PRECISIONS = ['auto', 'f32', 'int8', 'int4'] as const
 export type Precision = (typeof PRECISIONS)[number]
+
+/** Whether answers that repeat what was said are computed several tokens at a time. */
+export const SPECULATIONS = ['auto', 'off'] as const
+export type Speculation = (typeof SPECULATIONS)[number]
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export const LOG_FORMATS = ['auto', 'json', 'lines', 'pretty'] as const

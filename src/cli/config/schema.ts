@@ -12,6 +12,8 @@ import {
   type Precision,
   SERVICE_BOUNDS,
   SERVICE_DEFAULTS,
+  SPECULATIONS,
+  type Speculation,
 } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import {
@@ -64,6 +66,8 @@ export interface SettingValues {
   readonly 'max-trajectory-group': number
   readonly 'max-upload': number
   readonly 'max-unfinished-bodies': number
+  readonly 'kv-cache-memory': number | null
+  readonly speculation: Speculation
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
   readonly 'webhook-hosts': readonly string[]
@@ -416,6 +420,26 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     usedBy: 'service',
     summary: 'request bodies on disk that are not read to their end yet, together; beyond it 503; default 4GB',
     parse: (text) => parseSize(text, SERVICE_BOUNDS.maxUnfinishedBytes),
+  },
+  'kv-cache-memory': {
+    type: 'size',
+    default: null,
+    unit: 'bytes',
+    env: ['TRAINYARD_KV_CACHE_MEMORY'],
+    flag: '--kv-cache-memory <size>',
+    usedBy: 'service',
+    summary:
+      "memory of a base model's keys and values; half of it may stay for later prompts; default a quarter of the machine's",
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.kvCacheBytes),
+  },
+  speculation: {
+    type: 'choice',
+    default: SERVICE_DEFAULTS.speculation,
+    env: ['TRAINYARD_SPECULATION'],
+    flag: `--speculation <${SPECULATIONS.join('|')}>`,
+    usedBy: 'service',
+    summary: 'auto computes several tokens at a time where an answer repeats earlier text; the answers are the same',
+    parse: (text) => parseChoice(text, SPECULATIONS),
   },
   'training-data-root': {
     type: 'path',

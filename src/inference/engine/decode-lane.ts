@@ -34,6 +34,8 @@ export interface LaneOutcome {
   readonly events: readonly (TokenEvent | AppError)[]
 }
 
+/** Tokens of a step with guesses: so many rows of a product take hardly longer than one. */
+const MOST_GUESSED_ROWS = 8
 /** Smallest growth of the tails' capacity, in tokens. */
 const CAPACITY_STEP = 2 * CAPACITY_UNIT
 const PLACE = { row: 0, member: 0 } as const
@@ -121,13 +123,23 @@ export class DecodeLane {
 
   /** A token or more for every choice. */
   async step(): Promise<readonly LaneOutcome[]> {
-    this.#reserve(this.#tails.longest + 1)
-    const seated = this.#groups.flatMap(({ prompt, seats }, row) =>
+    const places = this.#groups.flatMap(({ prompt, seats }, row) =>
       seats.flatMap((seat, member) => (seat === null ? [] : [{ seat, row, member, length: prompt.cache.lengthOf(0) }])),
     )
+    const room = Math.floor(MOST_GUESSED_ROWS / places.length) - 1
+    let flat = 0
+    const seated = places.map((place) => {
+      const { choice } = place.seat
+      const guess = room > 0 ? choice.guess(room) : []
+      const firstRow = flat
+      flat += 1 + guess.length
+      return { ...place, guess, firstRow }
+    })
+    const tokens = Math.max(...seated.map(({ guess }) => 1 + guess.length))
+    this.#reserve(this.#tails.longest + tokens)
     const { adapters, indexOf } = distinctAdapters(seated.map(({ seat }) => seat.active.layout))
-    const sequences = seated.map(({ seat, row, member, length }, index): StepSequence => {
-      const ids = [seat.choice.outputIds.at(-1) ?? 0]
+    const sequences = seated.map(({ seat, row, member, length, guess }, index): StepSequence => {
+      const ids = [seat.choice.outputIds.at(-1) ?? 0, ...guess]
       const tailLength = this.#tails.lengthOf(row, member)
       return { row, member, ids, promptLength: length, tailLength, adapter: indexOf[index] ?? -1 }
     })
@@ -138,21 +150,32 @@ export class DecodeLane {
         width: this.width,
         prompts: this.#prompts ?? this.#groupAt(0).prompt.cache,
         tails: this.#tails,
-        logitRows: sequences.map((_, index) => index),
-        inverseTemperatures: seated.map(({ seat }) => seat.choice.inverseTemperature),
+        logitRows: Array.from({ length: flat }, (_, index) => index),
+        inverseTemperatures: seated.flatMap(({ seat, guess }) =>
+          Array.from({ length: 1 + guess.length }, () => seat.choice.inverseTemperature),
+        ),
         adapters,
       },
       [...new Set<StepFetch>(seated.flatMap(({ seat }) => seat.choice.fetch))],
     )
     const slots = this.#groups.length * this.#shape.kvHeadCount * this.width
-    return seated.map(({ seat, row, member }, index) => {
+    const { vocabularySize } = this.#model.config
+    return seated.map(({ seat, row, member, guess, firstRow }) => {
       const place = { row, member }
-      const rows = { data: result.newRows, slots, width: this.width, row, member, tokens: 1, count: 1 }
-      this.#tails.append(place, rows)
-      const event = seat.choice.next(logitsRow(result, index, this.#model.config.vocabularySize))
+      const events = seat.choice.nextAfter(guess, (i) => logitsRow(result, firstRow + i, vocabularySize))
+      // The last token sampled has not been computed yet; those before it were guessed right.
+      this.#tails.append(place, {
+        data: result.newRows,
+        slots,
+        width: this.width,
+        row,
+        member,
+        tokens,
+        count: events.length,
+      })
       // A row of NaN must not reach whoever gets its memory next: 0 times NaN is NaN.
-      if (event instanceof AppError) this.#tails.clear(place)
-      return { seat, events: [event] }
+      if (events.at(-1) instanceof AppError) this.#tails.clear(place)
+      return { seat, events }
     })
   }
 

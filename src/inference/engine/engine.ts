@@ -9,6 +9,7 @@
  */
 
 import { totalmem } from 'node:os'
+import process from 'node:process'
 import { AppError, RuntimeError } from '#base/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
@@ -40,12 +41,14 @@ export interface EngineOptions {
   readonly eosTokenIds: readonly number[]
   /** Requests that may wait; default 256. */
   readonly maxWaiting?: number
-  /** Memory for keys and values of requests in progress; default a quarter of the machine's. */
+  /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's. */
   readonly kvCacheBytes?: number
   /** Memory for keys and values kept for later requests; default half of `kvCacheBytes`. 0: nothing is kept. */
   readonly prefixCacheBytes?: number
   /** Memory for adapters not in use; default 256 MB. */
   readonly adapterBytes?: number
+  /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
+  readonly speculation?: 'auto' | 'off'
   /** Prompt tokens per step while choices run, and while none does; default what takes about 80 and 300 ms. */
   readonly prefillChunk?: { readonly sharing: number; readonly alone: number }
 }
@@ -130,7 +133,7 @@ class StepLoop implements Engine {
     this.#model = model
     this.#options = options
     this.#kvShape = { layerCount, kvHeadCount, headSize }
-    this.#kvBytes = options.kvCacheBytes ?? totalmem() * KV_MEMORY_SHARE
+    this.#kvBytes = options.kvCacheBytes ?? machineMemory() * KV_MEMORY_SHARE
     this.#prefixBytes = options.prefixCacheBytes ?? this.#kvBytes / 2
     this.#maxRows = options.maxConcurrentSequences
     this.#eosTokenIds = new Set(options.eosTokenIds)
@@ -214,7 +217,9 @@ class StepLoop implements Engine {
       maxTokens: Math.min(rules.maxTokens ?? left, left),
     }
     const promptIds = promptTokenIds
-    const choices = Array.from({ length: rules.n }, (_, index) => new Choice(index, { rules, stopRules, promptIds }))
+    const isSpeculative = this.#options.speculation !== 'off'
+    const options = { rules, stopRules, promptIds, isSpeculative }
+    const choices = Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
     const arrival = this.#arrivals++
     const priority = request.priority ?? 0
     return { request, listener, choices, arrival, priority, layout: null, open: new Set(choices), isAborted: false }
@@ -415,6 +420,12 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
+}
+
+/** Bytes; a container's limit where there is one. */
+function machineMemory(): number {
+  const limit = process.constrainedMemory()
+  return limit > 0 ? Math.min(limit, totalmem()) : totalmem()
 }
 
 function mostTokensAlone({ mlpSize }: DecoderConfig): number {

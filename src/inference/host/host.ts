@@ -81,6 +81,8 @@ export function createHost(options: HostOptions): Host {
         threads: command.threads,
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
+        speculation: command.speculation,
+        ...(command.kvCacheBytes === null ? {} : { kvCacheBytes: command.kvCacheBytes }),
         eosTokenIds: textModel.eosTokenIds,
         // The server counts what is on its way here and refuses what exceeds its setting: one limit, not two.
         maxWaiting: Number.POSITIVE_INFINITY,

@@ -30,6 +30,9 @@ export interface LoadCommand {
   /** Ceiling for prompt + answer; null for the model's own context length. */
   readonly maxContextLength: number | null
   readonly maxConcurrentSequences: number
+  /** Memory for keys and values; null for a share of the machine's. */
+  readonly kvCacheBytes: number | null
+  readonly speculation: 'auto' | 'off'
 }
 
 /** Immutable adapter files of one checkpoint, checked when they are loaded; null adapter means the base model. */

@@ -59,7 +59,7 @@ export interface EngineObserver {
 
 export interface EngineProcess {
   readonly baseModel: string
-  /** Starts the host if it does not run. Resolves when the model is loaded; rejects with why it cannot be. */
+  /** Starts the host if it does not run. Resolves when the model is loaded; rejects with why it cannot be, or `queue_full`. */
   ready(): Promise<LoadedEvent>
   /** What `ready` resolved to, if it did. */
   loaded(): LoadedEvent | null
@@ -103,6 +103,8 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   const pending = new Map<string, Pending>()
   const pings = new Map<string, { resolve: (pong: PongEvent) => void; reject: (error: AppError) => void }>()
   const texts = new Map<string, Deferred<TextResult>>()
+  /** Requests let in and not yet among the above. */
+  let arriving = 0
   let running: Running | null = null
   let loadedEvent: LoadedEvent | null = null
   let isStopped = false
@@ -245,23 +247,32 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     send({ type: 'abort', id })
   }
 
-  /** Waits for the model, if there is room for one more request. */
-  async function admit(): Promise<void> {
-    if (pending.size + loading.size + texts.size >= maxPending) {
+  /**
+   * Waits for the model, if there is room for one more request, and lets it in.
+   *
+   * @param enter puts it where it is counted from then on; in the same turn, so that the limit is met exactly
+   */
+  async function admit<T>(enter: (loaded: LoadedEvent) => T, signal?: AbortSignal): Promise<T> {
+    if (pending.size + texts.size + arriving >= maxPending) {
       throw new AppError('rate_limited', 'queue_full', `the engine holds ${maxPending} requests already`, {
         hint: 'send fewer requests at once',
       })
     }
-    await untilLoaded()
-    // it may have died between its answer and this line: then nobody would ever fail this request
-    if (running === null) throw restarting(load.baseModel, lastDeath)
+    arriving++
+    try {
+      await untilLoaded(signal)
+      // it may have died between its answer and this line: then nobody would ever fail this request
+      if (loadedEvent === null) throw restarting(load.baseModel, lastDeath)
+      return enter(loadedEvent)
+    } finally {
+      arriving--
+    }
   }
 
   async function* generate(command: GenerateRequest, signal: AbortSignal): AsyncGenerator<GenerationEvent> {
-    await admit()
     const onAbort = (): void => abort(command.id)
     const queue = createAsyncQueue<GenerationEvent>(onAbort)
-    pending.set(command.id, { queue, isAborted: false })
+    await admit(() => pending.set(command.id, { queue, isAborted: false }), signal)
     signal.addEventListener('abort', onAbort, { once: true })
     try {
       options.observer?.requested(command)
@@ -274,22 +285,25 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 
   async function text(id: string, task: TextTask): Promise<TextResult> {
-    await admit()
     const deferred = createDeferred<TextResult>()
-    texts.set(id, deferred)
+    await admit(() => texts.set(id, deferred))
     send({ type: 'text', id, task })
     return deferred.promise
   }
 
-  /** Waits like `ready`, and counts as a request meanwhile. */
-  async function untilLoaded(): Promise<void> {
+  /** Starts the host if it does not run, and waits for its model. */
+  async function untilLoaded(signal?: AbortSignal): Promise<void> {
     if (loadedEvent !== null) return
     const gaveUp = createDeferred<never>()
+    const onAbort = (): void =>
+      gaveUp.reject(new AppError('cancelled', 'cancelled', 'the request was aborted before it started'))
     loading.add(gaveUp.reject)
+    signal?.addEventListener('abort', onAbort, { once: true })
     try {
       await Promise.race([start().loaded, gaveUp.promise])
     } finally {
       loading.delete(gaveUp.reject)
+      signal?.removeEventListener('abort', onAbort)
     }
   }
 
@@ -305,7 +319,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 
   async function ready(): Promise<LoadedEvent> {
-    return start().loaded
+    return loadedEvent ?? admit((loaded) => loaded)
   }
 
   return {
@@ -318,7 +332,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     pid: () => running?.child.pid ?? null,
     forgetAdapter: (digest) => send({ type: 'forget_adapter', digest }),
     ping: async (id, timeoutMs) => {
-      await ready()
+      await untilLoaded()
       const { promise, resolve, reject } = createDeferred<PongEvent>()
       const timer = setTimeout(() => reject(unresponsive(load.baseModel, timeoutMs)), timeoutMs)
       pings.set(id, { resolve, reject })

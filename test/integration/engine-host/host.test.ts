@@ -42,6 +42,8 @@ beforeAll(async () => {
     threads: 1,
     maxContextLength: 200,
     maxConcurrentSequences: 4,
+    kvCacheBytes: null,
+    speculation: 'off',
   }
   host = createTestHost(log)
   await host.handle(load)

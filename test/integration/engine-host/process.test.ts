@@ -52,6 +52,8 @@ async function startHost(sourcePath: string, precision: 'f32' | 'int8'): Promise
     threads: 2,
     maxContextLength: 1024,
     maxConcurrentSequences: 4,
+    kvCacheBytes: null,
+    speculation: 'off',
   })
   expect(await log.when((event) => event.type === 'loaded' || event.type === 'failed')).toMatchObject({
     type: 'loaded',

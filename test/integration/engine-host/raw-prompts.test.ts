@@ -32,6 +32,8 @@ beforeAll(async () => {
     threads: 1,
     maxContextLength: 200,
     maxConcurrentSequences: 4,
+    kvCacheBytes: null,
+    speculation: 'off',
   })
 })
 afterAll(() => rm(directory, { recursive: true, force: true }))

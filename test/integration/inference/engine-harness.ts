@@ -49,6 +49,7 @@ export function engineFor(prepared: PreparedModel, options: Partial<EngineOption
     maxContextLength: null,
     maxConcurrentSequences: 4,
     eosTokenIds: [256],
+    speculation: 'off',
     ...options,
   })
 }

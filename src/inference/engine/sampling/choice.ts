@@ -7,6 +7,7 @@ import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../step-model.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, topTokens } from './logprobs.js'
+import { PromptLookup } from './prompt-lookup.js'
 import { argMax, drawFromProbabilities, drawsWithoutTop, effectiveTemperature, isGreedy, sample } from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
 import { maskLogprobs, maskScores, type TokenBitmask, type TokenMask } from './token-mask.js'
@@ -27,12 +28,19 @@ export class Choice {
   readonly #processors: readonly LogitsProcessor[]
   readonly #rng: Rng
   readonly #mask: TokenMask | null
+  readonly #lookup: PromptLookup | null
 
   constructor(
     index: number,
-    options: { readonly rules: GenerationRules; readonly stopRules: StopRules; readonly promptIds: readonly number[] },
+    options: {
+      readonly rules: GenerationRules
+      readonly stopRules: StopRules
+      readonly promptIds: readonly number[]
+      /** Whether to guess tokens (`guess`). */
+      readonly isSpeculative: boolean
+    },
   ) {
-    const { rules, stopRules, promptIds } = options
+    const { rules, stopRules, promptIds, isSpeculative } = options
     this.index = index
     this.#rules = rules
     this.#stopRules = stopRules
@@ -40,6 +48,13 @@ export class Choice {
     this.#processors = createProcessors(rules, promptIds, stopIds)
     this.#rng = createRng(rules.seed === null ? randomSeed() : rules.seed + BigInt(index))
     this.#mask = rules.tokenMask?.(index) ?? null
+    this.#lookup = isSpeculative ? new PromptLookup(promptIds) : null
+  }
+
+  /** Tokens that may come next, at most `limit`: a step that includes them may give several tokens at once. */
+  guess(limit: number): readonly number[] {
+    const left = this.#stopRules.maxTokens - this.outputIds.length - 1
+    return this.#lookup?.propose(this.outputIds, Math.min(limit, left)) ?? []
   }
 
   /** 1 / temperature for the graph's probabilities. */
@@ -54,6 +69,26 @@ export class Choice {
       return this.#rules.repetitionPenalty === 1 ? ['logprobs'] : ['logprobs', 'logits']
     }
     return this.#drawsFromAll() && this.#mask === null ? ['logprobs', 'probabilities'] : ['logprobs']
+  }
+
+  /**
+   * Samples the next tokens: one, and one more for each guess that turns out to be the token sampled there.
+   *
+   * Every token is drawn as it would be alone, so guesses change neither the distribution nor what a seed gives.
+   *
+   * @param guess what the step computed after this choice's last token
+   * @param rowAt the row after the last token (0), after the first guess (1) and so on
+   * @returns the tokens in order; an error comes last
+   */
+  nextAfter(guess: readonly number[], rowAt: (index: number) => LogitsRow): readonly (TokenEvent | AppError)[] {
+    const events: (TokenEvent | AppError)[] = []
+    for (let i = 0; ; i++) {
+      const event = this.next(rowAt(i))
+      events.push(event)
+      const isRight = !(event instanceof AppError) && event.tokenId === guess[i]
+      if (!isRight && guess.length > 0) this.#lookup?.record(guess.length, i)
+      if (!isRight || event.finishReason !== null) return events
+    }
   }
 
   /**

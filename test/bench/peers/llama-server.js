@@ -38,7 +38,9 @@ export async function startLlamaServer(program, { sequences, contextTokens }) {
   })
   const url = `http://127.0.0.1:${port}`
   for (;;) {
-    if (child.exitCode !== null) throw new Error(`${program} ended with ${child.exitCode}\n${errors}`)
+    if (child.exitCode !== null || child.signalCode !== null) {
+      throw new Error(`${program} ended with ${child.exitCode ?? child.signalCode}\n${errors}`)
+    }
     const isReady = await fetch(`${url}/health`).then(
       ({ ok }) => ok,
       () => false,

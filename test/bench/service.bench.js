@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
+import { chatsBesideJob } from './peers/beside.js'
 
 export const title = 'Service: start-up, memory, throughput through HTTP'
 
@@ -37,6 +38,8 @@ export async function run() {
   await firstToken(first, 'trainyard/spark')
   const firstTokenMs = performance.now() - startedAt
   rows.push({ name: 'the same until the first token of a chat', value: firstTokenMs, unit: 'ms', target: '< 3000 ms' })
+  const spark = { baseModel: 'trainyard/spark', rows: 96, words: 60, name: 'spark' }
+  rows.push(...(await chatsBesideJob(first, spark)))
   await first.stop()
 
   const modelPath = await findSmolLm2()

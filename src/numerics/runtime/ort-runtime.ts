@@ -32,11 +32,16 @@ const TENSOR_TYPES: Readonly<Record<DType, OrtTensorType | null>> = {
   bool: 'bool',
 }
 
-/** The runtime of this process. Keeps nothing itself: sessions hold the memory. */
-export function createOrtRuntime(): Runtime {
+/**
+ * The runtime of this process. Keeps nothing itself: sessions hold the memory.
+ *
+ * @param defaults of every session's options
+ */
+export function createOrtRuntime(defaults: Pick<SessionOptions, 'isSpinning'> = {}): Runtime {
   return {
     name: `onnxruntime-node ${ortEnvironment.versions.node ?? ortEnvironment.versions.common}`,
-    async loadSession(model: string | InMemoryModel, options: SessionOptions = {}): Promise<Session> {
+    async loadSession(model: string | InMemoryModel, given: SessionOptions = {}): Promise<Session> {
+      const options = { ...defaults, ...given }
       const name = typeof model === 'string' ? model : `a model with data in ${model.directory}`
       const session = await attempt(`load ${name}`, () =>
         typeof model === 'string'

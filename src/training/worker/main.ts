@@ -29,7 +29,7 @@ async function main(environment: Environment): Promise<void> {
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
   if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe()
   const logger = createLogger({ level })
-  const sessions = keepSessions(createOrtRuntime(), { isMemoryShort: isMemoryTight })
+  const sessions = keepSessions(createOrtRuntime({ isSpinning: false }), { isMemoryShort: isMemoryTight })
   const tools = {
     logger,
     runtime: sessions.runtime,

@@ -362,7 +362,7 @@ function startDefaultEngine(context: ServiceContext): void {
   if (base === undefined) return
   context.engines
     .engineOf(base.name)
-    .ready()
+    .preload()
     .catch((error: unknown) => {
       const reason = error instanceof AppError ? error.message : String(error)
       context.logger.error({ base_model: base.name, reason }, 'engine.not_ready')

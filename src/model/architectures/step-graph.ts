@@ -87,6 +87,11 @@ export function buildStepGraph(options: StepGraphOptions): Graph {
 }
 
 const TOKENS: Dim = 'N'
+/**
+ * Layers whose input is worth two integers. Perplexity of SmolLM2-135M on text, against float32: down alone
+ * 1.0111, both 1.0095; the head instead of qkv 1.0090, for twice the time.
+ */
+const TWO_TERMS = /\.(?:down|qkv_grouped)$/
 
 class StepKernels implements DecoderKernels {
   readonly #g: GraphBuilder
@@ -219,7 +224,7 @@ class StepKernels implements DecoderKernels {
       quantized: this.#external(`${name}.integer`),
       scales: this.#external(`${name}.output_scales`),
       inverseSmoothing: this.#external(`${name}.inverse_smoothing`),
-      terms: name.endsWith('.down') ? 2 : 1,
+      terms: TWO_TERMS.test(name) ? 2 : 1,
     } as const
     const zeroPoints = (isHead ? this.#headZeroPoints : this.#zeroPoints) as Value
     const product = integerLinear(this.#g, input, weight, zeroPoints)

@@ -61,6 +61,8 @@ export interface EngineProcess {
   readonly baseModel: string
   /** Starts the host if it does not run. Resolves when the model is loaded; rejects with why it cannot be, or `queue_full`. */
   ready(): Promise<LoadedEvent>
+  /** As `ready`, for nobody's request: it takes no place in the queue. */
+  preload(): Promise<LoadedEvent>
   /** What `ready` resolved to, if it did. */
   loaded(): LoadedEvent | null
   /** Sends a request; ends after the last delta. Leaving the loop early, or `signal`, aborts it. */
@@ -325,6 +327,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   return {
     baseModel: load.baseModel,
     ready,
+    preload: () => start().loaded,
     generate,
     text,
     failRequests,

@@ -6,7 +6,7 @@
  *     npm run bench -- serve --against auto --rounds 2     options go to the benches
  *
  * A bench file exports `title` and an async `run(options)` that returns rows `{ name, value, unit, ratio?, target? }`, or a string
- * that says why it cannot run here.
+ * that says why it cannot run here; a long one hands its rows to `print`, the second argument, as they come.
  */
 import { readdirSync } from 'node:fs'
 import os from 'node:os'
@@ -27,15 +27,17 @@ console.log(`${os.cpus().length} cores, ${os.cpus()[0]?.model.trim()}, Node ${pr
 for (const name of files) {
   const bench = await import(path.join(import.meta.dirname, name))
   console.log(`\n${bench.title} (${name})`)
-  const rows = await bench.run(options)
+  const rows = await bench.run(options, print)
   if (typeof rows === 'string') {
     console.log(`  not run: ${rows}`)
     continue
   }
-  for (const row of rows) {
-    const value = Number.isInteger(row.value) ? String(row.value) : row.value.toPrecision(4)
-    const ratio = row.ratio === undefined ? '' : `   ratio ${row.ratio.toFixed(2)}`
-    const target = row.target === undefined ? '' : `   (wanted ${row.target})`
-    console.log(`  ${row.name.padEnd(58)} ${value.padStart(10)} ${row.unit}${ratio}${target}`)
-  }
+  rows.forEach(print)
+}
+
+function print(row) {
+  const value = Number.isInteger(row.value) ? String(row.value) : row.value.toPrecision(4)
+  const ratio = row.ratio === undefined ? '' : `   ratio ${row.ratio.toFixed(2)}`
+  const target = row.target === undefined ? '' : `   (wanted ${row.target})`
+  console.log(`  ${row.name.padEnd(58)} ${value.padStart(10)} ${row.unit}${ratio}${target}`)
 }

@@ -1,7 +1,7 @@
 /**
  * What a client sees of a started service under the loads of reinforcement learning, and of llama.cpp's server beside it.
  *
- *     npm run bench -- serve --against auto      (or the path of a llama-server)
+ *     npm run bench -- serve --against auto      (or the path of a llama-server; `--rounds 5`, `--only decode`)
  *
  * Both run all the time and are asked in turns, round by round, so that a slow minute of the machine hits both; figures are
  * medians of the rounds. Prompts of a round are new, so that neither side's prefix cache knows them.
@@ -20,7 +20,7 @@ const ANSWER = 32
 const SAMPLED = { temperature: 1, top_k: 40 }
 const TICKS_PER_SECOND = 100
 
-export async function run({ against, rounds = '3', only = '' } = {}) {
+export async function run({ against, rounds = '3', only = '' }, print) {
   if (!hasModel) return 'no model: npm run model:smollm2'
   const program = findLlamaServer(against)
   if (against !== undefined && program === null) return 'no llama-server on the search path or in .cache/bench'
@@ -31,9 +31,10 @@ export async function run({ against, rounds = '3', only = '' } = {}) {
   const sides = peer === null ? { ours } : { ours, peer }
   try {
     for (const side of Object.values(sides)) await stream(side, { text: textOf(32, 1), count: 8 })
-    const measured = []
-    for (const load of LOADS.filter(({ name }) => name.includes(only))) measured.push(await turns(load, sides, rounds))
-    return measured.flat()
+    for (const load of LOADS.filter(({ name }) => name.includes(only))) {
+      for (const row of await turns(load, sides, rounds)) print(row)
+    }
+    return []
   } finally {
     await service.stop()
     await peer?.stop()

@@ -51,45 +51,98 @@ export async function run() {
     const p99 = changes[Math.floor(changes.length * 0.99)]
     if (name !== 'f32') rows.push({ name: `${name}: change of a log-probability, p99`, value: p99, unit: '' })
   }
-  return rows
+  return [...rows, ...(await mismatch(ids, { runtime, kinds }))]
+}
+
+const STREAMS = 16
+const ANSWER = 64
+
+/** Answers sampled by int8 as served and scored by float32, which training computes in: what importance ratios are made of. */
+async function mismatch(ids, { runtime, kinds }) {
+  const sampler = kinds['int8, integer products']
+  const options = { runtime, precision: 'int8', prepared: await sampler.prepared() }
+  const answers = await withEngine(options, (generate) =>
+    Promise.all(
+      Array.from({ length: STREAMS }, async (_, i) => {
+        const prompt = ids.slice(i * ANSWER, (i + 1) * ANSWER)
+        const answer = []
+        const rules = { temperature: 1, seed: BigInt(i), maxTokens: ANSWER }
+        await generate(prompt, rules, { onToken: (event) => answer.push(event) > 0 })
+        return { prompt, answer }
+      }),
+    ),
+  )
+  const exact = { runtime, precision: 'f32', prepared: await kinds.f32.prepared() }
+  const changes = await withEngine(exact, async (generate) => {
+    const all = []
+    for (const { prompt, answer } of answers) {
+      const scored = []
+      const tokens = [...prompt, ...answer.map(({ tokenId }) => tokenId)]
+      await generate(
+        tokens,
+        { maxTokens: 1, promptLogprobs: 0 },
+        { onPromptToken: ({ logprob }) => scored.push(logprob) },
+      )
+      const own = scored.slice(-answer.length)
+      all.push(...own.map((logprob, i) => logprob - answer[i].logprob))
+    }
+    return all.sort((a, b) => a - b)
+  })
+  const ratioAt = (share) => Math.exp(changes[Math.floor(changes.length * share)])
+  return [
+    { name: 'sampled by int8, scored by f32: KL, estimated', value: -mean(changes), unit: 'nats a token' },
+    ...[0.01, 0.5, 0.99].map((share) => ({
+      name: `  importance ratio, p${share * 100}`,
+      value: ratioAt(share),
+      unit: '',
+    })),
+  ]
 }
 
 /** Log-probability of every token but the first of each chunk. */
-async function logprobsOf(ids, { runtime, precision, prepared }) {
+async function logprobsOf(ids, options) {
+  return withEngine(options, async (generate) => {
+    const logprobs = []
+    for (let start = 0; start < ids.length; start += CHUNK) {
+      const onPromptToken = ({ logprob }) => logprobs.push(logprob)
+      await generate(ids.slice(start, start + CHUNK), { maxTokens: 1, promptLogprobs: 0 }, { onPromptToken })
+    }
+    return logprobs
+  })
+}
+
+/** Hands an engine's requests to `work`. */
+async function withEngine({ runtime, precision, prepared }, work) {
   const engine = await createEngine({
     runtime,
     prepared,
     precision,
     threads: 2,
     maxContextLength: CHUNK + 1,
-    maxConcurrentSequences: 1,
+    maxConcurrentSequences: STREAMS,
     eosTokenIds: [],
     prefixCacheBytes: 0,
   })
-  const logprobs = []
-  for (let start = 0; start < ids.length; start += CHUNK) {
-    await new Promise((resolve, reject) =>
+  let count = 0
+  const generate = (promptTokenIds, rules, listener) =>
+    new Promise((resolve, reject) =>
       engine.submit(
-        {
-          id: `chunk-${start}`,
-          promptTokenIds: ids.slice(start, start + CHUNK),
-          rules: { ...RULES, maxTokens: 1, promptLogprobs: 0 },
-          adapter: null,
-          cacheSalt: null,
-        },
+        { id: `bench-${count++}`, promptTokenIds, rules: { ...RULES, ...rules }, adapter: null, cacheSalt: null },
         {
           onStarted: () => {},
-          onPromptToken: ({ logprob }) => logprobs.push(logprob),
           onToken: () => true,
           onAborted: () => {},
           onFinished: resolve,
           onFailed: reject,
+          ...listener,
         },
       ),
     )
+  try {
+    return await work(generate)
+  } finally {
+    await engine.close()
   }
-  await engine.close()
-  return logprobs
 }
 
 function mean(values) {

@@ -49,7 +49,7 @@ export interface EngineOptions {
   readonly adapterBytes?: number
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
   readonly speculation?: 'auto' | 'off'
-  /** Prompt tokens per step while choices run, and while none does; default what takes about 80 and 300 ms. */
+  /** Prompt tokens per step while choices run, and while none does; default what takes about 60 and 300 ms. */
   readonly prefillChunk?: { readonly sharing: number; readonly alone: number }
 }
 
@@ -83,7 +83,7 @@ const KV_MEMORY_SHARE = 0.25
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
 /** How long prompts may hold up running choices in one step, and how long a step may be when there are none. */
-const SHARING_MS = 80
+const SHARING_MS = 60
 const ALONE_MS = 300
 const MOST_TOKENS_SHARING = 256
 /** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */

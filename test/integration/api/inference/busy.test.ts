@@ -87,7 +87,7 @@ describe('clients that leave', () => {
     const { fetch, url, apiKey } = await start({ scripted: false, maxPendingRequests: 64, maxConcurrentSequences: 4 })
     expect((await fetch(CHAT, { json: body('hello') })).status).toBe(200)
     const { port } = new URL(url)
-    const text = JSON.stringify(body('a word or two', { max_tokens: 200, stream: true }))
+    const text = JSON.stringify(body('a word or two', { max_tokens: 48, stream: true }))
     const head = `POST ${CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${apiKey}\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`
     const leave = async (i: number): Promise<void> => {
       const socket = connect(Number(port), '127.0.0.1')

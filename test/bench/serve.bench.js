@@ -1,9 +1,10 @@
 /**
  * What the engine does under the loads of reinforcement learning: groups of equal prompts, many choices, mixed company.
  *
- * One process, no HTTP, int8 as served here. Every figure is a ratio or stands beside the one it belongs to, because the
+ * One process, no HTTP, int8 as served here; with `--against` through HTTP (`loads/serve-http.js`). Every figure is a ratio or stands beside the one it belongs to, because the
  * machine may be busy.
  */
+import { runThroughHttp } from './loads/serve-http.js'
 import { hasModel, loadOurs, MODEL, promptOf } from './peers/ours.js'
 
 export const title = 'Serving SmolLM2-135M int8: groups, company, gaps'
@@ -12,7 +13,8 @@ const GROUP = 16
 const PROMPT = 512
 const ANSWER = 32
 
-export async function run() {
+export async function run(options = {}, print = () => {}) {
+  if (options.against !== undefined) return runThroughHttp(options, print)
   if (!hasModel) return 'no model: npm run model:smollm2'
   const engine = await loadOurs(MODEL, 'int8', { sequences: GROUP, contextLength: 2304 })
   const sampled = { temperature: 1 }

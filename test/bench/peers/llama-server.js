@@ -1,5 +1,5 @@
 /**
- * llama.cpp's own server as the peer of `serve-http.bench.js`: same model at 8 bits, same requests, two threads.
+ * llama.cpp's own server as the peer of `loads/serve-http.js`: same model at 8 bits, same requests, two threads.
  *
  * A program the reader builds or installs, never a dependency: `npm run bench -- serve --against PATH`, or `auto` for
  * `llama-server` on the search path or in `.cache/bench`.

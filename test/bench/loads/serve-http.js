@@ -1,18 +1,17 @@
 /**
  * What a client sees of a started service under the loads of reinforcement learning, and of llama.cpp's server beside it.
  *
- *     npm run bench -- serve --against auto      (or the path of a llama-server; `--rounds 5`, `--only decode`)
+ *     npm run bench -- serve --against auto      (or the path of a llama-server; `none` measures ours alone;
+ *     `--rounds 5`, `--only decode`)
  *
  * Both run all the time and are asked in turns, round by round, so that a slow minute of the machine hits both; figures are
  * medians of the rounds. Prompts of a round are new, so that neither side's prefix cache knows them.
  */
 import { readFileSync } from 'node:fs'
-import { startService } from '../support/service/service-process.js'
-import { findLlamaServer, startLlamaServer } from './peers/llama-server.js'
-import { hasModel, MODEL } from './peers/ours.js'
-import { decodeRate, slowestStart, stream, textOf } from './peers/streams.js'
-
-export const title = 'Serving SmolLM2-135M int8 through HTTP'
+import { startService } from '../../support/service/service-process.js'
+import { findLlamaServer, startLlamaServer } from '../peers/llama-server.js'
+import { hasModel, MODEL } from '../peers/ours.js'
+import { decodeRate, slowestStart, stream, textOf } from '../peers/streams.js'
 
 const SEQUENCES = 32
 const ANSWER = 32
@@ -20,10 +19,10 @@ const ANSWER = 32
 const SAMPLED = { temperature: 1, top_k: 40 }
 const TICKS_PER_SECOND = 100
 
-export async function run({ against, rounds = '3', only = '' }, print) {
+export async function runThroughHttp({ against, rounds = '3', only = '' }, print) {
   if (!hasModel) return 'no model: npm run model:smollm2'
-  const program = findLlamaServer(against)
-  if (against !== undefined && program === null) return 'no llama-server on the search path or in .cache/bench'
+  const program = against === 'none' ? null : findLlamaServer(against)
+  if (against !== 'none' && program === null) return 'no llama-server on the search path or in .cache/bench'
   const args = ['--base-model', `bench=${MODEL}`, '--precision', 'int8', '--max-sequences', String(SEQUENCES)]
   const service = await startService({ args })
   const ours = { ...service, model: 'bench' }

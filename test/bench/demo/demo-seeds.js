@@ -2,14 +2,14 @@
  * The demo as a newcomer runs it, ten times with different seeds, each on a fresh data directory and a server of its own:
  * held-out reward before and after, gain, seconds from the command to its end.
  *
- *     npm run build && node test/bench/demo-seeds.js [first=1] [last=10] [flags of the demo, for example --task sort]
+ *     npm run build && node test/bench/demo/demo-seeds.js [first=1] [last=10] [flags of the demo, for example --task sort]
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 
-const BIN = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
+const BIN = path.resolve(import.meta.dirname, '../../../bin/trainyard.js')
 const WANTED_GAIN = 0.3
 const WANTED_SECONDS = 90
 

@@ -5,10 +5,10 @@
  * trajectory groups, waits for the checkpoint, and samples the next step from it. Mean reward is shown on prompts that are
  * never trained on.
  *
- *     npm run build && npm run model:smollm2 && node test/bench/demo-rl.js [steps=15]
+ *     npm run build && npm run model:smollm2 && node test/bench/demo/demo-rl.js [steps=15]
  */
 import { countries } from 'countries-list'
-import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
+import { findSmolLm2, mapConcurrently, startService } from '../../support/service/service-process.js'
 
 const STEPS = Number(process.argv[2] ?? 15)
 const GROUP_SIZE = 8

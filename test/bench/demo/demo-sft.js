@@ -4,10 +4,10 @@
  * Two thirds of the countries are trained on, one third is held out. Shown before and after: recall (the exact capital) on
  * trained rows, and format (a bare name, no sentence) on held-out rows, where nothing but the form can be learned.
  *
- *     npm run build && npm run model:smollm2 && node test/bench/demo-sft.js [epochs=4]
+ *     npm run build && npm run model:smollm2 && node test/bench/demo/demo-sft.js [epochs=4]
  */
 import { countries } from 'countries-list'
-import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
+import { findSmolLm2, mapConcurrently, startService } from '../../support/service/service-process.js'
 
 const EPOCHS = Number(process.argv[2] ?? 4)
 const BATCH_SIZE = 8

@@ -225,6 +225,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     resumeIntervalMs: settings.resumeIntervalMs,
     version: packageVersion(),
     probeWorker: () => workers.probe(),
+    chatRules: {
+      allowsPriority: settings.schedulingPolicy === 'priority',
+      allowsTemplate: settings.trustsRequestChatTemplate,
+    },
     usage,
     requestSweep: () => sweeper.request(),
   }

@@ -3,7 +3,13 @@
  *
  * Defaults and bounds of the first group are in `api/settings/service.ts`, those of tuning beside the code they tune.
  */
-import { type Precision, SERVICE_BOUNDS, SERVICE_DEFAULTS, type Speculation } from '#api/settings/service.js'
+import {
+  type Precision,
+  type SchedulingPolicy,
+  SERVICE_BOUNDS,
+  SERVICE_DEFAULTS,
+  type Speculation,
+} from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
 import { packageVersion } from '#base/util/package-root.js'
@@ -55,6 +61,10 @@ export interface ServiceSettings {
   readonly kvCacheBytes?: number | null
   /** Whether an answer that repeats earlier text is computed several tokens at a time. */
   readonly speculation?: Speculation
+  /** `priority`: requests with a lower `priority` go first; otherwise the field is refused. Default `fcfs`. */
+  readonly schedulingPolicy?: SchedulingPolicy
+  /** Whether requests may bring a chat template of their own, which then runs in the engine's process. Default false. */
+  readonly trustsRequestChatTemplate?: boolean
   readonly logLevel?: LogLevel
   /** Host names requests may carry besides loopback names and addresses. Default none. */
   readonly allowedHosts?: readonly string[]
@@ -121,6 +131,8 @@ export interface ResolvedSettings {
   readonly maxUnfinishedBytes: number
   readonly kvCacheBytes: number | null
   readonly speculation: Speculation
+  readonly schedulingPolicy: SchedulingPolicy
+  readonly trustsRequestChatTemplate: boolean
   readonly trainingDataRoot: string | null
 }
 
@@ -151,6 +163,8 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     requestsPerMinute: options.requestsPerMinute ?? null,
     kvCacheBytes: options.kvCacheBytes ?? null,
     speculation: options.speculation ?? SERVICE_DEFAULTS.speculation,
+    schedulingPolicy: options.schedulingPolicy ?? SERVICE_DEFAULTS.schedulingPolicy,
+    trustsRequestChatTemplate: options.trustsRequestChatTemplate ?? SERVICE_DEFAULTS.trustsRequestChatTemplate,
     trainingDataRoot: options.trainingDataRoot ?? null,
   }
   for (const [name, { min, max }] of Object.entries(SERVICE_BOUNDS)) {

@@ -20,6 +20,8 @@ export const SERVICE_DEFAULTS = {
   maxUploadBytes: 16 * 1024 ** 3,
   maxUnfinishedBytes: 4 * 1024 ** 3,
   speculation: 'auto',
+  schedulingPolicy: 'fcfs',
+  trustsRequestChatTemplate: false,
   logLevel: 'info',
   logFormat: 'auto',
 } as const
@@ -55,6 +57,9 @@ export type Precision = (typeof PRECISIONS)[number]
 /** Whether answers that repeat what was said are computed several tokens at a time. */
 export const SPECULATIONS = ['auto', 'off'] as const
 export type Speculation = (typeof SPECULATIONS)[number]
+/** Who gets a row first: who came first, or who has the lower `priority`. */
+export const SCHEDULING_POLICIES = ['fcfs', 'priority'] as const
+export type SchedulingPolicy = (typeof SCHEDULING_POLICIES)[number]
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export const LOG_FORMATS = ['auto', 'json', 'lines', 'pretty'] as const

@@ -1,19 +1,17 @@
 /**
  * Every setting of the command line and the service in one table: type, default, environment names, flag, one sentence.
  *
- * Help texts, `trainyard config list`, validation and did-you-mean come from this table. Hyperparameters are not
- * settings: they belong to a job. Where a value came from is `load.ts`; reading the environment is `environment.ts`.
+ * Help texts, `trainyard config list`, validation and did-you-mean come from this table; where a value came from is `load.ts`.
  */
 import {
   DEFAULT_SERVER_URL,
   LOG_FORMATS,
   LOG_LEVELS,
   PRECISIONS,
-  type Precision,
+  SCHEDULING_POLICIES,
   SERVICE_BOUNDS,
   SERVICE_DEFAULTS,
   SPECULATIONS,
-  type Speculation,
 } from '#api/settings/service.js'
 import { InvalidRequestError } from '#base/errors.js'
 import {
@@ -29,73 +27,9 @@ import {
   parseUrl,
   parseWhole,
 } from './parse-value.js'
+import type { Setting, SettingKey, SettingValues } from './setting.js'
 
-/** What a setting's text is parsed to. */
-export interface SettingValues {
-  readonly server: string
-  readonly 'api-key': string | null
-  readonly 'api-key-file': string | null
-  readonly project: string
-  readonly entity: string | null
-  readonly json: boolean
-  readonly color: boolean | null
-  readonly 'no-input': boolean
-  readonly timeout: number | null
-  readonly verbose: boolean
-  readonly host: string
-  readonly port: number
-  readonly 'data-dir': string | null
-  readonly 'base-models': readonly string[]
-  readonly threads: number | null
-  readonly precision: Precision
-  readonly 'train-workers': number
-  readonly 'job-lease': number
-  readonly 'worker-start-timeout': number
-  readonly 'worker-stall-timeout': number
-  readonly 'keep-worker': number
-  readonly 'resume-interval': number
-  readonly 'max-context-length': number | null
-  readonly 'max-sequences': number
-  readonly 'max-pending-requests': number
-  readonly 'max-concurrent-requests': number
-  readonly 'requests-per-minute': number | null
-  readonly 'max-queued-jobs': number
-  readonly 'max-request-body': number
-  readonly 'max-chat-body': number
-  readonly 'max-trajectories-body': number
-  readonly 'max-trajectory-group': number
-  readonly 'max-upload': number
-  readonly 'max-unfinished-bodies': number
-  readonly 'kv-cache-memory': number | null
-  readonly speculation: Speculation
-  readonly 'training-data-root': string | null
-  readonly 'allowed-hosts': readonly string[]
-  readonly 'webhook-hosts': readonly string[]
-  readonly 'log-level': (typeof LOG_LEVELS)[number]
-  readonly 'log-format': (typeof LOG_FORMATS)[number]
-}
-
-export type SettingKey = keyof SettingValues
-
-/** One row of the table; `T` is the type of its value. */
-export interface Setting<T> {
-  /** Shown in help and errors: `url`, `path`, `duration`… */
-  readonly type: string
-  readonly default: T
-  /** Unit of a numeric value, for help. */
-  readonly unit?: string
-  /** Environment variables, the first one set wins. */
-  readonly env: readonly string[]
-  /** As commander spells it; null: no flag exists. */
-  readonly flag: string | null
-  /** Global flags belong to every command, service flags to `serve`. */
-  readonly usedBy: 'client' | 'service'
-  /** Never printed in full. */
-  readonly isSecret?: boolean
-  readonly summary: string
-  /** Text from a flag, a variable or the file → value; throws a plain sentence fragment such as `a URL`. */
-  readonly parse: (text: string) => T
-}
+export type { Setting, SettingKey, SettingValues } from './setting.js'
 
 /** Project of a model named without one. */
 export const DEFAULT_PROJECT = 'default'
@@ -333,6 +267,24 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     usedBy: 'service',
     summary: `chat requests of one base model that may run or wait; beyond it 429; default ${SERVICE_DEFAULTS.maxPendingRequests}`,
     parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxPendingRequests),
+  },
+  'scheduling-policy': {
+    type: 'choice',
+    default: SERVICE_DEFAULTS.schedulingPolicy,
+    env: ['TRAINYARD_SCHEDULING_POLICY'],
+    flag: `--scheduling-policy <${SCHEDULING_POLICIES.join('|')}>`,
+    usedBy: 'service',
+    summary: 'who is answered first: who came first, or who has the lower priority; fcfs refuses the field',
+    parse: (text) => parseChoice(text, SCHEDULING_POLICIES),
+  },
+  'trust-request-chat-template': {
+    type: 'boolean',
+    default: SERVICE_DEFAULTS.trustsRequestChatTemplate,
+    env: ['TRAINYARD_TRUST_REQUEST_CHAT_TEMPLATE'],
+    flag: '--trust-request-chat-template',
+    usedBy: 'service',
+    summary: 'let requests bring a chat_template, which runs in the engine within limits of time and size',
+    parse: parseBoolean,
   },
   'max-concurrent-requests': {
     type: 'integer',

@@ -2,6 +2,7 @@
  * A request inside the engine, from admission to its last event.
  */
 import type { AdapterLayout } from './adapter-layout.js'
+import type { BeamSearch } from './beams/beam-search.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
 import type { Choice } from './sampling/choice.js'
 
@@ -10,6 +11,8 @@ export interface ActiveRequest {
   readonly request: GenerationRequest
   readonly listener: GenerationListener
   readonly choices: readonly Choice[]
+  /** Its choices are beams of this search; null: they are sampled. */
+  readonly search: BeamSearch | null
   /** Requests are numbered as they come. */
   readonly arrival: number
   readonly priority: number

@@ -171,7 +171,8 @@ export class DecodeLane {
         row,
         member,
         tokens,
-        count: events.length,
+        // a beam tells nothing yet
+        count: Math.max(1, events.length),
       })
       // A row of NaN must not reach whoever gets its memory next: 0 times NaN is NaN.
       if (events.at(-1) instanceof AppError) this.#tails.clear(place)

@@ -17,6 +17,7 @@ import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
+import { Beam, BeamSearch } from './beams/beam-search.js'
 import { type KvShape, kvBytesPerToken, roundedCapacity } from './cache/kv-cache.js'
 import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
@@ -219,10 +220,22 @@ class StepLoop implements Engine {
     const promptIds = promptTokenIds
     const isSpeculative = this.#options.speculation !== 'off'
     const options = { rules, stopRules, promptIds, isSpeculative }
-    const choices = Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
+    const beam = rules.beam ?? null
+    const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds, beam })
+    const choices = search?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
     const arrival = this.#arrivals++
     const priority = request.priority ?? 0
-    return { request, listener, choices, arrival, priority, layout: null, open: new Set(choices), isAborted: false }
+    return {
+      request,
+      listener,
+      choices,
+      search,
+      arrival,
+      priority,
+      layout: null,
+      open: new Set(choices),
+      isAborted: false,
+    }
   }
 
   /** Steps go on meanwhile. */
@@ -290,7 +303,7 @@ class StepLoop implements Engine {
         this.#prompts.add(next, performance.now())
       } else {
         next.listener.onStarted(cacheableTokens(promptTokenIds.length))
-        this.#seats.push(next, known)
+        this.#seat(next, known)
       }
     }
   }
@@ -312,7 +325,7 @@ class StepLoop implements Engine {
       for (const { prompt, row } of await this.#prompts.step(group, budget)) {
         const computed: ComputedPrompt = { cache: prompt.cache, row }
         this.#prefixes.store(prompt.tokenIds, prompt.scope, { cache: prompt.cache, from: 0, prompt: computed })
-        for (const active of prompt.followers) this.#seats.push(active, computed)
+        for (const active of prompt.followers) this.#seat(active, computed)
       }
     } catch (cause) {
       this.#failStep(
@@ -335,11 +348,51 @@ class StepLoop implements Engine {
     try {
       for (const { seat, events } of await outcomes) {
         for (const event of events) if (!this.#deliver(seat, event)) break
+        const { search } = seat.active
+        // a beam waits for the others without holding a row
+        if (search !== null && seat.choice instanceof Beam) search.held.set(seat.choice, this.#lanes.park(seat).tail)
       }
+      for (const active of requests) if (active.search?.isComplete === true) this.#advanceBeams(active, active.search)
       this.#lanes.tidy()
     } catch (cause) {
       this.#failStep(requests, cause)
     }
+  }
+
+  /** A request whose prompt is computed. */
+  #seat(active: ActiveRequest, prompt: ComputedPrompt): void {
+    const { search } = active
+    if (search === null) {
+      this.#seats.push(active, prompt)
+      return
+    }
+    const [first] = search.alive
+    search.prompt = prompt
+    const error = first?.next(prompt.row) ?? null
+    if (error !== null) this.#fail(active, error)
+    else this.#advanceBeams(active, search)
+  }
+
+  /** All beams of a request have been computed: the best continuations go on, each with the keys and values of its past. */
+  #advanceBeams(active: ActiveRequest, search: BeamSearch): void {
+    if (!this.#requests.has(active.request.id)) return
+    const successions = search.advance()
+    const held = new Map(search.held)
+    search.held.clear()
+    for (const { beam, parent } of successions) {
+      const tail = held.get(parent) ?? null
+      if (search.prompt !== null) this.#seats.pushSeat({ active, choice: beam, prompt: search.prompt, tail })
+    }
+    if (!search.isOver) return
+    const results = search.results()
+    if (results instanceof AppError) {
+      this.#fail(active, results)
+      return
+    }
+    for (const events of results) for (const event of events) active.listener.onToken(event)
+    active.open.clear()
+    this.#requests.delete(active.request.id)
+    active.listener.onFinished()
   }
 
   /** Gives choices of computed prompts their rows, as far as there are rows. */
@@ -357,7 +410,8 @@ class StepLoop implements Engine {
    *
    * @returns whether the choice goes on
    */
-  #deliver(seat: Seat, event: TokenEvent | AppError): boolean {
+  #deliver(seat: Seat, event: TokenEvent | AppError | null): boolean {
+    if (event === null) return true
     if (event instanceof AppError) {
       this.#fail(seat.active, event)
       return false

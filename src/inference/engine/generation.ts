@@ -3,6 +3,7 @@
  */
 import type { AppError } from '#base/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { BeamRules } from './beams/beam-rules.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
 import type { SamplingRules } from './sampling/sampler.js'
@@ -21,6 +22,8 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly ignoreEos: boolean
   /** Absent or null: off. */
   readonly repetition?: RepetitionRules | null
+  /** Finds the n most likely answers instead of sampling; told when all are found. Absent or null: samples. */
+  readonly beam?: BeamRules | null
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
   /**

@@ -41,6 +41,11 @@ export class SeatQueue {
     for (const choice of active.open) this.#seats.push({ active, choice, prompt, tail: null })
   }
 
+  /** A choice that goes on. */
+  pushSeat(seat: Seat): void {
+    this.#seats.push(seat)
+  }
+
   forget(active: ActiveRequest): void {
     this.#seats = this.#seats.filter((seat) => seat.active !== active)
   }

@@ -9,11 +9,14 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
 import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
+import { patchGrammar, type SchemaPatches } from './schema-patches.js'
 import { type TokenTable, tokenBytes } from './token-table.js'
 import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
 
 export interface GrammarThreadData {
   readonly spec: GrammarSpec
+  /** What is replaced in the grammar of a JSON schema. */
+  readonly patches: SchemaPatches
   readonly table: TokenTable
   readonly maxBytes: number
 }
@@ -47,12 +50,18 @@ interface OpenChoice {
   count: number
 }
 
-function compile(compiler: Compiler, spec: GrammarSpec): Promise<Compiled> {
+async function compile(
+  { Testings }: Xgrammar,
+  compiler: Compiler,
+  { spec, patches }: Pick<GrammarThreadData, 'spec' | 'patches'>,
+): Promise<Compiled> {
   switch (spec.kind) {
-    case 'json_schema':
-      return spec.isWhitespaceFree
-        ? compiler.compileJSONSchema(spec.schema, false, -1, [',', ':'])
-        : compiler.compileJSONSchema(spec.schema, true)
+    case 'json_schema': {
+      const ebnf = spec.isWhitespaceFree
+        ? await Testings._jsonSchemaToEBNF(spec.schema, false, -1, [',', ':'])
+        : await Testings._jsonSchemaToEBNF(spec.schema, true)
+      return compiler.compileGrammar(patchGrammar(ebnf, patches))
+    }
     case 'regex':
       return compiler.compileStructuralTag({
         type: 'structural_tag',
@@ -77,7 +86,7 @@ function kernelThreadId(): number | null {
 }
 
 async function run(
-  { spec, table }: GrammarThreadData,
+  { spec, patches, table }: GrammarThreadData,
   { xgrammar }: LoadedXgrammar,
   port: NonNullable<typeof parentPort>,
 ): Promise<void> {
@@ -87,7 +96,7 @@ async function run(
   const info = await xgrammar.TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
   const compiler = await xgrammar.GrammarCompiler.createGrammarCompiler(info, false)
   send({ type: 'compiling', threadId: kernelThreadId() })
-  const compiled = await compile(compiler, spec)
+  const compiled = await compile(xgrammar, compiler, { spec, patches })
   const choices = new Map<number, OpenChoice>()
 
   async function publish(choice: OpenChoice): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * JSON Schema as the grammar compiler understands it: refuses by name what it would ignore, and writes out the two defaults
- * that it reads differently.
+ * JSON Schema as the grammar compiler understands it: refuses by name what it would ignore, writes out the two defaults
+ * that it reads differently, and marks what it would get wrong for `schema-patches.ts`.
  *
  * xgrammar 0.1.27 skips keywords it does not know, and looks at one of `$ref`, `const`, `enum`, `anyOf`, `allOf`, `type` only,
  * in this order. An answer would then end without being valid, so such schemas are refused. Keywords outside the vocabularies
@@ -8,6 +8,9 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { integerRangeRule, numberRangeRule } from './number-range.js'
+import { type ConstantPatch, literalRule, type OthersPatch, type SchemaPatches } from './schema-patches.js'
+import { lengthRule, PatternError, patternRule } from './string-pattern.js'
 
 const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf'] as const
 
@@ -75,8 +78,24 @@ const FORMATS = new Set([
   'relative-json-pointer',
 ])
 
+const STRING_KEYWORDS = ['pattern', 'minLength', 'maxLength'] as const
+const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'] as const
+
+const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
+  object: ['properties', 'required', 'additionalProperties'],
+  array: ['items', 'prefixItems', 'minItems', 'maxItems'],
+  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  number: BOUNDS,
+}
+
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
 const MAX_DEPTH = 100
+
+/** What the compiler is given. */
+export interface GrammarSchema {
+  readonly schema: JsonValue
+  readonly patches: SchemaPatches
+}
 
 /**
  * Checks a schema and returns what the compiler is given.
@@ -86,35 +105,170 @@ const MAX_DEPTH = 100
  *
  * @throws {InvalidRequestError} `unsupported_schema` naming the keyword and where it stands
  */
-export function toGrammarSchema(schema: JsonValue): JsonValue {
-  return convert(schema, '#', 0)
+export function toGrammarSchema(schema: JsonValue): GrammarSchema {
+  const marks = new Marks(schema)
+  const converted = convert(schema, { path: '#', depth: 0, marks })
+  const { constants, others, definitions } = marks
+  if (!isJsonObject(converted) || others.length === 0) return { schema: converted, patches: { constants, others } }
+  const known = isJsonObject(converted['$defs'] ?? null) ? (converted['$defs'] as JsonObject) : {}
+  return { schema: { ...converted, $defs: { ...known, ...definitions } }, patches: { constants, others } }
 }
 
-function convert(schema: JsonValue, path: string, depth: number): JsonValue {
+/** Marks that the schema itself does not spell. */
+class Marks {
+  readonly constants: ConstantPatch[] = []
+  readonly others: OthersPatch[] = []
+  readonly definitions: Record<string, JsonValue> = {}
+  readonly #prefix: string
+
+  constructor(schema: JsonValue) {
+    const text = JSON.stringify(schema) ?? ''
+    let prefix = 'marked'
+    while (text.includes(prefix)) prefix += 'x'
+    this.#prefix = prefix
+  }
+
+  /** A text, as a constant or the name of a property, in place of what matches the rule. */
+  text(rule: string): string {
+    const mark = `${this.#prefix}t${this.constants.length}`
+    this.constants.push({ mark, rule })
+    return mark
+  }
+
+  /** A reference in place of the schema of properties that are not called like those listed. */
+  othersThan(names: readonly string[], schema: JsonValue): JsonValue {
+    // the compiler drops digits from the names of definitions
+    const letters = Array.from(String(this.others.length), (digit) => 'abcdefghij'[Number(digit)]).join('')
+    const mark = `${this.#prefix}o${letters}`
+    this.others.push({ mark, names })
+    this.definitions[mark] = schema === true ? {} : schema
+    return { $ref: `#/$defs/${mark}` }
+  }
+}
+
+interface Place {
+  readonly path: string
+  readonly depth: number
+  readonly marks: Marks
+}
+
+function convert(given: JsonValue, place: Place): JsonValue {
+  const { path, depth, marks } = place
   if (depth > MAX_DEPTH) throw unsupported(path, `is nested deeper than ${MAX_DEPTH} levels`)
-  if (typeof schema === 'boolean') return schema
-  if (!isJsonObject(schema)) throw unsupported(path, 'must be an object or a boolean')
+  if (typeof given === 'boolean') return given
+  if (!isJsonObject(given)) throw unsupported(path, 'must be an object or a boolean')
+  const schema = withType(given)
   for (const name of Object.keys(schema)) {
     if (UNSUPPORTED.has(name)) throw unsupported(`${path}/${name}`, 'uses a keyword that answers cannot be held to')
   }
   checkSiblings(schema, path)
   checkValues(schema, path)
-  const converted = { ...schema, ...subschemas(schema, path, depth) }
+  const converted = { ...schema, ...subschemas(schema, place) }
   if (COMBINING.some((name) => Object.hasOwn(schema, name))) return converted
   const types = typesOf(schema)
+  if (types.includes('string') && STRING_KEYWORDS.some((name) => Object.hasOwn(schema, name))) {
+    return withOwnType(converted, 'string', marks.text(stringRule(schema, path)), place)
+  }
+  const isNumeric = types.includes('number') || types.includes('integer')
+  if (isNumeric && BOUNDS.some((name) => Object.hasOwn(schema, name))) return withBoundedNumber(converted, types, place)
   const isAnyObject = schema['properties'] === undefined && schema['additionalProperties'] === undefined
   const isAnyArray = schema['items'] === undefined && schema['prefixItems'] === undefined
   return {
     ...converted,
     ...(types.includes('object') && isAnyObject ? { additionalProperties: true } : {}),
     ...(types.includes('array') && isAnyArray ? { items: true } : {}),
+    ...(types.includes('object') ? { ...namedOthers(converted, marks), ...plainNames(converted, marks) } : {}),
   }
 }
 
+/**
+ * Without a type the compiler takes most keywords to mean nothing; JSON Schema applies them to values of their type. An answer of that
+ * type is valid, so it is held to it.
+ */
+function withType(schema: JsonObject): JsonObject {
+  if (schema['type'] !== undefined || COMBINING.some((name) => Object.hasOwn(schema, name))) return schema
+  const type = Object.entries(KEYWORDS_OF_TYPE).find(([, names]) => names.some((name) => Object.hasOwn(schema, name)))
+  return type === undefined ? schema : { ...schema, type: type[0] }
+}
+
+/** The compiler would let an additional property repeat the name of a described one, with another value. */
+function namedOthers(schema: JsonObject, marks: Marks): JsonObject {
+  const { properties, additionalProperties: others } = schema
+  if (!isJsonObject(properties ?? null) || others === undefined || others === false) return {}
+  const names = Object.keys(properties as JsonObject)
+  return names.length === 0 ? {} : { additionalProperties: marks.othersThan(names, others) }
+}
+
+/** The compiler writes the names of properties into its grammar as they are. */
+function plainNames(schema: JsonObject, marks: Marks): JsonObject {
+  const { properties, required } = schema
+  if (!isJsonObject(properties ?? null)) return {}
+  const names = Object.keys(properties as JsonObject).filter((name) => JSON.stringify(name) !== `"${name}"`)
+  if (names.length === 0) return {}
+  const markOf = new Map(names.map((name) => [name, marks.text(literalRule(JSON.stringify(name)))]))
+  const entries = Object.entries(properties as JsonObject).map(([name, value]) => [markOf.get(name) ?? name, value])
+  const needed = Array.isArray(required) ? { required: required.map((name) => markOf.get(String(name)) ?? name) } : {}
+  return { properties: Object.fromEntries(entries), ...needed }
+}
+
+function withBoundedNumber(schema: JsonObject, types: readonly string[], place: Place): JsonValue {
+  const { path, marks } = place
+  const bound = (name: (typeof BOUNDS)[number]): number | null => {
+    const value = schema[name]
+    return typeof value === 'number' ? value : null
+  }
+  const [minimum, maximum, exclusiveMinimum, exclusiveMaximum] = BOUNDS.map(bound)
+  const range = {
+    minimum: minimum ?? null,
+    maximum: maximum ?? null,
+    exclusiveMinimum: exclusiveMinimum ?? null,
+    exclusiveMaximum: exclusiveMaximum ?? null,
+  }
+  const rule = types.includes('number') ? numberRangeRule(range) : integerRangeRule(range)
+  if (rule === null) throw unsupported(path, 'leaves no number of at most 15 digits between its bounds')
+  return withOwnType(schema, 'number', marks.text(rule), place)
+}
+
+/** The rule of a string with a pattern or bounds of length. */
+function stringRule(schema: JsonObject, path: string): string {
+  const { pattern, minLength, maxLength } = schema
+  if (pattern === undefined)
+    return lengthRule(Number(minLength ?? 0), maxLength === undefined ? null : Number(maxLength))
+  try {
+    return patternRule(String(pattern))
+  } catch (error) {
+    if (error instanceof PatternError) throw unsupported(`${path}/pattern`, error.message)
+    throw error
+  }
+}
+
+/** A mark in place of values of one type; values of the schema's other types are left to the compiler. */
+function withOwnType(
+  schema: JsonObject,
+  own: 'number' | 'string',
+  mark: string,
+  { path, depth, marks }: Place,
+): JsonValue {
+  const isOwn = (type: string): boolean => type === own || (own === 'number' && type === 'integer')
+  const others = typesOf(schema).filter((type) => !isOwn(type))
+  if (others.length === 0) return { ...definitionsOf(schema), const: mark }
+  const keywords: readonly string[] = own === 'number' ? BOUNDS : STRING_KEYWORDS
+  const rest = Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)))
+  return {
+    ...definitionsOf(schema),
+    anyOf: [{ const: mark }, convert({ ...rest, type: others }, { path, depth: depth + 1, marks })],
+  }
+}
+
+function definitionsOf(schema: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => name === '$defs' || name === 'definitions'))
+}
+
 /** The schemas inside, converted, by keyword. */
-function subschemas(schema: JsonObject, path: string, depth: number): JsonObject {
+function subschemas(schema: JsonObject, { path, depth, marks }: Place): JsonObject {
   const found: Record<string, JsonValue> = {}
-  const child = (value: JsonValue, name: string): JsonValue => convert(value, `${path}/${name}`, depth + 1)
+  const child = (value: JsonValue, name: string): JsonValue =>
+    convert(value, { path: `${path}/${name}`, depth: depth + 1, marks })
   for (const name of ['items', 'additionalProperties']) {
     const value = schema[name]
     if (value === undefined) continue
@@ -170,16 +324,25 @@ function checkValues(schema: JsonObject, path: string): void {
   }
   if (typeof format === 'string' && !FORMATS.has(format))
     throw unsupported(`${path}/format`, `"${format}" is not known`)
+  for (const name of ['minLength', 'maxLength', 'minItems', 'maxItems']) {
+    const value = schema[name]
+    const isCount = value === undefined || (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0)
+    if (!isCount) throw unsupported(`${path}/${name}`, 'must be a whole number')
+  }
+  const { minLength, maxLength } = schema
+  if (Number(minLength ?? 0) > Number(maxLength ?? minLength ?? 0)) {
+    throw unsupported(`${path}/minLength`, 'is more than "maxLength"')
+  }
+  if (pattern !== undefined && typeof pattern !== 'string') throw unsupported(`${path}/pattern`, 'must be a string')
   const hasLength = schema['minLength'] !== undefined || schema['maxLength'] !== undefined
   if (hasLength && (pattern !== undefined || format !== undefined)) {
     throw unsupported(path, 'has a length together with a pattern or format')
   }
   if (pattern !== undefined && format !== undefined) throw unsupported(path, 'has both a pattern and a format')
-  const isNumber = typesOf(schema).includes('number')
-  for (const name of ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']) {
-    if (schema[name] === undefined) continue
-    if (isNumber) throw unsupported(`${path}/${name}`, 'bounds a "number", which is supported for "integer" only')
-    if (!Number.isSafeInteger(schema[name])) throw unsupported(`${path}/${name}`, 'must be an integer')
+  for (const name of BOUNDS) {
+    const value = schema[name]
+    if (value === undefined) continue
+    if (typeof value !== 'number') throw unsupported(`${path}/${name}`, 'must be a number')
   }
   checkRequired(schema, path)
 }

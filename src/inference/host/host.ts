@@ -100,6 +100,7 @@ export function createHost(options: HostOptions): Host {
         parameterCount: parameterCount(config),
         contextLength: engine.contextLength,
         vocabularySize: config.vocabularySize,
+        weightsDigest: prepared.digest,
         precision,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),

@@ -8,6 +8,7 @@
 import type { ErrorCategory } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#model/text/answer/answer-format.js'
+import type { BeamRules } from '../engine/beams/beam-rules.js'
 import type { DryRules } from '../engine/sampling/dry.js'
 import type { XtcRules } from '../engine/sampling/sampler.js'
 import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'
@@ -82,6 +83,8 @@ export interface SamplingParameters {
   /** `breakers` are texts no repetition reaches across. */
   readonly dry?: (Omit<DryRules, 'breakerIds'> & { readonly breakers: readonly string[] }) | null
   readonly xtc?: XtcRules | null
+  /** Finds the n most likely answers, best first, instead of sampling; deltas come when all are found. */
+  readonly beam?: BeamRules | null
 }
 
 /** A conversation for the model's chat template. */
@@ -179,6 +182,8 @@ export interface LoadedEvent {
   readonly parameterCount: number
   readonly contextLength: number
   readonly vocabularySize: number
+  /** Of the base model's weights, hexadecimal. */
+  readonly weightsDigest?: string
   readonly precision: 'f32' | 'int8' | 'int4'
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */

@@ -73,9 +73,18 @@ export function createTextDesk(
   return {
     prepare: (input, maxTokens) => {
       // tokens need no work, however many
-      const isSmall = ('prompt' in input && 'tokenIds' in input.prompt) || textSize(input, smallText) <= smallText
+      const isOurs = 'prompt' in input || (input.template.chatTemplate ?? null) === null
+      const isTokens = 'prompt' in input && 'tokenIds' in input.prompt
+      const isSmall = isOurs && (isTokens || textSize(input, smallText) <= smallText)
       return isSmall ? preparePrompt(textModel, input, maxTokens) : inThread({ kind: 'prepare', input, maxTokens })
     },
-    run: (task) => (textSize(task, smallText) <= smallText ? runTextTask(textModel, task) : inThread(task)),
+    run: (task) => (isOursAndSmall(task, smallText) ? runTextTask(textModel, task) : inThread(task)),
   }
+}
+
+/** A template of a request's own may take its whole budget of time: it never runs between steps. */
+function isOursAndSmall(task: TextTask, smallText: number): boolean {
+  const isForeign =
+    task.kind !== 'detokenize' && 'template' in task.input && (task.input.template.chatTemplate ?? null) !== null
+  return !isForeign && textSize(task, smallText) <= smallText
 }

@@ -4,8 +4,8 @@
  */
 import { assertNever } from '#base/util/assert-never.js'
 import { chatTemplateOf, renderConversation } from '#model/text/render.js'
-import type { TextModel } from '#model/text/text-model.js'
-import type { PromptInput, TextResult, TextTask } from './protocol.js'
+import { type TextModel, withChatTemplate } from '#model/text/text-model.js'
+import type { ConversationInput, PromptInput, TextResult, TextTask } from './protocol.js'
 
 /** What a prompt became. */
 export interface PreparedPrompt {
@@ -23,13 +23,19 @@ export interface PreparedPrompt {
 export function preparePrompt(textModel: TextModel, input: PromptInput, maxTokens?: number): PreparedPrompt {
   if (!('prompt' in input)) {
     const { messages, tools, template } = input
-    return renderConversation(textModel, { messages, tools, ...template, maxTokens })
+    return renderConversation(modelFor(textModel, input), { messages, tools, ...template, maxTokens })
   }
   const { prompt } = input
   if ('tokenIds' in prompt) return { text: '', tokenIds: prompt.tokenIds }
   const { text, addSpecialTokens } = prompt
   // as Hugging Face's tokenizers: who writes a raw prompt writes its control tokens too
   return { text, tokenIds: textModel.tokenizer.encode(text, { parseSpecial: true, addSpecialTokens, maxTokens }) }
+}
+
+/** A request may bring a template of its own. */
+function modelFor(textModel: TextModel, { template }: ConversationInput): TextModel {
+  const source = template.chatTemplate ?? null
+  return source === null ? textModel : withChatTemplate(textModel, source)
 }
 
 /** @throws {InvalidRequestError} if the template refuses the messages */
@@ -43,7 +49,7 @@ export function runTextTask(textModel: TextModel, task: TextTask): TextResult {
     }
     case 'render': {
       const { messages, tools, template } = task.input
-      const { text } = chatTemplateOf(textModel).render({ messages, tools, ...template })
+      const { text } = chatTemplateOf(modelFor(textModel, task.input)).render({ messages, tools, ...template })
       return { text, tokenIds: [], tokenStrings: [] }
     }
     case 'detokenize':

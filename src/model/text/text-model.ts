@@ -5,7 +5,7 @@
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { TokenizerError } from '#base/errors.js'
+import { InvalidRequestError, TokenizerError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import { type ChatTemplate, createChatTemplate, withToolTemplate } from './chat-template.js'
@@ -21,6 +21,8 @@ export interface TextModel {
   /** Tokens that end a turn; the tokenizer's own EOS first, then those of `generation_config.json`. May be empty. */
   readonly eosTokenIds: readonly number[]
   readonly bosTokenId: number | null
+  /** `bos_token`, `eos_token` and the like, as templates see them. */
+  readonly tokenVariables: Readonly<Record<string, string>>
 }
 
 const MAX_FILE_BYTES = 256 * 2 ** 20
@@ -51,7 +53,13 @@ async function loadGguf(path: string): Promise<TextModel> {
     return typeof value === 'string' ? value : null
   }
   const sources = { plain: source('chat_template'), withTools: source('chat_template.tool_use') }
-  return { tokenizer, chatTemplate: createTemplate(sources, tokenizer, tokenVariables), eosTokenIds, bosTokenId }
+  return {
+    tokenizer,
+    chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
+    eosTokenIds,
+    bosTokenId,
+    tokenVariables,
+  }
 }
 
 interface TemplateSources {
@@ -69,6 +77,33 @@ function createTemplate(
   const options = { controlTokens: tokenizer.specialTokens, tokenVariables }
   const template = createChatTemplate(plain, options)
   return withTools === null ? template : withToolTemplate(template, createChatTemplate(withTools, options))
+}
+
+/** Templates of requests kept per model, compiled. */
+const MAX_OTHER_TEMPLATES = 8
+const otherTemplates = new WeakMap<TextModel, Map<string, ChatTemplate>>()
+
+/**
+ * The model with another chat template.
+ *
+ * @throws {InvalidRequestError} `invalid_value` when it is no valid Jinja
+ */
+export function withChatTemplate(model: TextModel, source: string): TextModel {
+  const known = otherTemplates.get(model) ?? new Map<string, ChatTemplate>()
+  otherTemplates.set(model, known)
+  const { tokenizer, tokenVariables } = model
+  try {
+    const template =
+      known.get(source) ?? createChatTemplate(source, { controlTokens: tokenizer.specialTokens, tokenVariables })
+    known.delete(source)
+    known.set(source, template)
+    const [oldest] = known.keys()
+    if (known.size > MAX_OTHER_TEMPLATES && oldest !== undefined) known.delete(oldest)
+    return { ...model, chatTemplate: template }
+  } catch (cause) {
+    if (!(cause instanceof TokenizerError)) throw cause
+    throw new InvalidRequestError('invalid_value', cause.message, { param: 'chat_template', cause })
+  }
 }
 
 async function loadDirectory(directory: string): Promise<TextModel> {
@@ -100,6 +135,7 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
     eosTokenIds: [...new Set(eosTokenIds)],
     bosTokenId,
+    tokenVariables,
   }
 }
 

@@ -22,6 +22,14 @@ export interface BaseModelEntry {
   readonly sourcePath: string
 }
 
+/** What this server lets a chat request do. */
+export interface ChatRules {
+  /** `priority` other than 0. */
+  readonly allowsPriority: boolean
+  /** `chat_template`. */
+  readonly allowsTemplate: boolean
+}
+
 export interface ServiceContext {
   readonly db: DatabaseHandle
   readonly blobs: BlobStore
@@ -48,6 +56,7 @@ export interface ServiceContext {
   readonly version: string
   /** Shows that training workers can run. @returns how, as a clause */
   probeWorker(): Promise<string>
+  readonly chatRules: ChatRules
   readonly usage: UsageService
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void

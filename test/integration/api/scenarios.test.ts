@@ -678,8 +678,17 @@ describe('chat requests', () => {
     refuse('penalty out of range', { presence_penalty: 3 }, 'presence_penalty must be in [-2, 2], got 3.'),
     refuse('tool_choice without tools', { tool_choice: 'auto' }, 'When using `tool_choice`, `tools` must be set.'),
     refuse('reasoning effort', { reasoning_effort: 'extreme' }, 'literal_error'),
-    ...[{ use_beam_search: true }].map((more) =>
-      refuse(`${Object.keys(more)[0]} is not there yet`, more, 'is not supported yet'),
+    refuse(
+      'a beam search that is too wide',
+      { use_beam_search: true, n: 17 },
+      'n must be at most 16 with use_beam_search',
+    ),
+    refuse('a beam search that draws', { use_beam_search: true, top_p: 0.5 }, 'top_p cannot be combined'),
+    refuse('a beam search that looks for text', { use_beam_search: true, stop: 'x' }, 'stop cannot be combined'),
+    refuse(
+      'a beam search held to a schema',
+      { use_beam_search: true, response_format: { type: 'json_object' } },
+      'cannot be combined with structured outputs',
     ),
     refuse(
       'an empty bad word',

@@ -70,5 +70,6 @@ export function createTinyTextModel(
     }),
     eosTokenIds: ends.map((token) => tokenizer.tokenToId(token) ?? -1),
     bosTokenId: null,
+    tokenVariables: {},
   }
 }

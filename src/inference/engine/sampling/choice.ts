@@ -84,6 +84,7 @@ export class Choice {
     const events: (TokenEvent | AppError)[] = []
     for (let i = 0; ; i++) {
       const event = this.next(rowAt(i))
+      if (event === null) return events
       events.push(event)
       const isRight = !(event instanceof AppError) && event.tokenId === guess[i]
       if (!isRight && guess.length > 0) this.#lookup?.record(guess.length, i)
@@ -92,12 +93,12 @@ export class Choice {
   }
 
   /**
-   * Samples the next token.
+   * Samples the next token; null where nothing is told yet (beams).
    *
    * @returns an error, which concerns this request only, if the model's numbers are not finite (`non_finite_logits`), the mask
    * allows no token (`empty_token_mask`) or its maker failed (`token_mask_failed`)
    */
-  next(row: LogitsRow): TokenEvent | AppError {
+  next(row: LogitsRow): TokenEvent | AppError | null {
     try {
       return this.#next(row)
     } catch (cause) {

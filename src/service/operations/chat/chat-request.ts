@@ -3,22 +3,23 @@
  * (v0.17); defaults are neutral (temperature 1, top_p 1, nothing else).
  *
  * Differences from vLLM, on purpose: `continue_final_message` with `add_generation_prompt` omitted means false for the
- * latter. Fields this version cannot honour are refused when they ask for something (`chat-unsupported.ts`).
+ * latter.
  */
 
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { type AppError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { ChatMessage, ConversationInput, GenerateOptions, GrammarSpec } from '#inference/host/protocol.js'
+import type { ChatRules } from '../context.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages, echoOf } from './chat-messages.js'
 import { checkPromptLogprobs, checkTopLogprobs, toSampling } from './chat-sampling.js'
-import { refuseUnsupported } from './chat-unsupported.js'
 import { toGrammar } from './structured-outputs.js'
 import { toToolUse } from './tool-choice.js'
 
 const TEMPLATE_REFUSED =
   'Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.'
+const MAX_TEMPLATE_CHARACTERS = 262_144
 /** Variables a template gets from us: a request cannot replace them. */
 const RESERVED_KWARGS = [
   'messages',
@@ -56,29 +57,33 @@ export interface AnswerOptions {
 export type EngineCommand = Omit<GenerateOptions, 'id' | 'adapter'> & ConversationInput
 
 /** @throws {AppError} naming the field in `param` */
-export function toEngineCommand(request: ChatRequest, isTrainable: boolean): EngineCommand {
-  refuseUnsupported(request)
-  const conversation = toConversation(request)
+export function toEngineCommand(request: ChatRequest, isTrainable: boolean, rules: ChatRules): EngineCommand {
+  const conversation = toConversation(request, rules)
   const toolUse = toToolUse(request)
   const salt = request.cache_salt ?? null
   if (salt === '') {
     throw invalid('cache_salt', "Parameter 'cache_salt' must be a non-empty string if provided.")
   }
+  const grammar = toOneGrammar(toolUse.grammar, toGrammar(request))
+  if (grammar !== null && request.use_beam_search === true) {
+    throw invalid('use_beam_search', 'use_beam_search cannot be combined with structured outputs or required tools.')
+  }
   return {
     ...conversation,
     truncatePromptTokens: toTruncation(request),
     sampling: toSampling(request, toolUse.mode, isTrainable),
-    grammar: toOneGrammar(toolUse.grammar, toGrammar(request)),
+    grammar,
     cacheSalt: salt,
+    priority: toPriority(request, rules),
   }
 }
 
 /** What the chat template gets of a request. @throws {AppError} naming the field in `param` */
-export function toConversation(request: ChatRequest): ConversationInput {
+export function toConversation(request: ChatRequest, rules: Pick<ChatRules, 'allowsTemplate'>): ConversationInput {
   return {
     messages: checkMessages(request.messages) as readonly ChatMessage[],
     tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
-    template: toTemplate(request),
+    template: toTemplate(request, rules),
   }
 }
 
@@ -117,7 +122,10 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
   }
 }
 
-function toTemplate(request: ChatRequest): ConversationInput['template'] {
+function toTemplate(
+  request: ChatRequest,
+  { allowsTemplate }: Pick<ChatRules, 'allowsTemplate'>,
+): ConversationInput['template'] {
   const isContinued = request.continue_final_message === true
   if (isContinued && request.add_generation_prompt === true) {
     throw invalid(
@@ -125,9 +133,14 @@ function toTemplate(request: ChatRequest): ConversationInput['template'] {
       'Cannot set both `continue_final_message` and `add_generation_prompt` to True.',
     )
   }
-  const kwargs = (request.chat_template_kwargs ?? {}) as JsonObject
-  if ((request.chat_template ?? null) !== null || (kwargs['chat_template'] ?? null) !== null) {
-    throw invalid('chat_template', TEMPLATE_REFUSED)
+  const { chat_template: own, ...kwargs } = (request.chat_template_kwargs ?? {}) as JsonObject
+  const chatTemplate = request.chat_template ?? own ?? null
+  if (chatTemplate !== null && !allowsTemplate) throw invalid('chat_template', TEMPLATE_REFUSED)
+  if (chatTemplate !== null && typeof chatTemplate !== 'string') {
+    throw invalid('chat_template_kwargs', 'chat_template_kwargs.chat_template must be a string.')
+  }
+  if (chatTemplate !== null && chatTemplate.length > MAX_TEMPLATE_CHARACTERS) {
+    throw invalid('chat_template', `chat_template must have at most ${MAX_TEMPLATE_CHARACTERS} characters.`)
   }
   for (const name of RESERVED_KWARGS) {
     if (Object.hasOwn(kwargs, name)) {
@@ -141,11 +154,19 @@ function toTemplate(request: ChatRequest): ConversationInput['template'] {
     addSpecialTokens: request.add_special_tokens === true,
     kwargs: effort === null ? kwargs : { reasoning_effort: effort, ...kwargs },
     documents: (request.documents ?? null) as readonly JsonValue[] | null,
+    chatTemplate,
   }
 }
 
 function isGenerationPromptAdded(request: ChatRequest): boolean {
   return request.add_generation_prompt ?? request.continue_final_message !== true
+}
+
+/** @throws {AppError} naming `priority` where this server goes by arrival */
+export function toPriority({ priority }: Pick<ChatRequest, 'priority'>, { allowsPriority }: ChatRules): number {
+  const value = priority ?? 0
+  if (value === 0 || allowsPriority) return value
+  throw invalid('priority', `Got priority ${value} but Priority scheduling is not enabled.`)
 }
 
 /** How many of the prompt's last tokens are kept, as `truncatePromptTokens`. */

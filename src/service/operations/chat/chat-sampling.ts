@@ -18,6 +18,8 @@ const MAX_STOP_CHARACTERS = 4096
 /** Finding the tokens of a breaker reads the vocabulary. */
 const MAX_BREAKERS = 32
 const MAX_BREAKER_CHARACTERS = 40
+/** Widest beam search. */
+const MAX_BEAMS = 16
 const DEFAULT_BREAKERS = ['\n', ':', '"', '*']
 
 /** @throws {InvalidRequestError} naming the field */
@@ -26,7 +28,9 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
   const n = request.n ?? 1
   if (n < 1) throw invalid('n', `n must be at least 1, got ${n}.`)
   if (n > MAX_CHOICES) throw invalid('n', `n must be at most ${MAX_CHOICES}, got ${n}.`)
-  if (n > 1 && temperature < 1e-5) throw invalid('n', `n must be 1 when using greedy sampling, got ${n}.`)
+  const beam = toBeam(request)
+  if (n > 1 && temperature < 1e-5 && beam === null)
+    throw invalid('n', `n must be 1 when using greedy sampling, got ${n}.`)
   const topK = request.top_k ?? 0
   if (topK < -1) throw invalid('top_k', `top_k must be 0 (disable), or at least 1, got ${topK}.`)
   const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? null
@@ -80,6 +84,7 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     badWords: toBadWords(request.bad_words ?? []),
     repetition: toRepetition(request),
     ...toExtensions(request),
+    beam,
   }
 }
 
@@ -165,6 +170,24 @@ function toRepetition(request: ChatRequest): NonNullable<SamplingParameters['rep
     )
   }
   return { maxPatternSize, minPatternSize, minCount }
+}
+
+/** Nothing is drawn in a beam search, so what shapes the draw is refused; so is what looks at text before an answer is chosen. */
+function toBeam(request: ChatRequest): NonNullable<SamplingParameters['beam']> | null {
+  if (request.use_beam_search !== true) return null
+  const n = request.n ?? 1
+  if (n > MAX_BEAMS) throw invalid('n', `n must be at most ${MAX_BEAMS} with use_beam_search, got ${n}.`)
+  const clash = Object.entries({
+    top_p: (request.top_p ?? 1) !== 1,
+    top_k: (request.top_k ?? 0) > 0,
+    min_p: (request.min_p ?? 0) !== 0,
+    xtc_probability: (request.xtc_probability ?? 0) !== 0,
+    stop: (request.stop ?? []).length > 0,
+    repetition_detection: (request.repetition_detection?.max_pattern_size ?? 0) > 0,
+    repetition_penalty: (request.repetition_penalty ?? 1) !== 1,
+  }).find(([, isSet]) => isSet)
+  if (clash !== undefined) throw invalid(clash[0], `${clash[0]} cannot be combined with use_beam_search.`)
+  return { lengthPenalty: request.length_penalty ?? 1 }
 }
 
 /** DRY and XTC: fields of the request, or else arguments for the engine. */

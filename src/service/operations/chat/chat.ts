@@ -9,6 +9,7 @@ import type { ChatChunk, ChatRequest, ChatResponse } from '#api/wire/chat-comple
 import type { ServedModel } from '#api/wire/models.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
+import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
 import { usageKeyOf } from '../access/usage.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -48,9 +49,11 @@ export function createChatService(context: ServiceContext): ChatService {
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const options = toAnswerOptions(request, policy.model !== null)
-      const command = toEngineCommand(request, policy.model !== null)
+      const command = toEngineCommand(request, policy.model !== null, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel)
-      const { answerFormat: format } = await engine.ready()
+      const { answerFormat, weightsDigest } = await engine.ready()
+      const { chatTemplate = null } = command.template
+      const format = chatTemplate === null ? answerFormat : answerFormatOf(chatTemplate)
       checkToolsAreShown(format, options)
       await checkTruncation(engine, command)
       const generation = context.usage.count(
@@ -58,7 +61,7 @@ export function createChatService(context: ServiceContext): ChatService {
         usageKeyOf(principal, policy.model, policy.baseModel),
       )
       const started = await readStart(generation, signal)
-      const checkpoint = checkpointOf(policy)
+      const checkpoint = checkpointOf(policy, weightsDigest)
       const builder = createAnswerBuilder(
         {
           id: `chatcmpl-${requestId}`,
@@ -159,8 +162,9 @@ export async function checkTruncation(
   )
 }
 
-/** `<model id or base model>:step<n>:<adapter digest>`, safe in a header. */
-export function checkpointOf(policy: Policy): string {
+/** `<model id or base model>:step<n>:<digest of the adapter, or base-<digest of the base model>>`, safe in a header. */
+export function checkpointOf(policy: Policy, baseDigest?: string): string {
   const name = policy.model?.id ?? policy.baseModel
-  return encodeURI(`${name}:step${policy.step}:${policy.adapter?.digest.slice(0, 16) ?? 'base'}`)
+  const base = baseDigest === undefined ? 'base' : `base-${baseDigest.slice(0, 16)}`
+  return encodeURI(`${name}:step${policy.step}:${policy.adapter?.digest.slice(0, 16) ?? base}`)
 }

@@ -8,10 +8,10 @@ import type { ChatRequest } from '#api/wire/chat-completions.js'
 import type { CompletionPrompt, CompletionRequest } from '#api/wire/inference/completions.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { GenerateOptions, RawInput } from '#inference/host/protocol.js'
-import { toTruncation } from '../chat/chat-request.js'
+import { toPriority, toTruncation } from '../chat/chat-request.js'
 import { MAX_CHOICES, MAX_TOP_LOGPROBS, toSampling } from '../chat/chat-sampling.js'
-import { refuseUnsupported } from '../chat/chat-unsupported.js'
 import { toGrammar } from '../chat/structured-outputs.js'
+import type { ChatRules } from '../context.js'
 
 /** Most choices of all prompts of one request together. */
 const MAX_TOTAL_CHOICES = 4096
@@ -44,7 +44,7 @@ export interface CompletionPlan {
 }
 
 /** @throws {AppError} naming the field in `param` */
-export function toCompletionPlan(request: CompletionRequest): CompletionPlan {
+export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): CompletionPlan {
   if ((request.suffix ?? '') !== '') throw invalid('suffix', 'suffix is not currently supported')
   if ((request.prompt_logprobs ?? null) !== null) {
     throw new InvalidRequestError('not_supported', 'prompt_logprobs is not supported here.', {
@@ -54,10 +54,13 @@ export function toCompletionPlan(request: CompletionRequest): CompletionPlan {
   }
   const options = toOptions(request)
   const chat = asChat(request, options)
-  refuseUnsupported(chat)
   const sampling = toSampling(chat, { kind: 'none' }, false)
   const maxTokens = request.max_tokens === 0 ? 0 : sampling.maxTokens
   const isScored = options.isEchoed && options.logprobs !== null
+  const grammar = toGrammar(chat)
+  if (grammar !== null && request.use_beam_search === true) {
+    throw invalid('use_beam_search', 'use_beam_search cannot be combined with structured outputs.')
+  }
   const command = {
     sampling: {
       ...sampling,
@@ -66,9 +69,10 @@ export function toCompletionPlan(request: CompletionRequest): CompletionPlan {
       promptLogprobs: isScored ? options.logprobs : null,
     },
     truncatePromptTokens: toTruncation(chat),
-    grammar: toGrammar(chat),
+    grammar,
     cacheSalt: toCacheSalt(request),
     echoesPrompt: options.isEchoed,
+    priority: toPriority(request, rules),
   }
   const isBare = (prompt: CompletionPrompt): boolean => prompt.length === 0
   const empty = request.prompt.findIndex(isBare)

@@ -45,7 +45,7 @@ export function createCompletionService(context: ServiceContext): CompletionServ
   return {
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
-      const { commands, options } = toCompletionPlan(request)
+      const { commands, options } = toCompletionPlan(request, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel)
       const [command] = commands
       if (command !== undefined) await checkTruncation(engine, command)
@@ -62,7 +62,7 @@ export function createCompletionService(context: ServiceContext): CompletionServ
         { atOnce: PROMPTS_AT_ONCE, onEnd: () => ended.abort() },
       )
       const first = await untilStarted(events, Math.min(commands.length, PROMPTS_AT_ONCE), signal)
-      const checkpoint = checkpointOf(policy)
+      const checkpoint = checkpointOf(policy, engine.loaded()?.weightsDigest)
       const identity = {
         id: `cmpl-${requestId}`,
         createdSeconds: Math.floor(context.clock.nowMs() / 1000),

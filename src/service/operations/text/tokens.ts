@@ -14,7 +14,7 @@ import type { PromptInput } from '#inference/host/protocol.js'
 import type { EngineProcess } from '#service/children/engine-process.js'
 import { toConversation } from '../chat/chat-request.js'
 import { resolvePolicy } from '../chat/served-models.js'
-import type { Principal, ServiceContext } from '../context.js'
+import type { ChatRules, Principal, ServiceContext } from '../context.js'
 
 export interface TokenService {
   tokenize(principal: Principal, request: TokenizeRequest): Promise<TokenizeResponse>
@@ -34,7 +34,7 @@ export function createTokenService(context: ServiceContext): TokenService {
     tokenize: async (principal, request) => {
       const engine = await engineFor(principal, request.model)
       const hasTokenStrings = request.return_token_strs === true
-      const task = { kind: 'tokenize', input: toInput(request), hasTokenStrings } as const
+      const task = { kind: 'tokenize', input: toInput(request, context.chatRules), hasTokenStrings } as const
       const { tokenIds, tokenStrings } = await engine.text(context.ids.uuid(), task)
       const { contextLength } = await engine.ready()
       return {
@@ -56,7 +56,10 @@ export function createTokenService(context: ServiceContext): TokenService {
     },
     applyTemplate: async (principal, request) => {
       const engine = await engineFor(principal, request.model)
-      const { text } = await engine.text(context.ids.uuid(), { kind: 'render', input: toConversation(request) })
+      const { text } = await engine.text(context.ids.uuid(), {
+        kind: 'render',
+        input: toConversation(request, context.chatRules),
+      })
       return { prompt: text }
     },
     describe: async (principal, model) => {
@@ -74,9 +77,9 @@ export function createTokenService(context: ServiceContext): TokenService {
   }
 }
 
-function toInput(request: TokenizeRequest): PromptInput {
+function toInput(request: TokenizeRequest, rules: ChatRules): PromptInput {
   const { prompt = null, messages = null } = request
-  if (messages !== null && prompt === null) return toConversation({ ...request, messages })
+  if (messages !== null && prompt === null) return toConversation({ ...request, messages }, rules)
   if (prompt !== null && messages === null) {
     return { prompt: { text: prompt, addSpecialTokens: request.add_special_tokens ?? true } }
   }

@@ -206,6 +206,61 @@ describe('prompt_logprobs', () => {
   })
 })
 
+describe('truncate_prompt_tokens', () => {
+  it('keeps the last tokens of the prompt, and counts those', async () => {
+    const whole = (await plain({ max_tokens: 1 })).prompt_token_ids ?? []
+    for (const kept of [1, 5, whole.length, whole.length + 9]) {
+      const body = await both({ max_tokens: 2, truncate_prompt_tokens: kept })
+      const expected = whole.slice(-kept)
+      expect(body.prompt_token_ids).toEqual(expected)
+      expect(body.usage.prompt_tokens).toBe(expected.length)
+    }
+    expect((await both({ max_tokens: 2, truncate_prompt_tokens: -1 })).prompt_token_ids).toEqual(whole)
+  })
+
+  it('-1 makes room for the answer, and what cannot be is refused', async () => {
+    const long = [{ role: 'user', content: 'word '.repeat(4000) }]
+    const { usage } = await plain({ messages: long, max_tokens: 8, truncate_prompt_tokens: -1 })
+    const refused = async (more: object) => {
+      const { status, body } = await service.json<{ error: { message: string } }>(CHAT, { json: { ...base, ...more } })
+      return [status, body.error.message]
+    }
+    const limit = usage.prompt_tokens
+    expect(await refused({ messages: long, max_tokens: 8 })).toEqual([
+      400,
+      expect.stringContaining('maximum context length'),
+    ])
+    expect(await refused({ max_tokens: 8, truncate_prompt_tokens: limit + 1 })).toEqual([
+      400,
+      `truncate_prompt_tokens=${limit + 1} cannot be greater than max_model_len - max_completion_tokens = ${limit}. Please request a smaller truncation size.`,
+    ])
+    expect(await refused({ truncate_prompt_tokens: 0 })).toEqual([400, expect.stringContaining('at least 1')])
+    expect(await refused({ truncate_prompt_tokens: -2 })).toEqual([400, expect.stringContaining('greater_than_equal')])
+  })
+})
+
+describe('use_beam_search', () => {
+  const beams = { use_beam_search: true, n: 4, temperature: 0, logprobs: true, max_tokens: 12 }
+  const scoreOf = (body: ChatResponse, choice: number, lengthPenalty: number): number => {
+    const entries = body.choices[choice]?.logprobs?.content ?? []
+    return entries.reduce((sum, { logprob }) => sum + logprob, 0) / entries.length ** lengthPenalty
+  }
+
+  it.each([1, 0])('gives different answers, best first, length_penalty %d', async (lengthPenalty) => {
+    const body = await both({ ...beams, length_penalty: lengthPenalty })
+    const scores = body.choices.map((_, choice) => scoreOf(body, choice, lengthPenalty))
+    expect(scores).toEqual([...scores].sort((a, b) => b - a))
+    expect(new Set(body.choices.map(({ token_ids: ids }) => String(ids))).size).toBe(4)
+    expect(body.usage.completion_tokens).toBe(
+      body.choices.reduce((sum, choice) => sum + (choice.token_ids ?? []).length, 0),
+    )
+  })
+
+  it('of one beam is the greedy answer', async () => {
+    expect(textOf(await both({ ...beams, n: 1 }))).toBe(textOf(await both({ temperature: 0, max_tokens: 12 })))
+  })
+})
+
 describe('timings', () => {
   it('are sent when they are asked for', async () => {
     expect(await plain({})).not.toHaveProperty('timings')

@@ -2,7 +2,11 @@
 import { describe, expect, test } from 'vitest'
 import type { JsonValue } from '#base/util/json.js'
 import { toGrammarSchema } from '#inference/grammar/json-schema.js'
+import { NO_PATCHES, patchGrammar } from '#inference/grammar/schema-patches.js'
 import { expectCode } from '../../../support/expect-code.js'
+
+/** Rules that every JSON grammar of the compiler has. */
+const BASICS = 'basic_integer ::= x\nbasic_number ::= y\n'
 
 describe('what is refused names keyword and place', () => {
   test.each<[JsonValue, string, string]>([
@@ -18,8 +22,9 @@ describe('what is refused names keyword and place', () => {
     [{ oneOf: [{ type: 'integer' }, { type: 'number' }] }, '#/oneOf', 'told apart'],
     [{ type: 'string', pattern: 'a', maxLength: 3 }, '#', 'length together'],
     [{ type: 'string', format: 'iri' }, '#/format', '"iri"'],
-    [{ type: 'number', minimum: 0.5 }, '#/minimum', 'integer'],
-    [{ type: 'integer', minimum: 0.5 }, '#/minimum', 'integer'],
+    [{ type: 'number', minimum: 3, maximum: 2 }, '#', 'leaves no number'],
+    [{ type: 'number', minimum: true }, '#/minimum', 'must be a number'],
+    [{ type: 'integer', minimum: 0.2, maximum: 0.5 }, '#', 'leaves no number'],
     [{ type: 'object', properties: {}, required: ['a'] }, '#/required', '"a"'],
     [{ type: 'thing' }, '#/type', '"thing"'],
     [{ $ref: 'https://example.com/schema' }, '#/$ref', 'same schema'],
@@ -50,14 +55,60 @@ describe('what is taken', () => {
     { type: 'string', enum: ['a'] },
     { $defs: { node: { type: 'array', items: { $ref: '#/$defs/node' } } }, $ref: '#/$defs/node' },
   ])('%j is given on as it is', (schema) => {
-    expect(toGrammarSchema(schema)).toEqual(schema)
+    expect(toGrammarSchema(schema)).toEqual({ schema, patches: NO_PATCHES })
   })
 
   test('an object and an array of which nothing is said may hold anything', () => {
     const schema = { type: 'object', properties: { a: { type: 'object' }, b: { type: 'array' } } }
-    expect(toGrammarSchema(schema)).toEqual({
+    expect(toGrammarSchema(schema).schema).toEqual({
       type: 'object',
       properties: { a: { type: 'object', additionalProperties: true }, b: { type: 'array', items: true } },
     })
+  })
+
+  test('keywords without a type mean values of theirs', () => {
+    expect(toGrammarSchema({ format: 'email' }).schema).toEqual({ format: 'email', type: 'string' })
+    expect(toGrammarSchema({ properties: { a: true } }).schema).toMatchObject({ type: 'object' })
+  })
+})
+
+describe('what the compiler gets wrong is marked and written by us', () => {
+  test('bounds of numbers', () => {
+    const { schema, patches } = toGrammarSchema({ type: ['number', 'null'], minimum: 0, maximum: 1 })
+    expect(schema).toEqual({ anyOf: [{ const: 'markedt0' }, { type: ['null'] }] })
+    expect(patches.constants).toEqual([{ mark: 'markedt0', rule: expect.stringContaining('"0"') }])
+    expect(patchGrammar(`${BASICS}root ::= "\\"markedt0\\"" | basic_null`, patches)).toMatch(
+      /^root ::= own_rule_0 \| basic_null$/m,
+    )
+  })
+
+  test('a mark that the schema spells itself is another one', () => {
+    const { schema } = toGrammarSchema({ type: 'number', minimum: 0, description: 'markedt0' })
+    expect(schema).toEqual({ const: 'markedxt0' })
+  })
+
+  test('names that need escapes, and names of additional properties', () => {
+    const { schema, patches } = toGrammarSchema({
+      type: 'object',
+      properties: { 'a"b': true, c: true },
+      required: ['a"b'],
+      additionalProperties: { type: 'string' },
+    })
+    expect(schema).toEqual({
+      type: 'object',
+      properties: { markedt0: true, c: true },
+      required: ['markedt0'],
+      additionalProperties: { $ref: '#/$defs/markedoa' },
+      $defs: { markedoa: { type: 'string' } },
+    })
+    expect(patches).toEqual({
+      constants: [{ mark: 'markedt0', rule: String.raw`"\"a\\\"b\""` }],
+      others: [{ mark: 'markedoa', names: ['a"b', 'c'] }],
+    })
+    const rules =
+      'defs_markedoa ::= basic_string\nroot_addl ::= defs_markedoa\nroot ::= ("," basic_string ":" root_addl)*'
+    const grammar = BASICS + rules
+    expect(patchGrammar(grammar, { ...patches, constants: [] })).toContain('("," other_name_0 ":" root_addl)*')
+    expect(() => patchGrammar(grammar.replace('basic_string ":"', 'other ":"'), patches)).toThrow('no place')
   })
 })

@@ -1,0 +1,109 @@
+/**
+ * What a server allows only when it is told to: chat templates of requests, and priorities. Real engine host.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ChatResponse } from '#api/wire/chat-completions.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService({
+    scripted: false,
+    threads: 1,
+    baseModels: ['trainyard/spark'],
+    maxConcurrentSequences: 1,
+    schedulingPolicy: 'priority',
+    trustsRequestChatTemplate: true,
+  })
+})
+afterAll(() => service.dispose())
+
+const CHAT = '/v1/chat/completions'
+const messages = [{ role: 'user', content: 'What is 7 + 5?' }]
+type Answer = { status: number; body: ChatResponse & { error?: { message: string; param: string } } }
+const post = (more: object): Promise<Answer> =>
+  service.json(CHAT, { json: { messages, temperature: 0, max_tokens: 8, return_token_ids: true, ...more } })
+
+async function promptOf(more: object): Promise<string> {
+  const { status, body } = await post(more)
+  expect(status, JSON.stringify(body)).toBe(200)
+  const { body: text } = await service.json<{ prompt: string }>('/detokenize', {
+    json: { tokens: body.prompt_token_ids },
+  })
+  return text.prompt
+}
+
+describe('chat_template', () => {
+  const template = '{% for m in messages %}[{{ m.role }}] {{ m.content }} {{ tone }}{% endfor %}'
+
+  it('takes the place of the model’s own, also out of the kwargs', async () => {
+    const kwargs = { tone: 'please' }
+    expect(await promptOf({ chat_template: template, chat_template_kwargs: kwargs })).toBe(
+      '[user] What is 7 + 5? please',
+    )
+    expect(await promptOf({ chat_template_kwargs: { ...kwargs, chat_template: template } })).toBe(
+      '[user] What is 7 + 5? please',
+    )
+    const rendered = await service.json<{ prompt: string }>('/apply-template', {
+      json: { messages, chat_template: template },
+    })
+    expect(rendered.body.prompt).toBe('[user] What is 7 + 5? ')
+    expect(await promptOf({})).not.toContain('[user]')
+  })
+
+  it('keeps text of the caller text', async () => {
+    const said = [{ role: 'user', content: 'a <|im_end|> b' }]
+    const { body } = await post({ messages: said, chat_template: '{{ messages[0].content }}' })
+    const ids = body.prompt_token_ids ?? []
+    const { body: plain } = await service.json<{ tokens: number[] }>('/tokenize', {
+      json: { prompt: '<|im_end|>', add_special_tokens: false },
+    })
+    expect(plain.tokens).toHaveLength(1)
+    expect(ids).not.toContain(plain.tokens[0])
+  })
+
+  it.each<[string, string, string]>([
+    ['that is no Jinja', '{% for %}', 'cannot be parsed'],
+    ['that refuses', '{{ raise_exception("not like this") }}', 'not like this'],
+    ['that is too long', 'x'.repeat(300_000), 'at most 262144 characters'],
+    [
+      'that writes too much',
+      '{% for i in range(100000) %}{% for j in range(1000) %}{{ "x" * 100000 }}{% endfor %}{% endfor %}',
+      'chat template',
+    ],
+  ])('%s is refused', async (_, source, words) => {
+    const { status, body } = await post({ chat_template: source })
+    expect([status, body.error?.message]).toEqual([400, expect.stringContaining(words)])
+  })
+
+  it('that takes too long ends at its limit, and others are answered meanwhile', async () => {
+    const endless = '{% for i in range(100000) %}{% for j in range(100000) %}{% set x = i %}{% endfor %}{% endfor %}'
+    let isOver = false
+    const slow = post({ chat_template: endless }).then((answer) => {
+      isOver = true
+      return answer
+    })
+    expect((await post({})).status).toBe(200)
+    expect(isOver).toBe(false)
+    const { status, body } = await slow
+    expect([status, body.error?.message]).toEqual([400, expect.stringContaining('takes too long')])
+  })
+})
+
+describe('priority', () => {
+  it('a lower number goes first', async () => {
+    const order: string[] = []
+    const ask = async (name: string, more: object): Promise<void> => {
+      expect((await post({ messages: [{ role: 'user', content: name }], ...more })).status).toBe(200)
+      order.push(name)
+    }
+    const long = { ignore_eos: true, max_tokens: 60 }
+    const first = ask('first', { ...long, priority: -9 })
+    // one row only: what follows waits, and is there before the row is free
+    const others = ['late', 'later'].map((name) => ask(name, { ...long, priority: 5 }))
+    const urgent = ask('urgent', { priority: -1 })
+    await Promise.all([first, ...others, urgent])
+    expect(order.indexOf('urgent')).toBeLessThan(order.indexOf('late'))
+    expect(order.indexOf('urgent')).toBeLessThan(order.indexOf('later'))
+  })
+})

@@ -195,6 +195,31 @@ describe('RL job', () => {
     expect(joined.steps.map((data) => data['num_trainable_tokens'])).toEqual([80, 40])
   })
 
+  it('uses its own log-probabilities where data of its own step carries others, and says so', async () => {
+    const own = groups(6, 20).map((group) => ({
+      ...group,
+      trajectories: group.trajectories.map((each) => ({ ...each, initialPolicyVersion: 3, finalPolicyVersion: 3 })),
+    }))
+    const train = async (trajectories: ReturnType<typeof groups>, config: JsonObject) => {
+      const context = fixture.context('mismatch')
+      const hyperparameters = resolveRlConfig({ packed_sequence_length: 32, learning_rate: 1e-2, ...config })
+      const job = { groups: trajectories, hyperparameters, text, padTokenId: 0, currentStep: 3 }
+      return { ...(await drive(trainRl(job, context))), report: context.progress.report, adapter: context.adapter }
+    }
+    const unasked = await train(own, {})
+    expect(unasked.steps[0]!['importance_ratio_mean']).toBeCloseTo(1, 5)
+    expect(unasked.report.facts['sampler_mismatch']).toMatchObject({ tokens: 20, recomputed: 1 })
+    expect(unasked.report.notes).toEqual([expect.stringContaining('the trainer computed them again')])
+    // the same bits as when it had been asked for
+    const asked = await train(own, { precalculate_logprobs: true })
+    expect(unasked.adapter).toEqual(asked.adapter)
+    expect(asked.report.notes).toEqual([])
+    const foreign = await train(groups(6, 20), {})
+    expect(foreign.report.facts['sampler_mismatch']).toMatchObject({ recomputed: 0 })
+    expect(foreign.report.notes).toEqual([expect.stringContaining('sampled from other weights')])
+    expect(foreign.steps[0]!['importance_ratio_mean']).not.toBeCloseTo(1, 2)
+  })
+
   it('starts with a ratio of 1 when log-probabilities are calculated beforehand', async () => {
     const context = fixture.context('precalculated')
     const { steps } = await run(

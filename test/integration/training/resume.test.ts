@@ -159,6 +159,10 @@ const groups = Array.from({ length: 10 }, (_, n) => ({
   }),
 }))
 
+const ownGroups = groups.map(({ trajectories }) => ({
+  trajectories: trajectories.map((each) => ({ ...each, initial_policy_version: 0, final_policy_version: 0 })),
+}))
+
 describe.each([
   [
     'SFT over two epochs',
@@ -187,6 +191,11 @@ describe.each([
     'RL with log-probabilities of the starting weights',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2, precalculate_logprobs: true } },
     groups,
+  ],
+  [
+    'RL on data of its own step with log-probabilities that cannot be true',
+    { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2 } },
+    ownGroups,
   ],
 ] as [string, Partial<WorkerJob>, unknown[]][])('a job of 20 steps: %s', (_, job, input) => {
   it.each(['event', 'point'] as const)(

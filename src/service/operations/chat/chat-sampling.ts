@@ -181,7 +181,7 @@ function toBeam(request: ChatRequest): NonNullable<SamplingParameters['beam']> |
     top_p: (request.top_p ?? 1) !== 1,
     top_k: (request.top_k ?? 0) > 0,
     min_p: (request.min_p ?? 0) !== 0,
-    xtc_probability: (request.xtc_probability ?? 0) !== 0,
+    xtc_probability: toExtensions(request).xtc !== null,
     stop: (request.stop ?? []).length > 0,
     repetition_detection: (request.repetition_detection?.max_pattern_size ?? 0) > 0,
     repetition_penalty: (request.repetition_penalty ?? 1) !== 1,

@@ -49,7 +49,9 @@ beforeAll(async () => {
     json: { url: 'https://example.com/secret' },
   })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
+  const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
   ids = {
+    response_id: response.body.id,
     model_id: modelId,
     training_job_id: job.body.id,
     fine_tuning_job_id: tuning.body.id,
@@ -148,7 +150,7 @@ describe('the scope of a key', () => {
     const key = await limited('read')
     for (const { method, path } of routes) {
       const isManaging = path.startsWith('/v1/preview/keys')
-      const isAnswer = /^\/v1\/(chat\/)?completions|^\/v1\/responses/.test(path)
+      const isAnswer = method === 'POST' && /^\/v1\/(chat\/)?completions|^\/v1\/responses/.test(path)
       const { status, text } = await call(key, method, path, method === 'DELETE' ? BODY : '{}')
       if ((method === 'GET' || isAnswer) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
       else {

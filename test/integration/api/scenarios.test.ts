@@ -178,7 +178,7 @@ describe('models', () => {
     ...[
       ['POST', '/completions', 'POST /v1/completions'],
       ['POST', '/responses', 'POST /v1/responses'],
-      ['POST', '/v1/fine_tuning/jobs', 'POST /v1/preview/sft-training-jobs'],
+      ['POST', '/fine_tuning/jobs', '/v1/fine_tuning/jobs'],
       ['POST', '/chat/completions', 'POST /v1/chat/completions'],
     ].map(
       ([method, path, instead]): Scenario => ({
@@ -198,7 +198,7 @@ describe('models', () => {
       name: 'one served model that is not there',
       request: ['GET', '/v1/models/nope'],
       status: 404,
-      contains: ['model_not_found', 'GET /v1/models'],
+      contains: ['The model `nope` does not exist.'],
     },
     {
       name: 'a wrong method',

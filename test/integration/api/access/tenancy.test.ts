@@ -87,8 +87,9 @@ async function call(key: string, method: string, path: string, body: string | nu
   return { status: response.status, text: await response.text() }
 }
 
-/** Routes whose parameter names a thing of an entity. */
-const idRoutes = () => routes.filter(({ path }) => parametersOf(path).length > 0)
+/** Routes whose parameter names a thing of an entity; base models are the server's, the same for all. */
+const idRoutes = () =>
+  routes.filter(({ path }) => parametersOf(path).length > 0 && !path.startsWith('/v1/preview/base-models/'))
 
 describe('every route with an id', () => {
   it('is known to this test: its parameters name things that exist', async () => {

@@ -29,26 +29,28 @@ export async function watchJob(
 ): Promise<TrainingJob> {
   const { output, clock, signal } = context
   const startMs = clock.monotonicMs()
-  // a service that is not there, or a job, is said at once; later a lost connection is waited for
-  const live = await startLive(context, client, await client.trainingJobs.get(jobId, { signal }))
   const printEvent = createEventPrinter(context, startMs)
   const gradientNorms: number[] = []
   let reward: number | null = null
+  let live: Live | null = null
   try {
+    // a service that is not there, or a job, is said at once; later a lost connection is waited for
+    live = await startLive(context, client, await client.trainingJobs.get(jobId, { signal }))
+    const region = live
     for await (const event of client.trainingJobs.follow(jobId, {
       after,
       signal,
       pollMs: POLL_MS,
-      onRetry: (error) => live.above(() => output.status(`connection lost, trying again: ${error.message}`)),
+      onRetry: (error) => region.above(() => output.status(`connection lost, trying again: ${error.message}`)),
     })) {
-      live.add(event)
-      live.above(() => printEvent(event))
+      region.add(event)
+      region.above(() => printEvent(event))
       if (event.type !== 'gradient_step') continue
       const { grad_norm: norm, reward: mean } = event.data
       if (typeof norm === 'number') gradientNorms.push(norm)
       if (typeof mean === 'number') reward = mean
     }
-    live.stop()
+    region.stop()
     const job = await client.trainingJobs.get(jobId, { signal })
     output.event({ object: 'training_job', ...job }, outcomeLine(job, clock.monotonicMs() - startMs))
     warnOfClipping(context, gradientNorms)
@@ -56,7 +58,7 @@ export async function watchJob(
     requireCompleted(job)
     return job
   } catch (error) {
-    live.stop()
+    live?.stop()
     throw error instanceof InterruptedError ? error.withLines(detachedLines(jobId)) : error
   }
 }

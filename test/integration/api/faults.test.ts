@@ -268,7 +268,7 @@ describe('shutdown', { timeout: 240_000 }, () => {
 describe('a disk that is full', { timeout: 240_000 }, () => {
   let service: TestService
   it('refuses writes with a clear error, goes on reading, and works again when space returns', async () => {
-    service = await createTestService({ dataDir, seams: { maxDatabasePages: 60 } })
+    service = await createTestService({ dataDir, seams: { maxDatabasePages: 150 } })
     closers.push(() => service.close(500))
     const create = (name: string) =>
       service.json<{ id: string }>('/v1/preview/models', {

@@ -57,7 +57,13 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
 /** Routes that say the same however often they are called, with or without a key. */
 const REPEATABLE: readonly string[] = ['/v1/preview/training-jobs/:training_job_id/cancel']
 /** Routes with a rule of their own, tested where they are. */
-const ELSEWHERE: readonly RegExp[] = [/^\/v1\/preview\/keys$/, /fine_tuning/, /webhook/, /files\/.*/, /uploads/]
+const ELSEWHERE: readonly RegExp[] = [
+  /^\/v1\/preview\/(?:keys|base-models)$/,
+  /fine_tuning/,
+  /webhook/,
+  /files\/.*/,
+  /uploads/,
+]
 
 describe('Idempotency-Key', () => {
   it('is known for every POST that makes something', () => {

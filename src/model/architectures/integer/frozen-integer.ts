@@ -28,7 +28,8 @@ export function frozenIntegerLinear(g: GraphBuilder, x: Value, weight: FrozenInt
   const { quantized, scales, transposed } = weight
   const given = { quantized, scales, inverseSmoothing: null, terms: 2 } as const
   const y = integerLinear(g, stopGradient(g, x), given, zeroPointsFor(g, x))
-  return g.node('FrozenLinear', [y, x, transposed, scales])[0] as Value
+  const type = { dtype: 'float32', shape: y.shape } as const
+  return g.node('FrozenLinear', [y, x, transposed, scales], {}, { outputs: [type] })[0] as Value
 }
 
 /**

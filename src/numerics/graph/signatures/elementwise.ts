@@ -76,7 +76,6 @@ export const ELEMENTWISE_SIGNATURES: Readonly<Record<string, Signature>> = {
   Tanh: unary(FLOATS),
   Identity: unary(ANY),
   StopGradient: unary(ANY),
-  FrozenLinear: onnxSignature((call) => [{ dtype: 'float32', shape: typed(call, 0, ['float32']).shape }]),
   IsNaN: onnxSignature((call) => [{ dtype: 'bool', shape: typed(call, 0, FLOATS).shape }]),
   Cast: onnxSignature((call) => {
     const dtype = dtypeFromOnnx(readInt(call.attributes, 'to', 0))

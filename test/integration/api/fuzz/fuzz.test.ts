@@ -149,11 +149,13 @@ function addressOf(route: Route): string {
   return `${path}?${pairs.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(typeof value === 'string' ? value : JSON.stringify(value))}`).join('&')}`
 }
 
-/** These end what the others need. */
-const isDestructive = (route: Route) => route.method === 'delete' && route.path === '/v1/preview/models/{model_id}'
+/** These end what the others need, or ask a hub that is not here. */
+const isLeftOut = ({ method, path }: Route) =>
+  (method === 'delete' && path === '/v1/preview/models/{model_id}') ||
+  (method === 'post' && path === '/v1/preview/base-models')
 
 it(`answers ${COUNT} mutated requests without a fault`, { timeout: 60_000 + COUNT * 100 }, async () => {
-  const routes = ROUTES.filter((route) => !isDestructive(route))
+  const routes = ROUTES.filter((route) => !isLeftOut(route))
   const seen = new Map<number, number>()
   for (let i = 0; i < COUNT; i++) {
     const route = routes[i % routes.length] as Route

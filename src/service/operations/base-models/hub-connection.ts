@@ -8,8 +8,9 @@
 import { lookup } from 'node:dns'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
-import { BlockList, isIP, type LookupFunction } from 'node:net'
+import { isIP, type LookupFunction } from 'node:net'
 import { AppError } from '#base/errors.js'
+import { isPublicAddress } from '#base/util/public-address.js'
 
 export interface HubConnection {
   /**
@@ -112,43 +113,4 @@ const lookupPublic: LookupFunction = (hostname, options, callback) => {
     if (options.all === true) callback(null, addresses)
     else callback(null, addresses[0].address, addresses[0].family)
   })
-}
-
-/** Special-purpose blocks of IANA's registries (RFC 6890 and what updates it). */
-const NOT_PUBLIC = new BlockList()
-for (const [network, prefix] of [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  ['224.0.0.0', 3],
-] as const) {
-  NOT_PUBLIC.addSubnet(network, prefix, 'ipv4')
-}
-/** Global unicast is 2000::/3; of it these are special: documentation, 6to4 and Teredo, which carry IPv4 addresses. */
-const GLOBAL = new BlockList()
-GLOBAL.addSubnet('2000::', 3, 'ipv6')
-for (const [network, prefix] of [
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  ['2002::', 16],
-] as const) {
-  NOT_PUBLIC.addSubnet(network, prefix, 'ipv6')
-}
-
-/** Whether an IP address belongs to the open internet. */
-export function isPublicAddress(address: string): boolean {
-  const plain = address.replace(/%.*$/, '')
-  if (isIP(plain) === 4) return !NOT_PUBLIC.check(plain, 'ipv4')
-  // also refuses IPv4-mapped addresses
-  return isIP(plain) === 6 && GLOBAL.check(plain, 'ipv6') && !NOT_PUBLIC.check(plain, 'ipv6')
 }

@@ -2,48 +2,12 @@
  * Which addresses this server may send to: public ones over https, and hosts that its administrator named.
  *
  * A name is resolved once for a delivery, every address it has is checked, and the connection goes to the checked address, so
- * that a name that changes in between (DNS rebinding) leads nowhere else. Ranges: IANA's registries of special-purpose addresses.
+ * that a name that changes in between (DNS rebinding) leads nowhere else.
  */
 import { lookup } from 'node:dns/promises'
-import { BlockList, isIP } from 'node:net'
+import { isIP } from 'node:net'
 import { InvalidRequestError } from '#base/errors.js'
-
-const SPECIAL_V4 = [
-  '0.0.0.0/8',
-  '10.0.0.0/8',
-  '100.64.0.0/10',
-  '127.0.0.0/8',
-  '169.254.0.0/16',
-  '172.16.0.0/12',
-  '192.0.0.0/24',
-  '192.0.2.0/24',
-  '192.88.99.0/24',
-  '192.168.0.0/16',
-  '198.18.0.0/15',
-  '198.51.100.0/24',
-  '203.0.113.0/24',
-  '224.0.0.0/4',
-  '240.0.0.0/4',
-]
-/** Only 2000::/3 is handed out; within it these are special. Everything outside of it is refused. */
-const SPECIAL_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
-
-const special = new BlockList()
-for (const range of SPECIAL_V4) addRange(range, 'ipv4')
-for (const range of SPECIAL_V6) addRange(range, 'ipv6')
-const handedOut = new BlockList()
-handedOut.addSubnet('2000::', 3, 'ipv6')
-
-function addRange(range: string, family: 'ipv4' | 'ipv6'): void {
-  const [address = '', bits] = range.split('/')
-  special.addSubnet(address, Number(bits), family)
-}
-
-/** Whether an address is one of the public internet. */
-export function isPublicAddress(address: string): boolean {
-  if (isIP(address) === 4) return !special.check(address, 'ipv4')
-  return isIP(address) === 6 && handedOut.check(address, 'ipv6') && !special.check(address, 'ipv6')
-}
+import { isPublicAddress } from '#base/util/public-address.js'
 
 export interface AddressRules {
   /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} `webhook_refused` */

@@ -2,7 +2,7 @@
  * Which addresses count as public, and which files of a repository make a base model.
  */
 import { describe, expect, test } from 'vitest'
-import { isPublicAddress } from '#service/operations/base-models/hub-connection.js'
+import { isPublicAddress } from '#base/util/public-address.js'
 import { chooseHubFiles } from '#service/operations/base-models/hub-files.js'
 
 test('only addresses of the open internet are public', () => {

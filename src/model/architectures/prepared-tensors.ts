@@ -6,7 +6,6 @@
  * with k is one contiguous range to rotate. `rotary_frequencies` (float64, [D/2]) has every scaling applied; where sliding
  * layers turn by others there is `sliding_rotary_frequencies`. Norm weights are what is multiplied with, offsets added.
  */
-import { open } from 'node:fs/promises'
 import { WeightsError } from '#base/errors.js'
 import { quantizeNBits } from '#model/weights/quantize.js'
 import { quantizeOutputs, smoothingFactors } from '#model/weights/quantize-outputs.js'
@@ -22,7 +21,7 @@ import {
   projectionShape,
 } from './decoder-config.js'
 import { SLIDING_FREQUENCIES } from './rotary-frequencies.js'
-import type { PreparedTensor, TensorFileWriter } from './tensor-file.js'
+import { type PreparedTensor, readTensor, type TensorFileWriter } from './tensor-file.js'
 
 /** Input columns that share a scale in quantized weights. */
 export const QUANTIZATION_BLOCK = 32
@@ -133,17 +132,6 @@ export async function preparedInteger(
     const inverse = smoothing.map((factor) => 1 / factor)
     await writer.write(`${name}.inverse_smoothing`, float32Tensor(inverse, [columns]))
   }
-}
-
-async function readTensor({ file, offsetBytes, sizeBytes }: PreparedTensor): Promise<Float32Array> {
-  const values = new Float32Array(sizeBytes / Float32Array.BYTES_PER_ELEMENT)
-  const handle = await open(file, 'r')
-  try {
-    await handle.read(new Uint8Array(values.buffer), 0, sizeBytes, offsetBytes)
-  } finally {
-    await handle.close()
-  }
-  return values
 }
 
 /** Rows of the joined q, k, v weight. */

@@ -1,5 +1,5 @@
 /**
- * Writes many tensors into one file, each on a page border, and remembers where they lie.
+ * Writes many tensors into one file, each on a page border, remembers where they lie, and reads one again.
  *
  * Knows nothing of models. Little-endian raw bytes, as ONNX external data wants them.
  */
@@ -66,4 +66,16 @@ export class TensorFileWriter {
     this.#isOpen = false
     await this.#file.close()
   }
+}
+
+/** A float32 tensor's values. */
+export async function readTensor({ file, offsetBytes, sizeBytes }: PreparedTensor): Promise<Float32Array> {
+  const values = new Float32Array(sizeBytes / Float32Array.BYTES_PER_ELEMENT)
+  const handle = await open(file, 'r')
+  try {
+    await handle.read(new Uint8Array(values.buffer), 0, sizeBytes, offsetBytes)
+  } finally {
+    await handle.close()
+  }
+  return values
 }

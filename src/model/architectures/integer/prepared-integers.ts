@@ -1,11 +1,10 @@
 /**
  * Integer weights for training: each frozen layer quantized once, stored in both directions.
  */
-import { open } from 'node:fs/promises'
 import { quantizeOutputs } from '#model/weights/quantize-outputs.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import type { DecoderConfig } from '../decoder-config.js'
-import type { PreparedTensor, TensorFileWriter } from '../tensor-file.js'
+import { type PreparedTensor, readTensor, type TensorFileWriter } from '../tensor-file.js'
 
 /** The joined layers of a block. */
 const JOINED = ['qkv', 'o', 'gate_up', 'down'] as const
@@ -24,7 +23,7 @@ export async function preparedTrainingIntegers(
       const [rows = 0, columns = 0] = tensor.shape
       const parts = joined === 'gate_up' ? [`${name}.0`, `${name}.1`] : [name]
       const partRows = rows / parts.length
-      const weight = await readFloat32(tensor)
+      const weight = await readTensor(tensor)
       for (const [index, part] of parts.entries()) {
         const slice = weight.subarray(index * partRows * columns, (index + 1) * partRows * columns)
         const { quantized, scales } = quantizeOutputs(slice, partRows, new Float32Array(columns).fill(1))
@@ -44,15 +43,4 @@ function transpose(matrix: Int8Array, rows: number, columns: number): Int8Array 
     for (let column = 0; column < columns; column++) out[column * rows + row] = matrix[row * columns + column] as number
   }
   return out
-}
-
-async function readFloat32({ file, offsetBytes, sizeBytes }: PreparedTensor): Promise<Float32Array> {
-  const values = new Float32Array(sizeBytes / Float32Array.BYTES_PER_ELEMENT)
-  const handle = await open(file, 'r')
-  try {
-    await handle.read(new Uint8Array(values.buffer), 0, sizeBytes, offsetBytes)
-  } finally {
-    await handle.close()
-  }
-  return values
 }

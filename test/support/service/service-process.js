@@ -12,16 +12,16 @@ const ROOT = path.resolve(import.meta.dirname, '../../..')
 /**
  * Starts `trainyard serve` on a free port with a data directory of its own.
  *
- * @param {{ args?: string[] }} [options] further flags of `serve`
+ * @param {{ args?: string[], env?: NodeJS.ProcessEnv }} [options] further flags of `serve`, and environment variables
  * @returns the address, the key, the process, the seconds until ready, and `stop()` which removes the data directory
  */
-export async function startService({ args = [] } = {}) {
+export async function startService({ args = [], env = {} } = {}) {
   const dataDir = mkdtempSync(path.join(os.tmpdir(), 'trainyard-test-'))
   const startedAt = performance.now()
   const child = spawn(
     process.execPath,
     [path.join(ROOT, 'bin/trainyard.js'), 'serve', '--json', '--port', '0', '--data-dir', dataDir, ...args],
-    { stdio: ['ignore', 'pipe', 'pipe'] },
+    { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
   )
   let errors = ''
   child.stderr.on('data', (chunk) => {

@@ -34,7 +34,8 @@ const ERRORS: Readonly<Record<number, string>> = {
 }
 const ON_ALL = [403, 500, 503]
 const WITH_KEY = [400, 401, 429]
-const WITH_QUERY = [400, 422]
+// a cursor or a filter may name what is not there
+const WITH_QUERY = [400, 404, 422]
 const WITH_ID = [404, 409, 422]
 const WITH_BODY = [400, 404, 408, 409, 413, 415, 422, 429, 501]
 

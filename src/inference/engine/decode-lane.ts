@@ -6,7 +6,8 @@
  */
 import { AppError } from '#base/errors.js'
 import type { ActiveRequest } from './active-request.js'
-import { CAPACITY_UNIT, KvCache, type KvPlace, type KvShape } from './cache/kv-cache.js'
+import { KvCache } from './cache/kv-cache.js'
+import { CAPACITY_UNIT, type KvPlace, type KvShape } from './cache/kv-shape.js'
 import type { ComputedPrompt } from './cache/prefix-cache.js'
 import type { TokenEvent } from './generation.js'
 import type { Choice } from './sampling/choice.js'
@@ -38,6 +39,10 @@ export interface LaneOutcome {
 const MOST_GUESSED_ROWS = 8
 /** Smallest growth of the tails' capacity, in tokens. */
 const CAPACITY_STEP = 2 * CAPACITY_UNIT
+/** Steps before the capacity is used up in which the next one is prepared; both take memory meanwhile. */
+const PREPARING_STEPS = 32
+/** Of what is left to do, the part done in one step when the capacity shrinks. */
+const SHRINKING_STEPS = 8
 const PLACE = { row: 0, member: 0 } as const
 
 export class DecodeLane {
@@ -136,7 +141,7 @@ export class DecodeLane {
       return { ...place, guess, firstRow }
     })
     const tokens = Math.max(...seated.map(({ guess }) => 1 + guess.length))
-    this.#reserve(this.#tails.longest + tokens)
+    this.#followLongest(this.#tails.longest + tokens)
     const { adapters, indexOf } = distinctAdapters(seated.map(({ seat }) => seat.active.layout))
     const sequences = seated.map(({ seat, row, member, length, guess }, index): StepSequence => {
       const ids = [seat.choice.outputIds.at(-1) ?? 0, ...guess]
@@ -208,12 +213,27 @@ export class DecodeLane {
     }
   }
 
-  /** Makes C at least `tokens`: tight, because every step pays for it, but not one by one, because tails must move. */
+  /** Makes C at least `tokens`, at once if need be. */
   #reserve(tokens: number): void {
+    if (tokens <= this.#tails.capacity) return
+    const prepared = this.#tails.preparedCapacity
+    this.#tails.setCapacity(prepared >= tokens ? prepared : capacityFor(tokens))
+  }
+
+  /**
+   * Keeps C tight, because every step pays for it. Another capacity moves the tails of all choices, so it is prepared in the
+   * steps before it is needed, a part in each.
+   */
+  #followLongest(tokens: number): void {
+    this.#reserve(tokens)
     const { capacity } = this.#tails
-    if (tokens <= capacity && capacity <= 2 * tokens + CAPACITY_STEP) return
-    const step = Math.max(CAPACITY_STEP, Math.ceil(tokens / 8 / CAPACITY_STEP) * CAPACITY_STEP)
-    this.#tails.setCapacity(Math.ceil(tokens / step) * step)
+    if (capacity > 2 * tokens + CAPACITY_STEP) {
+      const tight = capacityFor(tokens + CAPACITY_STEP)
+      if (this.#tails.prepareCapacity(tight, SHRINKING_STEPS)) this.#tails.setCapacity(tight)
+    } else {
+      const left = capacity - tokens
+      if (left < PREPARING_STEPS) this.#tails.prepareCapacity(capacityFor(capacity + 1), left + 1)
+    }
   }
 
   #placeOf(choice: Choice): KvPlace | null {
@@ -229,4 +249,10 @@ export class DecodeLane {
     if (group === undefined) throw new Error(`lane has no group ${row}`)
     return group
   }
+}
+
+/** Not token by token, because tails must move. */
+function capacityFor(tokens: number): number {
+  const growth = Math.max(CAPACITY_STEP, Math.ceil(tokens / 8 / CAPACITY_STEP) * CAPACITY_STEP)
+  return Math.ceil(tokens / growth) * growth
 }

@@ -5,7 +5,8 @@
  * processor time they have used per request: a request with 64 choices does not make one with a single choice wait.
  */
 import type { ActiveRequest } from './active-request.js'
-import type { KvCache, KvShape } from './cache/kv-cache.js'
+import type { KvCache } from './cache/kv-cache.js'
+import type { KvShape } from './cache/kv-shape.js'
 import { DecodeLane, type LaneOutcome, type Seat } from './decode-lane.js'
 import type { Choice } from './sampling/choice.js'
 import type { StepModel } from './step-model.js'

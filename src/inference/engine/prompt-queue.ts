@@ -6,7 +6,7 @@
  * prompt passes a long one, and nothing waits for ever.
  */
 import { type ActiveRequest, isBefore } from './active-request.js'
-import type { KvShape } from './cache/kv-cache.js'
+import type { KvShape } from './cache/kv-shape.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './cache/prefix-cache.js'
 import { Prompt, type PromptSource, scopeOf } from './prompt.js'
 import type { LogitsRow } from './sampling/choice.js'

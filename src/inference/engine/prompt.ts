@@ -6,7 +6,8 @@
  */
 import type { ActiveRequest } from './active-request.js'
 import type { AdapterLayout } from './adapter-layout.js'
-import { KvCache, type KvNewRows, type KvShape } from './cache/kv-cache.js'
+import { KvCache } from './cache/kv-cache.js'
+import { type KvNewRows, type KvShape, roundedCapacity } from './cache/kv-shape.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixBlock, type PrefixCache, type PrefixScope } from './cache/prefix-cache.js'
 
 /** Smallest room a prompt is given, and how it grows until the prompt fits: every chunk's attention pays for room not used yet. */
@@ -26,6 +27,7 @@ export class Prompt {
   readonly tokenIds: readonly number[]
   readonly scope: PrefixScope
   readonly layout: AdapterLayout | null
+  /** Its memory is there from the beginning, so that growth takes none and moves little. */
   readonly cache: KvCache
   /** Requests that wait for it, first the one it was made for. */
   readonly followers: ActiveRequest[]
@@ -48,7 +50,7 @@ export class Prompt {
     this.reported = request.rules.promptLogprobs ?? null
     this.arrivedMs = options.arrivedMs
     this.#source = options.source
-    this.cache = new KvCache(options.shape)
+    this.cache = new KvCache(options.shape, 1, { rows: 1, tokens: roundedCapacity(this.tokenIds.length) })
     this.cache.addRow()
   }
 

@@ -7,7 +7,8 @@ import { ATTENTION_INPUTS, cacheInput } from '#model/architectures/step-attentio
 import { STEP_INPUTS } from '#model/architectures/step-graph.js'
 import { float32Tensor, type HostTensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
 import type { AdapterLayout } from './adapter-layout.js'
-import type { KvCache, KvPlace } from './cache/kv-cache.js'
+import type { KvCache } from './cache/kv-cache.js'
+import type { KvPlace } from './cache/kv-shape.js'
 
 /** One sequence of a step: its slot and its new tokens. */
 export interface StepSequence extends KvPlace {

@@ -3,67 +3,45 @@
  *
  * One buffer per layer and side, packed as [row, K, member, C, D]: a row is a group of `width` members that continue the same
  * prompt (one member where rows stand for themselves), all rows with one capacity C, because the graph needs dense tensors.
- * Cost grows with C, so it follows the longest member in tight steps. Rows are numbered without holes. Memory is taken as rows
- * and capacity need it. Knows nothing of tokens, requests or the graph.
+ * Cost grows with C, so it follows the longest member in tight steps. Another capacity moves everything that is there, at once
+ * or, so that no step waits for it, a few layers at a time (`prepareCapacity`). Rows are numbered without holes. Memory is taken
+ * as rows and capacity need it. Knows nothing of tokens, requests or the graph.
  */
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-
-/** Sizes of the cache of one decoder. */
-export interface KvShape {
-  readonly layerCount: number
-  readonly kvHeadCount: number
-  readonly headSize: number
-}
-
-/** Bytes of keys and values of one token in all layers. */
-export function kvBytesPerToken(shape: KvShape): number {
-  return 2 * shape.layerCount * shape.kvHeadCount * shape.headSize * Float32Array.BYTES_PER_ELEMENT
-}
-
-/** Capacities are multiples of this: the graph's sums then do not depend on how much room there is. */
-export const CAPACITY_UNIT = 16
-
-/** The smallest capacity for so many tokens. */
-export function roundedCapacity(tokens: number): number {
-  return Math.ceil(tokens / CAPACITY_UNIT) * CAPACITY_UNIT
-}
-
-/** Which sequence of a cache. */
-export interface KvPlace {
-  readonly row: number
-  readonly member: number
-}
-
-/** Where new keys and values lie in what a step returns: [2L, slots, tokens, D], slots as [row, K, member]. */
-export interface KvNewRows extends KvPlace {
-  readonly data: Float32Array
-  readonly slots: number
-  readonly width: number
-  readonly tokens: number
-  /** Tokens kept, from the first. */
-  readonly count: number
-}
+import { KvLayout } from './kv-layout.js'
+import { type KvNewRows, type KvPlace, type KvRoom, type KvShape, roundedCapacity } from './kv-shape.js'
 
 /** Rows are numbered 0..rowCount-1 without holes; removing one moves the last into its place. */
 export class KvCache {
   readonly shape: KvShape
   /** Members per row. */
   readonly width: number
-  /** Token columns every member has in the dense tensors, C. */
-  capacity = 0
   /** Tokens of each member: row * width + member. */
   readonly #lengths: number[] = []
-  #sides: Float32Array[]
-  #views: { rows: number; capacity: number; tensors: readonly HostTensor<'float32'>[] } | null = null
+  #layout: KvLayout
+  /** What the next capacity needs, as far as it is there: sides [0, moved) are kept like those in use. */
+  #next: { readonly layout: KvLayout; moved: number } | null = null
+  #views: { rows: number; tensors: readonly HostTensor<'float32'>[] } | null = null
 
-  constructor(shape: KvShape, width = 1) {
+  /** @param room memory to start with; it costs nothing before it is used */
+  constructor(shape: KvShape, width = 1, room: KvRoom = { rows: 0, tokens: 0 }) {
     this.shape = shape
     this.width = width
-    this.#sides = Array.from({ length: 2 * shape.layerCount }, () => new Float32Array(0))
+    this.#layout = new KvLayout(shape, { width, held: room, capacity: 0 })
   }
 
   get rowCount(): number {
     return this.#lengths.length / this.width
+  }
+
+  /** Token columns every member has in the dense tensors, C. */
+  get capacity(): number {
+    return this.#layout.capacity
+  }
+
+  /** The capacity being prepared, or 0. */
+  get preparedCapacity(): number {
+    return this.#next?.layout.capacity ?? 0
   }
 
   /** Tokens of the longest member. */
@@ -71,9 +49,11 @@ export class KvCache {
     return Math.max(0, ...this.#lengths)
   }
 
-  /** Memory held. */
+  /** Memory in use. */
   get sizeBytes(): number {
-    return this.#sides.reduce((sum, side) => sum + side.byteLength, 0)
+    const sides =
+      2 * this.shape.layerCount * this.#layout.rowSize + (this.#next?.moved ?? 0) * (this.#next?.layout.rowSize ?? 0)
+    return this.rowCount * sides * Float32Array.BYTES_PER_ELEMENT
   }
 
   lengthOf(row: number, member = 0): number {
@@ -85,7 +65,11 @@ export class KvCache {
   /** Adds a row of empty members and returns its number. */
   addRow(): number {
     const row = this.rowCount
-    this.#resize(row + 1, this.capacity)
+    if (this.#next !== null && !this.#next.layout.canHold(row + 1, this.preparedCapacity)) this.#next = null
+    if (!this.#layout.canHold(row + 1, this.capacity)) {
+      if (this.preparedCapacity >= this.longest && this.#next !== null) this.#finishNext(this.#next)
+      else this.#moveTo(this.#newLayout(row + 1, this.capacity))
+    }
     for (let member = 0; member < this.width; member++) this.#lengths.push(0)
     return row
   }
@@ -97,52 +81,61 @@ export class KvCache {
    */
   removeRow(row: number): number {
     const last = this.rowCount - 1
-    const size = this.#headsPerRow * this.capacity * this.shape.headSize
     if (row !== last) {
-      for (const side of this.#sides) side.copyWithin(row * size, last * size, (last + 1) * size)
+      for (const { layout, sides } of this.#kept()) layout.copyRow(sides, last, row)
       for (let member = 0; member < this.width; member++) {
         this.#lengths[row * this.width + member] = this.lengthOf(last, member)
       }
     }
     this.#lengths.length -= this.width
     // What the next row finds must be finite: its masked columns are multiplied by zero.
-    for (const side of this.#sides) side.fill(0, last * size, (last + 1) * size)
+    for (const { layout, sides } of this.#kept()) layout.clearRow(sides, last)
     return last
   }
 
   /** Forgets the tokens of a member; their memory is zeroed so that non-finite values cannot linger. */
   clear(place: KvPlace): void {
-    const { kvHeadCount } = this.shape
-    for (const side of this.#sides) {
-      for (let k = 0; k < kvHeadCount; k++) {
-        const start = this.#offset(place, k)
-        side.fill(0, start, start + this.capacity * this.shape.headSize)
-      }
-    }
+    for (const { layout, sides } of this.#kept()) layout.clearMember(sides, place)
     this.#lengths[place.row * this.width + place.member] = 0
   }
 
-  /** Makes C at least `tokens`, rounded to a whole unit, moving what is there. */
+  /** Makes C `tokens`, rounded to a whole unit and not less than the longest member's, moving what is there. */
   setCapacity(tokens: number): void {
-    this.#resize(this.rowCount, roundedCapacity(tokens))
+    const capacity = roundedCapacity(tokens)
+    const rows = this.rowCount
+    const next = this.#next
+    if (capacity === this.capacity) return
+    if (next?.layout.capacity === capacity) this.#finishNext(next)
+    else if (
+      this.#layout.canHold(rows, capacity) &&
+      (capacity > this.capacity || !this.#layout.isWasteful(rows, capacity))
+    )
+      this.#relay(capacity)
+    else this.#moveTo(this.#newLayout(rows, capacity))
+  }
+
+  /**
+   * Does a part of what `setCapacity` does, so that it has nothing left to do after so many calls. Changes no tensor.
+   *
+   * @param calls at least 1; may differ from call to call
+   * @returns whether nothing is left to do
+   */
+  prepareCapacity(tokens: number, calls: number): boolean {
+    const capacity = roundedCapacity(tokens)
+    if (capacity === this.capacity) return true
+    if (this.#next?.layout.capacity !== capacity) {
+      this.#next = { layout: this.#newLayout(this.rowCount, capacity), moved: 0 }
+    }
+    const next = this.#next
+    const sides = 2 * this.shape.layerCount
+    this.#take(next, Math.ceil((sides - next.moved) / Math.max(1, calls)))
+    return next.moved === sides
   }
 
   /** Appends new tokens of a step to a member. */
   append(place: KvPlace, rows: KvNewRows): void {
-    const { kvHeadCount, headSize } = this.shape
     const start = this.#makeRoom(place, rows.count)
-    const width = rows.count * headSize
-    for (let s = 0; s < this.#sides.length; s++) {
-      const side = this.#side(s)
-      for (let k = 0; k < kvHeadCount; k++) {
-        const slot = s * rows.slots + (rows.row * kvHeadCount + k) * rows.width + rows.member
-        const source = slot * rows.tokens * headSize
-        const target = this.#offset(place, k) + start * headSize
-        // A plain loop beats `set(subarray)` for the one token a decode step appends.
-        if (width <= 256) for (let i = 0; i < width; i++) side[target + i] = rows.data[source + i] as number
-        else side.set(rows.data.subarray(source, source + width), target)
-      }
-    }
+    for (const { layout, sides } of this.#kept()) layout.write(sides, place, start, rows)
   }
 
   /** Appends tokens [start, start + count) of a member of another cache. */
@@ -151,16 +144,10 @@ export class KvCache {
     source: KvCache,
     from: KvPlace & { readonly start: number; readonly count: number },
   ): void {
-    const { kvHeadCount, headSize } = this.shape
     if (from.start + from.count > source.lengthOf(from.row, from.member)) throw new Error('kv cache has fewer tokens')
     const at = this.#makeRoom(place, from.count)
-    for (let s = 0; s < this.#sides.length; s++) {
-      for (let k = 0; k < kvHeadCount; k++) {
-        const begin = source.#offset(from, k) + from.start * headSize
-        const tokens = source.#side(s).subarray(begin, begin + from.count * headSize)
-        this.#side(s).set(tokens, this.#offset(place, k) + at * headSize)
-      }
-    }
+    const span = { layout: source.#layout, place: from, start: from.start, count: from.count }
+    for (const { layout, sides } of this.#kept()) layout.copy(sides, place, at, span)
   }
 
   /**
@@ -170,61 +157,59 @@ export class KvCache {
    */
   tensor(layer: number, side: 0 | 1): HostTensor<'float32'> {
     const { rowCount: rows, capacity } = this
-    if (this.#views?.rows !== rows || this.#views.capacity !== capacity) {
-      const heads = rows * this.#headsPerRow
-      const shape = [heads, capacity, this.shape.headSize]
-      const size = heads * capacity * this.shape.headSize
-      const tensors = this.#sides.map((data) => float32Tensor(data.subarray(0, size), shape))
-      this.#views = { rows, capacity, tensors }
+    if (this.#views?.rows !== rows) {
+      const { headsPerRow, rowSize, sides } = this.#layout
+      const shape = [rows * headsPerRow, capacity, this.shape.headSize]
+      const tensors = sides.map((data) => float32Tensor(data.subarray(0, rows * rowSize), shape))
+      this.#views = { rows, tensors }
     }
     const tensor = this.#views.tensors[2 * layer + side]
     if (tensor === undefined) throw new Error(`kv cache has no layer ${layer}`)
     return tensor
   }
 
-  get #headsPerRow(): number {
-    return this.shape.kvHeadCount * this.width
-  }
-
-  #offset({ row, member }: KvPlace, k: number): number {
-    return ((row * this.shape.kvHeadCount + k) * this.width + member) * this.capacity * this.shape.headSize
-  }
-
   /** @returns where the new tokens start */
   #makeRoom({ row, member }: KvPlace, count: number): number {
     const start = this.lengthOf(row, member)
-    if (start + count > this.capacity) throw new Error(`kv row ${row} overflows its capacity ${this.capacity}`)
-    this.#lengths[row * this.width + member] = start + count
+    const end = start + count
+    if (end > this.capacity) throw new Error(`kv row ${row} overflows its capacity ${this.capacity}`)
+    // a capacity that is prepared for shorter members is of no use any more
+    if (end > this.preparedCapacity) this.#next = null
+    this.#lengths[row * this.width + member] = end
     return start
   }
 
-  /** Lays everything out for a number of rows and a capacity, in memory that suffices for both. */
-  #resize(rows: number, capacity: number): void {
-    const { headSize } = this.shape
-    const rowSize = this.#headsPerRow * capacity * headSize
-    const held = this.#side(0).length
-    const isMoved = capacity !== this.capacity
-    if (!isMoved && rows * rowSize <= held) return
-    // Rows come one by one, so a little more than asked for; far too much is given back.
-    const roomy = rows <= this.rowCount ? rows : Math.max(rows, Math.min(rows + 4, Math.floor(rows * 1.25)))
-    const heads = this.rowCount * this.#headsPerRow
-    const kept = Math.min(this.capacity, capacity) * headSize
-    for (let s = 0; s < this.#sides.length; s++) {
-      const old = this.#side(s)
-      const fresh = new Float32Array(roomy * rowSize)
-      for (let head = 0; head < heads; head++) {
-        const from = head * this.capacity * headSize
-        fresh.set(old.subarray(from, from + kept), head * capacity * headSize)
-      }
-      this.#sides[s] = fresh
-    }
-    this.capacity = capacity
+  /** The sides that are kept up to date: those in use, and those moved already. */
+  #kept(): readonly { readonly layout: KvLayout; readonly sides: number }[] {
+    const used = { layout: this.#layout, sides: 2 * this.shape.layerCount }
+    return this.#next === null ? [used] : [used, { layout: this.#next.layout, sides: this.#next.moved }]
+  }
+
+  #newLayout(rows: number, capacity: number): KvLayout {
+    // Rows come one by one, so a little more than asked for.
+    const held = { rows: Math.max(rows, Math.min(rows + 8, Math.floor(rows * 1.5))), tokens: capacity }
+    return new KvLayout(this.shape, { width: this.width, held, capacity })
+  }
+
+  #take(next: { readonly layout: KvLayout; moved: number }, sides: number): void {
+    const until = Math.min(next.moved + sides, 2 * this.shape.layerCount)
+    while (next.moved < until) next.layout.takeSide(next.moved++, this.#layout, this.rowCount)
+  }
+
+  #finishNext(next: { readonly layout: KvLayout; moved: number }): void {
+    this.#take(next, 2 * this.shape.layerCount)
+    this.#layout = next.layout
+    this.#next = null
     this.#views = null
   }
 
-  #side(index: number): Float32Array {
-    const side = this.#sides[index]
-    if (side === undefined) throw new Error(`kv cache has no side ${index}`)
-    return side
+  #moveTo(layout: KvLayout): void {
+    this.#finishNext({ layout, moved: 0 })
+  }
+
+  #relay(capacity: number): void {
+    this.#layout.relay(this.rowCount, capacity)
+    this.#next = null
+    this.#views = null
   }
 }

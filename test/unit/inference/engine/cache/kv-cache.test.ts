@@ -3,13 +3,8 @@
  */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import {
-  KvCache,
-  type KvNewRows,
-  type KvPlace,
-  kvBytesPerToken,
-  roundedCapacity,
-} from '#inference/engine/cache/kv-cache.js'
+import { KvCache } from '#inference/engine/cache/kv-cache.js'
+import { type KvNewRows, type KvPlace, kvBytesPerToken, roundedCapacity } from '#inference/engine/cache/kv-shape.js'
 
 const SHAPE = { layerCount: 2, kvHeadCount: 2, headSize: 3 }
 
@@ -90,13 +85,14 @@ describe('kv cache', () => {
 
   it('keeps contents through random growth, shrinking and removal', () => {
     const rng = createRng(5)
-    const cache = new KvCache(SHAPE, 2)
+    const cache = new KvCache(SHAPE, 2, { rows: 2, tokens: 48 })
     const rows: { tags: (number | null)[] }[] = []
     const lengthOf = (tag: number): number => 1 + (tag % 9)
     let tag = 1
-    for (let round = 0; round < 300; round++) {
+    let prepared = 0
+    for (let round = 0; round < 600; round++) {
       const dice = rng.uniform()
-      if (dice < 0.4 && rows.length < 6) {
+      if (dice < 0.3 && rows.length < 6) {
         const row = cache.addRow()
         cache.setCapacity(Math.max(cache.capacity, 16))
         const member = Math.floor(rng.uniform() * 2)
@@ -104,18 +100,66 @@ describe('kv cache', () => {
         cache.append({ row, member }, newRows(tag, lengthOf(tag), from))
         rows.push({ tags: [0, 1].map((m) => (m === member ? tag : null)) })
         tag++
-      } else if (dice < 0.6 && rows.length > 0) {
+      } else if (dice < 0.45 && rows.length > 0) {
         const row = Math.floor(rng.uniform() * rows.length)
         cache.removeRow(row)
         const last = rows.pop()
         if (row < rows.length && last !== undefined) rows[row] = last
-      } else cache.setCapacity(10 + Math.floor(rng.uniform() * 60))
+      } else if (dice < 0.55 && rows.length > 0) {
+        const row = Math.floor(rng.uniform() * rows.length)
+        const tags = rows[row]?.tags ?? []
+        const member = tags.findIndex((own) => own !== null)
+        if (member >= 0) cache.clear({ row, member })
+        if (member >= 0) tags[member] = null
+      } else if (dice < 0.65) cache.setCapacity(10 + Math.floor(rng.uniform() * 60))
+      else if (cache.preparedCapacity === 0) cache.prepareCapacity(10 + Math.floor(rng.uniform() * 60), 3)
+      else if (cache.prepareCapacity(cache.preparedCapacity, 3)) {
+        prepared++
+        cache.setCapacity(cache.preparedCapacity)
+      }
       for (const [row, { tags }] of rows.entries()) {
         for (const [member, own] of tags.entries()) {
           expect(contents(cache, row, member)).toEqual(own === null ? [] : expectedContents(own, lengthOf(own)))
         }
       }
+      // whatever no member holds is zero
+      const held = rows.flatMap(({ tags }) =>
+        tags.flatMap((own) => (own === null ? [] : expectedContents(own, lengthOf(own)))),
+      )
+      const sides = [0, 1].flatMap((layer) => [0, 1].map((side) => cache.tensor(layer, side as 0 | 1).data))
+      expect(sides.reduce((sum, data) => sum + data.filter((value) => value !== 0).length, 0)).toBe(
+        held.filter((value) => value !== 0).length,
+      )
     }
+    expect(prepared).toBeGreaterThan(10)
+  })
+
+  it('moves to a capacity in parts, and is as before until it is used', () => {
+    const cache = new KvCache(SHAPE)
+    cache.addRow()
+    cache.setCapacity(16)
+    cache.append({ row: 0, member: 0 }, ownRows(1, 2))
+    const before = cache.tensor(0, 0)
+    const answers = Array.from({ length: 4 }, (_, i) => cache.prepareCapacity(32, 4 - i))
+    expect(answers).toEqual([false, false, false, true])
+    expect([cache.capacity, cache.preparedCapacity]).toEqual([16, 32])
+    expect(cache.tensor(0, 0)).toBe(before)
+    cache.append({ row: 0, member: 0 }, ownRows(2, 1))
+    cache.setCapacity(32)
+    expect([cache.capacity, cache.preparedCapacity]).toEqual([32, 0])
+    expect(contents(cache, 0).filter((value) => value >= 20000)).toEqual(expectedContents(2, 1))
+    expect(contents(cache, 0).filter((value) => value < 20000)).toEqual(expectedContents(1, 2))
+  })
+
+  it('gives up a prepared capacity that has become too small', () => {
+    const cache = new KvCache(SHAPE)
+    cache.addRow()
+    cache.setCapacity(64)
+    cache.append({ row: 0, member: 0 }, ownRows(1, 2))
+    cache.prepareCapacity(16, 1)
+    cache.append({ row: 0, member: 0 }, ownRows(2, 20))
+    expect(cache.preparedCapacity).toBe(0)
+    expect(cache.lengthOf(0)).toBe(22)
   })
 
   it('copies part of another cache', () => {

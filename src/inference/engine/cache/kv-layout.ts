@@ -1,0 +1,148 @@
+/**
+ * The dense buffers behind a cache: one per layer and side, packed as [row, K, member, C, D] for one capacity C.
+ *
+ * Buffers may hold more rows and tokens than are laid out. Memory that was never written costs nothing: the system gives zeroed
+ * pages as they are touched. Knows nothing of how many tokens of a member count.
+ */
+import type { KvNewRows, KvPlace, KvRoom, KvShape } from './kv-shape.js'
+
+/** A span of a member's tokens in another layout. */
+export interface KvSpan {
+  readonly layout: KvLayout
+  readonly place: KvPlace
+  readonly start: number
+  readonly count: number
+}
+
+export class KvLayout {
+  readonly shape: KvShape
+  readonly width: number
+  readonly sides: readonly Float32Array[]
+  #capacity: number
+
+  /** @param held rows and tokens there is memory for; @param capacity tokens laid out */
+  constructor(shape: KvShape, options: { readonly width: number; readonly held: KvRoom; readonly capacity: number }) {
+    const { width, held, capacity } = options
+    this.shape = shape
+    this.width = width
+    this.#capacity = capacity
+    const size = held.rows * shape.kvHeadCount * width * held.tokens * shape.headSize
+    this.sides = Array.from({ length: 2 * shape.layerCount }, () => new Float32Array(size))
+  }
+
+  /** Token columns every member has, C. */
+  get capacity(): number {
+    return this.#capacity
+  }
+
+  /** Numbers of one row of one side. */
+  get rowSize(): number {
+    return this.headsPerRow * this.#capacity * this.shape.headSize
+  }
+
+  get headsPerRow(): number {
+    return this.shape.kvHeadCount * this.width
+  }
+
+  /** Whether there is memory for so much. */
+  canHold(rows: number, capacity: number): boolean {
+    return rows * this.headsPerRow * capacity * this.shape.headSize <= this.side(0).length
+  }
+
+  /** Whether there is memory for more than four times as much. */
+  isWasteful(rows: number, capacity: number): boolean {
+    return this.side(0).length > 4 * rows * this.headsPerRow * capacity * this.shape.headSize
+  }
+
+  side(index: number): Float32Array {
+    const side = this.sides[index]
+    if (side === undefined) throw new Error(`kv cache has no side ${index}`)
+    return side
+  }
+
+  offset({ row, member }: KvPlace, k: number): number {
+    return ((row * this.shape.kvHeadCount + k) * this.width + member) * this.#capacity * this.shape.headSize
+  }
+
+  /** Lays the first rows out for another capacity, in the memory there is; what is new is zero. */
+  relay(rows: number, capacity: number): void {
+    const { headSize } = this.shape
+    const [old, fresh] = [this.#capacity * headSize, capacity * headSize]
+    const kept = Math.min(old, fresh)
+    const heads = rows * this.headsPerRow
+    for (const side of this.sides) {
+      if (fresh > old) {
+        for (let head = heads - 1; head >= 0; head--) {
+          side.copyWithin(head * fresh, head * old, head * old + kept)
+          side.fill(0, head * fresh + kept, (head + 1) * fresh)
+        }
+      } else {
+        for (let head = 0; head < heads; head++) side.copyWithin(head * fresh, head * old, head * old + kept)
+        side.fill(0, heads * fresh, heads * old)
+      }
+    }
+    this.#capacity = capacity
+  }
+
+  /** Takes one side of the first rows from another layout; this one must be zero there. */
+  takeSide(index: number, source: KvLayout, rows: number): void {
+    const { headSize } = this.shape
+    const [from, to] = [source.side(index), this.side(index)]
+    const kept = Math.min(source.#capacity, this.#capacity) * headSize
+    for (let head = 0; head < rows * this.headsPerRow; head++) {
+      const start = head * source.#capacity * headSize
+      to.set(from.subarray(start, start + kept), head * this.#capacity * headSize)
+    }
+  }
+
+  // What follows concerns the first `sides` sides only.
+
+  copyRow(sides: number, from: number, to: number): void {
+    const size = this.rowSize
+    for (let s = 0; s < sides; s++) this.side(s).copyWithin(to * size, from * size, (from + 1) * size)
+  }
+
+  clearRow(sides: number, row: number): void {
+    const size = this.rowSize
+    for (let s = 0; s < sides; s++) this.side(s).fill(0, row * size, (row + 1) * size)
+  }
+
+  clearMember(sides: number, place: KvPlace): void {
+    const size = this.#capacity * this.shape.headSize
+    for (let s = 0; s < sides; s++) {
+      for (let k = 0; k < this.shape.kvHeadCount; k++) {
+        const start = this.offset(place, k)
+        this.side(s).fill(0, start, start + size)
+      }
+    }
+  }
+
+  /** Writes new tokens of a step behind the first `at` of a member. */
+  write(sides: number, place: KvPlace, at: number, rows: KvNewRows): void {
+    const { kvHeadCount, headSize } = this.shape
+    const width = rows.count * headSize
+    for (let s = 0; s < sides; s++) {
+      const side = this.side(s)
+      for (let k = 0; k < kvHeadCount; k++) {
+        const slot = s * rows.slots + (rows.row * kvHeadCount + k) * rows.width + rows.member
+        const source = slot * rows.tokens * headSize
+        const target = this.offset(place, k) + at * headSize
+        // A plain loop beats `set(subarray)` for the one token a decode step appends.
+        if (width <= 256) for (let i = 0; i < width; i++) side[target + i] = rows.data[source + i] as number
+        else side.set(rows.data.subarray(source, source + width), target)
+      }
+    }
+  }
+
+  /** Writes tokens of another layout behind the first `at` of a member. */
+  copy(sides: number, place: KvPlace, at: number, span: KvSpan): void {
+    const { kvHeadCount, headSize } = this.shape
+    for (let s = 0; s < sides; s++) {
+      for (let k = 0; k < kvHeadCount; k++) {
+        const begin = span.layout.offset(span.place, k) + span.start * headSize
+        const tokens = span.layout.side(s).subarray(begin, begin + span.count * headSize)
+        this.side(s).set(tokens, this.offset(place, k) + at * headSize)
+      }
+    }
+  }
+}

@@ -6,6 +6,7 @@ import { Trajectory, TrajectoryGroup } from '#api/rl/trajectory.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import { isJsonObject } from '#base/util/json.js'
 import { runRepl } from '#cli/chat/repl.js'
+import { describeServed } from '#cli/chat/repl-state.js'
 import { loadJson, saveGroup } from '#cli/chat/save.js'
 import { createSession } from '#cli/chat/session.js'
 import { renderTokens } from '#cli/chat/tokens.js'
@@ -54,12 +55,16 @@ export const chat = defineCommand({
         schema,
       })
       if (flags.messages !== undefined) session.load(await readMessageFile(flags.messages, io))
-      const title = served.model === null ? args.model : `${served.model.name} · ${served.model.base_model}`
       return await runRepl(context, {
         client,
         session,
-        title: `${title}${served.step === null ? '' : ` · step ${served.step}`}`,
-        state: { model: args.model, hasLogprobs: flags.logprobs, compared: null, savePath: flags.save ?? null },
+        state: {
+          model: args.model,
+          label: describeServed(served),
+          hasLogprobs: flags.logprobs,
+          compared: null,
+          savePath: flags.save ?? null,
+        },
         hasHistory: flags.history !== false,
       })
     }

@@ -54,9 +54,15 @@ export const evaluate = defineCommand({
         metrics,
         is_stored: isStored,
       },
-      `Reward ${formatNumber(facts.reward)} over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
+      `Reward ${formatNumber(facts.reward)} (${flags.reward ?? 'exact'}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
       [formatNumber(facts.reward)],
     )
+    if (isStored && facts.reward < 1) {
+      const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`
+      output.hint(
+        `trainyard rollout ${args.model} --prompts ${flags.prompts}${reward} | trainyard train rl ${args.model} --file - --watch`,
+      )
+    }
     if (flags.minReward !== undefined && facts.reward < flags.minReward) {
       throw new AppError(
         'internal',

@@ -201,7 +201,9 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   const path = words.filter((word) => !word.startsWith('-'))
   const topic = path[0] === undefined || !Object.hasOwn(topics, path[0]) ? undefined : topics[path[0]]
   if (topic !== undefined) {
-    options.streams.stdout.write(topic())
+    const { isTTY, columns } = options.streams.stdout
+    const { wrapWords } = await import('#cli/terminal/table.js')
+    options.streams.stdout.write(isTTY === true ? wrapWords(topic(), columns ?? 80).join('\n') : topic())
     return 0
   }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))

@@ -13,9 +13,9 @@ const columns: readonly Column<UsageRow>[] = [
   { header: 'project', get: (row) => row.project, canShrink: true },
   { header: 'model', get: (row) => row.model, canShrink: true },
   { header: 'requests', kind: 'number', get: (row) => row.requests },
-  { header: 'prompt tokens', kind: 'number', get: (row) => row.prompt_tokens },
+  { header: 'prompt', kind: 'number', get: (row) => row.prompt_tokens },
   { header: 'cached', kind: 'number', get: (row) => row.cached_tokens },
-  { header: 'answer tokens', kind: 'number', get: (row) => row.completion_tokens },
+  { header: 'answer', kind: 'number', get: (row) => row.completion_tokens },
   { header: 'training', kind: 'duration', get: (row) => row.training_seconds * 1000 },
 ]
 

@@ -1,14 +1,17 @@
 /**
  * `trainyard jobs cancel`: asks jobs to stop after the gradient step they are in.
  */
-
+import type { Client } from '#api/client/client.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { AppError } from '#base/errors.js'
+import { AppError, ConflictError } from '#base/errors.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { plural } from '#cli/terminal/format.js'
+import { shortId } from '#cli/terminal/table.js'
+import { describeProgress } from '#cli/terminal/watch.js'
 
 export const cancelJobs = defineCommand({
   path: ['jobs', 'cancel'],
@@ -24,12 +27,15 @@ export const cancelJobs = defineCommand({
   async run(context) {
     const { connect, output, prompts, args, flags, signal } = context
     const named = args.job.length === 0 ? ['latest'] : args.job
+    if (!flags.yes && !prompts.canAsk) {
+      throw new UsageError('input_required', '--yes is required to go on without a terminal', { param: '--yes' })
+    }
+    const client = await connect()
     if (!flags.yes) {
-      const what = named.length === 1 ? `job ${named[0]}` : plural(named.length, 'job')
+      const what = named.length === 1 ? await describe(context, client, named[0] ?? '') : plural(named.length, 'job')
       if (!(await prompts.confirm(`Cancel ${what}?`, '--yes')))
         throw new UsageError('not_confirmed', 'nothing cancelled')
     }
-    const client = await connect()
     const jobs: TrainingJob[] = []
     let worst: AppError | undefined
     for (const text of named) {
@@ -57,3 +63,19 @@ export const cancelJobs = defineCommand({
     if (worst !== undefined) throw worst
   },
 })
+
+/** Which job it is that would stop. @throws {ConflictError} `job_already_finished` when there is nothing to ask about */
+async function describe(context: CommandContext, client: Client, text: string): Promise<string> {
+  const job = await client.trainingJobs.get(await resolveJobId(context, client, text), { signal: context.signal })
+  if (job.status !== 'queued' && job.status !== 'running') {
+    throw new ConflictError('job_already_finished', `job ${job.id} is already ${job.status}`, {
+      hint: 'trainyard jobs list',
+    })
+  }
+  const model = await client.models.get(job.model_id, { signal: context.signal }).then(
+    ({ name }) => ` of ${name}`,
+    () => '',
+  )
+  const progress = describeProgress(job)
+  return `${job.kind} job ${shortId(job.id)}${model} (${job.status}${progress === null ? '' : `, ${progress}`})`
+}

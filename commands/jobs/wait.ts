@@ -8,8 +8,10 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { OutcomeError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
-import { formatDuration } from '#cli/terminal/format.js'
+import { renderBar } from '#cli/live/bar.js'
+import { formatClock, formatDuration } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
+import { shortId } from '#cli/terminal/table.js'
 import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
 
 export const waitForJobs = defineCommand({
@@ -48,7 +50,7 @@ export const waitForJobs = defineCommand({
               `gave up after ${formatDuration(limitMs)}; job ${job.id} is still ${state}`,
             )
           }
-          progress.update(`job ${job.id} is ${state}`)
+          progress.update(describeWait(job, clock.nowMs(), io.stderr.isUnicode))
           await sleep(Math.min(POLL_MS, leftMs), signal)
         }
       }
@@ -64,3 +66,19 @@ export const waitForJobs = defineCommand({
     for (const job of finished) requireCompleted(job)
   },
 })
+
+const BAR_WIDTH = 20
+
+/** One line: which job, how far, and how long it will take. */
+function describeWait(job: TrainingJob, nowMs: number, isUnicode: boolean): string {
+  const name = `job ${shortId(job.id)}`
+  if (job.status === 'queued') {
+    return job.queue_position === null || job.queue_position === undefined
+      ? `${name} is queued`
+      : `${name} is queued, at place ${job.queue_position}`
+  }
+  const done = job.num_sequences === null ? 0 : job.num_gradient_steps / Math.max(1, job.num_sequences)
+  const endMs = Date.parse(job.predicted_end ?? '')
+  const left = endMs > nowMs ? `  ${formatClock(endMs - nowMs)} left` : ''
+  return `${renderBar(done, BAR_WIDTH, isUnicode)}  ${describeProgress(job) ?? 'starting'}  ${name}${left}`
+}

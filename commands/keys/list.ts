@@ -13,8 +13,8 @@ const columns: readonly Column<ApiKey>[] = [
   { header: 'scope', get: (key) => key.scope },
   { header: 'project', get: (key) => key.project ?? 'all', canShrink: true },
   { header: 'last used', kind: 'time', get: (key) => key.last_used_at },
-  { header: 'expires', get: (key) => key.expires_at ?? 'never' },
-  { header: 'id', get: (key) => key.id },
+  { header: 'expires', get: (key) => key.expires_at ?? 'never', canShrink: true },
+  { header: 'id', kind: 'id', get: (key) => key.id },
 ]
 
 export const listKeys = defineCommand({

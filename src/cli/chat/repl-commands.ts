@@ -8,7 +8,7 @@ import { resolveServed } from '#cli/input/model-reference.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
 import { parseInteger, parseNumber } from '../command/parse.js'
-import type { ReplOptions } from './repl-state.js'
+import { describeServed, type ReplOptions } from './repl-state.js'
 import { loadConversation, loadJson, saveConversation } from './save.js'
 import { readTools } from './tools.js'
 
@@ -80,7 +80,8 @@ const commands: Readonly<Record<string, ReplCommand>> = {
       const served = await resolveServed(context, client, state.model, parseStep(rest))
       if (served.model === null) throw new UsageError('no_steps', 'a base model has no checkpoints')
       session.asking.model = served.name
-      return { said: `asking ${served.model.name}, ${served.step === null ? 'latest step' : `step ${served.step}`}` }
+      state.label = describeServed(served)
+      return { said: `asking ${state.label}` }
     },
   },
   compare: {
@@ -152,10 +153,16 @@ const commands: Readonly<Record<string, ReplCommand>> = {
   show: {
     usage: '/show',
     summary: 'model, settings and the conversation so far',
-    run: (_, { session }) => ({
+    run: (_, { session, state }) => ({
       said: [
-        `model ${session.asking.model}`,
-        `settings ${JSON.stringify(session.asking.sampling)}`,
+        `model      ${state.label}`,
+        `settings   ${showSettings(session.asking.sampling)}`,
+        ...(session.asking.tools === null
+          ? []
+          : [`tools      ${session.asking.tools.map((tool) => tool.function.name).join(', ')}`]),
+        ...(session.asking.schema === null ? [] : ['schema     on']),
+        ...(state.hasLogprobs ? ['logprobs   on'] : []),
+        ...(state.compared === null ? [] : [`compared   with ${state.compared.label}`]),
         ...session.toTrajectory().messages.map(({ role, content }) => `${role}: ${String(content)}`),
       ].join('\n'),
     }),
@@ -192,7 +199,13 @@ export function findCommand(
       hint: near === undefined ? '/help lists them; //text sends a slash' : `did you mean /${near}?`,
     })
   }
-  return (context, options, text) => found.run(context, options, text.replace(/^\/\S*\s*/, '').trim())
+  return (context, options, text) => {
+    const rest = text.replace(/^\/\S*\s*/, '').trim()
+    if (rest !== '' && !/[<[]/.test(found.usage)) {
+      throw new UsageError('unexpected_argument', `${found.usage} takes nothing after it, got "${rest}"`)
+    }
+    return found.run(context, options, rest)
+  }
 }
 
 function parseStep(text: string): number | null {
@@ -202,4 +215,10 @@ function parseStep(text: string): number | null {
   } catch (cause) {
     throw new UsageError('invalid_value', `a step is a whole number or latest, got "${text}"`, { cause })
   }
+}
+
+function showSettings(sampling: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(sampling).filter(([, value]) => value !== undefined)
+  if (given.length === 0) return 'the defaults'
+  return given.map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(', ')
 }

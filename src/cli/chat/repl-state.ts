@@ -2,10 +2,13 @@
  * What a conversation at the terminal is made of: shared by the loop and its commands.
  */
 import type { Client } from '#api/client/client.js'
+import type { Served } from '../input/model-reference.js'
 import type { Session } from './session.js'
 
 /** What the conversation shows beside the answers. */
 export interface ReplState {
+  /** What answers, for people. */
+  label: string
   /** What was asked for on the command line: another step is of the same model. */
   readonly model: string
   hasLogprobs: boolean
@@ -18,8 +21,13 @@ export interface ReplState {
 export interface ReplOptions {
   readonly client: Client
   readonly session: Session
-  /** What is asked, for people. */
-  readonly title: string
   readonly state: ReplState
   readonly hasHistory: boolean
+}
+
+/** `orders:step3 · trainyard/spark`; the latest step is named, too, so that answers can be told apart later. */
+export function describeServed({ name, model, step }: Served): string {
+  if (model === null) return name
+  const at = step ?? model.step
+  return `${model.name}:step${at}${step === null ? ' (latest)' : ''} · ${model.base_model}`
 }

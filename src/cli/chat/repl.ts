@@ -88,7 +88,7 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
     }
   }
 
-  output.status(`${options.title} - /help for commands, Ctrl-D to leave`)
+  output.status(`${state.label} - /help for commands, Ctrl-D to leave`)
   lines.setPrompt('> ')
   lines.prompt()
   try {

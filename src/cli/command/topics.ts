@@ -18,7 +18,7 @@ function renderEnvironment(): string {
     const setting = settings[key]
     const names = [setting.flag?.replace(/^-\w, /, ''), ...setting.env].filter((name) => name !== undefined)
     const unit = setting.unit === undefined ? '' : `, ${setting.unit}`
-    return `  ${key.padEnd(14)} ${setting.summary} (${setting.type}${unit})\n${' '.repeat(17)}${names.join(', ') || 'file only'}\n`
+    return `  ${key}\n    ${setting.summary} (${setting.type}${unit})\n    ${names.join(', ') || 'file only'}\n`
   })
   return `Settings: a flag beats the environment, the environment the config file, the config file the default.
 trainyard config list shows every value and where it comes from.
@@ -35,7 +35,7 @@ function renderExitCodes(): string {
 
 const FORMATS = `Output on stdout is only what was asked for; progress, hints and errors go to stderr.
 
-  on a terminal   aligned columns, relative times, ids in full
+  on a terminal   aligned columns, relative times, short ids (--wide shows them in full)
   in a pipe       tab-separated, no header, ISO 8601 times, plain numbers
   --json          one JSON document, or JSON Lines for --watch, --follow and chat --stream; field names of the API
   -q, --quiet     ids only, one per line
@@ -53,6 +53,10 @@ or one JSON array of groups, or {"trajectory_groups":[...]}. Choices are copied 
 Supervised data (train sft): JSON Lines, one conversation per line,
 
   {"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}],"tools":[...]}
+
+Preferences (train dpo): JSON Lines, a prompt with the better and the worse answer per line,
+
+  {"prompt":"Say hello.","chosen":"Hello! How are you?","rejected":"hi"}
 
 Prompts (rollout, eval): JSON Lines, or one plain prompt per line; "answer" is what the built-in rewards compare with,
 

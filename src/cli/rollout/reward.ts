@@ -20,6 +20,16 @@ const MODULES: ReadonlySet<string> = new Set(['.js', '.mjs', '.cjs', '.ts', '.mt
 /** Longest run of a reward program for one answer, milliseconds. */
 const PROGRAM_MS = 60_000
 
+/** Whether a flag, or its absence, means a comparison with the row's `answer`. */
+export function isBuiltInReward(text: string | undefined): boolean {
+  return text === undefined || text === 'exact' || text === 'contains'
+}
+
+/** Whether a row has what the built-in rewards compare with. */
+export function hasAnswer(row: JsonObject): boolean {
+  return typeof row['answer'] === 'string' || typeof row['answer'] === 'number'
+}
+
 /**
  * Finds the reward a flag names.
  *
@@ -39,13 +49,7 @@ export async function loadReward(text: string | undefined): Promise<Scorer> {
 
 function compareWith(isRight: (answer: string, wanted: string) => boolean): Scorer {
   return async function scoreByAnswer(trajectory, row) {
-    const wanted = row['answer']
-    if (typeof wanted !== 'string' && typeof wanted !== 'number') {
-      throw new UsageError('invalid_reward', 'the prompt has no "answer" to compare with', {
-        hint: 'add "answer" to every row, or give --reward a file or a command',
-      })
-    }
-    trajectory.reward = isRight(trajectory.answer, String(wanted)) ? 1 : 0
+    trajectory.reward = isRight(trajectory.answer, String(row['answer'])) ? 1 : 0
   }
 }
 

@@ -7,10 +7,11 @@ import { Trajectory, type TrajectoryGroup } from '#api/rl/trajectory.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'
+import { messageOf } from '../input/input-file.js'
 import { plural } from '../terminal/format.js'
 import { startProgress } from '../terminal/progress.js'
 import { type PromptRow, readPrompts } from './prompt-file.js'
-import { loadReward, type Scorer } from './reward.js'
+import { hasAnswer, isBuiltInReward, loadReward, type Scorer } from './reward.js'
 
 /** Flags of both commands; the number of answers differs. */
 export const rolloutFlags = {
@@ -26,6 +27,9 @@ export const rolloutFlags = {
   concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', { default: 32, isAdvanced: true }),
   retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one', { default: 1, isAdvanced: true }),
 }
+
+/** So many rewards may fail, and none succeed, before the rest is not asked for. */
+const REWARDS_TRIED = 8
 
 interface RolloutFlags {
   readonly prompts: string | undefined
@@ -52,7 +56,16 @@ export async function planRollout(context: CommandContext, flags: RolloutFlags):
       hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
     })
   }
-  return { rows: await readPrompts(flags.prompts, context.io, flags.system), score: await loadReward(flags.reward) }
+  const score = await loadReward(flags.reward)
+  const rows = await readPrompts(flags.prompts, context.io, flags.system)
+  const bare = rows.findIndex(({ row }) => !hasAnswer(row))
+  if (isBuiltInReward(flags.reward) && bare >= 0) {
+    throw new UsageError('invalid_reward', `prompt ${bare + 1} has no "answer" to compare with`, {
+      param: '--reward',
+      hint: 'add "answer" to every row, or give --reward a file or a command; trainyard help files shows the format',
+    })
+  }
+  return { rows, score }
 }
 
 /** Samples `count` answers to each prompt and scores them; failed ones are exceptions of their groups. */
@@ -63,11 +76,33 @@ export async function sampleGroups(
 ): Promise<readonly TrajectoryGroup[]> {
   const { io, output, signal } = context
   const { model, plan, count, flags } = request
-  const progress = startProgress(io, output.mode === 'human', 'Asking')
+  const progress = startProgress(io, output.mode === 'human', 'asking')
+  const givingUp = new AbortController()
+  const stop = (): void => givingUp.abort(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  let [scored, unscored] = [0, 0]
+  /** A reward that only ever fails is said before every prompt has been asked. */
+  async function score(trajectory: Trajectory, row: PromptRow['row']): Promise<void> {
+    try {
+      await plan.score(trajectory, row, givingUp.signal)
+      scored += 1
+    } catch (error) {
+      unscored += 1
+      if (scored === 0 && unscored >= REWARDS_TRIED && !givingUp.signal.aborted) {
+        givingUp.abort(
+          new UsageError('invalid_reward', `no reward came for the first ${unscored} answers: ${messageOf(error)}`, {
+            param: '--reward',
+            hint: 'trainyard rollout --help says what a reward is given and what it returns',
+          }),
+        )
+      }
+      throw error
+    }
+  }
   const plans = plan.rows.map(({ messages, row }, prompt) =>
     group(count, async (index) => {
       const trajectory = new Trajectory(messages, {
-        ask: (body, options) => client.chat.create({ model, ...body, ...options.body }, { signal }),
+        ask: (body, options) => client.chat.create({ model, ...body, ...options.body }, { signal: givingUp.signal }),
       })
       const body = {
         temperature: flags.temperature ?? 1,
@@ -77,7 +112,7 @@ export async function sampleGroups(
         ...(flags.seed === undefined ? {} : { seed: flags.seed + prompt * 4096 + index }),
       }
       await trajectory.ask({ body })
-      await plan.score(trajectory, row, signal)
+      await score(trajectory, row)
       return trajectory
     }),
   )
@@ -85,13 +120,14 @@ export async function sampleGroups(
     return await gather(plans, {
       concurrency: flags.concurrency,
       retries: flags.retries,
-      signal,
+      signal: givingUp.signal,
       onProgress: ({ done, total, failed, reward }) => {
         const troubles = failed === 0 ? '' : `, ${failed} failed`
         progress.update(`${done} of ${total} answers, reward ${reward?.toFixed(3) ?? '-'}${troubles}`)
       },
     })
   } finally {
+    signal.removeEventListener('abort', stop)
     progress.stop()
   }
 }

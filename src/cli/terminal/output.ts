@@ -56,9 +56,17 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
   const { stdout, stderr } = io
   const safe = (text: string) => (stdout.isTerminal ? sanitizeForTerminal(text) : text)
   const safeErr = (text: string) => (stderr.isTerminal ? sanitizeForTerminal(text) : text)
-  /** A sentence on a terminal, broken between words; commands in it are hints, which stay whole for copying. */
+  /** A sentence on a terminal, broken between words. */
   const wrapErr = (text: string, indent: number) =>
     stderr.isTerminal ? wrapWords(safeErr(text), stderr.width - indent).join(`\n${' '.repeat(indent)}`) : text
+
+  /** Broken between words on a terminal, as it is in a pipe. */
+  const wrapOut = (text: string) => (stdout.isTerminal ? wrapWords(safe(text), stdout.width).join('\n') : text)
+  /** A hint that is a command and nothing else stays whole, for copying. */
+  const showHint = (text: string) =>
+    stderr.chalk
+      .dim(`hint: ${text.startsWith('trainyard ') ? safeErr(text) : wrapErr(text, 'hint: '.length)}`)
+      .concat('\n')
 
   function printJson(value: unknown): void {
     stdout.write(`${JSON.stringify(value, null, stdout.isTerminal ? 2 : undefined)}\n`)
@@ -103,35 +111,32 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     result(json, sentence, ids) {
       if (mode === 'json') return printJson(json)
       if (mode === 'quiet') return printIds(ids)
-      // broken between words on a terminal, as it is in a pipe
-      const text = stdout.isTerminal ? wrapWords(safe(sentence), stdout.width).join('\n') : sentence
-      stdout.write(`${text}\n`)
+      stdout.write(`${wrapOut(sentence)}\n`)
     },
     event(json, line) {
       if (mode === 'json') stdout.write(`${JSON.stringify(json)}\n`)
-      else if (mode === 'human' && line !== null) stdout.write(safe(`${line}\n`))
+      else if (mode === 'human' && line !== null) stdout.write(`${wrapOut(line)}\n`)
     },
     text: (text) => stdout.write(safe(text)),
     raw: (text) => stdout.write(text),
     status(text) {
-      if (mode === 'human') stderr.write(safeErr(`${text}\n`))
+      if (mode === 'human') stderr.write(`${wrapErr(text, 0)}\n`)
     },
     warning(text) {
       if (mode !== 'quiet') stderr.write(`${stderr.chalk.yellow('warning:')} ${wrapErr(text, 'warning: '.length)}\n`)
     },
     hint(text) {
-      if (mode === 'human' && stderr.isTerminal) stderr.write(stderr.chalk.dim(`hint: ${safeErr(text)}`).concat('\n'))
+      if (mode === 'human' && stderr.isTerminal) stderr.write(showHint(text))
     },
     error(report) {
       if (mode === 'json') return stderr.write(`${JSON.stringify(report.json)}\n`)
       if (report.lines !== undefined) {
-        for (const line of report.lines) stderr.write(`${safeErr(line)}\n`)
+        for (const line of report.lines) stderr.write(`${wrapErr(line, 0)}\n`)
         return
       }
       stderr.write(`${stderr.chalk.red('error:')} ${wrapErr(report.message, 'error: '.length)}\n`)
       if (report.suggestion !== undefined) stderr.write(`  Did you mean "${safeErr(report.suggestion)}"?\n`)
-      if (report.hint !== undefined && mode !== 'quiet')
-        stderr.write(stderr.chalk.dim(`hint: ${safeErr(report.hint)}`).concat('\n'))
+      if (report.hint !== undefined && mode !== 'quiet') stderr.write(showHint(report.hint))
     },
   }
   return output

@@ -60,12 +60,14 @@ export function renderTable<T>(
   const natural = columns.map((column, i) =>
     Math.max(column.header.length, ...cells.map((row) => displayWidth(row[i] ?? ''))),
   )
-  const widths = fitWidths(natural, columns, options.sink.width)
+  const isTight = natural.reduce((sum, width) => sum + width + GAP, -GAP) > options.sink.width
+  const gap = isTight ? TIGHT_GAP : GAP
+  const widths = fitWidths(natural, columns, gap, options.sink.width)
   const { chalk } = options.sink
   const table = new Table({
     chars: BORDERLESS,
-    style: { 'padding-left': 0, 'padding-right': GAP, head: [], border: [], compact: true },
-    colWidths: widths.map((width) => width + GAP),
+    style: { 'padding-left': 0, 'padding-right': gap, head: [], border: [], compact: true },
+    colWidths: widths.map((width) => width + gap),
     colAligns: columns.map((column) => (RIGHT.has(column.kind ?? 'text') ? 'right' : 'left')),
   })
   table.push(columns.map((column) => chalk.dim(column.header.toUpperCase())))
@@ -90,21 +92,29 @@ export function renderFacts(facts: readonly (readonly [string, string])[], colum
     .join('')
 }
 
-/** Lines of at most `columns`, broken between words; a longer word has a line of its own. */
+/**
+ * Lines of at most `columns`, broken between words; a longer word has a line of its own. What goes on stands below the text it
+ * belongs to: below its indentation, or below the second column of `name   what it means`.
+ */
 export function wrapWords(text: string, columns: number): readonly string[] {
   return text.split('\n').flatMap((line) => {
     if (displayWidth(line) <= columns) return [line]
+    const head = /^ *(?:\S+(?: \S+)*? {2,}(?=\S))?/.exec(line)?.[0] ?? ''
+    const isRoomy = displayWidth(head) <= columns / 2
+    const indent = isRoomy ? head : ''
+    const room = columns - displayWidth(indent)
     const lines: string[] = []
     let current = ''
-    for (const word of line.split(' ')) {
-      if (current !== '' && displayWidth(current) + 1 + displayWidth(word) > columns) {
+    for (const word of line.slice(indent.length).split(' ')) {
+      if (current !== '' && displayWidth(current) + 1 + displayWidth(word) > room) {
         lines.push(current)
         current = word
       } else {
         current = current === '' ? word : `${current} ${word}`
       }
     }
-    return [...lines, current]
+    const hanging = ' '.repeat(displayWidth(indent))
+    return [...lines, current].map((each, i) => (i === 0 ? indent : hanging) + each)
   })
 }
 
@@ -122,6 +132,8 @@ export function paintStatus(chalk: Sink['chalk'], status: string): string {
 }
 
 const GAP = 3
+/** Where the window is too narrow for all. */
+const TIGHT_GAP = 2
 const RIGHT: ReadonlySet<ColumnKind> = new Set<ColumnKind>(['number', 'bytes', 'count'])
 const BORDERLESS = Object.fromEntries(
   ['top', 'bottom', 'left', 'right', 'mid', 'middle']
@@ -146,14 +158,14 @@ function paint(chalk: Sink['chalk'], kind: ColumnKind, text: string): string {
   return text
 }
 
-/** Takes from the widest shrinkable column first, never below twelve columns. */
-function fitWidths<T>(natural: readonly number[], columns: readonly Column<T>[], total: number): number[] {
+/** Takes from the widest shrinkable column first, never below eight columns. */
+function fitWidths<T>(natural: readonly number[], columns: readonly Column<T>[], gap: number, total: number): number[] {
   const widths = [...natural]
-  let excess = widths.reduce((sum, width) => sum + width + GAP, -GAP) - total
+  let excess = widths.reduce((sum, width) => sum + width + gap, -gap) - total
   while (excess > 0) {
     let widest = -1
     for (let i = 0; i < widths.length; i += 1) {
-      const isCandidate = columns[i]?.canShrink === true && (widths[i] ?? 0) > 12
+      const isCandidate = columns[i]?.canShrink === true && (widths[i] ?? 0) > 8
       if (isCandidate && (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0))) widest = i
     }
     if (widest < 0) return widths

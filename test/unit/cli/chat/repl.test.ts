@@ -78,7 +78,14 @@ test('/system, /set, /step, /undo, /retry and /clear change what is asked', asyn
     ['short', 'c'],
   ])
   expect(bodies[0]).toMatchObject({ temperature: 0.2, model: 'wandb-artifact:///local/default/email-agent:step3' })
-  expect(stderr).toContain('asking email-agent, step 3')
+  expect(stderr).toContain('asking email-agent:step3')
+})
+test('/show says which step answers and what is set', async () => {
+  const { stderr } = await converse(['/set temperature 0.2', '/system short', '/step 3', '/compare 2', '/show'])
+  expect(stderr).toMatch(/email-agent:step12 \(latest\) · .*\/help/)
+  expect(stderr).toMatch(
+    /model +email-agent:step3 · .*\nsettings +temperature 0\.2\ncompared +with step 2\nsystem: short\n/,
+  )
 })
 test('/compare lets another step answer, too; /logprobs shows probabilities', async () => {
   const { stdout, stderr, bodies } = await converse(['/compare 3', '/logprobs', 'a', '/compare off', 'b'])
@@ -107,11 +114,19 @@ test('tools and a schema come from files', async () => {
   })
 })
 test('mistakes are errors that end nothing, and are never sent', async () => {
-  const { stderr, bodies } = await converse(['/sytem x', '/set warmth 1', '/set temperature 9', '/load /nowhere', 'a'])
+  const { stderr, bodies } = await converse([
+    '/sytem x',
+    '/set warmth 1',
+    '/set temperature 9',
+    '/load /nowhere',
+    '/logprobs on',
+    'a',
+  ])
   expect(stderr).toContain('there is no command /sytem\nhint: did you mean /system?')
   expect(stderr).toContain('there is no parameter "warmth"')
   expect(stderr).toContain('temperature must be')
   expect(stderr).toContain('/nowhere')
+  expect(stderr).toContain('/logprobs takes nothing after it, got "on"')
   expect(bodies).toHaveLength(1)
 })
 test('/exit leaves at once; what was typed is kept for its owner only', async () => {

@@ -549,6 +549,12 @@ describe('jobs', () => {
     }
     expect((await run(['jobs', 'cancel', JOB.id, '--yes'], routes)).exitCode).toBe(5)
   })
+  test('on a terminal nobody is asked about a job that is finished', async () => {
+    const routes = { [`GET ${jobPath}`]: { body: { ...JOB, status: 'completed' } } }
+    const { stderr, exitCode } = await run(['jobs', 'cancel', JOB.id], routes, { tty: true })
+    expect(exitCode).toBe(5)
+    expect(stderr).toContain(`job ${JOB.id} is already completed`)
+  })
   test('a job is named by its id, the end or the beginning of it, latest, or nothing', async () => {
     const older = { ...JOB, id: `${JOB.id.slice(0, -8)}aaaaaaaa` }
     const routes = {

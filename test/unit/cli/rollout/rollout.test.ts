@@ -103,6 +103,23 @@ describe('rollout', () => {
     expect({ exitCode, requests }).toEqual({ exitCode: 2, requests: [] })
     expect(stderr).toMatch(message)
   })
+  test('a reward that only fails ends the run before every prompt is asked', async () => {
+    const many = file('many.jsonl', ROWS.repeat(40))
+    const { stderr, exitCode, requests } = await run([
+      ...['rollout', 'email-agent', '--prompts', many, '-n', '4', '--concurrency', '4', '--retries', '0'],
+      ...['--reward', 'exit 3'],
+    ])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('no reward came for the first 8 answers: exit 3: ended with 3')
+    expect(requests.filter(({ path }) => path.endsWith('/completions')).length).toBeLessThan(40)
+  })
+  test('rows without an answer are refused before anything is asked, unless the reward is one of yours', async () => {
+    const bare = file('bare.jsonl', '{"prompt":"a","answer":"b"}\n{"prompt":"c"}\n')
+    const { stderr, exitCode, requests } = await run(['rollout', 'email-agent', '--prompts', bare])
+    expect({ exitCode, requests }).toEqual({ exitCode: 2, requests: [] })
+    expect(stderr).toContain('prompt 2 has no "answer" to compare with')
+    expect((await run(['rollout', 'email-agent', '--prompts', bare, '--reward', 'echo 1'])).exitCode).toBe(0)
+  })
   test('a module without a reward is named', async () => {
     const { stderr, exitCode } = await run([...argv(), '--reward', file('empty.mjs', '')])
     expect(exitCode).toBe(2)
@@ -114,7 +131,7 @@ describe('eval', () => {
   const argv = () => ['eval', 'email-agent', '--prompts', file('p.jsonl', ROWS)]
   test('stores the means with the latest checkpoint', async () => {
     const { stdout, requests } = await run(argv())
-    expect(stdout).toBe('Reward 0.5 over 2 answers to 2 prompts, stored as val/reward of step 12\n')
+    expect(stdout).toBe('Reward 0.5 (exact) over 2 answers to 2 prompts, stored as val/reward of step 12\n')
     expect(requests.at(-1)).toMatchObject({ path: `/v1/preview/models/${MODEL.id}/log`, body: { split: 'val' } })
   })
   test('an older step is only measured', async () => {

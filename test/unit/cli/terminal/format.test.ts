@@ -11,7 +11,20 @@ import {
 } from '../../../../src/cli/terminal/format.js'
 import type { Sink } from '../../../../src/cli/terminal/io.js'
 import { sanitizeForTerminal, sanitizeLine } from '../../../../src/cli/terminal/sanitize.js'
-import { type Column, renderPlainRows, renderTable } from '../../../../src/cli/terminal/table.js'
+import { type Column, renderPlainRows, renderTable, wrapWords } from '../../../../src/cli/terminal/table.js'
+
+describe('lines for a window', () => {
+  test.each([
+    ['one two three', 8, ['one two', 'three']],
+    ['  one two three', 9, ['  one two', '  three']],
+    ['  --json   one document or lines', 22, ['  --json   one', '           document or', '           lines']],
+    ['averyveryverylongword b', 10, ['averyveryverylongword', 'b']],
+    ['日本 日本 日本', 9, ['日本 日本', '日本']],
+    ['short', 80, ['short']],
+  ])('%j in %d columns', (text, columns, lines) => {
+    expect(wrapWords(text, columns).map((line) => line.trimEnd())).toEqual(lines)
+  })
+})
 
 describe('format', () => {
   test.each([

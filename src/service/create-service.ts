@@ -9,7 +9,7 @@ import { readEnvironment } from '#base/environment.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
-import { systemIds } from '#base/util/ids.js'
+import { createIdSource } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
 import { createBodyStore } from '#service/bodies/body-store.js'
@@ -49,6 +49,7 @@ import { createAddressRules } from '#service/operations/webhooks/address-rules.j
 import { createOutbox, DEFAULT_OUTBOX_TIMING } from '#service/operations/webhooks/outbox.js'
 import { createWebhookService } from '#service/operations/webhooks/webhooks.js'
 import { resolveHub, resolveSettings, type ServiceOptions } from '#service/options.js'
+import { createClockWatch } from '#service/queue/clock-watch.js'
 import { createDispatcher, DEFAULT_JOB_TIMING } from '#service/queue/dispatcher.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
@@ -56,6 +57,7 @@ import { createBlobStore } from '#service/storage/blobs.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase, toStorageError } from '#service/storage/database.js'
 import { countJobsByStatus } from '#service/storage/jobs/states.js'
+import { listNewestIds, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
@@ -133,11 +135,16 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => bodies.close())
   const usage = createUsageService(db, logger)
   undo.push(() => usage.stop())
-  const createdApiKey = await ensureApiKey(db, dataDir, systemIds)
+  // the clock may be behind what an earlier process saw: whatever is made now still sorts behind what there is
+  const ids = createIdSource(systemClock)
+  for (const id of await listNewestIds(db)) ids.continueAfter(id)
+  const webhookTiming = { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
+  await shortenWaits(db, 2 * Math.max(0, ...webhookTiming.retryMs))
+  const createdApiKey = await ensureApiKey(db, dataDir, ids)
   const isApiKeyLost = await isKeyFileLost(db, dataDir)
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
-  const recovered = await recoverInterrupted(db, systemIds)
+  const recovered = await recoverInterrupted(db, ids)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
   const sweeper = createBlobSweeper(db, blobs, logger)
   await sweeper.sweep(0)
@@ -188,9 +195,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => workers.stop())
   const exporter = createExporter({ environment: seams.environment ?? readEnvironment() })
   undo.push(() => exporter.stop())
+  const clockWatch = createClockWatch(db, systemClock, logger)
+  undo.push(() => clockWatch.stop())
   const dispatcher = createDispatcher({
     db,
-    ids: systemIds,
+    ids,
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
@@ -209,7 +218,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const context: ServiceContext = {
     db,
     blobs,
-    ids: systemIds,
+    ids,
     clock: systemClock,
     logger,
     signals,
@@ -237,12 +246,12 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const rules = createAddressRules(options.webhookHosts ?? [])
   const outbox = createOutbox({
     db,
-    ids: systemIds,
+    ids,
     clock: systemClock,
     logger,
     rules,
     version: context.version,
-    timing: { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks },
+    timing: webhookTiming,
   })
   undo.push(() => outbox.stop())
   const baseModelService = createBaseModelService(context, {
@@ -280,7 +289,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     },
     logger,
     clock: systemClock,
-    ids: systemIds,
+    ids,
     version: context.version,
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
     metrics,
@@ -294,6 +303,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   listening = server
   startDefaultEngine(context)
   dispatcher.start()
+  clockWatch.start()
   outbox.start()
   logger.info(
     { url: server.url, data_dir: dataDir.path, base_models: baseModels.map((b) => b.name) },
@@ -312,6 +322,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     await Promise.all([baseModelService.close(), inspector.close()])
     await Promise.all([engines.stop(1000), bodies.close()])
     sweeper.stop()
+    clockWatch.stop()
     await usage.stop()
     await database.close()
     dataDir.unlock()

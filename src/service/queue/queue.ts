@@ -86,8 +86,9 @@ async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions
   const windowMs = options.isRetry ? RETRY_WINDOW_MS : REPEAT_WINDOW_MS
   const isUnfinished = status === 'queued' || status === 'running'
   const isArtifact = job.sourceUrl?.startsWith('wandb-artifact:') === true && status === 'completed'
-  if (status === 'failed') return options.isRetry && before.endedAgeMs < REPEAT_WINDOW_MS ? before.job : null
-  return isUnfinished || isArtifact || before.ageMs < windowMs ? before.job : null
+  // an age below zero: the clock was set back meanwhile
+  if (status === 'failed') return options.isRetry && Math.abs(before.endedAgeMs) < REPEAT_WINDOW_MS ? before.job : null
+  return isUnfinished || isArtifact || Math.abs(before.ageMs) < windowMs ? before.job : null
 }
 
 /** A job a worker may now run, and the secret it proves itself with. */

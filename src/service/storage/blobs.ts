@@ -45,7 +45,10 @@ export interface BlobStore {
   /** @throws {StorageError} `blob_missing` if the bytes are not there */
   openRead(sha256: string): Promise<ReadStream>
   has(sha256: string): Promise<boolean>
-  /** Removes blobs that `isReferenced` denies and that nobody touched for `graceMs`. @returns how many */
+  /**
+   * Removes blobs that are not `referenced` and that nobody wrote for `graceMs`, by their files' times and by this process's
+   * own count, which a clock that is set forward does not change. @returns how many
+   */
   sweep(referenced: ReadonlySet<string>, graceMs: number): Promise<number>
 }
 
@@ -62,6 +65,8 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
   await rm(incoming, { recursive: true, force: true })
   await mkdir(incoming, { recursive: true, mode: 0o700 })
   let counter = 0
+  /** When this process last wrote a blob, by the monotonic clock. */
+  const writtenAtMs = new Map<string, number>()
 
   const pathOf = (sha256: string): string => {
     // digests come from our own rows, but a path is never built from an unchecked text
@@ -77,14 +82,26 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
   async function createWriter(): Promise<BlobWriter> {
     const temporary = temporaryPath()
     const file = await guardDisk(() => open(temporary, 'wx', 0o600))
-    return createFileWriter(file, temporary, pathOf)
+    return createFileWriter(file, temporary, publishBlob)
+  }
+
+  async function publishBlob(file: FileHandle, temporary: string, sha256: string): Promise<void> {
+    writtenAtMs.set(sha256, systemClock.monotonicMs())
+    await publish(file, temporary, pathOf(sha256))
+  }
+
+  /** Written within `graceMs`; forgets what is older. */
+  function listFresh(graceMs: number): ReadonlySet<string> {
+    const sinceMs = systemClock.monotonicMs() - graceMs
+    for (const [sha256, atMs] of writtenAtMs) if (atMs <= sinceMs) writtenAtMs.delete(sha256)
+    return new Set(writtenAtMs.keys())
   }
 
   return {
     createWriter,
     temporaryPath,
     adopt: async (path, { sha256, sizeBytes }) => {
-      await publish(await guardDisk(() => open(path, 'r+')), path, pathOf(sha256))
+      await publishBlob(await guardDisk(() => open(path, 'r+')), path, sha256)
       return { sha256, sizeBytes }
     },
     pathOf,
@@ -111,11 +128,15 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
         await writer.abort()
       }
     },
-    sweep: (referenced, graceMs) => sweep(join(root, 'sha256'), referenced, graceMs),
+    sweep: (referenced, graceMs) => sweep(join(root, 'sha256'), referenced, { graceMs, fresh: listFresh(graceMs) }),
   }
 }
 
-function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: string) => string): BlobWriter {
+function createFileWriter(
+  file: FileHandle,
+  temporary: string,
+  publishBlob: (file: FileHandle, temporary: string, sha256: string) => Promise<void>,
+): BlobWriter {
   const hash = createHash('sha256')
   let pending: Buffer[] = []
   let pendingBytes = 0
@@ -158,7 +179,7 @@ function createFileWriter(file: FileHandle, temporary: string, pathOf: (sha256: 
         )
       }
       isOpen = false
-      await publish(file, temporary, pathOf(sha256))
+      await publishBlob(file, temporary, sha256)
       return { sha256, sizeBytes }
     },
   }
@@ -182,13 +203,17 @@ async function publish(file: FileHandle, temporary: string, target: string): Pro
   }
 }
 
-async function sweep(root: string, referenced: ReadonlySet<string>, graceMs: number): Promise<number> {
+async function sweep(
+  root: string,
+  referenced: ReadonlySet<string>,
+  { graceMs, fresh }: { readonly graceMs: number; readonly fresh: ReadonlySet<string> },
+): Promise<number> {
   let removed = 0
   const nowMs = systemClock.nowMs()
   for (const prefix of await readdir(root)) {
     if (!/^[0-9a-f]{2}$/.test(prefix)) continue
     for (const rest of await readdir(join(root, prefix))) {
-      if (referenced.has(prefix + rest)) continue
+      if (referenced.has(prefix + rest) || fresh.has(prefix + rest)) continue
       const path = join(root, prefix, rest)
       if (nowMs - (await stat(path)).mtimeMs < graceMs) continue
       await rm(path, { force: true })

@@ -63,7 +63,7 @@ function estimateFinish(job: JobRecord, nowMs: number): number | null {
   const { startedAtMs, gradientSteps, numSequences } = job
   if (job.status !== 'running' || startedAtMs === null || gradientSteps === 0 || numSequences === null) return null
   const remaining = Math.max(0, numSequences - gradientSteps)
-  return toSeconds(nowMs + ((nowMs - startedAtMs) / gradientSteps) * remaining)
+  return toSeconds(nowMs + (Math.max(0, nowMs - startedAtMs) / gradientSteps) * remaining)
 }
 
 export function toFineTuningEvent(event: EventRecord, job: JobRecord, trainedName: string): FineTuningEvent {

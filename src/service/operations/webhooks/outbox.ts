@@ -165,8 +165,8 @@ async function addDeliveries(db: Database, ids: IdSource, event: TailEvent, job:
     const data = await dataOf(db, type, job, event)
     const body = JSON.stringify({ type, timestamp: new Date(event.createdAtMs).toISOString(), data })
     for (const webhook of listeners) {
-      // what happened before somebody asked to be told is not told
-      if (webhook.createdAtMs > event.createdAtMs) continue
+      // what happened before somebody asked to be told is not told; ids say which came first, a clock may be set back
+      if (webhook.id > event.id) continue
       const eventId = `msg_${event.id}_${type.replace('.', '_')}`
       await insertDelivery(db, { id: ids.uuid(), webhookId: webhook.id, eventId, eventType: type, body })
     }

@@ -1,0 +1,71 @@
+/**
+ * What the rows need when the wall clock is set back: their times lie in the future then. Clocks that are set forward need nothing,
+ * waits only end early.
+ *
+ * Lists go by ids, which never go back (`listNewestIds`), so none of this is about order.
+ */
+import { type Database, databaseNowMs } from '../database.js'
+
+/** Moves what waits for a time, in a running server whose clock was set back by `byMs`: the waits stay as long as they were. */
+export async function moveWaits(db: Database, byMs: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({
+      retry_at_ms: e('retry_at_ms', '-', byMs),
+      lease_expires_at_ms: e('lease_expires_at_ms', '-', byMs),
+      heartbeat_at_ms: e('heartbeat_at_ms', '-', byMs),
+    }))
+    .where('status', 'in', ['queued', 'running'])
+    .execute()
+  await db
+    .updateTable('webhook_deliveries')
+    .set((e) => ({ next_attempt_at_ms: e('next_attempt_at_ms', '-', byMs) }))
+    .where('status', '=', 'pending')
+    .execute()
+}
+
+/**
+ * At start, where nobody knows by how much the clock differs from the last process's: waits of rows that were written in the
+ * future end now.
+ *
+ * @param mostMs the longest wait that a delivery can have
+ */
+export async function shortenWaits(db: Database, mostMs: number): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({ retry_at_ms: null })
+    .where('status', '=', 'queued')
+    .where('heartbeat_at_ms', '>', databaseNowMs)
+    .execute()
+  await db
+    .updateTable('webhook_deliveries')
+    .set({ next_attempt_at_ms: databaseNowMs })
+    .where('status', '=', 'pending')
+    .where((e) =>
+      e.or([e('created_at_ms', '>', databaseNowMs), e('next_attempt_at_ms', '>', e(databaseNowMs, '+', mostMs))]),
+    )
+    .execute()
+}
+
+/** The greatest id of every table whose order or cursors go by ids, without the prefix some have. */
+export async function listNewestIds(db: Database): Promise<readonly string[]> {
+  const tables = [
+    'api_keys',
+    'models',
+    'checkpoints',
+    'training_jobs',
+    'events',
+    'trajectory_logs',
+    'files',
+    'wandb_runs',
+    'wandb_artifacts',
+    'webhooks',
+    'webhook_deliveries',
+  ] as const
+  const newest: string[] = []
+  for (const table of tables) {
+    const row = await db.selectFrom(table).select('id').orderBy('id', 'desc').limit(1).executeTakeFirst()
+    if (row !== undefined) newest.push(row.id.slice(-36))
+  }
+  return newest
+}

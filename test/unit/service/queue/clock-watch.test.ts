@@ -1,0 +1,124 @@
+/**
+ * A wall clock that is set: what waits for a time in a row waits as long as it was to, and no longer.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { systemIds } from '#base/util/ids.js'
+import { createClockWatch } from '#service/queue/clock-watch.js'
+import { claimNextJob, createJob } from '#service/queue/queue.js'
+import { releaseAttempt } from '#service/queue/recovery.js'
+import { listNewestIds, moveWaits, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
+import { insertDelivery, insertWebhook, listDue, setAttempt } from '#service/storage/webhooks/webhooks.js'
+import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
+
+const DAY_MS = 24 * 3_600_000
+const LEASE = { owner: 'test', leaseMs: 60_000 }
+let fixture: JobFixture
+
+beforeEach(async () => {
+  fixture = await createJobFixture()
+})
+afterEach(() => fixture.close())
+
+const claim = () => claimNextJob(fixture.db, systemIds, LEASE)
+
+/** A job whose worker was lost, to be run again at once but for `pauseMs`. */
+async function losesWorker(pauseMs: number, modelId?: string): Promise<string> {
+  const { job } = await createJob(fixture.db, fixture.newJob(modelId), ONCE)
+  await claim()
+  const lost = { jobId: job.id, attempt: 1, reason: 'it was killed', isOrderly: false, backoffMs: pauseMs }
+  await releaseAttempt(fixture.db, systemIds, lost)
+  return job.id
+}
+
+/** A delivery that failed once and waits for `retryMs`. */
+async function failsToDeliver(retryMs: number): Promise<string> {
+  const [id, webhookId] = [systemIds.uuid(), systemIds.uuid()]
+  const webhook = { id: webhookId, entity: 'local', project: null, url: 'https://example.com', secret: 's', events: [] }
+  await insertWebhook(fixture.db, webhook)
+  await insertDelivery(fixture.db, { id, webhookId, eventId: 'e', eventType: 'training_job.started', body: '{}' })
+  await setAttempt(fixture.db, id, { isDelivered: false, status: 500, error: null, retryMs })
+  return id
+}
+
+/** What the rows look like to a clock that was set back: their times are later than they were. */
+async function setBack(byMs: number): Promise<void> {
+  const { db } = fixture
+  // waits of a millisecond are over
+  await sleep(5)
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({
+      created_at_ms: e('created_at_ms', '+', byMs),
+      heartbeat_at_ms: e('heartbeat_at_ms', '+', byMs),
+      retry_at_ms: e('retry_at_ms', '+', byMs),
+    }))
+    .execute()
+  await db
+    .updateTable('webhook_deliveries')
+    .set((e) => ({
+      created_at_ms: e('created_at_ms', '+', byMs),
+      next_attempt_at_ms: e('next_attempt_at_ms', '+', byMs),
+    }))
+    .execute()
+}
+
+describe('a clock set back', () => {
+  it('while the server runs makes no wait longer, nor ends one', async () => {
+    await losesWorker(3 * DAY_MS, await fixture.addModel('other'))
+    const job = await losesWorker(1)
+    const delivery = await failsToDeliver(1)
+    await setBack(DAY_MS)
+    expect([await claim(), await listDue(fixture.db, 10)]).toEqual([null, []])
+    await moveWaits(fixture.db, DAY_MS)
+    expect((await claim())?.job.id).toBe(job)
+    expect((await listDue(fixture.db, 10)).map(({ id }) => id)).toEqual([delivery])
+    expect(await claim()).toBeNull()
+  })
+
+  it('between two runs of the server ends waits that began in the future', async () => {
+    const job = await losesWorker(1000)
+    const delivery = await failsToDeliver(1000)
+    await setBack(DAY_MS)
+    expect([await claim(), await listDue(fixture.db, 10)]).toEqual([null, []])
+    await shortenWaits(fixture.db, 1000)
+    expect((await claim())?.job.id).toBe(job)
+    expect((await listDue(fixture.db, 10)).map(({ id }) => id)).toEqual([delivery])
+  })
+})
+
+describe('at start', () => {
+  it('ends no wait of a clock that runs on', async () => {
+    await losesWorker(DAY_MS)
+    await failsToDeliver(DAY_MS)
+    await shortenWaits(fixture.db, 2 * DAY_MS)
+    expect([await claim(), await listDue(fixture.db, 10)]).toEqual([null, []])
+  })
+
+  it('knows the newest id of each table', async () => {
+    const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
+    expect(await listNewestIds(fixture.db)).toEqual(expect.arrayContaining([fixture.modelId, job.id]))
+  })
+})
+
+describe('the watch', () => {
+  it('sees jumps and no drift, and moves waits only for those back', async () => {
+    const job = await losesWorker(1)
+    await setBack(DAY_MS)
+    let [nowMs, monotonicMs] = [DAY_MS * 1000, 0]
+    const clock = { nowMs: () => nowMs, monotonicMs: () => monotonicMs }
+    const watch = createClockWatch(fixture.db, clock, pino({ level: 'silent' }))
+    const pass = async (wallMs: number, realMs: number) => {
+      nowMs += wallMs
+      monotonicMs += realMs
+      return watch.look()
+    }
+    expect([await pass(1000, 1000), await pass(1400, 1000), await pass(500, 1000)]).toEqual([0, 0, 0])
+    expect(await pass(1000 + DAY_MS, 1000)).toBe(DAY_MS)
+    expect(await claim()).toBeNull()
+    expect(await pass(1000 - DAY_MS, 1000)).toBe(-DAY_MS)
+    expect((await claim())?.job.id).toBe(job)
+    expect(await pass(1000, 1000)).toBe(0)
+  })
+})

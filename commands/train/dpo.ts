@@ -23,7 +23,9 @@ import { checkPreferences } from '#cli/input/conversation-file.js'
 import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
 import { adviseLearningRate, TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { addressForPlan, assertOneMode } from '#cli/input/plan-data.js'
 import { plural } from '#cli/terminal/format.js'
+import { showPlan } from '#cli/terminal/plan-output.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { watchJob } from '#cli/terminal/watch.js'
 
@@ -55,6 +57,7 @@ export const trainDpo = defineCommand({
       `passes over the data; default ${DPO_DEFAULTS.epochs}`,
     ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
+    plan: flag.switch('--plan', 'show steps, masks, memory and time of the job without starting it'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
     labelSmoothing: flag.number(LABEL_SMOOTHING.min, LABEL_SMOOTHING.max)(
       '--label-smoothing <x>',
@@ -101,9 +104,11 @@ export const trainDpo = defineCommand({
     if (flags.file === undefined) {
       throw new UsageError('missing_option', '--file with preference pairs is required', { param: '--file' })
     }
+    assertOneMode(flags)
     const reference = parseModelReference(args.model)
     const data = await openInput(flags.file, io)
-    const counts = plural(await checkPreferences(data, displayPath(flags.file)), 'pair')
+    const pairCount = await checkPreferences(data, displayPath(flags.file))
+    const counts = plural(pairCount, 'pair')
     const validation = flags.validationFile === undefined ? null : await openInput(flags.validationFile, io)
     if (validation !== null) await checkPreferences(validation, displayPath(flags.validationFile ?? ''))
     const hyperparameters: Record<string, JsonValue> = {
@@ -129,7 +134,7 @@ export const trainDpo = defineCommand({
       if (advice.said !== null) output.status(advice.said)
     }
     if (flags.dryRun) {
-      const json = { dry_run: true, model_id: model.id, pairs: counts, config: hyperparameters }
+      const json = { dry_run: true, model_id: model.id, pairs: pairCount, config: hyperparameters }
       const text = `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`
       return output.result(json, text, [])
     }
@@ -138,12 +143,15 @@ export const trainDpo = defineCommand({
       const name = path === '-' ? 'pairs.jsonl' : basename(path)
       return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
     }
+    const addressOf = (rows: Blob, path: string): Promise<string> =>
+      flags.plan ? addressForPlan(rows, () => upload(rows, path)) : upload(rows, path)
     const request = {
       model_id: model.id,
-      training_data_url: await upload(data, flags.file),
-      ...(validation === null ? {} : { validation_data_url: await upload(validation, flags.validationFile ?? '-') }),
+      training_data_url: await addressOf(data, flags.file),
+      ...(validation === null ? {} : { validation_data_url: await addressOf(validation, flags.validationFile ?? '-') }),
       config: hyperparameters,
     }
+    if (flags.plan) return showPlan(output, await client.trainingJobs.planDpo(request, { signal }), model.name)
     const job = await client.trainingJobs.createDpo(request, { signal })
     for (const warning of job.warnings ?? []) output.warning(warning)
     if (!flags.watch) {

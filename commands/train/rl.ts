@@ -19,9 +19,11 @@ import { parseAssignment } from '#cli/command/parse.js'
 import { readJsonObject } from '#cli/input/input-file.js'
 import { adviseLearningRate } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { assertOneMode } from '#cli/input/plan-data.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
+import { showPlan } from '#cli/terminal/plan-output.js'
 import { watchJob } from '#cli/terminal/watch.js'
 
 /** Keys that say how much an optimizer step covers. */
@@ -34,6 +36,7 @@ export const trainRl = defineCommand({
     'Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
   examples: [
     ['trainyard train rl email-agent --file groups.jsonl --watch', 'submit, follow, exit with the outcome'],
+    ['trainyard train rl email-agent --file groups.jsonl --plan', 'what the job would do, without starting it'],
     ['trainyard train rl email-agent --file groups.jsonl --learning-rate 1e-5 --loss ppo', 'chosen hyperparameters'],
     [
       'trainyard train rl email-agent --file - --set importance_sampling_level=sequence < groups.jsonl',
@@ -48,6 +51,7 @@ export const trainRl = defineCommand({
       `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
     ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
+    plan: flag.switch('--plan', 'show steps, masks, memory and time of the job without starting it'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
     loss: flag.choice(POLICY_LOSSES)(
       `--loss <${POLICY_LOSSES.join('|')}>`,
@@ -83,6 +87,7 @@ export const trainRl = defineCommand({
         hint: 'trainyard rollout makes one; trainyard help files shows the format',
       })
     }
+    assertOneMode(flags)
     const reference = parseModelReference(args.model)
     const file = await readTrajectoryFile(flags.file, io)
     const hyperparameters: Record<string, JsonValue> = {
@@ -97,7 +102,7 @@ export const trainRl = defineCommand({
       ...given('tokens_per_step', flags.tokensPerStep),
     }
     const empty = explainEmpty(file, hyperparameters)
-    if (empty !== null && !flags.dryRun) {
+    if (empty !== null && !flags.dryRun && !flags.plan) {
       if (flags.allowEmpty) return output.warning(empty)
       throw new UsageError('no_trainable_tokens', empty, {
         hint: 'add --allow-empty where that may happen, as in a loop',
@@ -135,6 +140,7 @@ export const trainRl = defineCommand({
       )
     }
     const request = { model_id: model.id, trajectory_groups: file.groups, experimental_config: hyperparameters }
+    if (flags.plan) return showPlan(output, await client.trainingJobs.planRl(request, { signal }), model.name)
     const job = await client.trainingJobs.createRl(request, { signal }).catch((error: unknown) => {
       if (flags.allowEmpty && error instanceof ApiError && error.code === 'no_trainable_tokens') return error
       throw error

@@ -24,7 +24,9 @@ import { checkConversations } from '#cli/input/conversation-file.js'
 import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
 import { adviseLearningRate } from '#cli/input/learning-rate.js'
 import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { addressForPlan, assertOneMode } from '#cli/input/plan-data.js'
 import { plural } from '#cli/terminal/format.js'
+import { showPlan } from '#cli/terminal/plan-output.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { watchJob } from '#cli/terminal/watch.js'
 
@@ -60,6 +62,7 @@ export const trainSft = defineCommand({
     ),
     validationFile: flag.text('--validation-file <path>', 'JSON Lines of conversations to measure on, not to train'),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
+    plan: flag.switch('--plan', 'show steps, masks, memory and time of the job without starting it'),
     dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
     assistantTurns: flag.choice(ASSISTANT_TURNS)(
       `--assistant-turns <${ASSISTANT_TURNS.join('|')}>`,
@@ -124,6 +127,7 @@ export const trainSft = defineCommand({
         hint: 'trainyard help files shows the format',
       })
     }
+    assertOneMode(flags)
     const reference = parseModelReference(args.model)
     const data = flags.file === undefined ? null : await openInput(flags.file, io)
     const facts = data === null ? null : await checkConversations(data, displayPath(flags.file ?? ''))
@@ -179,15 +183,20 @@ export const trainSft = defineCommand({
       const name = path === undefined || path === '-' ? otherwise : basename(path)
       return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
     }
-    const url = data === null ? (flags.dataUrl ?? '') : await upload(data, flags.file, 'train.jsonl')
+    const addressOf = (rows: Blob, path: string | undefined, otherwise: string): Promise<string> =>
+      flags.plan ? addressForPlan(rows, () => upload(rows, path, otherwise)) : upload(rows, path, otherwise)
+    const url = data === null ? (flags.dataUrl ?? '') : await addressOf(data, flags.file, 'train.jsonl')
     const validationUrl =
-      validation === null ? flags.validationDataUrl : await upload(validation, flags.validationFile, 'validation.jsonl')
+      validation === null
+        ? flags.validationDataUrl
+        : await addressOf(validation, flags.validationFile, 'validation.jsonl')
     const request = {
       model_id: model.id,
       training_data_url: url,
       ...(validationUrl === undefined ? {} : { validation_data_url: validationUrl }),
       config: hyperparameters,
     }
+    if (flags.plan) return showPlan(output, await client.trainingJobs.planSft(request, { signal }), model.name)
     const job = await client.trainingJobs.createSft(request, { signal })
     for (const warning of job.warnings ?? []) output.warning(warning)
     if (!flags.watch) {

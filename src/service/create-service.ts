@@ -17,6 +17,7 @@ import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js
 import { createEnginePool } from '#service/children/engine-pool.js'
 import { createExporter } from '#service/children/exporter.js'
 import { createModelInspector } from '#service/children/model-inspector.js'
+import { createPlanner } from '#service/children/planner.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
@@ -41,6 +42,7 @@ import { createResponseService } from '#service/operations/responses/responses.j
 import { createSystemCheckService } from '#service/operations/system-check.js'
 import { createTokenService } from '#service/operations/text/tokens.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
+import { createTrainingPlanService } from '#service/operations/training/training-plans.js'
 import { createWorkerApiService } from '#service/operations/training/worker-api.js'
 import { createTrajectoryLogService } from '#service/operations/trajectory-log.js'
 import { createModelRunService } from '#service/operations/wandb/model-runs.js'
@@ -197,6 +199,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => exporter.stop())
   const clockWatch = createClockWatch(db, systemClock, logger)
   undo.push(() => clockWatch.stop())
+  const planner = createPlanner({ environment: workerEnvironment(options), ...options.tuning?.plans })
+  undo.push(() => planner.stop())
   const dispatcher = createDispatcher({
     db,
     ids,
@@ -225,6 +229,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     dispatcher,
     engines,
     exporter,
+    planner,
     baseModels,
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
@@ -274,6 +279,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       baseModels: baseModelService,
       checkpoints: createCheckpointService(context),
       trainingJobs,
+      trainingPlans: createTrainingPlanService(context),
       trajectoryLog: createTrajectoryLogService(context),
       files: createFileService(context),
       fineTuning: createFineTuningService(context, { models, trainingJobs }),
@@ -318,6 +324,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     await Promise.all([dispatcher.stop(), server.close(deadlineMs, atDeadline)])
     workers.stop()
     exporter.stop()
+    planner.stop()
     await outbox.stop()
     await Promise.all([baseModelService.close(), inspector.close()])
     await Promise.all([engines.stop(1000), bodies.close()])

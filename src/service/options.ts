@@ -82,6 +82,8 @@ export interface ServiceTuning {
   readonly jobs?: Partial<JobTiming>
   /** How long and how large training workers without a job may stay. Defaults: `worker-pool.ts`. */
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
+  /** When a plan of a job is given up. Default: `planner.ts`. */
+  readonly plans?: { readonly limitMs?: number }
   /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */
   readonly bodies?: Partial<BodyLimits>
   /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */

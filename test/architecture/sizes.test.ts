@@ -61,6 +61,7 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
     owners: [
       'src/inference/host/main.ts',
       'src/training/worker/main.ts',
+      'src/training/worker/plan/main.ts',
       'src/model/export/main.ts',
       'commands/main.ts',
       'src/cli/',

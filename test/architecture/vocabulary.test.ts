@@ -69,7 +69,7 @@ describe('closed lists', () => {
       'commands/train/sft.ts',
       HOME,
       'src/api/wire/option-notes.ts',
-      'src/service/operations/training/training-jobs.ts',
+      'src/service/operations/training/job-requests.ts',
       'src/training/hyperparameters.ts',
       'src/training/worker/job-kinds.ts',
     ])

@@ -26,6 +26,7 @@ import type {
   Model,
   ServedModel,
 } from '#api/wire/models.js'
+import type { TrainingPlan } from '#api/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
@@ -126,6 +127,15 @@ export function createClient(options: ClientOptions) {
     http.json<T>({ method: 'GET', path, query, signal: call.signal })
   const post = <T>(path: string, json: unknown, call: CallOptions & { isLong?: boolean } = {}) =>
     http.json<T>({ method: 'POST', path, json, signal: call.signal, isLong: call.isLong === true })
+  const plan = (path: string, job: unknown, call: CallOptions = {}) =>
+    http.json<TrainingPlan>({
+      method: 'POST',
+      path,
+      query: { plan: 'true' },
+      json: job,
+      signal: call.signal,
+      isLong: true,
+    })
   /** Lets the server recognise a create that arrives twice. */
   const create = <T>(path: string, json: unknown, call: CallOptions = {}) =>
     http.json<T>({
@@ -185,10 +195,12 @@ export function createClient(options: ClientOptions) {
       list: (filter: JobFilter = {}, call?: CallOptions) => get<List<TrainingJob>>(JOBS, { ...filter }, call),
       get: (id: string, call?: CallOptions) => get<TrainingJob>(jobPath(id), {}, call),
       createRl: (job: NewRlJob, call?: CallOptions) => create<TrainingJob>(JOBS, job, call),
-      createDpo: (job: NewSftJob, call?: CallOptions) =>
-        create<TrainingJob>('/v1/preview/dpo-training-jobs', job, call),
-      createSft: (job: NewSftJob, call?: CallOptions) =>
-        create<TrainingJob>('/v1/preview/sft-training-jobs', job, call),
+      createDpo: (job: NewSftJob, call?: CallOptions) => create<TrainingJob>(DPO_JOBS, job, call),
+      createSft: (job: NewSftJob, call?: CallOptions) => create<TrainingJob>(SFT_JOBS, job, call),
+      /** What a job would do; starts nothing. */
+      planRl: (job: NewRlJob, call?: CallOptions) => plan(JOBS, job, call),
+      planDpo: (job: NewSftJob, call?: CallOptions) => plan(DPO_JOBS, job, call),
+      planSft: (job: NewSftJob, call?: CallOptions) => plan(SFT_JOBS, job, call),
       events: (id: string, query: PageQuery = {}, call?: CallOptions) =>
         get<List<TrainingEvent>>(`${jobPath(id)}/events`, { ...query }, call),
       /** Events until the terminal one; reconnects by itself. */
@@ -287,6 +299,8 @@ export function createClient(options: ClientOptions) {
 
 const BASE_MODELS = '/v1/preview/base-models'
 const JOBS = '/v1/preview/training-jobs'
+const SFT_JOBS = '/v1/preview/sft-training-jobs'
+const DPO_JOBS = '/v1/preview/dpo-training-jobs'
 const KEYS = '/v1/preview/keys'
 const WEBHOOKS = '/v1/preview/webhooks'
 

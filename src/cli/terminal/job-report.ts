@@ -12,11 +12,7 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
   if (report === null) return []
   const lines: (readonly [string, string])[] = []
   if (report.trained_tokens > 0) lines.push(['Tokens', `${report.trained_tokens} trained of ${report.tokens}`])
-  for (const { reason, count, examples } of report.left_out) {
-    const shown = examples.slice(0, SHOWN_EXAMPLES).join(', ')
-    const more = examples.length > SHOWN_EXAMPLES ? ', …' : ''
-    lines.push(['Left out', `${count} ${reason.replaceAll('_', ' ')}${shown === '' ? '' : `: ${shown}${more}`}`])
-  }
+  lines.push(...describeLeftOut(report.left_out))
   const parts = Object.entries(report.seconds).filter(([, seconds]) => seconds >= 0.1)
   if (parts.length > 0) {
     lines.push(['Time', parts.map(([part, seconds]) => `${part} ${formatDuration(seconds * 1000)}`).join(', ')])
@@ -34,4 +30,15 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
     ])
   }
   return lines
+}
+
+/** What did not train, or would not, and the first examples. */
+export function describeLeftOut(
+  leftOut: NonNullable<TrainingJob['report']>['left_out'],
+): (readonly [string, string])[] {
+  return leftOut.map(({ reason, count, examples }) => {
+    const shown = examples.slice(0, SHOWN_EXAMPLES).join(', ')
+    const more = examples.length > SHOWN_EXAMPLES ? ', …' : ''
+    return ['Left out', `${count} ${reason.replaceAll('_', ' ')}${shown === '' ? '' : `: ${shown}${more}`}`]
+  })
 }

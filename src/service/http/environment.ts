@@ -23,6 +23,7 @@ import type { ResponseService } from '#service/operations/responses/responses.js
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { TokenService } from '#service/operations/text/tokens.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
+import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { ModelRunService } from '#service/operations/wandb/model-runs.js'
@@ -45,6 +46,7 @@ export interface AppOptions {
     readonly baseModels: BaseModelService
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService
+    readonly trainingPlans: TrainingPlanService
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
     readonly fineTuning: FineTuningService

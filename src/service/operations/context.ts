@@ -7,6 +7,7 @@ import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EnginePool } from '#service/children/engine-pool.js'
 import type { Exporter } from '#service/children/exporter.js'
+import type { Planner } from '#service/children/planner.js'
 import type { Dispatcher } from '#service/queue/dispatcher.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -40,6 +41,7 @@ export interface ServiceContext {
   readonly dispatcher: Dispatcher
   readonly engines: EnginePool
   readonly exporter: Exporter
+  readonly planner: Planner
   /** In the order given, then in the order added; the first one serves requests that name no model. Changes while the server runs. */
   readonly baseModels: readonly BaseModelEntry[]
   /** Where prepared base weights are kept. */

@@ -60,7 +60,8 @@ export interface TrainingBatch {
   readonly splits: HistorySplits
   /** Trajectories with at least one packed sequence. */
   readonly trainedTrajectoryCount: number
-  readonly sequenceCount: number
+  /** What is packed, in the order of groups and trajectories, advantage and weight scaled. */
+  readonly sequences: readonly TrainingSequence[]
   readonly trainableTokenCount: number
 }
 
@@ -105,7 +106,7 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
     splits,
     trainedTrajectoryCount: new Set(scaled.map((sequence) => `${sequence.groupIndex}:${sequence.trajectoryIndex}`))
       .size,
-    sequenceCount: scaled.length,
+    sequences: scaled,
     trainableTokenCount: countTrainable(scaled),
   }
 }
@@ -123,10 +124,15 @@ export function computedRowLength(
   let best = { rowLength: least, cost: Number.POSITIVE_INFINITY }
   for (let rowLength = least; rowLength === least || rowLength <= MAX_TRIED_ROW_LENGTH; rowLength *= 2) {
     const rows = parts.flatMap((part) => packRows(part, { ...padding, rowLength }))
-    const cost = rows.reduce((sum, { tokens: { length } }) => sum + length * (1 + length / ATTENTION_LENGTH), 0)
+    const cost = rows.reduce((sum, { tokens: { length } }) => sum + rowCost(length), 0)
     if (cost < best.cost) best = { rowLength, cost }
   }
   return best.rowLength
+}
+
+/** What a row costs, in tokens of short rows: stored tokens and their attention. */
+export function rowCost(length: number): number {
+  return length * (1 + length / ATTENTION_LENGTH)
 }
 
 /** Where the first sequences longer than the limit come from. */

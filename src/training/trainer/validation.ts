@@ -83,6 +83,16 @@ export function createValidation(
   }
 }
 
+/** How often a job that does not stop early measures, the first time before its first step. */
+export function measurementCount(
+  stepsPerEpoch: number,
+  { validationInterval, epochs }: Pick<SftHyperparameters, 'validationInterval' | 'epochs'>,
+): number {
+  const steps = stepsPerEpoch * epochs
+  const interval = validationInterval ?? Math.max(1, stepsPerEpoch)
+  return steps === 0 ? 0 : 1 + Math.ceil(steps / interval)
+}
+
 /** How many measurements at the end of the list are not lower than the best before them by at least `minDelta`. */
 export function measurementsSinceBetter(measurements: readonly { readonly loss: number }[], minDelta: number): number {
   let best = Number.POSITIVE_INFINITY

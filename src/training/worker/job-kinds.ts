@@ -20,18 +20,25 @@ import {
   resolveRlConfig,
   resolveSftConfig,
 } from '#training/hyperparameters.js'
-import { trainDpo } from '#training/trainer/dpo/dpo-job.js'
+import { type DpoJob, trainDpo } from '#training/trainer/dpo/dpo-job.js'
+import { planDpo } from '#training/trainer/dpo/dpo-plan.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
-import { type RlJob, trainRl } from '#training/trainer/rl/rl-job.js'
-import { trainSft } from '#training/trainer/sft/sft-job.js'
+import type { JobPlan } from '#training/trainer/plan/job-plan.js'
+import { trainRl } from '#training/trainer/rl/rl-job.js'
+import { planRl, type RlJob } from '#training/trainer/rl/rl-outline.js'
+import { type SftJob, trainSft } from '#training/trainer/sft/sft-job.js'
+import { planSft } from '#training/trainer/sft/sft-plan.js'
 import type { WorkerClient } from './worker-client.js'
 
 /** Longest trajectory group, as JSON; a string of V8 holds little more. */
 const MAX_GROUP_BYTES = 500 * 1024 * 1024
 
+/** Where a job's data comes from: the server, or files of this machine. */
+export type JobSource = Pick<WorkerClient, 'openInput' | 'openValidation' | 'getParentFile' | 'getReferenceFile'>
+
 /** What every kind starts from. */
 export interface TrainingStart {
-  readonly client: WorkerClient
+  readonly source: JobSource
   readonly job: WorkerJob
   readonly text: RlJob['text'] & SftBatchOptions['text']
   readonly padTokenId: number
@@ -44,15 +51,26 @@ export interface TrainingStart {
 /** A running job: its events, then what it leaves behind. */
 export type Training = AsyncGenerator<TrainingEvent, TrainingOutcome>
 
-export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => Promise<Training>>> = {
-  rl: async ({ client, job, text, padTokenId, contextOf }) => {
+/** A job with its data read, of which nothing has run. */
+export interface OpenJob {
+  /** What it would do. */
+  plan(): Promise<JobPlan>
+  train(): Training
+}
+
+export const OPEN_JOB: Readonly<Record<JobKind, (start: TrainingStart) => Promise<OpenJob>>> = {
+  rl: async ({ source, job, text, padTokenId, contextOf }) => {
     const hyperparameters = resolveRlConfig(job.config)
     const context = contextOf(hyperparameters)
-    const groups = await readGroups(client)
-    const reference = await fetchReference(client, job)
-    return trainRl({ groups, hyperparameters, text, padTokenId, currentStep: job.parent_step, reference }, context)
+    const groups = await readGroups(source)
+    const rows = { groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }
+    const reference = await fetchReference(source, job)
+    return {
+      plan: async () => planRl(rows, context),
+      train: () => trainRl({ ...rows, reference }, context),
+    }
   },
-  sft: async ({ client, job, text, maxLength, contextOf }) => {
+  sft: async ({ source, job, text, maxLength, contextOf }) => {
     const hyperparameters = resolveSftConfig(job.config)
     const context = contextOf(hyperparameters)
     const { batchSize, assistantTurns } = hyperparameters
@@ -63,12 +81,13 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
       openBatches: () => readSftBatches(open(), options),
     })
     const startedMs = context.clock.monotonicMs()
-    const validation = job.has_validation ? await rowsOf(client.openValidation) : null
-    const rows = await rowsOf(client.openInput)
+    const validation = job.has_validation ? await rowsOf(source.openValidation) : null
+    const rows = await rowsOf(source.openInput)
     context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
-    return trainSft({ ...rows, hyperparameters, validation }, context)
+    const ready: SftJob = { ...rows, hyperparameters, validation }
+    return { plan: () => planSft(ready, context, text.textOf), train: () => trainSft(ready, context) }
   },
-  dpo: async ({ client, job, text, maxLength, contextOf }) => {
+  dpo: async ({ source, job, text, maxLength, contextOf }) => {
     const hyperparameters = resolveDpoConfig(job.config)
     const context = contextOf(hyperparameters)
     const options: PreferenceBatchOptions = { text, batchSize: hyperparameters.batchSize, maxLength }
@@ -77,28 +96,29 @@ export const START_TRAINING: Readonly<Record<JobKind, (start: TrainingStart) => 
       openBatches: () => readPreferenceBatches(open(), options),
     })
     const startedMs = context.clock.monotonicMs()
-    const validation = job.has_validation ? await rowsOf(client.openValidation) : null
-    const rows = await rowsOf(client.openInput)
+    const validation = job.has_validation ? await rowsOf(source.openValidation) : null
+    const rows = await rowsOf(source.openInput)
     context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
-    const reference = hyperparameters.referenceStep === null ? 'start' : await fetchReference(client, job)
-    return trainDpo({ ...rows, hyperparameters, reference, validation }, context)
+    const reference = hyperparameters.referenceStep === null ? 'start' : await fetchReference(source, job)
+    const ready: DpoJob = { ...rows, hyperparameters, reference, validation }
+    return { plan: () => planDpo(ready, context, text.textOf), train: () => trainDpo(ready, context) }
   },
 }
 
 /** The adapter a KL penalty or a preference loss is measured to; null for the base model. */
-async function fetchReference(client: WorkerClient, job: WorkerJob): Promise<AdapterWeights | null> {
+async function fetchReference(source: JobSource, job: WorkerJob): Promise<AdapterWeights | null> {
   if (job.reference_files.length === 0) return null
   const checkpoint = `the KL reference of model "${job.model_name}"`
   const fetched = new Map<string, Uint8Array>()
   for (const name of job.reference_files) {
-    fetched.set(name, assertDigest({ checkpoint, name, ...(await client.getReferenceFile(name)) }))
+    fetched.set(name, assertDigest({ checkpoint, name, ...(await source.getReferenceFile(name)) }))
   }
   return decodeAdapter(takeManifest(checkpoint, fetched))
 }
 
-async function readGroups(client: WorkerClient): Promise<TrajectoryGroup[]> {
+async function readGroups(source: JobSource): Promise<TrajectoryGroup[]> {
   const groups: TrajectoryGroup[] = []
-  for await (const line of readLines(client.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
+  for await (const line of readLines(source.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
     if (line.text.trim() === '') continue
     groups.push(parseTrajectoryGroup(JSON.parse(line.text), `trajectory_groups[${groups.length}]`))
   }

@@ -9,24 +9,14 @@ import { CHECKPOINT_FILES, type WorkerJob } from '#api/wire/worker.js'
 import { AppError, CheckpointError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import type { PreparedModel } from '#model/architectures/prepare.js'
-import type { TextModel } from '#model/text/text-model.js'
-import { decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
-import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
+import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import {
-  type JobContext,
-  type ParentCheckpoint,
-  startingPoint,
-  type TrainingEvent,
-  type TrainingOutcome,
-} from '#training/trainer/job.js'
+import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
 import type { OpenBaseModel } from './base-model.js'
-import { START_TRAINING, type Training } from './job-kinds.js'
+import { openJob } from './open-job.js'
 import { createPaceMeter } from './pace.js'
-import { bindText } from './text-binding.js'
 import { toWireReport } from './wire-report.js'
 import { FencedError, type UploadedFile, type WorkerClient } from './worker-client.js'
 
@@ -60,7 +50,9 @@ export async function runJob(options: AttemptOptions): Promise<void> {
   const startedMs = clock.monotonicMs()
   const { prepared, text } = await options.openBaseModel(job.base_model)
   assertNotCancelled(options)
-  const { training, context } = await startTraining(options, prepared, text)
+  const resumePoint = await fetchResumePoint(options)
+  const { opened, context } = await openJob({ ...options, source: client, prepared, text, resumePoint })
+  const training = opened.train()
   const { report } = context.progress
   report.seconds.setup += (clock.monotonicMs() - startedMs) / 1000 - report.seconds.data
   const pace = createPaceMeter(clock)
@@ -96,55 +88,6 @@ export async function runJob(options: AttemptOptions): Promise<void> {
     metrics: { ...outcome.metrics },
     report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
   })
-}
-
-async function startTraining(
-  options: AttemptOptions,
-  prepared: PreparedModel,
-  textModel: TextModel,
-): Promise<{ readonly training: Training; readonly context: JobContext }> {
-  const { job, client, runtime, clock, threads } = options
-  // Ids the model can sample, which may be more than the tokenizer names.
-  const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
-  const parent = await fetchParent(options)
-  const availableBytes = process.availableMemory()
-  const base = {
-    runtime,
-    prepared,
-    clock,
-    jobId: job.id,
-    availableBytes,
-    ...(threads === undefined ? {} : { threads }),
-  }
-  const resumePoint = await fetchResumePoint(options)
-  let context: JobContext | null = null
-  const training = await START_TRAINING[job.kind]({
-    client,
-    job,
-    text,
-    padTokenId: textModel.eosTokenIds[0] ?? 0,
-    maxLength: prepared.config.contextLength,
-    contextOf: ({ lora, seed }) => {
-      const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
-      context = { ...base, ...start, resumePoint }
-      return context
-    },
-  })
-  if (context === null) throw new Error(`a ${job.kind} job started without a context`)
-  return { training, context }
-}
-
-async function fetchParent({ client, job }: AttemptOptions): Promise<ParentCheckpoint | null> {
-  const checkpoint = `step ${job.parent_step} of model "${job.model_name}"`
-  const fetched = new Map<string, Uint8Array>()
-  for (const name of job.parent_files) {
-    // State of the other kind of job is dropped anyway: it need not travel.
-    if (name === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue
-    fetched.set(name, assertDigest({ checkpoint, name, ...(await client.getParentFile(name)) }))
-  }
-  const files = takeManifest(checkpoint, fetched)
-  if (!files.has('adapter_model.safetensors')) return null
-  return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
 }
 
 /** Null for a job that begins, and for one whose point is damaged: it begins again, which costs time and nothing else. */

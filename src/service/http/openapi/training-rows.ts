@@ -22,6 +22,7 @@ import {
   modelListSchema,
   modelSchema,
 } from '#api/wire/models.js'
+import { createJobQuerySchema, jobOrPlanSchema } from '#api/wire/training/plan.js'
 import {
   createDpoJobRequestSchema,
   createRlJobRequestSchema,
@@ -178,25 +179,28 @@ export const TRAINING_ROUTES: readonly Route[] = [
     method: 'post',
     path: '/v1/preview/training-jobs',
     tag: training,
-    summary: 'Train by reinforcement learning',
+    summary: 'Train by reinforcement learning, or plan it',
+    query: createJobQuerySchema,
     body: createRlJobRequestSchema,
-    answer: trainingJobSchema,
+    answer: jobOrPlanSchema,
   },
   {
     method: 'post',
     path: '/v1/preview/sft-training-jobs',
     tag: training,
-    summary: 'Train on example conversations',
+    summary: 'Train on example conversations, or plan it',
+    query: createJobQuerySchema,
     body: createSftJobRequestSchema,
-    answer: trainingJobSchema,
+    answer: jobOrPlanSchema,
   },
   {
     method: 'post',
     path: '/v1/preview/dpo-training-jobs',
     tag: training,
-    summary: 'Train on preferred and rejected answers',
+    summary: 'Train on preferred and rejected answers, or plan it',
+    query: createJobQuerySchema,
     body: createDpoJobRequestSchema,
-    answer: trainingJobSchema,
+    answer: jobOrPlanSchema,
   },
   {
     method: 'get',

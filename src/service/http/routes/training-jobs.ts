@@ -2,6 +2,7 @@
  * `/v1/preview/training-jobs`, `/v1/preview/sft-training-jobs`, `/v1/preview/dpo-training-jobs` and a job's events, as pages or as server-sent events.
  */
 import { pageQuerySchema } from '#api/wire/list.js'
+import { createJobQuerySchema } from '#api/wire/training/plan.js'
 import { listTrainingJobsQuerySchema } from '#api/wire/training-jobs.js'
 import { readGroups, readJson, readQuery } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
@@ -11,18 +12,24 @@ import { EVENT_STREAM_HEADERS, toEventStream } from '../sse.js'
 const PING_MS = 15_000
 
 export function bindTrainingJobs(app: App, options: AppOptions): void {
-  const { trainingJobs } = options.services
+  const { trainingJobs, trainingPlans } = options.services
 
   app.post('/v1/preview/training-jobs', async (c) => {
+    const isPlan = wantsPlan(c)
     const groups = await readGroups(c, 'createRlJob')
+    if (isPlan) return c.json(await trainingPlans.planRl(c.get('principal'), groups, c.req.raw.signal))
     return c.json(await trainingJobs.createRl(c.get('principal'), groups, createHeaders(c)))
   })
   app.post('/v1/preview/sft-training-jobs', async (c) => {
+    const isPlan = wantsPlan(c)
     const request = await readJson(c, 'createSftJob')
+    if (isPlan) return c.json(await trainingPlans.planSft(c.get('principal'), request, c.req.raw.signal))
     return c.json(await trainingJobs.createSft(c.get('principal'), request, createHeaders(c)))
   })
   app.post('/v1/preview/dpo-training-jobs', async (c) => {
+    const isPlan = wantsPlan(c)
     const request = await readJson(c, 'createDpoJob')
+    if (isPlan) return c.json(await trainingPlans.planDpo(c.get('principal'), request, c.req.raw.signal))
     return c.json(await trainingJobs.createDpo(c.get('principal'), request, createHeaders(c)))
   })
   app.get('/v1/preview/training-jobs', async (c) =>
@@ -59,6 +66,10 @@ export function bindTrainingJobs(app: App, options: AppOptions): void {
 
 async function* format(events: AsyncIterable<{ readonly id: string; readonly type: string }>) {
   for await (const event of events) yield { id: event.id, event: event.type, data: JSON.stringify(event) }
+}
+
+function wantsPlan(c: RequestContext): boolean {
+  return readQuery(c, createJobQuerySchema).plan === true
 }
 
 function createHeaders(c: RequestContext) {

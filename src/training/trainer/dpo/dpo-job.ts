@@ -17,7 +17,7 @@ import { rateOf } from '../sft/sft-schedule.js'
 import { createTrainer, type MicroBatch } from '../trainer.js'
 import { createValidation } from '../validation.js'
 import { preferenceMeasures } from './dpo-metrics.js'
-import { type AnswerLogps, addAnswerLogps, noLogps, paddedLength, pairMatrix, toPairRows } from './dpo-rows.js'
+import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
 import { openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
 
 /** What a preference job trains on, besides its context. */
@@ -52,24 +52,10 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   const { survey, hyperparameters } = job
   const { progress, resumePoint } = context
   const { report } = progress
-  const stepCount = survey.trainableBatchCount * hyperparameters.epochs
-  report.plannedSteps = stepCount
-  report.leftOut = leftOutOf(survey)
-  const started: TrainingEvent = {
-    type: 'training_started',
-    data: {
-      num_sequences: stepCount,
-      num_pairs: survey.pairCount,
-      num_trainable_tokens: survey.answerTokenCount,
-      num_epochs: hyperparameters.epochs,
-      num_dropped_overlength: survey.overlengthCount,
-      num_untrainable: survey.untrainableCount,
-      ...(job.validation === null ? {} : { num_validation_pairs: job.validation.survey.pairCount }),
-    },
-  }
+  const started = outlineDpo(job, context)
   if (resumePoint === null) yield started
   const validationLoss =
-    stepCount > 0
+    survey.trainableBatchCount > 0
       ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
       : null
   return {
@@ -81,6 +67,25 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
       'data/step_num_pairs': survey.pairCount,
       'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+/** Notes in the report of the job's progress what is known before the first step. @returns the first event */
+export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { progress }: JobContext): TrainingEvent {
+  const stepCount = survey.trainableBatchCount * hyperparameters.epochs
+  progress.report.plannedSteps = stepCount
+  progress.report.leftOut = leftOutOf(survey)
+  return {
+    type: 'training_started',
+    data: {
+      num_sequences: stepCount,
+      num_pairs: survey.pairCount,
+      num_trainable_tokens: survey.answerTokenCount,
+      num_epochs: hyperparameters.epochs,
+      num_dropped_overlength: survey.overlengthCount,
+      num_untrainable: survey.untrainableCount,
+      ...(validation === null ? {} : { num_validation_pairs: validation.survey.pairCount }),
     },
   }
 }
@@ -100,11 +105,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   applyResumePoint(context, context.resumePoint)
   const alreadyDone = progress.stepCount
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
-  const memory = planMemory(
-    context.prepared.config,
-    { rows: 2, length: paddedLength(survey.longestLength) },
-    context.availableBytes ?? null,
-  )
+  const memory = planMemory(context.prepared.config, largestPairBatch(survey), context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({
     ...context,

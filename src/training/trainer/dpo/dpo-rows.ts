@@ -2,8 +2,8 @@
  * Preference pairs as rows of a graph: both answers of a pair run together, and each knows which tokens are whose.
  */
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { answers, type PreferencePair } from '#training/data/preference-data.js'
-import { MICRO_BATCH_TOKENS } from '../memory.js'
+import { answers, type PreferencePair, type PreferenceSurvey } from '#training/data/preference-data.js'
+import { type BatchSize, MICRO_BATCH_TOKENS } from '../memory.js'
 import { type RowBatch, sequenceRow, toRowBatch } from '../row-batch.js'
 
 /** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
@@ -16,19 +16,41 @@ export interface PairRows {
   readonly batch: RowBatch
 }
 
-/** Pairs of similar length together, the longest first; a longer one than the limit goes alone. */
-export function toPairRows(pairs: readonly PreferencePair[]): PairRows[] {
+interface PairEntry {
+  readonly pair: PreferencePair
+  readonly index: number
+  readonly length: number
+}
+
+/** Pairs that run together, the longest first; a longer one than the limit goes alone. */
+function partPairs(pairs: readonly PreferencePair[]): PairEntry[][] {
   const sorted = pairs
     .map((pair, index) => ({ pair, index, length: pairLength(pair) }))
     .sort((a, b) => b.length - a.length || a.index - b.index)
-  const parts: (typeof sorted)[] = []
+  const parts: PairEntry[][] = []
   for (const entry of sorted) {
     const part = parts.at(-1)
     const length = part?.[0]?.length ?? 1
     if (part !== undefined && 2 * (part.length + 1) * length <= MICRO_BATCH_TOKENS) part.push(entry)
     else parts.push([entry])
   }
-  return parts.map((part) => ({
+  return parts
+}
+
+/** Sizes of the batches that pairs run in. */
+export function pairBatchSizes(pairs: readonly PreferencePair[]): BatchSize[] {
+  return partPairs(pairs).map((part) => ({ rows: 2 * part.length, length: part[0]?.length ?? 1 }))
+}
+
+/** The largest micro-batch the data can make. */
+export function largestPairBatch({ longestLength }: Pick<PreferenceSurvey, 'longestLength'>): BatchSize {
+  const length = paddedLength(Math.max(1, longestLength))
+  return { rows: Math.max(2, 2 * Math.floor(MICRO_BATCH_TOKENS / (2 * length))), length }
+}
+
+/** Pairs as rows of graphs. */
+export function toPairRows(pairs: readonly PreferencePair[]): PairRows[] {
+  return partPairs(pairs).map((part) => ({
     indices: part.map(({ index }) => index),
     batch: toRowBatch(
       part.flatMap(({ pair }) => answers(pair).map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask))),

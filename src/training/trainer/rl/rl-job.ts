@@ -7,39 +7,22 @@
  */
 
 import { countBatch, logMetrics, offPolicyMetrics } from '#training/data/metrics.js'
-import { buildTrainingBatch, type PackedStep } from '#training/data/training-batch.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
-import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/data/turns.js'
+import type { PackedStep } from '#training/data/training-batch.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { largestBatch, memoryFacts, planMemory } from '../memory.js'
+import { memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
-import { leftOut, noteStep } from '../report.js'
+import { noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { toRowBatch } from '../row-batch.js'
-import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
+import { openScores, type ScoringContext } from '../scores.js'
 import { createTrainer } from '../trainer.js'
 import { measureMismatch, noteMismatch, shouldRecompute } from './mismatch.js'
-import { noteRewards, rewardNotes } from './reward-notes.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
-import { type PreparedBatch, sizeOf, toMicroBatches } from './rl-rows.js'
+import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
+import { type PreparedBatch, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
-
-/** What an RL job trains on, besides its context. */
-export interface RlJob {
-  readonly groups: readonly TrajectoryGroup[]
-  readonly hyperparameters: RlHyperparameters
-  readonly text: TrajectoryText
-  /** Token id of padding. */
-  readonly padTokenId: number
-  /** Step of the model when the job starts: staleness of the data is measured from it; not reported when absent. */
-  readonly currentStep?: number
-  /** Most tokens of a computed row; default what costs least. Changes speed and memory, nothing that is learnt. */
-  readonly rowLength?: number
-  /** What a KL penalty is measured to; default the base model. */
-  readonly reference?: ReferencePolicy
-}
 
 /**
  * Trains on trajectory groups.
@@ -50,37 +33,8 @@ export interface RlJob {
  */
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { groups, hyperparameters } = job
-  const seed = hyperparameters.seed ?? context.jobId
-  const startedMs = context.clock.monotonicMs()
-  const { steps, skips, trainableTokenCount, ...counts } = buildTrainingBatch(groups, {
-    ...hyperparameters,
-    text: job.text,
-    contextLength: context.prepared.config.contextLength,
-    padTokenId: job.padTokenId,
-    rowLength: job.rowLength,
-    seed,
-  })
   const { progress } = context
-  const { report } = progress
-  report.plannedSteps = steps.length
-  report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
-  report.leftOut = Object.entries(skips).flatMap(([reason, count]) =>
-    leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
-  )
-  report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = rewardNotes(groups)
-  noteRewards(report, groups)
-  const started: TrainingEvent = {
-    type: 'training_started',
-    data: {
-      num_sequences: steps.length,
-      num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
-      num_trainable_tokens: trainableTokenCount,
-      num_trained_trajectories: counts.trainedTrajectoryCount,
-      ...(counts.unmergedHistoryCount > 0 ? { num_unmerged_histories: counts.unmergedHistoryCount } : {}),
-      ...skipMetrics(skips),
-    },
-  }
+  const { steps, started } = outlineRl(job, context)
   if (context.resumePoint === null) yield started
   if (steps.length > 0)
     yield* trainSteps(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) }, steps)
@@ -111,7 +65,7 @@ async function* trainSteps(
   // Rows that run apart need the mean over all of their step.
   const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
-  const largest = largestBatch(prepared.flat().map(({ rows }) => sizeOf(rows)))
+  const largest = largestRowBatch(prepared.flat().map(({ rows }) => rows))
   const memory = planMemory(context.prepared.config, largest, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   applyResumePoint(context, context.resumePoint)

@@ -41,27 +41,9 @@ const STEP_METRICS = ['loss', 'entropy', 'grad_norm', 'learning_rate'] as const
  */
 export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { survey, hyperparameters } = job
-  const { epochs } = hyperparameters
-  assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
   const { progress, resumePoint } = context
   const { report } = progress
-  report.plannedSteps = survey.trainableBatchCount * epochs
-  report.leftOut = [
-    ...leftOut('overlength', survey.droppedCount, survey.leftOutLines.overlength.map(lineName)),
-    ...leftOut('untrainable', survey.untrainableCount, survey.leftOutLines.untrainable.map(lineName)),
-  ]
-  const started: TrainingEvent = {
-    type: 'training_started',
-    data: {
-      num_sequences: survey.trainableBatchCount * epochs,
-      num_trajectories: survey.exampleCount,
-      num_trainable_tokens: survey.trainableTokenCount,
-      num_epochs: epochs,
-      num_dropped_overlength: survey.droppedCount,
-      num_untrainable: survey.untrainableCount,
-      ...(job.validation === null ? {} : { num_validation_trajectories: job.validation.survey.exampleCount }),
-    },
-  }
+  const started = outlineSft(job, context)
   if (resumePoint === null) yield started
   applyResumePoint(context, resumePoint)
   const validationLoss =
@@ -78,6 +60,35 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
       'data/step_num_trajectories': survey.exampleCount,
       'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+/**
+ * Notes in the report of the job's progress what is known before the first step.
+ *
+ * @returns the first event
+ * @throws {InvalidRequestError} `learning_rate_count`
+ */
+export function outlineSft({ survey, hyperparameters, validation }: SftJob, { progress }: JobContext): TrainingEvent {
+  const { epochs } = hyperparameters
+  assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
+  const { report } = progress
+  report.plannedSteps = survey.trainableBatchCount * epochs
+  report.leftOut = [
+    ...leftOut('overlength', survey.droppedCount, survey.leftOutLines.overlength.map(lineName)),
+    ...leftOut('untrainable', survey.untrainableCount, survey.leftOutLines.untrainable.map(lineName)),
+  ]
+  return {
+    type: 'training_started',
+    data: {
+      num_sequences: survey.trainableBatchCount * epochs,
+      num_trajectories: survey.exampleCount,
+      num_trainable_tokens: survey.trainableTokenCount,
+      num_epochs: epochs,
+      num_dropped_overlength: survey.droppedCount,
+      num_untrainable: survey.untrainableCount,
+      ...(validation === null ? {} : { num_validation_trajectories: validation.survey.exampleCount }),
     },
   }
 }

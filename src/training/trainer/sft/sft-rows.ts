@@ -10,19 +10,34 @@ import type { MicroBatch } from '../trainer.js'
 /** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
 const ROW_MULTIPLE = 16
 
-/** Lays out sequences, the longest first; a longer one than the limit goes alone. */
-export function toRowBatches(sequences: readonly Pick<SftSequence, 'tokenIds' | 'lossMask'>[]): RowBatch[] {
+type Masked = Pick<SftSequence, 'tokenIds' | 'lossMask'>
+
+/** Sequences that run together, the longest first; a longer one than the limit goes alone. */
+function partSequences(sequences: readonly Masked[]): Masked[][] {
   const sorted = sequences
     .map((sequence, index) => ({ sequence, index }))
     .sort((a, b) => b.sequence.tokenIds.length - a.sequence.tokenIds.length || a.index - b.index)
-  const parts: Pick<SftSequence, 'tokenIds' | 'lossMask'>[][] = []
+  const parts: Masked[][] = []
   for (const { sequence } of sorted) {
     const part = parts.at(-1)
     const length = padded(part?.[0]?.tokenIds.length ?? 1)
     if (part !== undefined && (part.length + 1) * length <= MICRO_BATCH_TOKENS) part.push(sequence)
     else parts.push([sequence])
   }
-  return parts.map((part) =>
+  return parts
+}
+
+/** Sizes of the row batches that sequences make. */
+export function rowBatchSizes(sequences: readonly Masked[]): BatchSize[] {
+  return partSequences(sequences).map((part) => ({
+    rows: part.length,
+    length: padded(part[0]?.tokenIds.length ?? 1),
+  }))
+}
+
+/** Lays out sequences. */
+export function toRowBatches(sequences: readonly Masked[]): RowBatch[] {
+  return partSequences(sequences).map((part) =>
     toRowBatch(
       part.map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask)),
       { length: padded(part[0]?.tokenIds.length ?? 1) },

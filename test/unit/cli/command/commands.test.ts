@@ -24,6 +24,43 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
+const PLAN = {
+  object: 'training_plan',
+  model_id: MODEL.id,
+  kind: 'rl',
+  config: {},
+  num_gradient_steps: 3,
+  num_rows: 4,
+  tokens: 12_000,
+  trained_tokens: 800,
+  started: { num_sequences: 3 },
+  left_out: [{ reason: 'zero_advantage', count: 2, examples: ['trajectory_groups[1].trajectories[0]'] }],
+  warnings: ['reward variance zero in 50% of groups'],
+  groups: [
+    { index: 0, mean_reward: 0.5, reward_std_dev: 0.5, advantages: [1, -1], left_out: null },
+    { index: 1, mean_reward: 1, reward_std_dev: 0, advantages: [0, 0], left_out: 'equal_rewards' },
+  ],
+  num_groups: 2,
+  sequences: [
+    {
+      source: 'trajectory_groups[0].trajectories[0]',
+      tokens: 300,
+      trained_tokens: 3,
+      advantage: 1,
+      weight: 1,
+      spans: [
+        { is_trained: false, tokens: 297, text: 'x'.repeat(310) },
+        { is_trained: true, tokens: 3, text: 'yes\n' },
+      ],
+      omitted_spans: 0,
+    },
+  ],
+  num_sequences: 2,
+  memory: { needed_bytes: 1.2e9, available_bytes: 8e9, is_recomputed: true, rows: 1, row_length: 2048 },
+  refusal: null,
+  time: { predicted_seconds: 125, basis: 'calibration', tokens_per_second: 96 },
+}
+
 const models: Routes = { 'GET /v1/preview/models': { body: page([MODEL]) } }
 const checkpointsPath = `/v1/preview/models/${MODEL.id}/checkpoints`
 function run(argv: readonly string[], routes: Routes, options: RunOptions = {}) {
@@ -461,6 +498,32 @@ describe('train', () => {
     const given = await run([...argv, '--set', 'learning_rate=0.01'], routes)
     expect(given.requests.at(-1)?.body).toMatchObject({ experimental_config: { learning_rate: 0.01 } })
     expect(given.stderr).not.toContain('learning rate')
+  })
+  test('--plan shows what the job would do, within 80 columns, and submits nothing', async () => {
+    const argv = ['train', 'rl', 'email-agent', '--file', writeGroups(), '--plan']
+    const routes = { ...models, 'POST /v1/preview/training-jobs': { body: PLAN } }
+    const { stdout, requests } = await run(argv, routes, { tty: true })
+    expect(requests.at(-1)).toMatchObject({ method: 'POST' })
+    expect(requests.at(-1)?.query.get('plan')).toBe('true')
+    expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([])
+    expect(stdout).toMatch(/Steps +3 gradient steps/)
+    expect(stdout).toMatch(/Memory +about 1.2 GB beside the weights, 8 GB free, layers recomputed/)
+    expect(stdout).toMatch(/Time +about 2m 5s, 96 tokens\/s, measured for two seconds/)
+    expect(stdout).toMatch(/^ +0 +0.5 +0.5 +1 -1/m)
+    expect(stdout).toMatch(/^ +1 +1 +0 +0 0 +equal rewards/m)
+    expect(stdout).toMatch(/trains +3 {2}yes\\n/)
+    const json = await run([...argv, '--json'], routes)
+    expect(JSON.parse(json.stdout)).toEqual(PLAN)
+    const both = await run([...argv, '--watch'], routes)
+    expect(both.stderr).toContain('--plan and --watch exclude each other')
+  })
+  test('--plan of small files sends the rows along, so that nothing is uploaded', async () => {
+    const file = join(folder, 'pairs.jsonl')
+    writeFileSync(file, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
+    const routes = { ...models, 'POST /v1/preview/dpo-training-jobs': { body: { ...PLAN, kind: 'dpo', groups: [] } } }
+    const { requests } = await run(['train', 'dpo', 'email-agent', '--file', file, '--plan', '--json'], routes)
+    expect(requests.map(({ method }) => method)).not.toContain('PUT')
+    expect(requests.at(-1)?.body).toMatchObject({ training_data_url: expect.stringMatching(/^data:.*;base64,/) })
   })
   test('--dry-run checks the file and sends nothing', async () => {
     const { stdout, requests } = await run(

@@ -1,0 +1,34 @@
+/**
+ * What the server asks the process that plans a job, and what that says: one request, one answer.
+ */
+import type { ErrorCategory } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import type { WorkerJob } from '../worker.js'
+import type { JobReport } from './job-report.js'
+import type { PlanFindings } from './plan.js'
+
+export interface PlanRequest {
+  readonly type: 'plan'
+  /** As a worker would get it; never a resume point, and no file of a reference. */
+  readonly job: WorkerJob
+  readonly inputPath: string
+  readonly validationPath: string | null
+  /** Files of the parent checkpoint by name. */
+  readonly parentFiles: Readonly<Record<string, { readonly path: string; readonly sha256: string }>>
+  /** Reports of completed jobs of the same kind and base model, the newest first. */
+  readonly earlier: readonly { readonly report: JobReport; readonly precision: string }[]
+}
+
+export type PlanReply =
+  | { readonly type: 'planned'; readonly findings: PlanFindings }
+  | {
+      readonly type: 'failed'
+      readonly error: {
+        readonly category: ErrorCategory
+        readonly code: string
+        readonly message: string
+        readonly param: string | null
+        readonly hint: string | null
+        readonly details: JsonObject | null
+      }
+    }

@@ -1,0 +1,139 @@
+/**
+ * Requests for training jobs, checked as far as the server can without the model's tokenizer: what creating a job and
+ * planning one have in common.
+ */
+import type { JobKind } from '#api/wire/job-words.js'
+import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
+import type { CreateDpoJobRequest, CreateSftJobRequest } from '#api/wire/training-jobs.js'
+import { AppError } from '#base/errors.js'
+import { type JsonObject, withoutNulls } from '#base/util/json.js'
+import type { ReceivedGroups } from '#service/bodies/body-store.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import type { NewJob } from '#service/storage/training-jobs.js'
+import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
+import { countSftExamples } from '#training/data/examples/sft-example.js'
+import { assertLearningRateCount, sftBatchCount } from '#training/data/sft-data.js'
+import {
+  assertValidationOptions,
+  resolveDpoConfig,
+  resolveRlConfig,
+  resolveSftConfig,
+} from '#training/hyperparameters.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { requireModel } from '../models.js'
+import { assertAdapterShape } from './adapter-shape.js'
+import { assertKlReference, assertReferenceStep } from './kl-reference.js'
+import { type DataAddress, resolveTrainingData } from './training-data.js'
+import { checkPolicyVersions } from './trajectory-groups.js'
+
+/** A request that may become a job. */
+export interface CheckedRequest {
+  readonly kind: JobKind
+  readonly model: ModelRecord
+  /** As submitted, nulls removed. */
+  readonly config: JsonObject
+}
+
+/** The stored rows of a job. */
+export type StoredRows = Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sourceUrl'>
+
+/** Checks every row of some kind of data and says how many there are. */
+type CountRows = (source: AsyncIterable<Uint8Array>) => Promise<number>
+
+/** Checks a request for an RL job. @throws {AppError} what is wrong with it */
+export async function checkRlRequest(
+  context: ServiceContext,
+  principal: Principal,
+  groups: ReceivedGroups<'createRlJob'>,
+): Promise<CheckedRequest> {
+  const { request } = groups
+  const model = await requireModel(context, principal, request.model_id)
+  const config = withoutNulls(request.experimental_config ?? {})
+  const hyperparameters = resolveRlConfig(config)
+  assertSupportedOptions('rl', config)
+  if (request.strict === true) assertNoUnusedOptions('rl', config)
+  await assertAdapterShape(context, model, hyperparameters.lora)
+  await assertKlReference(context, principal, model, hyperparameters)
+  checkPolicyVersions(groups, model.step)
+  return { kind: 'rl', model, config }
+}
+
+/** Checks a request for an SFT job and stores its rows. @throws {AppError} what is wrong with it */
+export async function checkSftRequest(
+  context: ServiceContext,
+  principal: Principal,
+  request: CreateSftJobRequest,
+): Promise<CheckedRequest & { readonly rows: StoredRows }> {
+  const model = await requireModel(context, principal, request.model_id)
+  const experimental = withoutNulls(request.experimental_config ?? {})
+  const config: JsonObject = {
+    ...withoutNulls(request.config ?? {}),
+    ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
+  }
+  const hyperparameters = resolveSftConfig(config)
+  assertSupportedOptions('sft', config)
+  if (request.strict === true) assertNoUnusedOptions('sft', config)
+  await assertAdapterShape(context, model, hyperparameters.lora)
+  assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
+  const { exampleCount, ...rows } = await receiveRows(context, principal, request, countSftExamples)
+  assertLearningRateCount(
+    hyperparameters.learningRate,
+    sftBatchCount(exampleCount, hyperparameters.batchSize) * hyperparameters.epochs,
+  )
+  return { kind: 'sft', model, config, rows }
+}
+
+/** Checks a request for a preference job and stores its rows. @throws {AppError} what is wrong with it */
+export async function checkDpoRequest(
+  context: ServiceContext,
+  principal: Principal,
+  request: CreateDpoJobRequest,
+): Promise<CheckedRequest & { readonly rows: StoredRows }> {
+  const model = await requireModel(context, principal, request.model_id)
+  const config = withoutNulls(request.config ?? {})
+  const hyperparameters = resolveDpoConfig(config)
+  assertSupportedOptions('dpo', config)
+  if (request.strict === true) assertNoUnusedOptions('dpo', config)
+  await assertAdapterShape(context, model, hyperparameters.lora)
+  assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
+  await assertReferenceStep(context, model, hyperparameters.referenceStep)
+  const { exampleCount: _, ...rows } = await receiveRows(context, principal, request, countPreferenceExamples)
+  return { kind: 'dpo', model, config, rows }
+}
+
+/** Stores the rows a job trains and is measured on, and checks every one of them. */
+async function receiveRows(
+  context: ServiceContext,
+  principal: Principal,
+  { training_data_url: url, validation_data_url: validationUrl = null }: CreateDpoJobRequest,
+  count: CountRows,
+): Promise<StoredRows & { readonly exampleCount: number }> {
+  const resolve = (address: DataAddress) => resolveTrainingData(context, principal, address)
+  const inputSha256 = await resolve({ field: 'training_data_url', url })
+  const validationSha256 =
+    validationUrl === null ? null : await resolve({ field: 'validation_data_url', url: validationUrl })
+  if (validationSha256 !== null) await checkRows(context, 'validation_data_url', validationSha256, count)
+  return {
+    inputSha256,
+    validationSha256,
+    // a data: address is the rows themselves, and those are stored already
+    sourceUrl: url.startsWith('data:') ? null : url,
+    exampleCount: await checkRows(context, 'training_data_url', inputSha256, count),
+  }
+}
+
+/** @returns how many rows; an error about validation rows says that they are meant */
+async function checkRows(
+  { blobs }: ServiceContext,
+  field: DataAddress['field'],
+  sha256: string,
+  count: CountRows,
+): Promise<number> {
+  try {
+    return await count(await blobs.openRead(sha256))
+  } catch (cause) {
+    if (field === 'training_data_url' || !(cause instanceof AppError)) throw cause
+    const { category, code, message, hint, details } = cause
+    throw new AppError(category, code, `${field}: ${message}`, { cause, hint, details })
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * Plans of training jobs: the same checks as for a job, then a process that runs the job's own code up to its first step.
+ * Nothing is stored that stays.
+ */
+import type { JobKind } from '#api/wire/job-words.js'
+import { optionWarnings } from '#api/wire/option-notes.js'
+import { jobReportSchema } from '#api/wire/training/job-report.js'
+import type { TrainingPlan } from '#api/wire/training/plan.js'
+import type { CreateDpoJobRequest, CreateSftJobRequest } from '#api/wire/training-jobs.js'
+import { PARENT_FILES, type WorkerJob } from '#api/wire/worker.js'
+import { NotFoundError } from '#base/errors.js'
+import type { ReceivedGroups } from '#service/bodies/body-store.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
+import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { type CheckedRequest, checkDpoRequest, checkRlRequest, checkSftRequest } from './job-requests.js'
+import { withGroups } from './trajectory-groups.js'
+
+export interface TrainingPlanService {
+  /** Takes the groups over, also when it fails. */
+  planRl(principal: Principal, groups: ReceivedGroups<'createRlJob'>, signal: AbortSignal): Promise<TrainingPlan>
+  planSft(principal: Principal, request: CreateSftJobRequest, signal: AbortSignal): Promise<TrainingPlan>
+  planDpo(principal: Principal, request: CreateDpoJobRequest, signal: AbortSignal): Promise<TrainingPlan>
+}
+
+export function createTrainingPlanService(context: ServiceContext): TrainingPlanService {
+  const { blobs } = context
+
+  async function plan(
+    { kind, model, config }: CheckedRequest,
+    files: { readonly inputPath: string; readonly validationPath: string | null },
+    signal: AbortSignal,
+  ): Promise<TrainingPlan> {
+    const base = context.baseModels.find((entry) => entry.name === model.baseModel)
+    if (base === undefined) {
+      throw new NotFoundError('base_model_not_found', `base model "${model.baseModel}" is not served here`)
+    }
+    const parent = await findCheckpoint(context.db, model.id, model.step)
+    // an optimizer's state changes nothing that is planned
+    const parentFiles = (parent?.files ?? []).filter(({ name }) => name !== 'optimizer.safetensors')
+    const job: WorkerJob = {
+      id: context.ids.uuid(),
+      kind,
+      attempt: 1,
+      model_id: model.id,
+      model_name: model.name,
+      parent_step: parent?.step ?? 0,
+      parent_kind: parent?.kind ?? null,
+      parent_files: PARENT_FILES.filter((name) => parentFiles.some((file) => file.name === name)),
+      reference_files: [],
+      has_validation: files.validationPath !== null,
+      base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
+      config: { ...config } as WorkerJob['config'],
+      lease_seconds: context.leaseMs / 1000,
+      resume_seconds: context.resumeIntervalMs / 1000,
+      resume: null,
+    }
+    const findings = await context.planner.plan(
+      {
+        job,
+        ...files,
+        parentFiles: Object.fromEntries(
+          parentFiles.map(({ name, sha256 }) => [name, { path: blobs.pathOf(sha256), sha256 }]),
+        ),
+        earlier: await listEarlier(kind, model),
+      },
+      signal,
+    )
+    return {
+      object: 'training_plan',
+      model_id: model.id,
+      kind,
+      config: { ...config } as TrainingPlan['config'],
+      ...findings,
+      warnings: [...optionWarnings(kind, config, null), ...findings.warnings],
+    }
+  }
+
+  /** Reports of the latest completed jobs of the entity on the same base model. */
+  async function listEarlier(kind: JobKind, { entity, baseModel }: CheckedRequest['model']) {
+    const jobs = await listMeasuredJobs(context.db, { entity, baseModel, kind })
+    return jobs.flatMap(({ report, precision }) => {
+      const parsed = jobReportSchema.safeParse(report)
+      return parsed.success ? [{ report: parsed.data, precision }] : []
+    })
+  }
+
+  const pathsOf = ({
+    inputSha256,
+    validationSha256,
+  }: {
+    readonly inputSha256: string
+    readonly validationSha256: string | null
+  }) => ({
+    inputPath: blobs.pathOf(inputSha256),
+    validationPath: validationSha256 === null ? null : blobs.pathOf(validationSha256),
+  })
+
+  return {
+    planRl: async (principal, groups, signal) =>
+      withGroups(blobs, groups, async () => {
+        const checked = await checkRlRequest(context, principal, groups)
+        return plan(checked, { inputPath: groups.path, validationPath: null }, signal)
+      }),
+    planSft: async (principal, request, signal) => {
+      const checked = await checkSftRequest(context, principal, request)
+      return plan(checked, pathsOf(checked.rows), signal)
+    },
+    planDpo: async (principal, request, signal) => {
+      const checked = await checkDpoRequest(context, principal, request)
+      return plan(checked, pathsOf(checked.rows), signal)
+    },
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * A job opened on its base model: the adapter it starts from, its data read, nothing run. What an attempt and a plan both
+ * begin with.
+ */
+import type { WorkerJob } from '#api/wire/worker.js'
+import type { Clock } from '#base/util/clock.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { TextModel } from '#model/text/text-model.js'
+import { decodeAdapter } from '#model/weights/adapter.js'
+import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
+import type { ResumePoint } from '#training/trainer/resume-point.js'
+import { type JobSource, OPEN_JOB, type OpenJob } from './job-kinds.js'
+import { bindText } from './text-binding.js'
+
+/** What a job is opened with. */
+export interface OpenJobOptions {
+  readonly source: JobSource
+  readonly job: WorkerJob
+  readonly prepared: PreparedModel
+  readonly text: TextModel
+  readonly runtime: Runtime
+  readonly clock: Clock
+  readonly resumePoint: ResumePoint | null
+  /** Threads inside one operator; default all cores. */
+  readonly threads?: number
+}
+
+/**
+ * Opens a job.
+ *
+ * @throws {AppError} what is wrong with its configuration, its data or the checkpoint it starts from
+ */
+export async function openJob(
+  options: OpenJobOptions,
+): Promise<{ readonly opened: OpenJob; readonly context: JobContext }> {
+  const { source, job, prepared, text: textModel, runtime, clock, resumePoint, threads } = options
+  // Ids the model can sample, which may be more than the tokenizer names.
+  const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
+  const parent = await fetchParent(source, job)
+  const base = {
+    runtime,
+    prepared,
+    clock,
+    jobId: job.id,
+    availableBytes: process.availableMemory(),
+    ...(threads === undefined ? {} : { threads }),
+  }
+  let context: JobContext | null = null
+  const opened = await OPEN_JOB[job.kind]({
+    source,
+    job,
+    text,
+    padTokenId: textModel.eosTokenIds[0] ?? 0,
+    maxLength: prepared.config.contextLength,
+    contextOf: ({ lora, seed }) => {
+      const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
+      context = { ...base, ...start, resumePoint }
+      return context
+    },
+  })
+  if (context === null) throw new Error(`a ${job.kind} job started without a context`)
+  return { opened, context }
+}
+
+async function fetchParent(source: JobSource, job: WorkerJob): Promise<ParentCheckpoint | null> {
+  const checkpoint = `step ${job.parent_step} of model "${job.model_name}"`
+  const fetched = new Map<string, Uint8Array>()
+  for (const name of job.parent_files) {
+    // State of the other kind of job is dropped anyway: it need not travel.
+    if (name === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue
+    fetched.set(name, assertDigest({ checkpoint, name, ...(await source.getParentFile(name)) }))
+  }
+  const files = takeManifest(checkpoint, fetched)
+  if (!files.has('adapter_model.safetensors')) return null
+  return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
+}

@@ -106,6 +106,16 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./webhooks/create.js')).createWebhook,
   ),
   entry('webhooks list', 'List webhooks', async () => (await import('./webhooks/list.js')).listWebhooks),
+  entry(
+    'webhooks deliveries',
+    'Show what was sent to a webhook',
+    async () => (await import('./webhooks/deliveries.js')).webhookDeliveries,
+  ),
+  entry(
+    'webhooks redeliver',
+    'Send messages of a webhook again',
+    async () => (await import('./webhooks/redeliver.js')).redeliverWebhook,
+  ),
   entry('webhooks delete', 'Delete webhooks', async () => (await import('./webhooks/delete.js')).deleteWebhooks),
   entry(
     'system-check',

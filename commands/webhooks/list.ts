@@ -17,14 +17,14 @@ const columns: readonly Column<Webhook>[] = [
 export const listWebhooks = defineCommand({
   path: ['webhooks', 'list'],
   summary: 'List webhooks',
-  details: 'What was sent to one is under /v1/preview/webhooks/{id}/deliveries.',
+  details: 'What was sent to one: trainyard webhooks deliveries <id>.',
   examples: [
     ['trainyard webhooks list', 'oldest first'],
     ['trainyard webhooks list --json', 'as the API returns them'],
   ],
   args: {},
   flags: pageFlags,
-  next: ['trainyard webhooks delete <id>'],
+  next: ['trainyard webhooks deliveries <id>'],
   async run({ connect, output, flags, signal }) {
     const client = await connect()
     const { limit, after } = flags

@@ -57,6 +57,8 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'keys revoke': ['ci', '--yes'],
   'webhooks create': ['https://example.com/hook'],
   'webhooks list': [],
+  'webhooks deliveries': ['wh-1'],
+  'webhooks redeliver': ['wh-1', 'd-1'],
   'webhooks delete': ['wh-1'],
   usage: [],
   'system-check': ['--server-only'],

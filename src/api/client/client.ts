@@ -30,7 +30,7 @@ import type { TrainingPlan } from '#api/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
-import type { CreatedWebhook, DeletedWebhook, Webhook } from '#api/wire/webhooks/webhooks.js'
+import type { CreatedWebhook, DeletedWebhook, Webhook, WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { CompletionRequestBody, CompletionResponse } from '../wire/inference/completions.js'
@@ -249,6 +249,15 @@ export function createClient(options: ClientOptions) {
       create: (webhook: NewWebhook, call?: CallOptions) => post<CreatedWebhook>(WEBHOOKS, webhook, call),
       delete: (id: string, call: CallOptions = {}) =>
         http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${encodeURIComponent(id)}`, ...call }),
+      deliveries: (id: string, query: PageQuery = {}, call?: CallOptions) =>
+        get<List<WebhookDelivery>>(`${WEBHOOKS}/${encodeURIComponent(id)}/deliveries`, { ...query }, call),
+      /** The answer is the new delivery; it is sent soon. */
+      redeliver: (id: string, deliveryId: string, call: CallOptions = {}) =>
+        http.json<WebhookDelivery>({
+          method: 'POST',
+          path: `${WEBHOOKS}/${encodeURIComponent(id)}/deliveries/${encodeURIComponent(deliveryId)}/redeliver`,
+          ...call,
+        }),
     },
     usage: (filter: UsageFilter = {}, call?: CallOptions) => get<UsageResponse>('/v1/usage', { ...filter }, call),
     baseModels: {

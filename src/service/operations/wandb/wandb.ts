@@ -161,16 +161,18 @@ function rootOf(call: WandbCall) {
     model: project,
     ...artifacts.query,
   }
-  return { query: { ...query, __type: describeRoot(query) }, mutation: { ...runs.mutation, ...artifacts.mutation } }
+  const mutation: Fields = { ...runs.mutation, ...artifacts.mutation }
+  return { query: { ...query, __type: describeRoot({ Query: query, Mutation: mutation }) }, mutation }
 }
 
 /** Older clients ask which fields there are before they use them. */
-function describeRoot(query: Fields) {
+function describeRoot(roots: Readonly<Record<string, Fields>>) {
   return (args: Arguments): Fields => {
-    const names: readonly JsonValue[] = args['name'] === 'Query' ? Object.keys(query) : []
+    const name = String(args['name'])
+    const names: readonly JsonValue[] = Object.hasOwn(roots, name) ? Object.keys(roots[name] ?? {}) : []
     return {
       name: args['name'] ?? null,
-      fields: names.map((name) => ({ name, args: [] })),
+      fields: names.map((field) => ({ name: field, args: [] })),
       inputFields: [],
       enumValues: [],
     }

@@ -6,8 +6,10 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { Fetch } from '#api/client/http.js'
 import type { CreatedWebhook, WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { runCli } from '../../../support/service/run-cli.js'
 
 interface Received {
   readonly headers: IncomingHttpHeaders
@@ -128,6 +130,27 @@ describe('delivery', () => {
     expect(again.body).toMatchObject({ message_id: failed?.message_id, attempts: 0 })
     await until(async () => (await deliveries(webhook.id))[0]?.status === 'delivered')
     expect(received).toHaveLength(5)
+  })
+
+  it('is read and repeated from the command line', { timeout: 60_000 }, async () => {
+    const webhook = await createWebhook({ events: ['training_job.completed'] })
+    await runJob()
+    await until(async () => (await deliveries(webhook.id))[0]?.status === 'delivered')
+    const fetch: Fetch = async (...request) => service.app.fetch(new Request(...request))
+    const run = (...argv: string[]) =>
+      runCli(['webhooks', ...argv], {
+        fetch,
+        env: { TRAINYARD_URL: service.url, TRAINYARD_API_KEY: service.apiKey },
+      })
+    const shown = await run('deliveries', webhook.id)
+    expect(shown.stdout).toMatch(/training_job\.completed\s+delivered\s+1\s+200/)
+    const [first] = await deliveries(webhook.id)
+    const again = await run('redeliver', webhook.id, first?.id ?? '', '-q')
+    expect(again.exitCode, again.stderr).toBe(0)
+    await until(() => received.length === 2)
+    expect(received[1]?.headers['webhook-id']).toBe(received[0]?.headers['webhook-id'])
+    expect((await deliveries(webhook.id))[0]?.id).toBe(again.stdout.trim())
+    expect((await run('redeliver', webhook.id, 'nothing')).exitCode).toBe(3)
   })
 
   it('goes on after a restart, and a job never waits for it', { timeout: 60_000 }, async () => {

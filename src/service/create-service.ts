@@ -367,6 +367,7 @@ async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Pro
   const wanted: typeof given = given.length > 0 ? given : [DEFAULT_BASE_MODEL]
   const entries = new Map<string, BaseModelEntry>()
   for (const model of wanted) {
+    requireBaseModel(model)
     const name = typeof model === 'string' ? model : model.name
     if (entries.has(name)) {
       throw new InvalidRequestError('duplicate_base_model', `base model name "${name}" is given twice`, {
@@ -376,6 +377,22 @@ async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Pro
     entries.set(name, typeof model === 'string' ? { name, sourcePath: await BUILT_IN_MODELS[model](dataDir) } : model)
   }
   return [...entries.values()]
+}
+
+/** Programs in JavaScript reach this without a type checker. */
+function requireBaseModel(model: unknown): void {
+  const isBuiltIn = typeof model === 'string' && Object.hasOwn(BUILT_IN_MODELS, model)
+  const isEntry =
+    typeof model === 'object' &&
+    model !== null &&
+    ['name', 'sourcePath'].every((key) => typeof (model as Readonly<Record<string, unknown>>)[key] === 'string')
+  if (isBuiltIn || isEntry) return
+  const builtIn = Object.keys(BUILT_IN_MODELS).join(', ')
+  throw new InvalidRequestError(
+    'invalid_base_model',
+    `baseModels: expected the name of a built-in model (${builtIn}) or { name, sourcePath }, got ${JSON.stringify(model)}`,
+    { hint: 'sourcePath is a Hugging Face folder or a GGUF file' },
+  )
 }
 
 /** Loads the default base model in the background; the first chat request waits for it or gets its error. */

@@ -1,9 +1,8 @@
 /**
  * Lists as text: aligned columns with an upper-case header on a terminal, tab-separated values in a pipe.
  *
- * cli-table3 measures and cuts cells (it knows wide characters). Only columns marked `canShrink` are ever cut.
+ * Widths are those of a terminal: wide characters take two columns. Only columns marked `canShrink` are ever cut.
  */
-import Table from 'cli-table3'
 import { formatBytes, formatClock, formatCount, formatNumber, formatRelativeTime } from './format.js'
 import type { Sink } from './io.js'
 import { sanitizeLine } from './sanitize.js'
@@ -64,21 +63,22 @@ export function renderTable<T>(
   const gap = isTight ? TIGHT_GAP : GAP
   const widths = fitWidths(natural, columns, gap, options.sink.width)
   const { chalk } = options.sink
-  const table = new Table({
-    chars: BORDERLESS,
-    style: { 'padding-left': 0, 'padding-right': gap, head: [], border: [], compact: true },
-    colWidths: widths.map((width) => width + gap),
-    colAligns: columns.map((column) => (RIGHT.has(column.kind ?? 'text') ? 'right' : 'left')),
-  })
-  table.push(columns.map((column) => chalk.dim(column.header.toUpperCase())))
-  for (const row of cells) {
-    table.push(row.map((text, i) => paint(chalk, columns[i]?.kind ?? 'text', text)))
-  }
-  const text = `${table
-    .toString()
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n')}\n`
+  const lineOf = (texts: readonly string[], paintCell: (text: string, column: number) => string) =>
+    texts
+      .map((text, i) => {
+        const cut = cutCell(text, widths[i] ?? 0)
+        const padding = ' '.repeat(Math.max(0, (widths[i] ?? 0) - displayWidth(cut)))
+        const cell = paintCell(cut, i)
+        return RIGHT.has(columns[i]?.kind ?? 'text') ? padding + cell : cell + padding
+      })
+      .join(' '.repeat(gap))
+      .trimEnd()
+  const header = lineOf(
+    columns.map((column) => column.header.toUpperCase()),
+    (text) => chalk.dim(text),
+  )
+  const body = cells.map((row) => lineOf(row, (text, i) => paint(chalk, columns[i]?.kind ?? 'text', text)))
+  const text = `${[header, ...body].join('\n')}\n`
   return { text, isCut: widths.some((width, i) => width < (natural[i] ?? 0)) }
 }
 
@@ -135,11 +135,16 @@ const GAP = 3
 /** Where the window is too narrow for all. */
 const TIGHT_GAP = 2
 const RIGHT: ReadonlySet<ColumnKind> = new Set<ColumnKind>(['number', 'bytes', 'count'])
-const BORDERLESS = Object.fromEntries(
-  ['top', 'bottom', 'left', 'right', 'mid', 'middle']
-    .flatMap((side) => [side, `${side}-mid`, `${side}-left`, `${side}-right`])
-    .map((name) => [name, '']),
-)
+/** The text, or as much of it as fits with a sign that there was more. */
+function cutCell(text: string, width: number): string {
+  if (displayWidth(text) <= width) return text
+  let kept = ''
+  for (const character of text) {
+    if (displayWidth(kept) + displayWidth(character) > width - 1) break
+    kept += character
+  }
+  return `${kept}…`
+}
 
 function showCell(kind: ColumnKind, value: string | number | null | undefined, options: TableOptions): string {
   if (value === null || value === undefined || value === '') return options.sink.isUnicode ? '–' : '-'

@@ -42,6 +42,19 @@ it('refuses a name that is given twice, also a built-in one', async () => {
   await rm(dataDir, { recursive: true })
 })
 
+it.each([
+  ['{"name":"mine","path":"./mine"}', '"path":"./mine"'],
+  ['"some/model"', '"some/model"'],
+  ['null', 'null'],
+])('refuses what is no base model and says what one is: %s', async (json, named) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
+  const model: NonNullable<TestServiceOptions['baseModels']>[number] = JSON.parse(json)
+  const start = () => createService({ dataDir, port: 0, logLevel: 'error', baseModels: [model] })
+  await expectCode(start, 'invalid_base_model', named)
+  await expectCode(start, 'invalid_base_model', '{ name, sourcePath }')
+  await rm(dataDir, { recursive: true })
+})
+
 it('a model of a base model that is no longer served says so when asked', async () => {
   const service = await createTestService({ baseModels: ['trainyard/tiny-random'] })
   await service.createModel('old')

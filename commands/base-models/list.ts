@@ -12,6 +12,7 @@ const columns: readonly Column<BaseModel>[] = [
   { header: 'context', kind: 'number', get: (model) => model.context_length },
   { header: 'size', kind: 'bytes', get: (model) => model.size_bytes ?? model.total_bytes },
   { header: 'precision', get: (model) => model.precision },
+  { header: 'served as', get: (model) => model.serving_precision },
   { header: 'status', kind: 'status', get: (model) => model.status },
 ]
 

@@ -108,6 +108,8 @@ export const baseModelSchema = z.object({
   size_bytes: z.number().int().nullable(),
   /** How most weights are stored: `bfloat16`, `Q8_0`. */
   precision: z.string().nullable(),
+  /** What it is served in: `f32`, `int8` or `int4`; null until its engine has been started. */
+  serving_precision: z.string().nullable(),
   downloaded_bytes: z.number().int().nullable(),
   total_bytes: z.number().int().nullable(),
   /** Your models that are trained from it. */

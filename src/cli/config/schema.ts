@@ -178,7 +178,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     env: ['TRAINYARD_PRECISION'],
     flag: `--precision <${PRECISIONS.join('|')}>`,
     usedBy: 'service',
-    summary: 'weights while serving; auto is f32 up to 200 million parameters, int8 above',
+    summary: 'weights while serving; auto is f32 for small models and measures f32 against int8 once for others',
     parse: (text) => parseChoice(text, PRECISIONS),
   },
   'train-workers': {

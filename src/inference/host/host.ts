@@ -11,7 +11,6 @@ import type { Clock } from '#base/util/clock.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
-import type { Precision } from '#model/architectures/prepare.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
@@ -21,6 +20,7 @@ import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
+import { choosePrecision } from './choose-precision.js'
 import { toHostError } from './host-error.js'
 import { prepareWeights } from './prepare-weights.js'
 import { PromptText } from './prompt-text.js'
@@ -49,8 +49,6 @@ export interface Host {
   handle(command: HostCommand): Promise<void>
 }
 
-/** Models up to this size are served in float32 by default. */
-const FLOAT32_PARAMETERS = 200e6
 /** Compiled grammars kept at once; each is a thread with its own copy of the vocabulary, about 50 MB at 49,152 tokens. */
 const MAX_GRAMMARS = 8
 
@@ -71,8 +69,10 @@ export function createHost(options: HostOptions): Host {
   async function load(command: LoadCommand): Promise<void> {
     const startedMs = clock.monotonicMs()
     try {
-      const { precision, config } = await choosePrecision(command)
+      const config = await readConfig(command.sourcePath)
       const textModel = await loadTextModel(command.sourcePath)
+      const choice = await choosePrecision(command, { config, runtime: options.runtime })
+      const { precision } = choice
       const prepared = await prepareWeights(command, { precision, textModel, runtime: options.runtime })
       const engine = await createEngine({
         runtime: options.runtime,
@@ -102,6 +102,8 @@ export function createHost(options: HostOptions): Host {
         vocabularySize: config.vocabularySize,
         weightsDigest: prepared.digest,
         precision,
+        precisionReason: choice.reason,
+        int8Speedup: choice.int8Speedup,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
         tokenizer: tokenizerFacts(textModel),
@@ -195,6 +197,15 @@ function tokenizerFacts({ tokenizer, bosTokenId, eosTokenIds, chatTemplate }: Te
   }
 }
 
+async function readConfig(sourcePath: string): Promise<DecoderConfig> {
+  const source = await openWeights(sourcePath)
+  try {
+    return decoderConfigOf(source)
+  } finally {
+    await source.close()
+  }
+}
+
 /** The vocabulary is read when the first grammar comes: most hosts never see one. */
 function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): GrammarCache {
   let table: TokenTable | null = null
@@ -220,17 +231,6 @@ function releasing(listener: GenerationListener, lease: GrammarLease | null): Ge
       lease.release()
       listener.onFailed(error)
     },
-  }
-}
-
-async function choosePrecision(command: LoadCommand): Promise<{ precision: Precision; config: DecoderConfig }> {
-  const source = await openWeights(command.sourcePath)
-  try {
-    const config = decoderConfigOf(source)
-    const automatic = parameterCount(config) <= FLOAT32_PARAMETERS ? 'f32' : 'int8'
-    return { precision: command.precision === 'auto' ? automatic : command.precision, config }
-  } finally {
-    await source.close()
   }
 }
 

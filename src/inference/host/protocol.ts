@@ -25,7 +25,7 @@ export interface LoadCommand {
   readonly sourcePath: string
   /** Where prepared weights are kept, shared by all processes of this data directory. */
   readonly preparedDir: string
-  /** `auto` is f32 up to 200 million parameters, int8 above. */
+  /** `auto`: see `choose-precision.ts`. */
   readonly precision: 'auto' | 'f32' | 'int8' | 'int4'
   readonly threads: number | null
   /** Ceiling for prompt + answer; null for the model's own context length. */
@@ -185,6 +185,10 @@ export interface LoadedEvent {
   /** Of the base model's weights, hexadecimal. */
   readonly weightsDigest?: string
   readonly precision: 'f32' | 'int8' | 'int4'
+  /** Where it comes from: the setting, the model's size, or a measurement. */
+  readonly precisionReason?: 'setting' | 'size' | 'measured'
+  /** How many times as fast int8 products are as float32 ones; null if that was not measured. */
+  readonly int8Speedup?: number | null
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */
   readonly answerFormat: AnswerFormat

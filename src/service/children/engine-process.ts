@@ -151,7 +151,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       if (event.type === 'loaded') {
         loadedEvent = event
         loadFailure = null
-        logger.info({ base_model: load.baseModel, load_ms: event.loadMs, precision: event.precision }, 'engine.loaded')
+        logger.info({ base_model: load.baseModel, load_ms: event.loadMs, ...precisionFacts(event) }, 'engine.loaded')
         resolve(event)
       } else if (event.type === 'failed' && event.id === null) {
         logger.error({ base_model: load.baseModel, error: event.error }, 'engine.load_failed')
@@ -364,6 +364,11 @@ function toAppError(event: FailedEvent): AppError {
     hint: hint ?? undefined,
     details: details ?? undefined,
   })
+}
+
+function precisionFacts({ precision, precisionReason, int8Speedup }: LoadedEvent): Record<string, unknown> {
+  const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
+  return { precision, precision_from: precisionReason ?? 'setting', ...measured }
 }
 
 /** Whatever the reason, the request that waited for the model is not at fault. */

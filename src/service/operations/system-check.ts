@@ -7,6 +7,7 @@
  */
 import { buffer } from 'node:stream/consumers'
 import type { CheckResult, SystemCheck, SystemCheckResponse } from '#api/wire/health.js'
+import type { LoadedEvent } from '#inference/host/protocol.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
 import type { ServiceContext } from './context.js'
@@ -58,8 +59,10 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
   async function checkEngine(): Promise<string> {
     const base = context.baseModels[0]
     if (base === undefined) throw new Error('no base model is configured')
-    await context.engines.engineOf(base.name).ping(ids.uuid(), CHECK_TIMEOUT_MS)
-    return `the engine of ${base.name} answers`
+    const engine = context.engines.engineOf(base.name)
+    await engine.ping(ids.uuid(), CHECK_TIMEOUT_MS)
+    const loaded = engine.loaded()
+    return `the engine of ${base.name} answers${loaded === null ? '' : `, served as ${servedAs(loaded)}`}`
   }
 
   async function checkWorker(): Promise<SystemCheck> {
@@ -128,6 +131,12 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
       return shared
     },
   }
+}
+
+/** The precision, and the measurement it comes from. */
+function servedAs({ precision, int8Speedup }: Pick<LoadedEvent, 'precision' | 'int8Speedup'>): string {
+  if (int8Speedup == null) return precision
+  return `${precision} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
 }
 
 function toResult({ success, duration_ms, errors }: SystemCheck): CheckResult {

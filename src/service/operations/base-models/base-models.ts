@@ -96,6 +96,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
     if (live === undefined && entry === undefined && progress === null) return null
     const found = live === undefined ? null : await factsOf(live)
     const known = typeof found === 'string' ? null : found
+    const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
     const source = entry?.source
     const hubSource = source?.type === 'hub' ? source : null
     const waiting = progress?.status ?? 'interrupted'
@@ -113,6 +114,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
       context_length: known?.contextLength ?? null,
       size_bytes: known?.sizeBytes ?? null,
       precision: known?.precision ?? null,
+      serving_precision: engine?.loaded()?.precision ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
       models: await countModelsOf(db, name, principal),

@@ -44,8 +44,8 @@ test('add waits for the download; list shows it in 80 columns; remove takes it a
   expect(added).toMatchObject({ exitCode: 0, stderr: '' })
   expect(added.stdout).toMatch(/^Added org\/tiny \(llama, \d+ k parameters, context 2048, \d+ kB\)\n$/)
   const table = (await run(['list'], { tty: true, columns: 80 })).stdout.split('\n')
-  expect(table[0]).toMatch(/^NAME +ARCH +PARAMS +CONTEXT +SIZE +PRECISION$/)
-  expect(table.find((line) => line.startsWith('org/tiny'))).toMatch(/llama +\d+ k +2048 +\d+ kB +float32$/)
+  expect(table[0]).toMatch(/^NAME +ARCH +PARAMS +CONTEXT +SIZE +PRECISION +SERVED AS$/)
+  expect(table.find((line) => line.startsWith('org/tiny'))).toMatch(/llama +\d+ k +2048 +\d+ kB +float32 +\S+$/)
   expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(80)
   expect((await run(['list', '-q'])).stdout).toBe('trainyard/tiny-random\norg/tiny\n')
   expect(await run(['add', 'org/tiny'])).toMatchObject({

@@ -125,10 +125,9 @@ function createPace(limits: Pick<BodyLimits, 'idleMs' | 'minBytesPerSecond'>) {
 async function withIdleTimeout<T>(promise: Promise<T>, idleMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new InvalidRequestError('request_timeout', `the body sent nothing for ${idleMs} ms`)),
-      idleMs,
-    )
+    const giveUp = () => reject(new InvalidRequestError('request_timeout', `the body sent nothing for ${idleMs} ms`))
+    // Bytes that came while this process stood still are read after its timers: they are looked for once more.
+    timer = setTimeout(() => setImmediate(giveUp), idleMs)
   })
   try {
     return await Promise.race([promise, timeout])

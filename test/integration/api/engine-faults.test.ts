@@ -6,6 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import type { ServiceOptions } from '#service/create-service.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 const CHAT = '/v1/chat/completions'
 const say = (content: string, more: object = {}) => ({ messages: [{ role: 'user', content }], ...more })
@@ -102,16 +103,11 @@ describe('pending requests', () => {
     const held = Array.from({ length: 300 }, () =>
       service.fetch(CHAT, { json: say('WAIT'), signal: gone.signal }).catch(() => null),
     )
-    let status = 200
-    while (status === 200) {
-      const probe = await service.fetch(CHAT, { json: say('hi') })
-      status = probe.status
-      await probe.text()
-    }
-    expect(status).toBe(429)
+    await service.untilEngineHas({ waiting: 300 })
+    expect((await service.fetch(CHAT, { json: say('hi') })).status).toBe(429)
     gone.abort()
     await Promise.all(held)
-    while (logged('http.request').filter((line) => line.status === 499).length < 300) await sleep(20)
+    await until(() => logged('http.request').filter((line) => line.status === 499).length === 300, '300 lines of 499')
     expect(errors()).toEqual([])
   })
 })
@@ -122,7 +118,7 @@ describe('shutdown', () => {
     const streams = await Promise.all([openStream('FOREVER'), openStream('FOREVER')])
     const waiting = service.fetch(CHAT, { json: say('WAIT') })
     const plain = service.fetch(CHAT, { json: say('FOREVER') })
-    await sleep(200)
+    await service.untilEngineHas({ running: 3, waiting: 1 })
     const closed = service.close(300)
     for (const stream of streams) {
       const text = await stream.rest()

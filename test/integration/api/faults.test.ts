@@ -7,6 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
@@ -18,6 +19,7 @@ import {
   type TestService,
 } from '../../support/service/create-test-service.js'
 import { isAlive } from '../../support/service/is-alive.js'
+import { until } from '../../support/until.js'
 
 const RL = '/v1/preview/training-jobs'
 let dataDir: string
@@ -29,7 +31,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   for (const close of closers.reverse()) await close()
-  await rm(dataDir, { recursive: true, force: true })
+  await rm(dataDir, { recursive: true, force: true, maxRetries: 20 })
 })
 
 interface Server {
@@ -55,8 +57,9 @@ async function startServer(options: Pick<ServiceOptions, 'tuning' | 'seams' | 't
   }
   closers.push(() => kill('SIGKILL'))
   const line = await new Promise<string>((resolve, reject) => {
-    child.stdout?.once('data', (data: Buffer) => resolve(data.toString()))
-    child.once('exit', () => reject(new Error('the server ended before it listened')))
+    createInterface({ input: child.stdout })
+      .once('line', resolve)
+      .once('close', () => reject(new Error('the server ended before it listened')))
   })
   const ready = JSON.parse(line) as { url: string; apiKey: string | null; error?: string }
   if (ready.error !== undefined) throw new Error(ready.error)
@@ -89,22 +92,15 @@ async function submit(server: Server, modelId: string, standIn: object): Promise
   return (await call<{ id: string }>(server, RL, json)).id
 }
 
-async function until<T>(probe: () => Promise<T | null>, what: string): Promise<T> {
-  const deadline = performance.now() + 90_000
-  for (;;) {
-    const value = await probe()
-    if (value !== null) return value
-    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
-    await sleep(20)
-  }
-}
+/** A job whose first attempt never ends by itself, and whose next ones do. */
+const HELD_AT_3 = { steps: 6, freeze_at: 3, freeze_ms: 3_600_000, beats_while_frozen: true, only_attempt: 1 }
 
 const eventsOf = async (server: Server, jobId: string) =>
   (await call<{ data: TrainingEvent[] }>(server, `${RL}/${jobId}/events?limit=100`)).data
 const untilEnd = (server: Server, jobId: string) =>
   until(async () => {
     const job = await call<TrainingJob>(server, `${RL}/${jobId}`)
-    return job.training_end === null ? null : job
+    return job.training_end !== null && job
   }, `end of job ${jobId}`)
 const stepsOf = async (server: Server, modelId: string) =>
   (await call<{ data: { step: number }[] }>(server, `/v1/preview/models/${modelId}/checkpoints`)).data.map(
@@ -157,8 +153,8 @@ describe('a killed worker', { timeout: 240_000 }, () => {
 describe('a slow start', { timeout: 240_000 }, () => {
   it('of many leases costs the job nothing', async () => {
     const server = await startServer({
-      tuning: { jobs: { leaseMs: 100 } },
-      seams: { environment: { STAND_IN_START_MS: '3000' } },
+      tuning: { jobs: { leaseMs: 300 } },
+      seams: { environment: { STAND_IN_START_MS: '5000' } },
     })
     const modelId = await createModel(server)
     const jobId = await submit(server, modelId, { steps: 2 })
@@ -166,8 +162,8 @@ describe('a slow start', { timeout: 240_000 }, () => {
   })
 
   it('past its own deadline is tried again, and the job completes', async () => {
-    const environment = { STAND_IN_START_MS: '60000', STAND_IN_START_ATTEMPT: '1' }
-    const server = await startServer({ tuning: { jobs: { startMs: 1000 } }, seams: { environment } })
+    const environment = { STAND_IN_START_MS: '600000', STAND_IN_START_ATTEMPT: '1' }
+    const server = await startServer({ tuning: { jobs: { startMs: 8000 } }, seams: { environment } })
     const modelId = await createModel(server)
     const jobId = await submit(server, modelId, { steps: 2 })
     const job = await checkPromise(server, modelId, jobId)
@@ -178,9 +174,9 @@ describe('a slow start', { timeout: 240_000 }, () => {
 
 describe('a frozen worker', { timeout: 240_000 }, () => {
   it('that wakes past its lease can change nothing', async () => {
-    const server = await startServer({ tuning: { jobs: { leaseMs: 400 } } })
+    const server = await startServer({ tuning: { jobs: { leaseMs: 800 } } })
     const modelId = await createModel(server)
-    const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 30_000, only_attempt: 1 })
+    const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 600_000, only_attempt: 1 })
     const job = await checkPromise(server, modelId, jobId)
     expect(job).toMatchObject({ status: 'completed', attempt: 2 })
     await sleep(500)
@@ -188,9 +184,9 @@ describe('a frozen worker', { timeout: 240_000 }, () => {
   })
 
   it('that sends heartbeats but makes no progress is given up', async () => {
-    const server = await startServer({ tuning: { jobs: { stallMs: 2000 } } })
+    const server = await startServer({ tuning: { jobs: { stallMs: 8000 } } })
     const modelId = await createModel(server)
-    const standIn = { steps: 3, freeze_at: 1, freeze_ms: 60_000, beats_while_frozen: true, only_attempt: 1 }
+    const standIn = { steps: 3, freeze_at: 1, freeze_ms: 600_000, beats_while_frozen: true, only_attempt: 1 }
     const job = await checkPromise(server, modelId, await submit(server, modelId, standIn))
     expect(job).toMatchObject({ status: 'completed', attempt: 2 })
   })
@@ -202,14 +198,14 @@ describe('a killed server', { timeout: 240_000 }, () => {
     const modelId = await createModel(first)
     const done = await submit(first, modelId, { steps: 1 })
     expect((await untilEnd(first, done)).status).toBe('completed')
-    const running = await submit(first, modelId, { steps: 12, delay_ms: 100 })
+    const running = await submit(first, modelId, HELD_AT_3)
     const queued = await submit(first, modelId, { steps: 2 })
-    await until(async () => ((await eventsOf(first, running)).length > 3 ? true : null), 'some steps')
+    await until(async () => (await eventsOf(first, running)).length > 3, 'some steps')
     const seen = await eventsOf(first, running)
     const children = await childrenOf(first.child.pid ?? 0)
     expect(children.length).toBeGreaterThanOrEqual(2)
     await first.kill('SIGKILL')
-    await until(async () => (children.some(isAlive) ? null : true), 'death of the children')
+    await until(() => !children.some(isAlive), 'death of the children')
 
     const second = await startServer()
     const job = await checkPromise(second, modelId, running, [1])
@@ -218,7 +214,7 @@ describe('a killed server', { timeout: 240_000 }, () => {
     expect(await checkPromise(second, modelId, queued, [1, 2])).toMatchObject({ status: 'completed', step: 3 })
     // What is still being written lies there for a moment; what a crash left would lie there for ever.
     await until(
-      async () => ((await readdir(join(dataDir, 'blobs/incoming'))).length === 0 ? true : null),
+      async () => (await readdir(join(dataDir, 'blobs/incoming'))).length === 0,
       'an empty folder of half-written blobs',
     )
   })
@@ -258,8 +254,8 @@ describe('shutdown', { timeout: 240_000 }, () => {
   it('takes no new work, queues the running job again without counting it as lost, leaves one clean database file', async () => {
     const first = await startServer()
     const modelId = await createModel(first)
-    const jobId = await submit(first, modelId, { steps: 10, delay_ms: 100 })
-    await until(async () => ((await eventsOf(first, jobId)).length > 2 ? true : null), 'some steps')
+    const jobId = await submit(first, modelId, HELD_AT_3)
+    await until(async () => (await eventsOf(first, jobId)).length > 2, 'some steps')
     await first.kill('SIGTERM')
     expect((await readdir(dataDir)).filter((name) => name.startsWith('trainyard.sqlite3'))).toEqual([
       'trainyard.sqlite3',

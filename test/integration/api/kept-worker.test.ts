@@ -1,7 +1,6 @@
 /**
  * A training worker that is kept for the next job: the same process, the same bits, and no longer than it may stay.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
@@ -11,6 +10,7 @@ import {
   type TestServiceOptions,
 } from '../../support/service/create-test-service.js'
 import { isAlive } from '../../support/service/is-alive.js'
+import { until } from '../../support/until.js'
 
 let service: TestService | null = null
 afterEach(async () => {
@@ -42,17 +42,7 @@ async function train(at: TestService, name: string): Promise<string> {
   return body.system_fingerprint?.split(':').at(-1) ?? ''
 }
 
-async function until<T>(probe: () => T | null, what: string): Promise<T> {
-  const deadline = performance.now() + 60_000
-  for (;;) {
-    const value = probe()
-    if (value !== null) return value
-    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
-    await sleep(10)
-  }
-}
-
-const idlePid = (at: TestService) => until(() => at.idleWorkerPids()[0] ?? null, 'an idle worker')
+const idlePid = (at: TestService) => until(() => at.idleWorkerPids()[0], 'an idle worker')
 
 describe('a kept worker', { timeout: 240_000 }, () => {
   it('makes the next job in the same process and with the same bits, and ends with the server', async () => {
@@ -63,14 +53,14 @@ describe('a kept worker', { timeout: 240_000 }, () => {
     expect(first).toMatch(/^[0-9a-f]{16}$/)
     expect(await idlePid(at)).toBe(pid)
     await at.close(1000)
-    await until(() => (isAlive(pid) ? null : true), 'the end of the worker')
+    await until(() => !isAlive(pid), 'the end of the worker')
   })
 
   it('that is killed while it waits costs the next job nothing', async () => {
     const at = await start()
     await train(at, 'a')
     process.kill(await idlePid(at), 'SIGKILL')
-    await until(() => (at.idleWorkerPids().length === 0 ? true : null), 'notice of the death')
+    await until(() => at.idleWorkerPids().length === 0, 'notice of the death')
     await train(at, 'b')
   })
 })

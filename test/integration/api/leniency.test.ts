@@ -64,7 +64,7 @@ it('ids in upper case name the same things, as paths, in bodies and as cursors',
 })
 
 it('a cancel repeated is 200 with the record; a finished job is still 409', async () => {
-  const job = await submit({ steps: 1000, delay_ms: 50 })
+  const job = await submit({ steps: 100_000, delay_ms: 50 })
   expect((await cancel(job.id)).status).toBe(200)
   const ended = await service.waitForJob(job.id)
   expect(ended.status).toBe('cancelled')
@@ -82,7 +82,7 @@ it('of several checkpoints the one in use stays and is named; alone it is refuse
     `/v1/preview/models/${model}/checkpoints?order=desc`,
   )
   const [latest = 0, previous = 0] = list.data.map((checkpoint) => checkpoint.step)
-  const job = await submit({ steps: 1000, delay_ms: 50 })
+  const job = await submit({ steps: 100_000, delay_ms: 50 })
   while ((await service.json<TrainingJob>(`${JOBS}/${job.id}`)).body.status !== 'running');
   const remove = (steps: readonly number[]) =>
     service.json<Record<string, unknown>>(`/v1/preview/models/${model}/checkpoints`, {

@@ -3,11 +3,11 @@
  * what was sampled, train by SFT, chat with each checkpoint; and the faults that need real processes.
  */
 import { execFileSync } from 'node:child_process'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 let service: TestService
 let model: string
@@ -168,13 +168,14 @@ describe('the loop', () => {
 describe('faults', () => {
   it('a worker that is killed in the middle: the job completes once, in a second attempt', async () => {
     const job = await train(await sampleGroups(2), { seed: 99 })
-    let killed: number[] = []
-    while (killed.length === 0) {
-      killed = workerPids()
-      await sleep(5)
+    await until(async () => (await service.allEvents(job.id)).length > 0, 'the start of training')
+    for (const pid of workerPids()) {
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {
+        // it has ended by itself
+      }
     }
-    await sleep(400)
-    for (const pid of killed) process.kill(pid, 'SIGKILL')
     const ended = await service.waitForJob(job.id, 110_000)
     expect(ended).toMatchObject({ status: 'completed', step: 4 })
     const events = await service.allEvents(job.id)
@@ -184,8 +185,10 @@ describe('faults', () => {
 
   it('an engine host that is killed: the request in flight fails clearly, the next one works', async () => {
     const pid = service.enginePids()[0] ?? 0
+    // stopped, it cannot have answered before it dies
+    process.kill(pid, 'SIGSTOP')
     const inFlight = service.json(CHAT, { json: { messages: PROMPT, max_tokens: 1500, ignore_eos: true } })
-    await sleep(150)
+    await service.untilEngineHas({ waiting: 1 })
     process.kill(pid, 'SIGKILL')
     const { status, body } = await inFlight
     expect([status, JSON.stringify(body)]).toEqual([503, expect.stringContaining('and restarts')])

@@ -98,19 +98,21 @@ describe('a job', () => {
 
   it('waits for the one before it on the same model, and not for other models', async () => {
     const other = await service.createModel('other')
-    const [first, second, third] = [
-      await submit({ delay_ms: 60 }),
-      await submit({ delay_ms: 1 }),
-      await submit({ delay_ms: 1 }, other),
-    ]
-    const [a, b, c] = await Promise.all([first, second, third].map((id) => service.waitForJob(id ?? '')))
-    expect(Date.parse(b?.training_start ?? '')).toBeGreaterThanOrEqual(Date.parse(a?.training_end ?? ''))
-    expect(Date.parse(c?.training_start ?? '')).toBeLessThan(Date.parse(a?.training_end ?? ''))
-    expect([b?.step, a?.step].map((step) => (step ?? 0) - (a?.step ?? 0))).toEqual([1, 0])
+    const before = (await service.json<{ step: number }>(`/v1/preview/models/${model}`)).body.step
+    const first = await submit({ steps: 100_000, delay_ms: 20 })
+    const second = await submit({ delay_ms: 1 })
+    const ofOther = await service.waitForJob(await submit({ delay_ms: 1 }, other))
+    expect(ofOther).toMatchObject({ status: 'completed', step: 1 })
+    const statusOf = async (id: string) => (await service.json<{ status: string }>(`${RL}/${id}`)).body.status
+    expect([await statusOf(first), await statusOf(second)]).toEqual(['running', 'queued'])
+    await service.json(`${RL}/${first}/cancel`, { method: 'POST' })
+    const [a, b] = [await service.waitForJob(first), await service.waitForJob(second)]
+    expect(Date.parse(b.training_start ?? '')).toBeGreaterThanOrEqual(Date.parse(a.training_end ?? ''))
+    expect([a.step, b.step]).toEqual([null, before + 1])
   })
 
   it('can be cancelled while it runs: it ends soon, with one event', async () => {
-    const id = await submit({ steps: 1000, delay_ms: 10 })
+    const id = await submit({ steps: 100_000, delay_ms: 10 })
     const stream = await service.fetch(`${RL}/${id}/events`, { headers: { accept: 'text/event-stream' } })
     const reader = stream.body?.getReader()
     await reader?.read()
@@ -327,7 +329,7 @@ describe('repeated creates', () => {
 describe('deleting a model in use', () => {
   it('ends its jobs with their event, frees its name, and answers 404 from then on', async () => {
     const own = await service.createModel('doomed')
-    const running = await submit({ steps: 1000, delay_ms: 10 }, own)
+    const running = await submit({ steps: 100_000, delay_ms: 10 }, own)
     const queued = await submit({}, own)
     while ((await service.json<{ status: string }>(`${RL}/${running}`)).body.status !== 'running') {
       // the dispatcher claims it within a sweep

@@ -17,7 +17,7 @@ beforeAll(async () => {
     json: {
       model_id: model,
       trajectory_groups: [sampleGroup()],
-      experimental_config: { stand_in: { steps: 1000, delay_ms: 100 } },
+      experimental_config: { stand_in: { steps: 100_000, delay_ms: 100 } },
     },
   })
   do job = (await service.json<TrainingJob>(`/v1/preview/training-jobs/${submitted.body.id}`)).body

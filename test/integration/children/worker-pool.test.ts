@@ -2,10 +2,10 @@
  * How long idle training workers are kept, with real processes that train nothing.
  */
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createWorkerPool, type WorkerPool, type WorkerPoolOptions } from '#service/children/worker-pool.js'
 import { isAlive } from '../../support/service/is-alive.js'
+import { until } from '../../support/until.js'
 
 const IDLE_WORKER = join(import.meta.dirname, '..', '..', 'support', 'stand-ins', 'idle-worker.mjs')
 const START = { serverUrl: 'http://127.0.0.1:1', token: 't', jobId: 'j', attempt: 1, modelId: 'm' }
@@ -14,14 +14,6 @@ afterEach(() => pool.stop())
 
 function create(options: Partial<WorkerPoolOptions> = {}): void {
   pool = createWorkerPool({ environment: process.env, keepMs: 3_600_000, entryPath: IDLE_WORKER, ...options })
-}
-
-async function until(check: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + 60_000
-  while (!check()) {
-    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
-    await sleep(10)
-  }
 }
 
 /** Makes an attempt. @returns the process that made it */

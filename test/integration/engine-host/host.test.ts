@@ -10,6 +10,7 @@ import { createHost, type Host } from '#inference/host/host.js'
 import type { HostCommand, LoadCommand } from '#inference/host/protocol.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { until } from '../../support/until.js'
 import { ask, converse, EventLog } from './host-harness.js'
 
 let directory: string
@@ -214,7 +215,7 @@ describe('engine host', () => {
     send({ type: 'shutdown', deadlineMs: 60_000 })
     await log.ended('last')
     expect(log.answer('last').finishReason).toBe('length')
-    await new Promise((resolve) => setImmediate(resolve))
+    await until(() => exits > 0, 'the exit')
     expect(exits).toBe(1)
   })
 })

@@ -128,11 +128,19 @@ describe('rows', () => {
   it('go to every request before one gets all: a short one passes one with many choices', async () => {
     const engine = await engineFor(prepared, { maxConcurrentSequences: 4 })
     const order: string[] = []
-    const big = generate(engine, promptOf(10), { ...RANDOM, n: 12, maxTokens: 60 }).then((outcome) => {
+    let begin: (isTokenThere: true) => void = () => undefined
+    const begun = new Promise<true>((resolve) => {
+      begin = resolve
+    })
+    const onToken = () => {
+      begin(true)
+      return true
+    }
+    const big = generate(engine, promptOf(10), { ...RANDOM, n: 12, maxTokens: 60 }, { onToken }).then((outcome) => {
       order.push('big')
       return outcome
     })
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await begun
     const small = await generate(engine, promptOf(12, 1), { ...GREEDY, maxTokens: 4 })
     order.push('small')
     expect(small.ids()).toHaveLength(4)

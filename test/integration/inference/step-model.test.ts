@@ -290,7 +290,7 @@ it('a prepared model is loaded without writing anything, as on a full disk', asy
     await model.release()
     await writeFile(join(prepared.directory, 'last'), '')
     // events come in order: the file written last has been seen, so all before it have
-    await expect.poll(() => seen.some((event) => event.endsWith(' last'))).toBe(true)
+    await expect.poll(() => seen.some((event) => event.endsWith(' last')), { timeout: 60_000 }).toBe(true)
     expect(seen.filter((event) => !event.endsWith(' last'))).toEqual([])
   } finally {
     watcher.close()

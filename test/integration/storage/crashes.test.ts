@@ -88,7 +88,7 @@ const transitions = JSON.parse((await run(join(folder, 'list'), 'list', 0)).stdo
 const AT_ONCE = 4
 let points = 0
 
-describe('a crash before each write of', () => {
+describe('a crash before each write of', { timeout: 600_000 }, () => {
   it.each(transitions)('%s leaves all of it or nothing', async (transition) => {
     const directory = (point: number | string) => join(folder, `${transition} ${point}`)
     await run(directory('before'), transition, -1)

@@ -7,10 +7,10 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import { createLogger } from '#base/logging/logger.js'
 import { createService, type Service, type ServiceOptions } from '#service/create-service.js'
+import { until } from '../until.js'
 
 export const STAND_INS = {
   engineHost: join(import.meta.dirname, '..', 'stand-ins', 'engine-host.mjs'),
@@ -27,6 +27,8 @@ export interface TestService extends Service {
   /** Waits for the job's end. */
   waitForJob(id: string, timeoutMs?: number): Promise<TrainingJob>
   allEvents(jobId: string): Promise<TrainingEvent[]>
+  /** Waits until the engine of the first base model computes and holds back that many requests. */
+  untilEngineHas(counts: { readonly running?: number; readonly waiting?: number }): Promise<void>
   createModel(name?: string): Promise<string>
   /** Stops and starts again on the same data directory. */
   restart(options?: Partial<ServiceOptions>): Promise<TestService>
@@ -86,14 +88,12 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     apiKey,
     fetch: fetchPath,
     json,
-    waitForJob: async (id, timeoutMs = 90_000) => {
-      const deadline = performance.now() + timeoutMs
-      for (;;) {
+    waitForJob: async (id, timeoutMs = 100_000) => {
+      const ended = async () => {
         const { body } = await json<TrainingJob>(`/v1/preview/training-jobs/${id}`)
-        if (body.training_end !== null && body.training_end !== undefined) return body
-        if (performance.now() > deadline) throw new Error(`job ${id} is still ${body.status}`)
-        await sleep(20)
+        return body.training_end !== null && body.training_end !== undefined && body
       }
+      return until(ended, `end of job ${id}`, timeoutMs)
     },
     allEvents: async (jobId) => {
       const events: TrainingEvent[] = []
@@ -106,6 +106,17 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
         events.push(...body.data)
         if (!body.has_more) return events
       }
+    },
+    untilEngineHas: async (counts) => {
+      await until(
+        async () => {
+          const text = await (await fetch(`${service.url}/metrics`)).text()
+          return Object.entries(counts).every(([name, count]) =>
+            new RegExp(`^vllm:num_requests_${name}\\{.*\\} ${count}$`, 'm').test(text),
+          )
+        },
+        `engine with ${JSON.stringify(counts)}`,
+      )
     },
     createModel: async (name = 'model') => {
       const { status, body } = await json<{ id: string }>('/v1/preview/models', {
@@ -120,7 +131,7 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     },
     dispose: async () => {
       await service.close(500)
-      await rm(dataDir, { recursive: true, force: true })
+      await rm(dataDir, { recursive: true, force: true, maxRetries: 20 })
     },
   }
   return test

@@ -7,7 +7,7 @@ export interface RawRequest {
   readonly socket: Socket
   /** Sends bytes; resolves when the system has taken them. */
   send(bytes: string | Uint8Array): Promise<void>
-  /** All that came back once the server closed or has sent an answer. */
+  /** All that came back once the server closed or has sent a whole answer. */
   readonly answer: Promise<string>
 }
 
@@ -23,7 +23,9 @@ export function startRawRequest(
   const answer = new Promise<string>((resolve) => {
     socket.on('data', (data) => {
       text += data.toString()
-      if (text.includes('\r\n\r\n')) setTimeout(() => resolve(text), 50)
+      const length = /^content-length: (\d+)\r$/im.exec(text)?.[1]
+      const bodyAt = text.indexOf('\r\n\r\n') + 4
+      if (length !== undefined && bodyAt > 3 && Buffer.byteLength(text.slice(bodyAt)) >= Number(length)) resolve(text)
     })
     socket.once('close', () => resolve(text))
     socket.once('error', () => resolve(text))

@@ -3,7 +3,8 @@
  *
  * The answer repeats the last message's text, one token (= one character) per delta. Words in that text steer it:
  * `CRASH` kills the process after the first token, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
- * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself, `COUNT` answers with how many other
+ * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself
+ * unless `max_tokens` is given, `COUNT` answers with how many other
  * requests run, `WAIT` is not started before it is aborted.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -76,7 +77,8 @@ async function generate(command) {
     text === 'COUNT'
       ? [...`running:${running - 1}`]
       : [...`${adapter === null ? 'base' : `step-${adapter.digest.slice(0, 6)}`}:${text}`]
-  const limit = Math.min(sampling.maxTokens ?? 256, CONTEXT_LENGTH - promptTokenIds.length)
+  const longest = text.includes('FOREVER') ? Infinity : Math.min(256, CONTEXT_LENGTH - promptTokenIds.length)
+  const limit = sampling.maxTokens ?? longest
   for (let choice = 0; choice < sampling.n; choice += 1) await answerChoice(command, choice, answer, text, limit)
   running -= 1
   aborted.delete(id)

@@ -99,8 +99,9 @@ describe('from a hub', () => {
     // a connection that is cut may lose bytes that were on their way: at most those are asked for again
     const starts = ranges.map(({ range }) => Number(/\d+/.exec(range ?? '0')?.[0]))
     expect(starts[0]).toBe(0)
+    expect(starts.at(-1)).toBeGreaterThan(0)
     for (const [i, start] of starts.entries()) {
-      if (i > 0) expect(start).toBeGreaterThan(starts[i - 1] ?? 0)
+      if (i > 0) expect(start).toBeGreaterThanOrEqual(starts[i - 1] ?? 0)
     }
   })
 

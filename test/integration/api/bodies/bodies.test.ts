@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { startRawRequest } from '../../../support/service/raw-request.js'
+import { loopTurns, until } from '../../../support/until.js'
 
 const CHAT = '/v1/chat/completions'
 const RL = '/v1/preview/training-jobs'
@@ -19,20 +20,13 @@ let service: TestService
 let model: string
 beforeAll(async () => {
   service = await createTestService({
-    tuning: { bodies: { unfinishedBytes: 24 * MB, groupBytes: 2 * MB, idleMs: 1500, minBytesPerSecond: 100_000 } },
+    tuning: { bodies: { unfinishedBytes: 24 * MB, groupBytes: 2 * MB, idleMs: 5000, minBytesPerSecond: 100_000 } },
     logger: createLogger({ level: 'info', destination: { write: (line) => void log.push(line) } }),
   })
   model = await service.createModel('m')
 })
 afterAll(() => service.dispose())
 
-async function until(probe: () => Promise<boolean>, what: string): Promise<void> {
-  const deadline = performance.now() + 60_000
-  while (!(await probe())) {
-    if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
-    await sleep(20)
-  }
-}
 const leftovers = () => readdir(join(service.dataDir, 'blobs/incoming'))
 const sizeOfLeftovers = async () => {
   const names = await leftovers()
@@ -46,9 +40,12 @@ describe('memory', () => {
     const slow = startRawRequest(service, RL, 400 * MB)
     await slow.send(text)
     await until(async () => (await sizeOfLeftovers()) > 19 * MB, 'the first body on disk')
+    // a body that is silent for too long would make room
+    const alive = setInterval(() => void slow.send('x'), 50)
     const refused = await service.fetch(RL, { json: { model_id: model, padding: 'x'.repeat(8 * MB) } })
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '5'])
     expect(JSON.stringify(await refused.json())).toContain('too_many_bodies')
+    clearInterval(alive)
     expect((await service.json(CHAT, { json: say('hi') })).status).toBe(200)
     slow.socket.destroy()
     await until(async () => (await leftovers()).length === 0, 'its file gone')
@@ -65,7 +62,7 @@ describe('memory', () => {
       413,
       expect.stringContaining(`trajectory_groups[1] is larger than ${2 * MB} bytes`),
     ])
-    expect(await leftovers()).toEqual([])
+    await until(async () => (await leftovers()).length === 0, 'its file gone')
   })
 
   it('a body is given up when it is too slow on average, though it is never silent', async () => {
@@ -147,10 +144,10 @@ describe('clients that leave', () => {
     for (const path of [CHAT, RL, '/v1/files?filename=x']) {
       const torn = startRawRequest(service, path, 3 * MB)
       await torn.send(`{"messages":"${'x'.repeat(2 * MB)}`)
-      await sleep(50)
+      await loopTurns()
       torn.socket.destroy()
     }
-    await until(async () => log.filter((line) => line.includes('"status":499')).length === 3, '499 in the log')
+    await until(() => log.filter((line) => line.includes('"status":499')).length === 3, '499 in the log')
     expect(log.filter((line) => JSON.parse(line).level >= 50)).toEqual([])
     await until(async () => (await leftovers()).length === 0, 'files gone')
   })

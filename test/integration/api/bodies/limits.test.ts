@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { until } from '../../../support/until.js'
 
 let service: TestService
 let model: string
@@ -69,7 +70,7 @@ describe('big chats', () => {
 
 describe('bodies that do not come', () => {
   it('slow ones are given up, without a word to other requests', async () => {
-    const slow = sendRaw([head(CHAT, 1000), '{"mess'], { pauseMs: 50, waitMs: 30_000 })
+    const slow = sendRaw([head(CHAT, 1000), '{"mess'], { pauseMs: 50, waitMs: 90_000 })
     expect((await service.json(CHAT, { json: say('hi') })).status).toBe(200)
     expect(await slow).toContain('408')
   })
@@ -79,10 +80,8 @@ describe('bodies that do not come', () => {
       [head(RL, 100_000), `{"model_id":"${model}","trajectory_groups":[${JSON.stringify(sampleGroup())},`],
       { pauseMs: 50, waitMs: 200 },
     )
-    const deadline = performance.now() + 3000
     const left = async () => readdir(join(service.dataDir, 'blobs/incoming'))
-    while ((await left()).length > 0 && performance.now() < deadline) await sleep(20)
-    expect(await left()).toEqual([])
+    await until(async () => (await left()).length === 0, 'an empty folder of half-written blobs')
     const { body } = await service.json<{ data: TrainingJob[] }>(`${RL}?model_id=${model}`)
     expect(body.data).toEqual([])
   })
@@ -90,7 +89,7 @@ describe('bodies that do not come', () => {
   it('longer than announced are refused: what follows is no request', async () => {
     const text = JSON.stringify(say('hi'))
     expect(
-      await sendRaw([`${head(CHAT, text.length)}${text}}}}} garbage\r\n\r\n`], { pauseMs: 50, waitMs: 10_000 }),
+      await sendRaw([`${head(CHAT, text.length)}${text}}}}} garbage\r\n\r\n`], { pauseMs: 50, waitMs: 90_000 }),
     ).toMatch(/HTTP\/1\.1 400 /)
     expect((await service.json(CHAT, { json: say('hi') })).status).toBe(200)
   })
@@ -107,14 +106,14 @@ describe('floods', () => {
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect(await refused.json()).toMatchObject({ error: { type: 'RateLimitError', code: 429 } })
     gone.abort()
-    const deadline = performance.now() + 5000
-    let status = 429
-    while (status === 429 && performance.now() < deadline) {
+    const statuses = new Set<number>()
+    await until(async () => {
       const response = await service.fetch(CHAT, { json: say('hi') })
       await response.text()
-      status = response.status
-    }
-    expect(status).toBe(200)
+      statuses.add(response.status)
+      return response.status !== 429
+    }, 'room again')
+    expect([...statuses].filter((status) => status !== 429)).toEqual([200])
   })
 })
 
@@ -160,7 +159,7 @@ describe('deleting what is in use', () => {
         })
       ).body.id
     await service.waitForJob(await submit({ steps: 1 }, 3))
-    const running = await submit({ steps: 500, delay_ms: 10 }, 4)
+    const running = await submit({ steps: 100_000, delay_ms: 10 }, 4)
     while ((await service.json<TrainingJob>(`${RL}/${running}`)).body.status === 'queued') await sleep(10)
     const refused = await service.json(`/v1/preview/models/${own}/checkpoints`, {
       method: 'DELETE',

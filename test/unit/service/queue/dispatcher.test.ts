@@ -92,7 +92,7 @@ describe('a worker that is slow to start', () => {
     await pass(35_000)
     expect(workerAt(0).kill).not.toHaveBeenCalled()
     expect(await jobOf(id)).toMatchObject({ status: 'running', attempt: 1, losses: 0 })
-    expect((await jobOf(id)).leaseExpiresAtMs).toBeGreaterThan(Date.now())
+    await until(async () => expect((await jobOf(id)).leaseExpiresAtMs).toBeGreaterThan(Date.now()))
     for (let attempt = 1; attempt <= 3; attempt += 1) {
       await until(() => expect(workers).toHaveLength(attempt))
       await pass(125_000)

@@ -13,14 +13,14 @@ const HAS_CLIENT = existsSync(path.resolve(PYTHON, '../../lib')) && existsSync(P
 
 test.skipIf(!HAS_CLIENT)(
   'openpipe-art: reinforcement learning raises the mean reward (skipped without .cache/venv, see .ci/run)',
-  { timeout: 400_000 },
+  { timeout: 1_000_000 },
   async () => {
     const service = await startService()
     try {
       const { stdout } = await promisify(execFile)(
         PYTHON,
         [path.join(import.meta.dirname, 'clients/art_rl.py'), service.url, service.key, 'trainyard/spark', '30'],
-        { timeout: 350_000, maxBuffer: 1 << 24 },
+        { timeout: 950_000, maxBuffer: 1 << 24 },
       )
       const seen = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as {
         entity: string

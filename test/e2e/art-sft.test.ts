@@ -13,7 +13,7 @@ const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
 
 test.skipIf(!existsSync(PYTHON))(
   'openpipe-art with wandb: train_sft, pull, fork, metrics (skipped without .cache/venv, see .ci/run)',
-  { timeout: 400_000 },
+  { timeout: 1_000_000 },
   async () => {
     const service = await startService()
     const sockets = watchSockets()

@@ -10,6 +10,10 @@ import { checkpointListSchema } from '../../src/api/wire/checkpoints.js'
 import { modelListSchema, modelSchema } from '../../src/api/wire/models.js'
 import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/api/wire/training-jobs.js'
 import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/service/cli-process.js'
+import { unassignedPort } from '../support/service/unassigned-port.js'
+
+/** Four times what it is: a library that is loaded for nothing shows, a slow machine does not. */
+const MOST_HELP_MS = 400
 
 const home = createHome()
 const dataDir = join(home.path, 'data')
@@ -34,7 +38,8 @@ async function json<T>(argv: readonly string[], stdin?: string): Promise<T> {
   return JSON.parse(result.stdout) as T
 }
 
-beforeAll(() => startServer())
+// a port that the system gives to nobody by itself: it is still free when the server is started again
+beforeAll(async () => startServer(String(await unassignedPort())))
 afterAll(async () => {
   server.child.kill('SIGTERM')
   await server.finished
@@ -279,7 +284,7 @@ describe('processes', () => {
       ],
     })
     const path = join(home.path, 'many.jsonl')
-    writeFileSync(path, Array(400).fill(row).join('\n'))
+    writeFileSync(path, Array(4000).fill(row).join('\n'))
     const watching = startCli(['train', 'sft', 'watched', '--file', path, '--batch-size', '1', '--watch'], {
       home: home.path,
       env: { TRAINYARD_URL: url },
@@ -303,7 +308,7 @@ describe('processes', () => {
     server.child.kill('SIGTERM')
     expect(await server.finished).toMatchObject({ exitCode: 0 })
     expect((await run(['models', 'list'])).exitCode).toBe(6)
-    await startServer()
+    await startServer(new URL(url).port)
     expect((await run(['models', 'list', '-q'])).exitCode).toBe(0)
     expect(readFileSync(ready.api_key_file, 'utf8').trim().length).toBeGreaterThanOrEqual(40)
   })
@@ -327,11 +332,11 @@ describe('stopping', () => {
       env: { TRAINYARD_URL: url },
     })
     await follower.waitForStdout(/training_started/)
-    const startMs = performance.now()
     server.child.kill('SIGINT')
     expect(await server.finished).toMatchObject({ exitCode: 0 })
-    expect(performance.now() - startMs).toBeLessThan(9000)
     await startServer(new URL(url).port)
+    // it did not wait for the end of the job
+    expect(await json(['jobs', 'get', id])).not.toMatchObject({ attempt: 1, status: 'completed' })
     const { stdout, exitCode } = await follower.finished
     expect(exitCode).toBe(0)
     const lines = stdout
@@ -345,13 +350,15 @@ describe('stopping', () => {
 })
 
 describe('speed', () => {
-  test('help answers in 200 ms (best of twenty, so that a busy machine does not decide)', async () => {
-    let bestMs = Number.POSITIVE_INFINITY
-    for (let i = 0; i < 20 && bestMs >= 200; i += 1) {
-      const startMs = performance.now()
-      await cli(['--help'], { home: home.path })
-      bestMs = Math.min(bestMs, performance.now() - startMs)
+  test('help loads what it needs: processor time, best of twenty', async () => {
+    const count = 'process.on("exit", () => process._rawDebug(JSON.stringify(process.cpuUsage())))'
+    const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(count)}`
+    let leastMs = Number.POSITIVE_INFINITY
+    for (let i = 0; i < 20 && leastMs >= MOST_HELP_MS; i += 1) {
+      const { stderr } = await cli(['--help'], { home: home.path, env: { NODE_OPTIONS } })
+      const { user, system } = JSON.parse(stderr.trim()) as NodeJS.CpuUsage
+      leastMs = Math.min(leastMs, (user + system) / 1000)
     }
-    expect(bestMs).toBeLessThan(200)
+    expect(leastMs).toBeLessThan(MOST_HELP_MS)
   })
 })

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type CliProcess, cli, createHome, startCli } from '../support/service/cli-process.js'
 import { isAlive } from '../support/service/is-alive.js'
+import { until } from '../support/until.js'
 
 const BASE = ['--base-model', 'trainyard/tiny-random', '--seed', '1']
 /** Where a machine is busy, the least is still done: one round and its measurements. */
@@ -79,7 +80,7 @@ describe('without a server', () => {
     const { exitCode, stderr } = await demo.finished
     expect(exitCode).toBe(130)
     expect(stderr).toContain('Stopped. Model demo-count-1 keeps the checkpoints it has.')
-    expect(pids.filter(isAlive)).toEqual([])
+    await until(() => !pids.some(isAlive), 'the end of its server')
   })
 })
 

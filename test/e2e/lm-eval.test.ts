@@ -41,7 +41,7 @@ async function samplesOf<T>(directory: string, task: string): Promise<T[]> {
 
 test.skipIf(!existsSync(LM_EVAL))(
   'lm-eval scores as transformers does (skipped without .cache/lm-eval-venv, see .ci/run)',
-  { timeout: 400_000 },
+  { timeout: 1_000_000 },
   async () => {
     const { cases } = JSON.parse(await readFile(GOLDENS, 'utf8')) as { cases: Case[] }
     const directory = await mkdtemp(path.join(tmpdir(), 'lm-eval-'))
@@ -82,7 +82,7 @@ test.skipIf(!existsSync(LM_EVAL))(
         LM_EVAL,
         [...args, '--tasks', 'continuations,says_yes', '--include_path', tasks, '--output_path', out, '--log_samples'],
         {
-          timeout: 350_000,
+          timeout: 950_000,
           maxBuffer: 1 << 24,
           env: {
             PATH: process.env['PATH'] ?? '',

@@ -28,7 +28,7 @@ const row = (answer: string) => ({
   ],
 })
 
-test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, delete', { timeout: 300_000 }, async () => {
+test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, delete', { timeout: 900_000 }, async () => {
   const text = `${JSON.stringify(row('Node'))}\n`.repeat(16)
   const file = await client.files.create({ file: await toFile(Buffer.from(text), 'rows.jsonl'), purpose: 'fine-tune' })
   expect(file).toMatchObject({ object: 'file', filename: 'rows.jsonl', bytes: text.length, purpose: 'fine-tune' })
@@ -89,11 +89,11 @@ test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, dele
 
 test.skipIf(!existsSync(PYTHON))(
   'Python: the same (skipped without .cache/venv, see .ci/run)',
-  { timeout: 300_000 },
+  { timeout: 900_000 },
   async () => {
     const script = path.join(import.meta.dirname, 'clients/openai_files.py')
     const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, MODEL], {
-      timeout: 280_000,
+      timeout: 850_000,
     })
     expect(JSON.parse(stdout)).toEqual({
       file: ['rows.jsonl', true, 'fine-tune', 'processed'],

@@ -17,7 +17,7 @@ test.skipIf(!existsSync(PYTHON))(
     try {
       const script = path.join(import.meta.dirname, 'clients/openai_routes.py')
       const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
-        timeout: 250_000,
+        timeout: 550_000,
         maxBuffer: 1 << 24,
       })
       const verdict = expect.stringMatching(/^(yes|no)$/)

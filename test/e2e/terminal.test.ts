@@ -25,7 +25,7 @@ beforeAll(async () => {
       { role: 'assistant', content: 'Blue, and blue again, as far as anybody can see.' },
     ],
   })
-  writeFileSync(rows, `${row}\n`.repeat(1500))
+  writeFileSync(rows, `${row}\n`.repeat(6000))
   const create = ['models', 'create', 'first', '--base-model', 'trainyard/spark']
   expect((await cli(create, { home: home.path, env: { TRAINYARD_URL: url } })).exitCode).toBe(0)
 })
@@ -93,8 +93,8 @@ describe.skipIf(!hasTmux).each([80, 140])('%i columns', (columns) => {
       expect(length).toBeGreaterThan(0)
     }
     terminal.press('C-c')
-    const screen = await terminal.waitFor(/Detached from job[\s\S]*exit 130/)
-    expect(screen.split('\n').at(-1)).toMatch(/^\$/)
+    // the last line is the shell's
+    const screen = await terminal.waitFor(/Detached from job[\s\S]*exit 130.*\n\$ *$/)
     // the picture is gone, the rows stay
     expect(screen).not.toMatch(/[█░]{20}/)
     expect(screen).toMatch(/ {2}step +loss +grad norm/)

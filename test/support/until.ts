@@ -36,3 +36,9 @@ export async function loopTurns(count = 100): Promise<void> {
   await sleep(20)
   for (let turn = 0; turn < count; turn += 1) await nextTurn()
 }
+
+/** Waits for the next day (UTC) where this one is about to end. */
+export async function awayFromMidnight(leastMs = 120_000): Promise<void> {
+  const leftMs = 86_400_000 - (Date.now() % 86_400_000)
+  if (leftMs < leastMs) await sleep(leftMs + 1000)
+}

@@ -28,11 +28,11 @@ function expectRise(curve: readonly number[], least: number): void {
 }
 
 test('order number: one turn', { timeout: LIMIT_MS }, async () => {
-  expectRise(await learnOrderNumbers(await register('orders'), 10, 0.6), 0.3)
+  expectRise(await learnOrderNumbers(await register('orders'), 40, 0.75), 0.3)
 })
 test('tool agent: several turns', { timeout: LIMIT_MS }, async () => {
-  expectRise(await learnToLookUp(await register('weather'), 30, 0.8), 0.2)
+  expectRise(await learnToLookUp(await register('weather'), 60, 0.8), 0.2)
 })
 test('coin game: a reward for every turn', { timeout: LIMIT_MS }, async () => {
-  expectRise(await learnTheHabit(await register('coins'), 30, 0.8), 0.2)
+  expectRise(await learnTheHabit(await register('coins'), 60, 0.8), 0.2)
 })

@@ -162,6 +162,10 @@ const sftRows = Array.from({ length: 5 }, (_, i) => ({
   ],
 }))
 
+/** A job of many leases, whoever has to wait for a processor: minutes where a lease is seconds. */
+const LONG = Array.from({ length: 20_000 }, () => sftRows[0])
+const LEASE_SECONDS = 3
+
 function group(rewards: readonly number[]) {
   const ids = (text: string) => [...Buffer.from(text)]
   return {
@@ -302,15 +306,14 @@ describe('training worker', () => {
   })
 
   it('stops after the running gradient step when asked to cancel', async () => {
-    const input = Array.from({ length: 400 }, () => sftRows[0])
     const { recorded } = await runWorker({
-      input,
-      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      input: LONG,
+      job: { config: { batch_size: 1 }, lease_seconds: LEASE_SECONDS },
       isCancelRequested: ({ events }) => events.length > 1,
     })
     expect(recorded.failure).toMatchObject({ code: 'cancelled', is_cancelled: true })
     expect(recorded.completion).toBeNull()
-    expect(recorded.events.length).toBeLessThan(400)
+    expect(recorded.events.length).toBeLessThan(LONG.length)
     // The request came with the answer to a heartbeat; a job that is done at once may end before its first one.
     expect(recorded.heartbeats).toBeGreaterThan(0)
   })
@@ -328,8 +331,8 @@ describe('training worker', () => {
 
   it('is killed by its own heartbeat when the lease is lost while it trains', async () => {
     const { end, recorded } = await runWorker({
-      input: Array.from({ length: 400 }, () => sftRows[0]),
-      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      input: LONG,
+      job: { config: { batch_size: 1 }, lease_seconds: LEASE_SECONDS },
       intercept: (path, { events }) => (path === '/heartbeat' && events.length > 1 ? 409 : undefined),
     })
     expect(end.signal).toBe('SIGKILL')
@@ -338,8 +341,8 @@ describe('training worker', () => {
 
   it('ends when the server has disappeared', async () => {
     const { url, recorded, server } = await startServer({
-      input: Array.from({ length: 400 }, () => sftRows[0]),
-      job: { config: { batch_size: 1 }, lease_seconds: 0.6 },
+      input: LONG,
+      job: { config: { batch_size: 1 }, lease_seconds: LEASE_SECONDS },
       intercept: (_, { events }) => {
         if (events.length > 1) {
           server.close()

@@ -25,7 +25,7 @@ export interface CliProcess {
 /** A home folder whose settings and records no other test sees. */
 export function createHome(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'trainyard-e2e-'))
-  return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
+  return { path, remove: () => rmSync(path, { recursive: true, force: true, maxRetries: 20 }) }
 }
 
 /** Starts a command; standard input is closed at once unless `stdin` is given. */

@@ -2,7 +2,7 @@
  * Usage: what answers and training cost is counted for the right project and model, survives a kill but for a second, and
  * needs no write per request.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { CreatedKey } from '#api/wire/access/keys.js'
 import type { UsageResponse } from '#api/wire/access/usage.js'
 import { createLogger } from '#base/logging/logger.js'
@@ -10,9 +10,12 @@ import { createUsageService } from '#service/operations/access/usage.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { runCli } from '../../../support/service/run-cli.js'
+import { awayFromMidnight } from '../../../support/until.js'
 
 let service: TestService
 beforeAll(async () => {
+  // what is counted by day is counted on one
+  await awayFromMidnight()
   service = await createTestService()
 })
 afterAll(() => service.dispose())
@@ -132,7 +135,14 @@ describe('counting', () => {
   }
   const rowsOf = ({ db }: OpenDatabase) => db.selectFrom('usage_days').selectAll().execute()
 
+  /** The second after which it writes by itself never passes. */
+  function stopClock(): void {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] })
+    onTestFinished(() => void vi.useRealTimers())
+  }
+
   it('writes nothing by request: all of a second in one row, and an answer left early as far as it came', async () => {
+    stopClock()
     const database = await openDatabase(':memory:')
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     for (let i = 0; i < 3; i += 1) {
@@ -158,6 +168,7 @@ describe('counting', () => {
   })
 
   it('keeps what it could not write', async () => {
+    stopClock()
     const database = await openDatabase(':memory:')
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     const events = usage.count(answer(), key)

@@ -8,14 +8,8 @@
 import type { Fetch } from '#api/client/http.js'
 import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
-import {
-  type Command,
-  type CommandEntry,
-  findEntry,
-  type GlobalFlags,
-  parseCommandLine,
-  type RawInput,
-} from '#cli/command/define-command.js'
+import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
+import type { Command, RawInput } from '#cli/command/define-command.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 

@@ -1,7 +1,6 @@
 /**
  * `trainyard train dpo`: uploads preference pairs and trains on them as one job.
  */
-import { basename } from 'node:path'
 import {
   BATCH_SIZE,
   BETA,
@@ -14,20 +13,24 @@ import {
   VALIDATION_INTERVAL,
   WARMUP_STEPS,
 } from '#api/settings/training.js'
-import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment, parseInteger } from '#cli/command/parse.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
-import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
-import { adviseLearningRate, TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
-import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
-import { addressForPlan, assertOneMode } from '#cli/input/plan-data.js'
+import { displayPath, openInput } from '#cli/input/input-file.js'
+import { TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { assertOneMode } from '#cli/input/plan-data.js'
 import { plural } from '#cli/terminal/format.js'
 import { showPlan } from '#cli/terminal/plan-output.js'
-import { startProgress } from '#cli/terminal/progress.js'
-import { watchJob } from '#cli/terminal/watch.js'
+import {
+  addLearningRate,
+  collectHyperparameters,
+  reportSubmitted,
+  sendRows,
+  showDryRun,
+} from '#cli/training/submission.js'
 
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
@@ -100,7 +103,7 @@ export const trainDpo = defineCommand({
   exits: ['not_found', 'conflict', 'job_failed'],
   next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
   async run(context) {
-    const { connect, io, output, config, args, flags, signal } = context
+    const { connect, io, output, args, flags, signal } = context
     if (flags.file === undefined) {
       throw new UsageError('missing_option', '--file with preference pairs is required', { param: '--file' })
     }
@@ -111,40 +114,32 @@ export const trainDpo = defineCommand({
     const counts = plural(pairCount, 'pair')
     const validation = flags.validationFile === undefined ? null : await openInput(flags.validationFile, io)
     if (validation !== null) await checkPreferences(validation, displayPath(flags.validationFile ?? ''))
-    const hyperparameters: Record<string, JsonValue> = {
-      ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
-      ...Object.fromEntries(flags.set),
-      ...given('batch_size', flags.batchSize),
-      ...given('learning_rate', flags.learningRate),
-      ...given('learning_rate_schedule', flags.schedule),
-      ...given('warmup_steps', flags.warmupSteps),
-      ...given('epochs', flags.epochs),
-      ...given('beta', flags.beta),
-      ...given('label_smoothing', flags.labelSmoothing),
-      ...given('reference_step', flags.referenceStep),
-      ...(flags.referenceFree ? { reference_free: true } : {}),
-      ...given('validation_interval', flags.validationInterval),
-      ...given('early_stopping_patience', flags.earlyStoppingPatience),
-    }
+    const hyperparameters = await collectHyperparameters(context, flags, {
+      batch_size: flags.batchSize,
+      learning_rate: flags.learningRate,
+      learning_rate_schedule: flags.schedule,
+      warmup_steps: flags.warmupSteps,
+      epochs: flags.epochs,
+      beta: flags.beta,
+      label_smoothing: flags.labelSmoothing,
+      reference_step: flags.referenceStep,
+      reference_free: flags.referenceFree ? true : undefined,
+      validation_interval: flags.validationInterval,
+      early_stopping_patience: flags.earlyStoppingPatience,
+    })
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    if (hyperparameters['learning_rate'] === undefined) {
-      const advice = adviseLearningRate(model.base_model, DPO_DEFAULTS.learning_rate, TINY_PREFERENCE_RATE)
-      if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
-      if (advice.said !== null) output.status(advice.said)
-    }
+    addLearningRate(context, hyperparameters, {
+      baseModel: model.base_model,
+      published: DPO_DEFAULTS.learning_rate,
+      tinyRate: TINY_PREFERENCE_RATE,
+    })
     if (flags.dryRun) {
-      const json = { dry_run: true, model_id: model.id, pairs: pairCount, config: hyperparameters }
-      const text = `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`
-      return output.result(json, text, [])
+      const json = { pairs: pairCount, config: hyperparameters }
+      return showDryRun(context, { counts, model, json }, hyperparameters)
     }
-    const upload = async (rows: Blob, path: string): Promise<string> => {
-      const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path)}`)
-      const name = path === '-' ? 'pairs.jsonl' : basename(path)
-      return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
-    }
-    const addressOf = (rows: Blob, path: string): Promise<string> =>
-      flags.plan ? addressForPlan(rows, () => upload(rows, path)) : upload(rows, path)
+    const addressOf = (rows: Blob, path: string) =>
+      sendRows(context, client, { rows, path, otherwise: 'pairs.jsonl', isPlanned: flags.plan })
     const request = {
       model_id: model.id,
       training_data_url: await addressOf(data, flags.file),
@@ -153,17 +148,6 @@ export const trainDpo = defineCommand({
     }
     if (flags.plan) return showPlan(output, await client.trainingJobs.planDpo(request, { signal }), model.name)
     const job = await client.trainingJobs.createDpo(request, { signal })
-    for (const warning of job.warnings ?? []) output.warning(warning)
-    if (!flags.watch) {
-      output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
-      return output.hint(`trainyard jobs events ${job.id} --follow`)
-    }
-    output.event({ object: 'training_job', ...job }, `Submitted job ${job.id} to ${model.name}: ${counts}`)
-    await watchJob(context, client, job.id)
-    output.hint(`trainyard chat ${shortName(model, config)}`)
+    await reportSubmitted(context, client, { job, model, counts, isWatched: flags.watch })
   },
 })
-
-function given(key: string, value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
-  return value === undefined ? {} : { [key]: value }
-}

@@ -11,20 +11,17 @@ import {
   RATIO_BOUND,
   RL_DEFAULTS,
 } from '#api/settings/training.js'
-import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment } from '#cli/command/parse.js'
-import { readJsonObject } from '#cli/input/input-file.js'
-import { adviseLearningRate } from '#cli/input/learning-rate.js'
-import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { assertOneMode } from '#cli/input/plan-data.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
 import { showPlan } from '#cli/terminal/plan-output.js'
-import { watchJob } from '#cli/terminal/watch.js'
+import { addLearningRate, collectHyperparameters, reportSubmitted, showDryRun } from '#cli/training/submission.js'
 
 /** Keys that say how much an optimizer step covers. */
 const STEP_KEYS = ['tokens_per_step', 'packed_sequence_length', 'grad_accumulation_sequences']
@@ -80,7 +77,7 @@ export const trainRl = defineCommand({
   exits: ['not_found', 'conflict', 'job_failed'],
   next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
   async run(context) {
-    const { connect, io, output, config, args, flags, signal } = context
+    const { connect, io, output, args, flags, signal } = context
     if (flags.file === undefined) {
       throw new UsageError('missing_option', '--file with trajectory groups is required', {
         param: '--file',
@@ -90,17 +87,15 @@ export const trainRl = defineCommand({
     assertOneMode(flags)
     const reference = parseModelReference(args.model)
     const file = await readTrajectoryFile(flags.file, io)
-    const hyperparameters: Record<string, JsonValue> = {
-      ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
-      ...Object.fromEntries(flags.set),
-      ...given('learning_rate', flags.learningRate),
+    const hyperparameters = await collectHyperparameters(context, flags, {
+      learning_rate: flags.learningRate,
       ...(flags.loss === undefined ? {} : { ppo: flags.loss === 'ppo', loss_fn: flags.loss }),
-      ...given('epsilon', flags.epsilon),
-      ...given('epsilon_high', flags.epsilonHigh),
-      ...given('kl_penalty_coef', flags.klCoef),
-      ...given('scale_rewards', flags.scaleRewards),
-      ...given('tokens_per_step', flags.tokensPerStep),
-    }
+      epsilon: flags.epsilon,
+      epsilon_high: flags.epsilonHigh,
+      kl_penalty_coef: flags.klCoef,
+      scale_rewards: flags.scaleRewards,
+      tokens_per_step: flags.tokensPerStep,
+    })
     const empty = explainEmpty(file, hyperparameters)
     if (empty !== null && !flags.dryRun && !flags.plan) {
       if (flags.allowEmpty) return output.warning(empty)
@@ -110,11 +105,7 @@ export const trainRl = defineCommand({
     }
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    if (hyperparameters['learning_rate'] === undefined) {
-      const advice = adviseLearningRate(model.base_model, RL_DEFAULTS.learning_rate)
-      if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
-      if (advice.said !== null) output.status(advice.said)
-    }
+    addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })
     const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
       ? null
       : defaultTokensPerStep(model.base_model)
@@ -125,19 +116,13 @@ export const trainRl = defineCommand({
     }`
     if (flags.dryRun) {
       const json = {
-        dry_run: true,
-        model_id: model.id,
         groups: file.groups.length,
         trainable_groups: file.trainableGroupCount,
         trajectories: file.trajectoryCount,
         mean_reward: file.meanReward,
         experimental_config: hyperparameters,
       }
-      return output.result(
-        json,
-        `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
-        [],
-      )
+      return showDryRun(context, { counts, model, json }, hyperparameters)
     }
     const request = { model_id: model.id, trajectory_groups: file.groups, experimental_config: hyperparameters }
     if (flags.plan) return showPlan(output, await client.trainingJobs.planRl(request, { signal }), model.name)
@@ -146,17 +131,6 @@ export const trainRl = defineCommand({
       throw error
     })
     if (job instanceof ApiError) return output.warning(job.message)
-    for (const warning of job.warnings ?? []) output.warning(warning)
-    if (!flags.watch) {
-      output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
-      return output.hint(`trainyard jobs events ${job.id} --follow`)
-    }
-    output.event({ object: 'training_job', ...job }, `Submitted job ${job.id} to ${model.name}: ${counts}`)
-    await watchJob(context, client, job.id)
-    output.hint(`trainyard chat ${shortName(model, config)}`)
+    await reportSubmitted(context, client, { job, model, counts, isWatched: flags.watch })
   },
 })
-
-function given(key: string, value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
-  return value === undefined ? {} : { [key]: value }
-}

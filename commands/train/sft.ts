@@ -1,8 +1,6 @@
 /**
  * `trainyard train sft`: uploads example conversations and trains on them as one job.
  */
-
-import { basename } from 'node:path'
 import {
   ASSISTANT_TURNS,
   BATCH_SIZE,
@@ -15,20 +13,23 @@ import {
   WARMUP_STEPS,
   WEIGHT_DECAY,
 } from '#api/settings/training.js'
-import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseAssignment, parseInteger } from '#cli/command/parse.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
-import { displayPath, openInput, readJsonObject } from '#cli/input/input-file.js'
-import { adviseLearningRate } from '#cli/input/learning-rate.js'
-import { findModel, parseModelReference, shortName } from '#cli/input/model-reference.js'
-import { addressForPlan, assertOneMode } from '#cli/input/plan-data.js'
+import { displayPath, openInput } from '#cli/input/input-file.js'
+import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { assertOneMode } from '#cli/input/plan-data.js'
 import { plural } from '#cli/terminal/format.js'
 import { showPlan } from '#cli/terminal/plan-output.js'
-import { startProgress } from '#cli/terminal/progress.js'
-import { watchJob } from '#cli/terminal/watch.js'
+import {
+  addLearningRate,
+  collectHyperparameters,
+  reportSubmitted,
+  sendRows,
+  showDryRun,
+} from '#cli/training/submission.js'
 
 export const trainSft = defineCommand({
   path: ['train', 'sft'],
@@ -117,7 +118,7 @@ export const trainSft = defineCommand({
   exits: ['not_found', 'conflict', 'job_failed'],
   next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
   async run(context) {
-    const { connect, io, output, config, args, flags, signal } = context
+    const { connect, io, output, args, flags, signal } = context
     if (flags.file !== undefined && flags.dataUrl !== undefined) {
       throw new UsageError('conflicting_options', '--file and --data-url name the data twice: give one of them')
     }
@@ -140,51 +141,34 @@ export const trainSft = defineCommand({
     const validation = flags.validationFile === undefined ? null : await openInput(flags.validationFile, io)
     const validationFacts =
       validation === null ? null : await checkConversations(validation, displayPath(flags.validationFile ?? ''))
-    const hyperparameters: Record<string, JsonValue> = {
-      ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
-      ...Object.fromEntries(flags.set),
-      ...given('batch_size', flags.batchSize),
-      ...given('learning_rate', flags.learningRate),
-      ...given('assistant_turns', flags.assistantTurns),
-      ...given('epochs', flags.epochs),
-      ...given('learning_rate_schedule', flags.schedule),
-      ...given('warmup_steps', flags.warmupSteps),
-      ...given('min_learning_rate', flags.minLearningRate),
-      ...given('weight_decay', flags.weightDecay),
-      ...given('validation_interval', flags.validationInterval),
-      ...given('early_stopping_patience', flags.earlyStoppingPatience),
-      ...given('keep_best', flags.keepBest),
-    }
+    const hyperparameters = await collectHyperparameters(context, flags, {
+      batch_size: flags.batchSize,
+      learning_rate: flags.learningRate,
+      assistant_turns: flags.assistantTurns,
+      epochs: flags.epochs,
+      learning_rate_schedule: flags.schedule,
+      warmup_steps: flags.warmupSteps,
+      min_learning_rate: flags.minLearningRate,
+      weight_decay: flags.weightDecay,
+      validation_interval: flags.validationInterval,
+      early_stopping_patience: flags.earlyStoppingPatience,
+      keep_best: flags.keepBest,
+    })
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    if (hyperparameters['learning_rate'] === undefined) {
-      const advice = adviseLearningRate(model.base_model, SFT_DEFAULTS.learning_rate)
-      if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
-      if (advice.said !== null) output.status(advice.said)
-    }
-    const counts = facts === null ? flags.dataUrl : plural(facts.rowCount, 'conversation')
+    addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: SFT_DEFAULTS.learning_rate })
+    const counts = facts === null ? (flags.dataUrl ?? '') : plural(facts.rowCount, 'conversation')
     if (flags.dryRun) {
       const json = {
-        dry_run: true,
-        model_id: model.id,
         conversations: facts?.rowCount ?? null,
         assistant_turns: facts?.assistantTurnCount ?? null,
         validation_conversations: validationFacts?.rowCount ?? null,
         config: hyperparameters,
       }
-      return output.result(
-        json,
-        `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
-        [],
-      )
+      return showDryRun(context, { counts, model, json }, hyperparameters)
     }
-    const upload = async (rows: Blob, path: string | undefined, otherwise: string): Promise<string> => {
-      const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path ?? '')}`)
-      const name = path === undefined || path === '-' ? otherwise : basename(path)
-      return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
-    }
-    const addressOf = (rows: Blob, path: string | undefined, otherwise: string): Promise<string> =>
-      flags.plan ? addressForPlan(rows, () => upload(rows, path, otherwise)) : upload(rows, path, otherwise)
+    const addressOf = (rows: Blob, path = '-', otherwise: string) =>
+      sendRows(context, client, { rows, path, otherwise, isPlanned: flags.plan })
     const url = data === null ? (flags.dataUrl ?? '') : await addressOf(data, flags.file, 'train.jsonl')
     const validationUrl =
       validation === null
@@ -198,17 +182,6 @@ export const trainSft = defineCommand({
     }
     if (flags.plan) return showPlan(output, await client.trainingJobs.planSft(request, { signal }), model.name)
     const job = await client.trainingJobs.createSft(request, { signal })
-    for (const warning of job.warnings ?? []) output.warning(warning)
-    if (!flags.watch) {
-      output.result(job, `Submitted job ${job.id} to ${model.name}: ${counts}`, [job.id])
-      return output.hint(`trainyard jobs events ${job.id} --follow`)
-    }
-    output.event({ object: 'training_job', ...job }, `Submitted job ${job.id} to ${model.name}: ${counts}`)
-    await watchJob(context, client, job.id)
-    output.hint(`trainyard chat ${shortName(model, config)}`)
+    await reportSubmitted(context, client, { job, model, counts, isWatched: flags.watch })
   },
 })
-
-function given(key: string, value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
-  return value === undefined ? {} : { [key]: value }
-}

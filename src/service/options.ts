@@ -111,32 +111,17 @@ export interface ServiceOptions extends ServiceSettings {
   readonly logger?: Logger
 }
 
+/** Settings that are one value each. */
+type SingleSetting =
+  | Exclude<keyof typeof SERVICE_DEFAULTS, 'logLevel' | 'logFormat'>
+  | 'threads'
+  | 'maxContextLength'
+  | 'requestsPerMinute'
+  | 'kvCacheBytes'
+  | 'trainingDataRoot'
+
 /** Settings with every default filled in. */
-export interface ResolvedSettings {
-  readonly host: string
-  readonly port: number
-  readonly trainWorkers: number
-  readonly resumeIntervalMs: number
-  readonly precision: Precision
-  readonly threads: number | null
-  readonly maxContextLength: number | null
-  readonly maxConcurrentSequences: number
-  readonly maxPendingRequests: number
-  readonly maxConcurrentRequests: number
-  readonly requestsPerMinute: number | null
-  readonly maxQueuedJobs: number
-  readonly maxRequestBodyBytes: number
-  readonly maxChatBodyBytes: number
-  readonly maxTrajectoriesBytes: number
-  readonly maxGroupBytes: number
-  readonly maxUploadBytes: number
-  readonly maxUnfinishedBytes: number
-  readonly kvCacheBytes: number | null
-  readonly speculation: Speculation
-  readonly schedulingPolicy: SchedulingPolicy
-  readonly trustsRequestChatTemplate: boolean
-  readonly trainingDataRoot: string | null
-}
+export type ResolvedSettings = { readonly [Name in SingleSetting]-?: Exclude<ServiceSettings[Name], undefined> }
 
 /**
  * Fills in defaults.
@@ -144,7 +129,7 @@ export interface ResolvedSettings {
  * @throws {InvalidRequestError} `invalid_setting` naming a number outside its bounds
  */
 export function resolveSettings(options: ServiceSettings): ResolvedSettings {
-  const settings = {
+  const settings: ResolvedSettings = {
     host: options.host ?? SERVICE_DEFAULTS.host,
     port: options.port ?? SERVICE_DEFAULTS.port,
     trainWorkers: options.trainWorkers ?? SERVICE_DEFAULTS.trainWorkers,

@@ -2,7 +2,8 @@
  * Completion scripts from the table of commands: nouns, verbs and flags, static, so that no key press waits for anything.
  */
 import { settings } from '../config/schema.js'
-import { type Command, globalSettings, longName } from './define-command.js'
+import { globalSettings } from './command-line.js'
+import { type Command, longName } from './define-command.js'
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof SHELLS)[number]

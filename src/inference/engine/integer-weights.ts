@@ -1,6 +1,7 @@
 /**
  * int8 through integer products, where the machine is made for them: whether it is, and the calibration they need.
  */
+import { loadIntegerProbe } from '#model/architectures/integer/integer-probe.js'
 import { type PreparedModel, prepareIntegerProducts } from '#model/architectures/prepare.js'
 import { observedOutput } from '#model/architectures/step-graph.js'
 import { int } from '#numerics/graph/attributes.js'
@@ -83,64 +84,37 @@ async function observeInputs(
 const PROBE = { rows: 16, inner: 576, columns: 1536 } as const
 const PROBE_RUNS = 12
 
-/**
- * Whether integer products are exact and faster here than block-quantized ones.
- *
- * Processors without instructions for them add pairs of products in 16 bits, which overflows at the ends of the range.
- */
+/** Whether integer products are exact and faster here than block-quantized ones. */
 export async function hasFastIntegerProducts(runtime: Runtime, threads: number | null): Promise<boolean> {
-  const integer = await probeSession(runtime, { threads, isInteger: true })
-  const blocks = await probeSession(runtime, { threads, isInteger: false })
+  const integer = await loadIntegerProbe(runtime, PROBE, threads)
+  const blocks = await blocksSession(runtime, threads)
   try {
     const { rows, inner } = PROBE
-    const codes = {
-      codes: { dtype: 'uint8' as const, shape: [rows, inner], data: new Uint8Array(rows * inner).fill(255) },
-    }
     const floats = { x: float32Tensor(new Float32Array(rows * inner).fill(1), [rows, inner]) }
-    const sums = (await integer.run(codes))['y']
-    const isExact = sums?.dtype === 'float32' && sums.data.every((value) => value === inner * 127 * 127)
-    const isFaster = (await fastest(integer, codes)) < (await fastest(blocks, floats))
+    const isExact = await integer.isExact()
+    const isFaster = (await fastest(integer.session, integer.feeds)) < (await fastest(blocks, floats))
     return isExact && isFaster
   } finally {
-    await integer.release()
+    await integer.session.release()
     await blocks.release()
   }
 }
 
-async function probeSession(
-  runtime: Runtime,
-  options: { readonly threads: number | null; readonly isInteger: boolean },
-): Promise<Session> {
-  const { threads, isInteger } = options
+/** The same product over weights that are quantized in blocks. */
+async function blocksSession(runtime: Runtime, threads: number | null): Promise<Session> {
   const { rows, inner, columns } = PROBE
-  const g = new GraphBuilder(isInteger ? 'integer' : 'blocks')
-  const type = { outputs: [{ dtype: 'float32' as const, shape: [rows, columns] }] }
-  if (isInteger) {
-    const codes = g.input('codes', 'uint8', [rows, inner])
-    const weight = new Int8Array(inner * columns).fill(127)
-    const unit = g.constant(float32Tensor(Float32Array.of(1), []))
-    const inputs = [
-      codes,
-      g.constant({ dtype: 'int8', shape: [inner, columns], data: weight }),
-      unit,
-      g.constant(float32Tensor(new Float32Array(columns).fill(1), [columns])),
-      g.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(128) }),
-    ]
-    const [y] = g.node('MatMulIntegerToFloat', inputs, {}, type)
-    if (y !== undefined) g.output(y, 'y')
-  } else {
-    const x = g.input('x', 'float32', [rows, inner])
-    const blocks = inner / 32
-    const weight = new Uint8Array(columns * inner).fill(200)
-    const inputs = [
-      x,
-      g.constant({ dtype: 'uint8', shape: [columns, blocks, 32], data: weight }),
-      g.constant(float32Tensor(new Float32Array(columns * blocks).fill(1), [columns * blocks])),
-    ]
-    const attributes = { K: int(inner), N: int(columns), bits: int(8), block_size: int(32), accuracy_level: int(4) }
-    const [y] = g.node('MatMulNBits', inputs, attributes)
-    if (y !== undefined) g.output(y, 'y')
-  }
+  const g = new GraphBuilder('blocks')
+  const x = g.input('x', 'float32', [rows, inner])
+  const blocks = inner / 32
+  const weight = new Uint8Array(columns * inner).fill(200)
+  const inputs = [
+    x,
+    g.constant({ dtype: 'uint8', shape: [columns, blocks, 32], data: weight }),
+    g.constant(float32Tensor(new Float32Array(columns * blocks).fill(1), [columns * blocks])),
+  ]
+  const attributes = { K: int(inner), N: int(columns), bits: int(8), block_size: int(32), accuracy_level: int(4) }
+  const [y] = g.node('MatMulNBits', inputs, attributes)
+  if (y !== undefined) g.output(y, 'y')
   const bytes = toOnnxModel(g.build(), 'probe.onnx')
   return await runtime.loadSession({ bytes, directory: '.' }, threads === null ? {} : { threads })
 }

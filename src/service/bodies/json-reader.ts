@@ -9,6 +9,7 @@
  * one element. Source of the grammar: RFC 8259.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AsciiTexts, isDelimiter, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
 
 /** A parsed value; `bigint` only for the top-level fields named in `int64Fields`. */
 export type JsonInput =
@@ -54,9 +55,6 @@ export interface JsonReader {
   finish(): JsonInput
 }
 
-/** Longest text that is cached, bytes, and number of slots (a power of two). */
-const TEXT_CACHE_LENGTH = 24
-const TEXT_CACHE_SIZE = 1024
 /** What V8 needs for a value in a list or an object, and for an object or an array of its own, bytes, roughly. */
 const VALUE_BYTES = 16
 const CONTAINER_BYTES = 80
@@ -98,8 +96,7 @@ class StreamingJsonReader implements JsonReader {
   #parts: Uint8Array[] = []
   /** The chunk being read, for its fast text conversion. */
   #chunk: Buffer = Buffer.alloc(0)
-  /** Short texts seen lately, by hash: the keys of a million equal objects are decoded once. */
-  readonly #texts: string[] = new Array(TEXT_CACHE_SIZE).fill('')
+  readonly #texts = new AsciiTexts()
   #hasEscape = false
   #hasNonAscii = false
   #containers = 0
@@ -248,7 +245,7 @@ class StreamingJsonReader implements JsonReader {
       const byte = chunk[i] ?? 0
       if (byte === 0x22) {
         const isWhole = this.#parts.length === 0 && !this.#hasEscape && !this.#hasNonAscii
-        const text = isWhole ? this.#shortText(start, i) : this.#endString(chunk.subarray(start, i), i)
+        const text = isWhole ? this.#texts.read(this.#chunk, start, i) : this.#endString(chunk.subarray(start, i), i)
         this.#token = 'none'
         if (this.#expect === 'key' || this.#expect === 'first-key') this.#setKey(text, i)
         else this.#put(text)
@@ -266,25 +263,6 @@ class StreamingJsonReader implements JsonReader {
     }
     this.#keepPart(chunk, start)
     return chunk.length
-  }
-
-  /** ASCII text of the current chunk. */
-  #shortText(start: number, end: number): string {
-    const length = end - start
-    if (length > TEXT_CACHE_LENGTH) return this.#chunk.toString('latin1', start, end)
-    const chunk = this.#chunk
-    let hash = length
-    for (let i = start; i < end; i += 1) hash = (Math.imul(hash, 31) + (chunk[i] ?? 0)) | 0
-    const slot = hash & (TEXT_CACHE_SIZE - 1)
-    const known = this.#texts[slot] ?? ''
-    if (known.length === length) {
-      let i = 0
-      while (i < length && known.charCodeAt(i) === chunk[start + i]) i += 1
-      if (i === length) return known
-    }
-    const text = chunk.toString('latin1', start, end)
-    this.#texts[slot] = text
-    return text
   }
 
   /** Holds the start of a token whose end is in a later chunk. Copied: the caller may reuse its chunk. */
@@ -430,57 +408,6 @@ class StreamingJsonReader implements JsonReader {
   #problem(what: string, i: number): InvalidRequestError {
     return new InvalidRequestError('malformed_json', `the body is not valid JSON at byte ${this.#offset + i}: ${what}`)
   }
-}
-
-function isDelimiter(byte: number): boolean {
-  return (
-    byte === 0x2c ||
-    byte === 0x5d ||
-    byte === 0x7d ||
-    byte === 0x20 ||
-    byte === 0x0a ||
-    byte === 0x0d ||
-    byte === 0x09 ||
-    byte === 0x22 ||
-    byte === 0x3a ||
-    byte === 0x7b ||
-    byte === 0x5b
-  )
-}
-
-/** A sign, a point and the digits that a double holds exactly. */
-const SHORT_NUMBER = 17
-const POWERS_OF_TEN = Array.from({ length: 16 }, (_, i) => 10 ** i)
-
-/**
- * An integer or decimal of at most 15 digits and without exponent, or null: the fast path for token ids and log-probabilities.
- * Exact: digits and power of ten are doubles without error, and one division rounds as reading the text would.
- */
-function readShortNumber(chunk: Uint8Array, start: number, end: number): number | null {
-  const isNegative = chunk[start] === 0x2d
-  const first = isNegative ? start + 1 : start
-  let value = 0
-  let i = first
-  for (; i < end; i += 1) {
-    const digit = (chunk[i] ?? 0) - 0x30
-    if (digit < 0 || digit > 9) break
-    value = value * 10 + digit
-  }
-  const whole = i - first
-  if (whole === 0 || (whole > 1 && chunk[first] === 0x30)) return null
-  let fraction = 0
-  if (i < end) {
-    if (chunk[i] !== 0x2e || i + 1 === end) return null
-    for (i += 1; i < end; i += 1) {
-      const digit = (chunk[i] ?? 0) - 0x30
-      if (digit < 0 || digit > 9) return null
-      value = value * 10 + digit
-      fraction += 1
-    }
-  }
-  if (whole + fraction > 15) return null
-  const number = fraction === 0 ? value : value / (POWERS_OF_TEN[fraction] ?? 1)
-  return isNegative ? -number : number
 }
 
 function describe(expect: Expect): string {

@@ -14,7 +14,6 @@ import type { Clock } from '#base/util/clock.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
 import type {
   DeltaEvent,
-  FailedEvent,
   GenerateOptions,
   HostCommand,
   HostEvent,
@@ -28,6 +27,7 @@ import type {
   TextResult,
   TextTask,
 } from '#inference/host/protocol.js'
+import { keepsDying, loadFailed, restarting, toAppError, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 import { createWatchdog } from './watchdog.js'
@@ -357,64 +357,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 }
 
-function toAppError(event: FailedEvent): AppError {
-  const { category, code, message, param, hint, details } = event.error
-  return new AppError(category, code, message, {
-    param: param ?? undefined,
-    hint: hint ?? undefined,
-    details: details ?? undefined,
-  })
-}
-
 function precisionFacts({ precision, precisionReason, int8Speedup }: LoadedEvent): Record<string, unknown> {
   const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
   return { precision, precision_from: precisionReason ?? 'setting', ...measured }
-}
-
-/** Whatever the reason, the request that waited for the model is not at fault. */
-function loadFailed(baseModel: string, event: FailedEvent): AppError {
-  return new AppError(
-    'unavailable',
-    'model_load_failed',
-    `base model "${baseModel}" cannot be loaded: ${event.error.message}`,
-    {
-      hint: event.error.hint ?? 'look at the log of the server',
-      details: { retry_after_seconds: 5 },
-    },
-  )
-}
-
-/** @param reason what happened, as the end of a sentence about the engine */
-function restarting(baseModel: string, reason: string): AppError {
-  return new AppError(
-    'unavailable',
-    'engine_restarting',
-    `the engine of base model "${baseModel}" ${reason} and restarts`,
-    {
-      hint: 'send the request again',
-      details: { retry_after_seconds: 1 },
-    },
-  )
-}
-
-function keepsDying(
-  baseModel: string,
-  deaths: number,
-  { reason, waitMs }: { readonly reason: string; readonly waitMs: number },
-): AppError {
-  const seconds = Math.ceil(waitMs / 1000)
-  return new AppError(
-    'unavailable',
-    'engine_restarting',
-    `the engine of base model "${baseModel}" stopped ${deaths} times in a row, the last time it ${reason}; it starts again in ${seconds} s at the earliest`,
-    { hint: 'look at the log of the server', details: { retry_after_seconds: seconds } },
-  )
-}
-
-function unresponsive(baseModel: string, timeoutMs: number): AppError {
-  return new AppError(
-    'unavailable',
-    'engine_unresponsive',
-    `the engine of base model "${baseModel}" did not answer within ${timeoutMs} ms`,
-  )
 }

@@ -6,9 +6,10 @@
  */
 import { AppError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { addLeftOut, inBatches, type LeftOutLines } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
-import { type LeftOutLines, NAMED_LINES, type SftText } from './sft-data.js'
+import type { SftText } from './sft-data.js'
 
 /** One answer behind its prompt; arrays of the same length. */
 export interface AnswerSequence {
@@ -65,15 +66,10 @@ export async function* readPreferenceBatches(
   options: PreferenceBatchOptions,
 ): AsyncGenerator<PreferenceBatch> {
   let index = 0
-  let examples: PreferenceExample[] = []
-  for await (const example of readPreferenceExamples(source, options)) {
-    examples.push(example)
-    if (examples.length < options.batchSize) continue
+  for await (const examples of inBatches(readPreferenceExamples(source, options), options.batchSize)) {
     yield toBatch(examples, index, options)
-    examples = []
     index += 1
   }
-  if (examples.length > 0) yield toBatch(examples, index, options)
 }
 
 /** Runs over a file once and adds up its batches. */
@@ -102,10 +98,7 @@ export async function surveyPreferences(
     total.untrainableCount += untrainable.length
     total.answerTokenCount += batch.answerTokenCount
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
-    lines = {
-      overlength: [...lines.overlength, ...overlength].slice(0, NAMED_LINES),
-      untrainable: [...lines.untrainable, ...untrainable].slice(0, NAMED_LINES),
-    }
+    lines = addLeftOut(lines, batch.leftOutLines)
   }
   return { ...total, leftOutLines: lines }
 }

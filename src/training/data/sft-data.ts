@@ -8,6 +8,7 @@
  */
 import { AppError, type DataError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { addLeftOut, inBatches, type LeftOutLines } from './examples/batches.js'
 import { readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
 
@@ -25,17 +26,6 @@ export interface SftSequence {
   readonly lossMask: Uint8Array
   readonly lineNumber: number
 }
-
-/** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
-export interface LeftOutLines {
-  /** Longer than the limit. */
-  readonly overlength: readonly number[]
-  /** Within the limit, but nothing trains. */
-  readonly untrainable: readonly number[]
-}
-
-/** How many lines a job names of each kind that is left out. */
-export const NAMED_LINES = 20
 
 /** The examples of one optimizer step. */
 export interface SftBatch {
@@ -91,15 +81,10 @@ export async function* readSftBatches(
   options: SftBatchOptions,
 ): AsyncGenerator<SftBatch> {
   let index = 0
-  let examples: SftExample[] = []
-  for await (const example of readSftExamples(source, options)) {
-    examples.push(example)
-    if (examples.length < options.batchSize) continue
+  for await (const examples of inBatches(readSftExamples(source, options), options.batchSize)) {
     yield toBatch(examples, index, options)
-    examples = []
     index += 1
   }
-  if (examples.length > 0) yield toBatch(examples, index, options)
 }
 
 /** Runs over a file once and adds up its batches; holds one batch in memory. */
@@ -117,10 +102,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
   let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
   for await (const batch of readSftBatches(source, options)) {
     total.batchCount += 1
-    leftOutLines = {
-      overlength: [...leftOutLines.overlength, ...batch.leftOutLines.overlength].slice(0, NAMED_LINES),
-      untrainable: [...leftOutLines.untrainable, ...batch.leftOutLines.untrainable].slice(0, NAMED_LINES),
-    }
+    leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     if (batch.trainableTokenCount > 0) total.trainableBatchCount += 1
     for (const name of [

@@ -1,7 +1,9 @@
 /**
  * Rows of artifacts the wandb client uploads. One without a version is still being uploaded and found by its id only.
  */
+import type { Selectable } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
+import type { WandbArtifactsTable } from './tables.js'
 
 export interface CollectionAddress {
   readonly entity: string
@@ -204,21 +206,7 @@ export async function putMetadata(db: Database, artifactId: string, metadata: st
     .execute()
 }
 
-function toArtifact(row: {
-  id: string
-  entity: string
-  project: string
-  collection: string
-  type: string
-  client_id: string | null
-  version_index: number | null
-  digest: string
-  description: string | null
-  wanted_aliases: string
-  manifest_sha256: string | null
-  checkpoint_id: string | null
-  created_at_ms: number
-}): ArtifactRecord {
+function toArtifact(row: Selectable<WandbArtifactsTable>): ArtifactRecord {
   return {
     id: row.id,
     entity: row.entity,

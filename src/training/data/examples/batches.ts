@@ -1,0 +1,34 @@
+/**
+ * Examples of a file cut into the batches of its optimizer steps, and the lines that do not train.
+ */
+
+/** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
+export interface LeftOutLines {
+  /** Longer than the limit. */
+  readonly overlength: readonly number[]
+  /** Within the limit, but nothing trains. */
+  readonly untrainable: readonly number[]
+}
+
+/** How many lines a job names of each kind that is left out. */
+const NAMED_LINES = 20
+
+/** Batch i holds examples [i * size, (i + 1) * size); the last one may hold fewer. Keeps one batch in memory. */
+export async function* inBatches<T>(examples: AsyncIterable<T>, size: number): AsyncGenerator<readonly T[]> {
+  let batch: T[] = []
+  for await (const example of examples) {
+    batch.push(example)
+    if (batch.length < size) continue
+    yield batch
+    batch = []
+  }
+  if (batch.length > 0) yield batch
+}
+
+/** The lines of a file so far and of its next batch. */
+export function addLeftOut(before: LeftOutLines, next: LeftOutLines): LeftOutLines {
+  return {
+    overlength: [...before.overlength, ...next.overlength].slice(0, NAMED_LINES),
+    untrainable: [...before.untrainable, ...next.untrainable].slice(0, NAMED_LINES),
+  }
+}

@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+import { until } from '../../../support/until.js'
 
 let service: TestService
 beforeAll(async () => {
@@ -78,15 +79,19 @@ describe('chat_template', () => {
 
   it('that takes too long ends at its limit, and others are answered meanwhile', async () => {
     const endless = '{% for i in range(100000) %}{% for j in range(100000) %}{% set x = i %}{% endfor %}{% endfor %}'
-    let isOver = false
-    const slow = post({ chat_template: endless }).then((answer) => {
-      isOver = true
-      return answer
-    })
-    expect((await post({})).status).toBe(200)
-    expect(isOver).toBe(false)
-    const { status, body } = await slow
-    expect([status, body.error?.message]).toEqual([400, expect.stringContaining('takes too long')])
+    // a busy machine may hold the other one up until then: not every time
+    await until(async () => {
+      let isOver = false
+      const slow = post({ chat_template: endless }).then((answer) => {
+        isOver = true
+        return answer
+      })
+      expect((await post({})).status).toBe(200)
+      const isAnsweredMeanwhile = !isOver
+      const { status, body } = await slow
+      expect([status, body.error?.message]).toEqual([400, expect.stringContaining('takes too long')])
+      return isAnsweredMeanwhile
+    }, 'an answer while a template is rendered')
   })
 })
 
@@ -98,11 +103,17 @@ describe('priority', () => {
       order.push(name)
     }
     const long = { ignore_eos: true, max_tokens: 60 }
-    const first = ask('first', { ...long, priority: -9 })
-    // one row only: what follows waits, and is there before the row is free
-    const others = ['late', 'later'].map((name) => ask(name, { ...long, priority: 5 }))
-    const urgent = ask('urgent', { priority: -1 })
-    await Promise.all([first, ...others, urgent])
+    // one row only, and an engine that goes on when all of them are there
+    const [pid = 0] = service.enginePids()
+    process.kill(pid, 'SIGSTOP')
+    const asked = [
+      ask('first', { ...long, priority: -9 }),
+      ...['late', 'later'].map((name) => ask(name, { ...long, priority: 5 })),
+      ask('urgent', { priority: -1 }),
+    ]
+    await service.untilEngineHas({ waiting: 4 })
+    process.kill(pid, 'SIGCONT')
+    await Promise.all(asked)
     expect(order.indexOf('urgent')).toBeLessThan(order.indexOf('late'))
     expect(order.indexOf('urgent')).toBeLessThan(order.indexOf('later'))
   })

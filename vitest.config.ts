@@ -13,6 +13,7 @@ const serial = { pool: 'forks' as const, fileParallelism: false, testTimeout: 30
 
 export default defineConfig({
   test: {
+    teardownTimeout: 120_000,
     reporters: ['default', './test/support/summary-reporter.ts'],
     projects: [
       {

@@ -135,7 +135,7 @@ async function measure(name, config) {
     ]
   } finally {
     await service?.close(1000)
-    rmSync(directory, { recursive: true, force: true })
+    rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

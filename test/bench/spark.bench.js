@@ -118,7 +118,7 @@ async function measure() {
     console.log(JSON.stringify({ roof, adapter: adapter.figures(), plain: plain.figures(), recipe: recipe.figures() }))
     for (const task of [plain, recipe, adapter]) await task.release()
   } finally {
-    rmSync(directory, { recursive: true, force: true })
+    rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

@@ -27,7 +27,7 @@ export async function run() {
     const large = await measure(path.join(directory, 'large.sqlite3'), MODELS, EVENTS)
     return large.map(({ name, value }, i) => ({ name, value, unit: 'ms', ratio: value / small[i].value }))
   } finally {
-    rmSync(directory, { recursive: true, force: true })
+    rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

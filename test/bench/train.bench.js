@@ -140,7 +140,7 @@ async function measure(rowCount, length, steps, hasIntegers = 0) {
       }),
     )
   } finally {
-    rmSync(directory, { recursive: true, force: true })
+    rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

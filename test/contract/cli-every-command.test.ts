@@ -11,7 +11,7 @@ import { runCli, unreachable } from '../support/service/run-cli.js'
 import { errorBody, JOB, MODEL, page, scriptedService } from '../support/service/scripted-service.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
 const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
 const pairs = join(folder, 'pairs.jsonl')

@@ -78,7 +78,7 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
     running.child.stdin?.end()
     return (await running).stdout
   } finally {
-    rmSync(folder, { recursive: true, force: true })
+    rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

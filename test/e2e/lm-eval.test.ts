@@ -112,7 +112,7 @@ test.skipIf(!existsSync(LM_EVAL))(
       expect(generated?.exact_match, JSON.stringify(generated?.resps)).toBe(1)
     } finally {
       await service.stop()
-      await rm(directory, { recursive: true, force: true })
+      await rm(directory, { recursive: true, force: true, maxRetries: 20 })
     }
   },
 )

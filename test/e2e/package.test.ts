@@ -118,7 +118,7 @@ describe('a damaged model', () => {
       expect(existsSync(join(dataDir, 'api-key'))).toBe(false)
       return { ...result, actual: existsSync(weights) ? sha256(weights) : '' }
     } finally {
-      rmSync(assets, { recursive: true, force: true })
+      rmSync(assets, { recursive: true, force: true, maxRetries: 20 })
       renameSync(`${assets}.whole`, assets)
     }
   }

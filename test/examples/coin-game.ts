@@ -28,8 +28,14 @@ function coinGame(player: string): Environment {
   }
 }
 
+const isAlmostPerfect = (curve: readonly number[]): boolean => (curve.at(-1) ?? 0) >= 0.95
+
 /** Trains for some steps, or until it is good enough; the mean reward of games against held-out players before the first and after each step. */
-export async function learnTheHabit(model: TrainableModel, steps: number, enough = 0.95): Promise<number[]> {
+export async function learnTheHabit(
+  model: TrainableModel,
+  steps: number,
+  isEnough: (curve: readonly number[]) => boolean = isAlmostPerfect,
+): Promise<number[]> {
   const games = (players: readonly string[], size: number) =>
     gather(
       players.map((player) => group(size, () => play(model, coinGame(player), { maxTurns: TURNS, maxTokens: 4 }))),
@@ -38,7 +44,7 @@ export async function learnTheHabit(model: TrainableModel, steps: number, enough
   const evaluate = async () => (await model.evaluate(await games(heldOut, 32))).metrics['val/reward'] ?? 0
 
   const curve = [await evaluate()]
-  for (let step = 0; step < steps && (curve.at(-1) ?? 0) < enough; step += 1) {
+  for (let step = 0; step < steps && !isEnough(curve); step += 1) {
     await model.train(await games(training, 12), { learningRate: 1.5e-3 })
     curve.push(await evaluate())
   }

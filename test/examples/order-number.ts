@@ -26,8 +26,14 @@ const reward = combineRewards<string>({
   only: { weight: 0.6, reward: exactAnswer() },
 })
 
+const isAlmostPerfect = (curve: readonly number[]): boolean => (curve.at(-1) ?? 0) >= 0.95
+
 /** Trains for some steps, or until it is good enough; the mean reward of held-out mails before the first and after each step. */
-export async function learnOrderNumbers(model: TrainableModel, steps: number, enough = 0.95): Promise<number[]> {
+export async function learnOrderNumbers(
+  model: TrainableModel,
+  steps: number,
+  isEnough: (curve: readonly number[]) => boolean = isAlmostPerfect,
+): Promise<number[]> {
   const rollouts = (batch: typeof mails, size: number) =>
     gather(
       batch.map((mail) =>
@@ -43,7 +49,7 @@ export async function learnOrderNumbers(model: TrainableModel, steps: number, en
   const evaluate = async () => (await model.evaluate(await rollouts(heldOut, 2))).metrics['val/reward'] ?? 0
 
   const curve = [await evaluate()]
-  for (let step = 0; step < steps && (curve.at(-1) ?? 0) < enough; step += 1) {
+  for (let step = 0; step < steps && !isEnough(curve); step += 1) {
     const batch = Array.from({ length: 20 }, (_, i) => training[(step * 20 + i) % training.length] ?? training[0]!)
     await model.train(await rollouts(batch, 8), { learningRate: 1.5e-3 })
     curve.push(await evaluate())

@@ -37,8 +37,14 @@ function weatherQuestion(city: string) {
   })
 }
 
+const isAlmostPerfect = (curve: readonly number[]): boolean => (curve.at(-1) ?? 0) >= 0.95
+
 /** Trains for some steps, or until it is good enough; the mean reward of held-out episodes before the first and after each step. */
-export async function learnToLookUp(model: TrainableModel, steps: number, enough = 0.95): Promise<number[]> {
+export async function learnToLookUp(
+  model: TrainableModel,
+  steps: number,
+  isEnough: (curve: readonly number[]) => boolean = isAlmostPerfect,
+): Promise<number[]> {
   const episodes = (cities: readonly string[], size: number) =>
     gather(
       cities.map((city) => group(size, () => play(model, weatherQuestion(city), { maxTurns: 3, maxTokens: 32 }))),
@@ -47,7 +53,7 @@ export async function learnToLookUp(model: TrainableModel, steps: number, enough
   const evaluate = async () => (await model.evaluate(await episodes(heldOut, 16))).metrics['val/reward'] ?? 0
 
   const curve = [await evaluate()]
-  for (let step = 0; step < steps && (curve.at(-1) ?? 0) < enough; step += 1) {
+  for (let step = 0; step < steps && !isEnough(curve); step += 1) {
     // A step of the optimizer sees two packed rows instead of one: fewer, steadier steps.
     await model.train(await episodes(training, 10), {
       learningRate: 1.5e-3,

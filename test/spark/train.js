@@ -56,7 +56,7 @@ const { values } = parseArgs({
 const SAVE_EVERY = 50
 const statePath = join(values.run, 'state.safetensors')
 const logPath = join(values.run, 'log.jsonl')
-if (values.fresh) rmSync(values.run, { recursive: true, force: true })
+if (values.fresh) rmSync(values.run, { recursive: true, force: true, maxRetries: 20 })
 mkdirSync(values.run, { recursive: true })
 
 const manifest = readManifest(values.mixture)
@@ -184,11 +184,11 @@ async function evaluate(step) {
 /** Writes the weights as a model that `serve --base-model` takes. @param {string} directory replaced whole */
 function writeModel(directory) {
   const partial = `${directory}.partial`
-  rmSync(partial, { recursive: true, force: true })
+  rmSync(partial, { recursive: true, force: true, maxRetries: 20 })
   cpSync(values.model, partial, { recursive: true })
   writeFileSync(join(partial, 'config.json'), `${JSON.stringify(hfConfig, null, 2)}\n`)
   writeFileSync(join(partial, 'model.safetensors'), encodeSafetensors(toHfTensors(config, state.weights)))
-  rmSync(directory, { recursive: true, force: true })
+  rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   renameSync(partial, directory)
 }
 

@@ -35,7 +35,7 @@ function unpack() {
     }
     renameSync(out, target)
   } finally {
-    rmSync(scratch, { recursive: true, force: true })
+    rmSync(scratch, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

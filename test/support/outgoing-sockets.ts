@@ -40,7 +40,7 @@ export function watchSockets(): SocketWatch {
     stop: () => {
       clearInterval(timer)
       if (isTracing) for (const address of addressesIn(readFileSync(log, 'utf8'))) seen.add(address)
-      rmSync(directory, { recursive: true, force: true })
+      rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
       return [...seen].filter((address) => !isLoopback(address))
     },
   }

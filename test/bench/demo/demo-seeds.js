@@ -34,7 +34,7 @@ for (let seed = first; seed <= last; seed++) {
     const cells = [seed, end.before.toFixed(3), end.after.toFixed(3), end.gain.toFixed(3), end.step, seconds.toFixed(1)]
     console.log(`| ${[...cells, end.reason].join(' | ')} |`)
   } finally {
-    rmSync(dataDir, { recursive: true, force: true })
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 const isReached = (run) => run.gain >= WANTED_GAIN && run.seconds < WANTED_SECONDS

@@ -19,7 +19,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await service?.close(500)
   service = null
-  await rm(dataDir, { recursive: true, force: true })
+  await rm(dataDir, { recursive: true, force: true, maxRetries: 20 })
 })
 
 /** Everything below the folder, itself included, that anybody but its owner may touch. */

@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await service.dispose()
-  await rm(dataRoot, { recursive: true, force: true })
+  await rm(dataRoot, { recursive: true, force: true, maxRetries: 20 })
 })
 
 const RL = '/v1/preview/training-jobs'

@@ -50,7 +50,7 @@ beforeAll(async () => {
   await host.handle(load)
 })
 afterAll(async () => {
-  await rm(directory, { recursive: true, force: true })
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
 describe('engine host', () => {

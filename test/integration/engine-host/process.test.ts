@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL')
-  await rm(directory, { recursive: true, force: true })
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
 interface RunningHost {

@@ -36,7 +36,7 @@ beforeAll(async () => {
     speculation: 'off',
   })
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 type Prompt = RawInput['prompt']
 

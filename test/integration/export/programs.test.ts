@@ -63,7 +63,7 @@ beforeAll(async () => {
   await engine.close()
 }, LIMIT_MS)
 
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 async function program(file: string, args: readonly string[], job: Job): Promise<Continued> {
   const request = JSON.stringify({ lora: null, ...job, prompts, count: COUNT, text: TEXT })

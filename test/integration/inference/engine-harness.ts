@@ -37,7 +37,7 @@ export async function prepareTiny(): Promise<{ prepared: PreparedModel; remove: 
   const directory = await mkdtemp(join(tmpdir(), 'engine-'))
   const source = await ensureTinyRandomModel(join(directory, 'model'))
   const prepared = await prepareBaseModel(source, join(directory, 'prepared'), ['f32', 'int8'])
-  return { prepared, remove: () => rm(directory, { recursive: true, force: true }) }
+  return { prepared, remove: () => rm(directory, { recursive: true, force: true, maxRetries: 20 }) }
 }
 
 export function engineFor(prepared: PreparedModel, options: Partial<EngineOptions> = {}): Promise<Engine> {

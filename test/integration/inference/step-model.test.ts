@@ -32,7 +32,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'step-model-'))
 })
 afterAll(async () => {
-  await rm(directory, { recursive: true, force: true })
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
 /** An adapter of another rank that touches other modules than the golden's. */

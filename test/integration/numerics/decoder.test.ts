@@ -41,7 +41,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) =>
     prepared = await prepareFormulaModel(config, directory)
     model = { config, tensors: prepared.tensors('f32'), adapter: golden.adapter }
   })
-  afterAll(() => rm(directory, { recursive: true, force: true }))
+  afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
   const run = async (
     graph: ReturnType<typeof buildLogitsGraph>,

@@ -24,7 +24,7 @@ let directory: string
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-kl-'))
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 async function openLoss({ config }: Golden, isMeanGiven: boolean): Promise<Session> {
   const { policyLoss: wanted } = resolveRlConfig(config)

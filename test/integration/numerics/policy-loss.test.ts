@@ -32,7 +32,7 @@ let directory: string
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-policy-'))
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 /** Runs loss and gradient; `padding` extra tokens must change nothing. */
 async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {

@@ -26,7 +26,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   for (const session of sessions.values()) await session.release()
-  await rm(directory, { recursive: true, force: true })
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
 async function openLoss(options: PreferenceLossOptions): Promise<Session> {

@@ -31,7 +31,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await service.dispose()
-  await rm(folder, { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true, maxRetries: 20 })
 })
 
 const train = async (reward: number) => {
@@ -150,7 +150,7 @@ describe('a restore', () => {
     for (const name of ['trainyard.sqlite3', 'api-key', RESTORE_MARKER]) {
       await expect(stat(join(target, name)), name).rejects.toMatchObject({ code: 'ENOENT' })
     }
-    await rm(target, { recursive: true, force: true })
+    await rm(target, { recursive: true, force: true, maxRetries: 20 })
     return code
   }
 

@@ -51,7 +51,7 @@ afterEach(async () => {
   await service.stop()
   receiver.closeAllConnections()
   await new Promise((done) => receiver.close(done))
-  await rm(directory, { recursive: true, force: true })
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
 const host = () => `127.0.0.1:${(receiver.address() as AddressInfo).port}`

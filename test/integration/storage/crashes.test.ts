@@ -18,7 +18,7 @@ import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 
 const SCRIPT = join(import.meta.dirname, '../../support/stand-ins/crash-at-write.mjs')
 const folder = await mkdtemp(join(tmpdir(), 'trainyard-crashes-'))
-afterAll(() => rm(folder, { recursive: true, force: true }))
+afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 20 }))
 
 interface Outcome {
   readonly signal: string | null
@@ -106,7 +106,7 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
       const isAll = JSON.stringify(found) === JSON.stringify(after)
       if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(before)
       points += 1
-      await rm(directory(point), { recursive: true, force: true })
+      await rm(directory(point), { recursive: true, force: true, maxRetries: 20 })
     }
   })
 

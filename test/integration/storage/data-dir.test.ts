@@ -16,7 +16,7 @@ let root: string
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'trainyard-storage-'))
 })
-afterEach(() => rm(root, { recursive: true, force: true }))
+afterEach(() => rm(root, { recursive: true, force: true, maxRetries: 20 }))
 
 describe('lock', () => {
   it('keeps a second server out until the first lets go', async () => {

@@ -23,7 +23,7 @@ function mount(options: string): boolean {
 const isMounted = process.platform === 'linux' && process.getuid?.() === 0 && mount('size=12m,mode=700')
 afterAll(() => {
   if (isMounted) execFileSync('umount', ['-l', folder])
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
 })
 
 describe.skipIf(!isMounted)('a disk that is full', () => {
@@ -81,6 +81,6 @@ describe('a database that is damaged', () => {
       hint: expect.stringContaining('backup'),
     })
     expect((await readFile(path)).equals(damaged)).toBe(true)
-    rmSync(service.dataDir, { recursive: true, force: true })
+    rmSync(service.dataDir, { recursive: true, force: true, maxRetries: 20 })
   })
 })

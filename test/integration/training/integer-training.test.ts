@@ -35,7 +35,7 @@ beforeAll(async () => {
   prepared = await prepareBaseModel(sparkDirectory(), directory, [])
   text = await loadTextModel(sparkDirectory())
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 describe('the product of a frozen layer', () => {
   const [rows, inner, columns] = [5, 48, 32]

@@ -25,7 +25,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-resume-'))
   modelPath = await ensureTinyRandomModel(join(directory, 'model'))
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 /** What the server holds of one job, across attempts. */
 interface Held {

@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterEach(() => {
   for (const cleanup of cleanups.splice(0)) cleanup()
 })
-afterAll(() => rm(directory, { recursive: true, force: true }))
+afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 interface Recorded {
   readonly events: WorkerEvents['events']

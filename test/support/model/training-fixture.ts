@@ -111,7 +111,7 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
       }
       return sums
     },
-    close: () => rm(directory, { recursive: true, force: true }),
+    close: () => rm(directory, { recursive: true, force: true, maxRetries: 20 }),
   }
 }
 

@@ -186,7 +186,7 @@ export async function runGraph(
     await session.release()
     return results
   } finally {
-    await rm(directory, { recursive: true, force: true })
+    await rm(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

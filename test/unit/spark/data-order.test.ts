@@ -27,7 +27,7 @@ beforeAll(() => {
     writeFileSync(join(directory, file), Buffer.concat(packed.map(rowBytes)))
   }
 })
-afterAll(() => rmSync(directory, { recursive: true, force: true }))
+afterAll(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 const open = (train = FILES) => openTrainingData(directory, { train }, MICRO_BATCH_TOKENS)
 const numbersOf = (rows: readonly Row[]): number[] => rows.map(({ tokens }) => tokens[0]!)

@@ -35,7 +35,7 @@ beforeAll(async () => {
   writeTextModel(directory, { vocabularySize: 600, sizeBytes: 60_000, seed: 'test' })
   model = await loadTextModel(directory)
 }, 60_000)
-afterAll(() => rmSync(directory, { recursive: true, force: true }))
+afterAll(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 /** Rows and documents are plain data; the text layer takes JSON. */
 const asJson = (value: unknown): JsonValue[] => JSON.parse(JSON.stringify(value ?? []))

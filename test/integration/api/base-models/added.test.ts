@@ -22,7 +22,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
   tiny = await ensureTinyRandomModel(folder)
 })
-afterAll(() => rm(folder, { recursive: true, force: true }))
+afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 20 }))
 beforeEach(async () => {
   hub = await startFakeHub()
   hub.repositories.set('org/tiny', filesOf(tiny))

@@ -11,7 +11,7 @@ let folder = ''
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'trainyard-repl-'))
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
+afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
 
 /** Answers `echo <question>` with one token; types the lines and leaves with Ctrl-D. */
 async function converse(lines: readonly string[], argv: readonly string[] = []) {

@@ -17,7 +17,7 @@ let home = ''
 beforeEach(() => {
   home = mkdtempSync(join(tmpdir(), 'trainyard-config-'))
 })
-afterEach(() => rmSync(home, { recursive: true, force: true }))
+afterEach(() => rmSync(home, { recursive: true, force: true, maxRetries: 20 }))
 
 function writeConfig(content: unknown): void {
   const path = resolvePaths({ HOME: home }).configFile

@@ -9,7 +9,7 @@ import { readTrajectoryFile } from '../../../../src/cli/input/trajectory-file.js
 import { createIo } from '../../../../src/cli/terminal/io.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'trainyard-files-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
 const sink = { isTTY: false, write: () => true }
 
 function ioWith(text: string) {

@@ -10,7 +10,7 @@ let folder = ''
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'trainyard-rollout-'))
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
+afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
 
 const ROWS = '{"prompt":"2+2?","answer":"4"}\n\n{"messages":[{"role":"user","content":"3+3?"}],"answer":6}\n'
 const file = (name: string, text: string) => {

@@ -26,7 +26,7 @@ let directory: string
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-fixtures-'))
 })
-afterEach(() => rm(directory, { recursive: true, force: true }))
+afterEach(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 const newest = join(FOLDER, `${NEWEST}.sql`)
 if (process.env['UPDATE_GOLDEN'] === '1' && !existsSync(newest)) {

@@ -19,7 +19,7 @@ let directory: string
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-migrations-'))
 })
-afterEach(() => rm(directory, { recursive: true, force: true }))
+afterEach(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
 const NAMES = Object.keys(MIGRATIONS).sort()
 

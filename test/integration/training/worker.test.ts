@@ -162,8 +162,8 @@ const sftRows = Array.from({ length: 5 }, (_, i) => ({
   ],
 }))
 
-/** A job of many leases, whoever has to wait for a processor: minutes where a lease is seconds. */
-const LONG = Array.from({ length: 20_000 }, () => sftRows[0])
+/** A job of many leases, whoever has to wait for a processor. */
+const LONG = Array.from({ length: 5000 }, () => sftRows[0])
 const LEASE_SECONDS = 3
 
 function group(rewards: readonly number[]) {

@@ -34,7 +34,10 @@ export const demo = defineCommand({
       default: DEFAULT_TASK,
     }),
     steps: flag.integer(1, 1000)('--steps <n>', 'most training jobs; default 40, for --sft 6'),
-    maxSeconds: flag.number(1)('--max-seconds <n>', 'begin no step that would end later; default 70', { default: 70 }),
+    maxSeconds: flag.number(1)(
+      '--max-seconds <n>',
+      'begin no step that would end later; default 70, on a busy machine up to 420 until there is something to see',
+    ),
     seed: flag.integer(0)('--seed <n>', 'of prompts, answers and adapters; default random'),
     baseModel: flag.text('--base-model <name>', 'weights to start from; default trainyard/spark', {
       default: 'trainyard/spark',
@@ -72,7 +75,8 @@ export const demo = defineCommand({
         clock,
         startMs,
         steps: flags.steps ?? (flags.sft ? 6 : 40),
-        budgetMs: flags.maxSeconds * 1000,
+        budgetMs: (flags.maxSeconds ?? 70) * 1000,
+        longestMs: (flags.maxSeconds ?? 420) * 1000,
         signal,
         nameAt: (step) => inferenceName(created, step),
         requireCompleted,

@@ -9,6 +9,27 @@ export const GOAL = 0.95
 /** Held-out prompts that are shown before and after. */
 const SHOWN_PROMPTS = 6
 
+/** Gain of held-out reward that a person can see in the answers. */
+const VISIBLE_GAIN = 0.3
+
+/**
+ * Whether the next turn is not begun any more. The budget is for a machine with time on its hands: where everything takes longer,
+ * a demo goes on until it has something to show.
+ *
+ * @param endMs when the turn would end, milliseconds after the start
+ */
+export function isOutOfTime(
+  options: Pick<DemoOptions, 'budgetMs' | 'longestMs'>,
+  turn: { readonly endMs: number; readonly before: Gained; readonly latest: Gained },
+): boolean {
+  const gain = turn.latest.event.held_out_reward - turn.before.event.held_out_reward
+  return turn.endMs > (gain < VISIBLE_GAIN ? Math.max(options.budgetMs, options.longestMs) : options.budgetMs)
+}
+
+interface Gained {
+  readonly event: Pick<Measurement['event'], 'held_out_reward'>
+}
+
 /** A point of the held-out curve. */
 export function toPoint({ event }: Measurement): { readonly step: number; readonly reward: number } {
   return { step: event.step, reward: event.held_out_reward }

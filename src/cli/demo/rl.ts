@@ -6,7 +6,7 @@
  */
 import type { JsonValue } from '#base/util/json.js'
 import type { DemoEvent, DemoFinished, DemoGradientStep, DemoStep } from './events.js'
-import { finish, GOAL, toPoint } from './outcome.js'
+import { finish, GOAL, isOutOfTime, toPoint } from './outcome.js'
 import {
   type AnsweredPrompt,
   ask,
@@ -43,7 +43,7 @@ export async function* trainByRl(options: DemoOptions): AsyncGenerator<DemoEvent
   let reason: DemoFinished['reason'] = 'steps'
   for (let turn = 1; turn <= options.steps; turn += 1) {
     const beganMs = options.clock.monotonicMs()
-    if (turn > 1 && beganMs - options.startMs + turnMs > options.budgetMs) {
+    if (turn > 1 && isOutOfTime(options, { endMs: beganMs - options.startMs + turnMs, before, latest })) {
       reason = 'time'
       break
     }

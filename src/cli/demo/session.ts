@@ -30,6 +30,8 @@ export interface DemoOptions {
   readonly steps: number
   /** After the first turn, none is begun that would not end by then, milliseconds after `startMs`. */
   readonly budgetMs: number
+  /** Instead of `budgetMs` while there is little to see yet, as on a busy machine. */
+  readonly longestMs: number
   readonly signal: AbortSignal
   /** Name under which the model of a step answers. */
   readonly nameAt: (step: number) => string

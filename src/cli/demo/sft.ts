@@ -5,7 +5,7 @@
  * The examples are the training prompts of the task with answers that earn the full reward.
  */
 import type { DemoEvent, DemoFinished, DemoStep } from './events.js'
-import { finish, GOAL, toPoint } from './outcome.js'
+import { finish, GOAL, isOutOfTime, toPoint } from './outcome.js'
 import { type DemoOptions, measure, runJob, secondsSince, shuffled } from './session.js'
 
 /** Examples of one job at most: a round is short enough to be watched. */
@@ -26,7 +26,7 @@ export async function* trainBySft(options: DemoOptions): AsyncGenerator<DemoEven
   let reason: DemoFinished['reason'] = 'steps'
   for (let turn = 1; turn <= options.steps; turn += 1) {
     const beganMs = options.clock.monotonicMs()
-    if (turn > 1 && beganMs - options.startMs + turnMs > options.budgetMs) {
+    if (turn > 1 && isOutOfTime(options, { endMs: beganMs - options.startMs + turnMs, before, latest })) {
       reason = 'time'
       break
     }

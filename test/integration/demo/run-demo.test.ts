@@ -38,7 +38,7 @@ async function start(options: { kind: 'rl' | 'sft'; task?: DemoTask; steps: numb
   const model = await createDemoModel(client, { baseModel, name: 'demo-x', project: 'p', entity: null, signal })
   const task = options.task ?? letters
   const clock = systemClock
-  const budget = { clock, startMs: clock.monotonicMs(), budgetMs: 600_000 }
+  const budget = { clock, startMs: clock.monotonicMs(), budgetMs: 600_000, longestMs: 600_000 }
   const nameAt = (step: number) => inferenceName(model, step)
   return {
     client,

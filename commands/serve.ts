@@ -57,6 +57,7 @@ export const serve = defineCommand({
     trainingDataRoot: flag.setting('training-data-root', { isAdvanced: true }),
     allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
     webhookHost: flag.setting('webhook-hosts', { isAdvanced: true }),
+    trainingDataHost: flag.setting('training-data-hosts', { isAdvanced: true }),
     logLevel: flag.setting('log-level', { isAdvanced: true }),
     logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
@@ -102,6 +103,7 @@ export const serve = defineCommand({
       trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
       allowedHosts: config.get('allowed-hosts'),
       webhookHosts: config.get('webhook-hosts'),
+      trainingDataHosts: config.get('training-data-hosts'),
       hub: { endpoint: environment['HF_ENDPOINT'] || undefined, token: environment['HF_TOKEN'] || undefined },
       tuning: {
         jobs: {

@@ -48,7 +48,7 @@ export const trainSft = defineCommand({
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of conversations, - for standard input'),
-    dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id> or wandb-artifact:///…'),
+    dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id>, https://… or wandb-artifact:///…'),
     batchSize: flag.custom((text) => (text === 'auto' ? text : parseInteger(text, BATCH_SIZE.min, BATCH_SIZE.max)))(
       '--batch-size <n|auto>',
       `conversations per gradient step; default ${SFT_DEFAULTS.batch_size}`,

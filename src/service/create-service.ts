@@ -41,6 +41,7 @@ import { createModelService } from '#service/operations/models.js'
 import { createResponseService } from '#service/operations/responses/responses.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
 import { createTokenService } from '#service/operations/text/tokens.js'
+import { createRemoteData } from '#service/operations/training/remote-data.js'
 import { createTrainingJobService } from '#service/operations/training/training-jobs.js'
 import { createTrainingPlanService } from '#service/operations/training/training-plans.js'
 import { createWorkerApiService } from '#service/operations/training/worker-api.js'
@@ -199,6 +200,13 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => exporter.stop())
   const clockWatch = createClockWatch(db, systemClock, logger)
   undo.push(() => clockWatch.stop())
+  const remoteData = createRemoteData({
+    allowedHosts: options.trainingDataHosts ?? [],
+    userAgent: `Trainyard/${packageVersion()}`,
+    maxBytes: settings.maxUploadBytes,
+    ...options.tuning?.remoteData,
+  })
+  undo.push(() => remoteData.stop())
   const planner = createPlanner({ environment: workerEnvironment(options), ...options.tuning?.plans })
   undo.push(() => planner.stop())
   const dispatcher = createDispatcher({
@@ -233,6 +241,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     baseModels,
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
+    remoteData,
     leaseMs: timing.leaseMs,
     trainWorkers: settings.trainWorkers,
     maxQueuedJobs: settings.maxQueuedJobs,
@@ -325,6 +334,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     workers.stop()
     exporter.stop()
     planner.stop()
+    remoteData.stop()
     await outbox.stop()
     await Promise.all([baseModelService.close(), inspector.close()])
     await Promise.all([engines.stop(1000), bodies.close()])

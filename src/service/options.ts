@@ -70,6 +70,8 @@ export interface ServiceSettings {
   readonly allowedHosts?: readonly string[]
   /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
   readonly webhookHosts?: readonly string[]
+  /** Hosts (`name` or `name:port`) that training data may be fetched from although they are in a private network or speak plain http. Default none. */
+  readonly trainingDataHosts?: readonly string[]
   /** Folder below which `file:` training data is read; null refuses all. Default null. */
   readonly trainingDataRoot?: string | null
   /** Where base models are fetched from when somebody adds one by its hub's name. Default: `DEFAULT_HUB_ENDPOINT`, no token. */
@@ -84,6 +86,8 @@ export interface ServiceTuning {
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
   /** When a plan of a job is given up. Default: `planner.ts`. */
   readonly plans?: { readonly limitMs?: number }
+  /** Pace of fetched training data. Defaults: `remote-data.ts`. */
+  readonly remoteData?: { readonly silenceMs?: number; readonly minBytesPerSecond?: number }
   /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */
   readonly bodies?: Partial<BodyLimits>
   /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */

@@ -27,8 +27,8 @@ export type CreateRlJobRequest = z.infer<typeof createRlJobRequestSchema>
 export const createSftJobRequestSchema = z.object({
   model_id: z.guid(),
   /**
-   * `file-…` from `POST /v1/files`, `file:` below the configured root, `wandb-artifact:///entity/project/name:version`, or the
-   * rows themselves as a `data:` address. Rows may be compressed with gzip.
+   * `file-…` from `POST /v1/files`, `file:` below the configured root, `wandb-artifact:///entity/project/name:version`, an
+   * `https:` address, or the rows themselves as a `data:` address. Rows may be compressed with gzip.
    */
   training_data_url: z.string().min(1).max(MAX_DATA_URL),
   /** Rows of the same form that are measured on and not trained. */

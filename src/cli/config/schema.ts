@@ -420,6 +420,15 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     summary: 'host webhooks may be sent to although it is private or plain http; repeatable',
     parse: parseList,
   },
+  'training-data-hosts': {
+    type: 'list',
+    default: [],
+    env: ['TRAINYARD_TRAINING_DATA_HOSTS'],
+    flag: '--training-data-host <host>',
+    usedBy: 'service',
+    summary: 'host training data may be fetched from although it is private or plain http; repeatable',
+    parse: parseList,
+  },
   'log-level': {
     type: 'choice',
     default: SERVICE_DEFAULTS.logLevel,

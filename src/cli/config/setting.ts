@@ -46,6 +46,7 @@ export interface SettingValues {
   readonly 'training-data-root': string | null
   readonly 'allowed-hosts': readonly string[]
   readonly 'webhook-hosts': readonly string[]
+  readonly 'training-data-hosts': readonly string[]
   readonly 'log-level': (typeof LOG_LEVELS)[number]
   readonly 'log-format': (typeof LOG_FORMATS)[number]
 }

@@ -13,6 +13,7 @@ import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { UsageService } from './access/usage.js'
+import type { RemoteData } from './training/remote-data.js'
 
 export type { Principal, Tenant } from './access/principal.js'
 
@@ -48,6 +49,8 @@ export interface ServiceContext {
   readonly preparedDir: string
   /** `file:` training data must lie below this folder; null refuses all. */
   readonly trainingDataRoot: string | null
+  /** `https:` training data. */
+  readonly remoteData: RemoteData
   readonly leaseMs: number
   /** Jobs that train side by side. */
   readonly trainWorkers: number

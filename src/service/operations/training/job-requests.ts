@@ -116,10 +116,15 @@ async function receiveRows(
   return {
     inputSha256,
     validationSha256,
-    // a data: address is the rows themselves, and those are stored already
-    sourceUrl: url.startsWith('data:') ? null : url,
+    sourceUrl: sourceOf(url),
     exampleCount: await checkRows(context, 'training_data_url', inputSha256, count),
   }
+}
+
+/** The address as it is remembered: not the rows of a data: address, and no signature that opens what it names. */
+function sourceOf(url: string): string | null {
+  if (url.startsWith('data:')) return null
+  return /^https?:/i.test(url) ? url.replace(/[?#].*$/s, '') : url
 }
 
 /** @returns how many rows; an error about validation rows says that they are meant */

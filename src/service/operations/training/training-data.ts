@@ -1,13 +1,14 @@
 /**
- * `training_data_url` and `validation_data_url` → an immutable blob. The server opens no network connection and reads no file
- * outside one folder.
+ * `training_data_url` and `validation_data_url` → an immutable blob. Connections go to public addresses alone, and no file
+ * outside one folder is read.
  *
  * - `file-…`: a file uploaded by `POST /v1/files`;
  * - `wandb-artifact:///entity/project/name:version`: a file registered under that name, or the rows in an artifact that the
  *   wandb client uploaded;
  * - `file:///…`: a file below the configured root, copied when the job is created; links that lead out are refused;
  * - `data:…`: the rows themselves, percent-encoded or base64 (RFC 2397);
- * - `http:`, `https:` and everything else: refused.
+ * - `https:…`: fetched once, now, from a public address (`remote-data.ts`); `http:` only from hosts the administrator named;
+ * - everything else: refused.
  *
  * Data that begins like a gzip file is stored decompressed, at most `MAX_UPLOAD_BYTES` of it.
  */
@@ -29,7 +30,7 @@ export interface DataAddress {
   readonly url: string
 }
 
-type Context = Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot'>
+type Context = Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot' | 'remoteData'>
 
 /**
  * @returns the digest of the blob that holds the data, decompressed
@@ -66,10 +67,11 @@ async function findData(context: Context, principal: Principal, { field, url }: 
   }
   if (url.startsWith('file:')) return copyLocalFile(context, { field, url })
   if (url.startsWith('data:')) return (await context.blobs.put([dataOf({ field, url })])).sha256
+  if (/^https?:/i.test(url)) return (await context.blobs.put(context.remoteData.open({ field, url }))).sha256
   throw refused(
     field,
-    'must be a file id, a file:, data: or wandb-artifact: address; the server opens no connections',
-    'download the data and upload it with POST /v1/files',
+    'must be a file id, an https:, data:, file: or wandb-artifact: address',
+    'upload the data with POST /v1/files',
   )
 }
 

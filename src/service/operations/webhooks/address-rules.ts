@@ -1,7 +1,7 @@
 /**
- * Which addresses this server may send to: public ones over https, and hosts that its administrator named.
+ * Which addresses this server may connect to for somebody else: public ones over https, and hosts that its administrator named.
  *
- * A name is resolved once for a delivery, every address it has is checked, and the connection goes to the checked address, so
+ * A name is resolved once for a connection, every address it has is checked, and the connection goes to the checked address, so
  * that a name that changes in between (DNS rebinding) leads nowhere else.
  */
 import { lookup } from 'node:dns/promises'
@@ -10,14 +10,34 @@ import { InvalidRequestError } from '#base/errors.js'
 import { isPublicAddress } from '#base/util/public-address.js'
 
 export interface AddressRules {
-  /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} `webhook_refused` */
+  /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} the refusal */
   check(url: string): URL
-  /** The address to connect to. @throws {InvalidRequestError} `webhook_refused`; what the resolver throws */
+  /** The address to connect to. @throws {InvalidRequestError} the refusal; what the resolver throws */
   resolve(url: URL): Promise<string>
 }
 
+/** How a refusal reads. */
+export interface Refusal {
+  readonly code: string
+  /** Field that makes the answer a 422; null for a 400. */
+  readonly param: string | null
+  /** What is refused. */
+  readonly subject: string
+  readonly hint: string
+}
+
+const WEBHOOK_REFUSAL: Refusal = {
+  code: 'webhook_refused',
+  param: 'url',
+  subject: 'url',
+  hint: 'the administrator may allow a host: trainyard serve --webhook-host <host>',
+}
+
 /** @param allowedHosts names or addresses, optionally with `:port`, that may be anywhere and plain http */
-export function createAddressRules(allowedHosts: readonly string[]): AddressRules {
+export function createAddressRules(allowedHosts: readonly string[], refusal: Refusal = WEBHOOK_REFUSAL): AddressRules {
+  const { code, param, subject, hint } = refusal
+  const refused = (reason: string): InvalidRequestError =>
+    new InvalidRequestError(code, `${subject} ${reason}`, { ...(param === null ? {} : { param }), hint })
   const allowed = new Set(allowedHosts.map((host) => host.toLowerCase()))
   const isAllowed = (url: URL) => allowed.has(url.host) || allowed.has(url.hostname.replace(/^\[|\]$/g, ''))
   return {
@@ -44,11 +64,4 @@ export function createAddressRules(allowedHosts: readonly string[]): AddressRule
       return first.address
     },
   }
-}
-
-function refused(reason: string): InvalidRequestError {
-  return new InvalidRequestError('webhook_refused', `url ${reason}`, {
-    param: 'url',
-    hint: 'the administrator may allow a host: trainyard serve --webhook-host <host>',
-  })
 }

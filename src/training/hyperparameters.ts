@@ -225,22 +225,10 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
   assertScheduleFits(options)
   const logging = options.metric_logging
   return {
-    batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
+    ...rowOptions(options),
     learningRate: options.learning_rate,
-    learningRateSchedule: options.learning_rate_schedule,
-    warmupSteps: options.warmup_steps,
-    minLearningRate: options.min_learning_rate,
-    epochs: options.epochs,
-    weightDecay: options.weight_decay,
     assistantTurns: options.assistant_turns,
-    validationInterval: options.validation_interval ?? null,
-    earlyStoppingPatience: options.early_stopping_patience ?? null,
-    earlyStoppingMinDelta: options.early_stopping_min_delta,
-    isBestKept: options.keep_best ?? options.early_stopping_patience !== undefined,
-    precision: options.precision,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
-    seed: options.seed ?? null,
-    lora: options.lora ?? null,
   }
 }
 
@@ -263,22 +251,31 @@ export function resolveDpoConfig(raw: JsonObject): DpoHyperparameters {
     )
   }
   return {
-    batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
+    ...rowOptions(options),
     learningRate: options.learning_rate,
+    beta: options.beta,
+    labelSmoothing: options.label_smoothing,
+    isReferenceFree: options.reference_free,
+    referenceStep: options.reference_step ?? null,
+  }
+}
+
+/** What jobs on rows of data have in common. */
+function rowOptions(
+  options: Omit<SftOptions, 'learning_rate' | 'assistant_turns' | 'metric_logging'>,
+): Omit<SftHyperparameters, 'learningRate' | 'assistantTurns' | 'metricLogging'> {
+  return {
+    batchSize: options.batch_size === 'auto' ? AUTO_BATCH_SIZE : options.batch_size,
     learningRateSchedule: options.learning_rate_schedule,
     warmupSteps: options.warmup_steps,
     minLearningRate: options.min_learning_rate,
     epochs: options.epochs,
     weightDecay: options.weight_decay,
-    beta: options.beta,
-    labelSmoothing: options.label_smoothing,
-    isReferenceFree: options.reference_free,
-    precision: options.precision,
-    referenceStep: options.reference_step ?? null,
     validationInterval: options.validation_interval ?? null,
     earlyStoppingPatience: options.early_stopping_patience ?? null,
     earlyStoppingMinDelta: options.early_stopping_min_delta,
     isBestKept: options.keep_best ?? options.early_stopping_patience !== undefined,
+    precision: options.precision,
     seed: options.seed ?? null,
     lora: options.lora ?? null,
   }

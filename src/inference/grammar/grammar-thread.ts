@@ -9,14 +9,16 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
 import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
-import { patchGrammar, type SchemaPatches } from './schema-patches.js'
+import type { GrammarSchema } from './schema/json-schema.js'
+import { patchGrammar } from './schema/schema-patches.js'
+import { withGrammars } from './structural-tag.js'
 import { type TokenTable, tokenBytes } from './token-table.js'
 import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
 
 export interface GrammarThreadData {
   readonly spec: GrammarSpec
-  /** What is replaced in the grammar of a JSON schema. */
-  readonly patches: SchemaPatches
+  /** The one of a `json_schema`, those that a structural tag numbers. */
+  readonly schemas: readonly GrammarSchema[]
   readonly table: TokenTable
   readonly maxBytes: number
 }
@@ -53,15 +55,20 @@ interface OpenChoice {
 async function compile(
   { Testings }: Xgrammar,
   compiler: Compiler,
-  { spec, patches }: Pick<GrammarThreadData, 'spec' | 'patches'>,
+  { spec, schemas }: Pick<GrammarThreadData, 'spec' | 'schemas'>,
 ): Promise<Compiled> {
+  const grammars: string[] = []
+  for (const { schema, patches } of schemas) {
+    const text = JSON.stringify(schema)
+    const isWhitespaceFree = spec.kind === 'json_schema' && spec.isWhitespaceFree
+    const ebnf = isWhitespaceFree
+      ? await Testings._jsonSchemaToEBNF(text, false, -1, [',', ':'])
+      : await Testings._jsonSchemaToEBNF(text, true)
+    grammars.push(patchGrammar(ebnf, patches))
+  }
   switch (spec.kind) {
-    case 'json_schema': {
-      const ebnf = spec.isWhitespaceFree
-        ? await Testings._jsonSchemaToEBNF(spec.schema, false, -1, [',', ':'])
-        : await Testings._jsonSchemaToEBNF(spec.schema, true)
-      return compiler.compileGrammar(patchGrammar(ebnf, patches))
-    }
+    case 'json_schema':
+      return compiler.compileGrammar(grammars[0] ?? '')
     case 'regex':
       return compiler.compileStructuralTag({
         type: 'structural_tag',
@@ -72,7 +79,7 @@ async function compile(
     case 'ebnf':
       return compiler.compileGrammar(spec.grammar)
     case 'structural_tag':
-      return compiler.compileStructuralTag(spec.tag)
+      return compiler.compileStructuralTag(withGrammars(spec.tag, grammars))
   }
 }
 
@@ -86,7 +93,7 @@ function kernelThreadId(): number | null {
 }
 
 async function run(
-  { spec, patches, table }: GrammarThreadData,
+  { spec, schemas, table }: GrammarThreadData,
   { xgrammar }: LoadedXgrammar,
   port: NonNullable<typeof parentPort>,
 ): Promise<void> {
@@ -96,7 +103,7 @@ async function run(
   const info = await xgrammar.TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
   const compiler = await xgrammar.GrammarCompiler.createGrammarCompiler(info, false)
   send({ type: 'compiling', threadId: kernelThreadId() })
-  const compiled = await compile(xgrammar, compiler, { spec, patches })
+  const compiled = await compile(xgrammar, compiler, { spec, schemas })
   const choices = new Map<number, OpenChoice>()
 
   async function publish(choice: OpenChoice): Promise<void> {

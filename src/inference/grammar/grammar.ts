@@ -11,14 +11,13 @@ import { Worker } from 'node:worker_threads'
 import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
-import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
-import { toGrammarSchema } from './json-schema.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
-import { isUnpatched, NO_PATCHES } from './schema-patches.js'
+import { toGrammarSchema } from './schema/json-schema.js'
+import { parseJson, toNumberedTag } from './structural-tag.js'
 import type { TokenTable } from './token-table.js'
 
 export interface GrammarLimits {
@@ -129,41 +128,13 @@ export async function compileGrammar(
 }
 
 /** Whatever the compiler would skip in a schema is refused before it starts. */
-function withHonouredSchema(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' | 'patches'> {
-  if (spec.kind === 'structural_tag') return { spec: withHonouredTag(spec), patches: NO_PATCHES }
-  if (spec.kind !== 'json_schema') return { spec, patches: NO_PATCHES }
-  const { schema, patches } = toGrammarSchema(parseJson(spec.schema, 'JSON schema'))
-  return { spec: { ...spec, schema: JSON.stringify(schema) }, patches }
-}
-
-function parseJson(text: string, what: string): JsonValue {
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    throw new InvalidRequestError('invalid_grammar', `${what} must be JSON text, as an object it works too`, { cause })
+function withHonouredSchema(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' | 'schemas'> {
+  if (spec.kind === 'structural_tag') {
+    const { tag, schemas } = toNumberedTag(spec.tag)
+    return { spec: { ...spec, tag }, schemas }
   }
-}
-
-/** A tag whose schemas are those that the compiler is given. There is no place for marks in a tag. */
-function withHonouredTag(spec: Extract<GrammarSpec, { kind: 'structural_tag' }>): GrammarSpec {
-  const convert = (value: JsonValue): JsonValue => {
-    if (Array.isArray(value)) return value.map(convert)
-    if (!isJsonObject(value)) return value
-    const field = value['type'] === 'json_schema' ? 'json_schema' : 'schema'
-    const isHolder = value['type'] === 'json_schema' || (value['begin'] !== undefined && value['end'] !== undefined)
-    const own = value[field]
-    if (!isHolder || own === undefined) {
-      return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
-    }
-    const { schema, patches } = toGrammarSchema(typeof own === 'string' ? parseJson(own, 'a schema in a tag') : own)
-    if (isUnpatched(patches)) return { ...value, [field]: schema }
-    throw new InvalidRequestError(
-      'unsupported_schema',
-      'a schema in a structural tag bounds a "number" or has "additionalProperties" beside "properties"',
-      { hint: 'response_format of type json_schema can hold an answer to such a schema' },
-    )
-  }
-  return { ...spec, tag: JSON.stringify(convert(parseJson(spec.tag, 'a structural tag'))) }
+  if (spec.kind !== 'json_schema') return { spec, schemas: [] }
+  return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'))] }
 }
 
 function watchTime(

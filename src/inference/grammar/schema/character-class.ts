@@ -40,13 +40,9 @@ export function classAlternatives(ranges: readonly CodeRange[]): readonly string
   return [...(ascii.length === 0 ? [] : [`[${ascii.map(asciiRange).join('')}]`]), ...sequences]
 }
 
+/** Only escapes: a digit or letter after one would be read as part of its number. */
 function asciiRange([from, to]: CodeRange): string {
-  return from === to ? asciiCharacter(from) : `${asciiCharacter(from)}-${asciiCharacter(to)}`
-}
-
-function asciiCharacter(code: number): string {
-  const character = String.fromCodePoint(code)
-  return /[\w ]/.test(character) ? character : byteEscape(code)
+  return from === to ? byteEscape(from) : `${byteEscape(from)}-${byteEscape(to)}`
 }
 
 const byteEscape = (byte: number): string => `\\x${byte.toString(16).padStart(2, '0')}`

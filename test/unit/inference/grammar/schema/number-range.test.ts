@@ -3,7 +3,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { integerRangeRule, type NumberRange, numberRangeRule } from '#inference/grammar/number-range.js'
+import { integerRangeRule, type NumberRange, numberRangeRule } from '#inference/grammar/schema/number-range.js'
 
 const FREE: NumberRange = { minimum: null, maximum: null, exclusiveMinimum: null, exclusiveMaximum: null }
 

@@ -23,16 +23,9 @@ export interface OthersPatch {
   readonly names: readonly string[]
 }
 
-export const NO_PATCHES: SchemaPatches = { constants: [], others: [] }
-
 /** The rule of a text, which is JSON. */
 export function literalRule(json: string): string {
   return `"${json.replace(/["\\]/g, (character) => `\\${character}`)}"`
-}
-
-/** Whether the schema has no mark. */
-export function isUnpatched({ constants, others }: SchemaPatches): boolean {
-  return constants.length + others.length === 0
 }
 
 /**
@@ -55,12 +48,11 @@ export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches)
     return before.replace(line, () => `${name} ::= ${rule}`)
   }, ebnf)
   const rules: string[] = []
-  for (const [index, { mark, rule }] of constants.entries()) {
-    const name = `own_rule_${index}`
-    // a definition that nothing refers to has no rule
-    text = text.replaceAll(`"\\"${mark}\\""`, name)
-    rules.push(`${name} ::= ${rule}`)
-  }
+  const ruleOf = new Map(constants.map(({ mark }, index) => [mark, `own_rule_${index}`]))
+  const stem = constants[0]?.mark.replace(/\d+$/, '') ?? ''
+  // a mark in a definition that nothing refers to is not found
+  text = text.replace(new RegExp(String.raw`"\\"(${stem}\d+)\\""`, 'g'), (found, mark) => ruleOf.get(mark) ?? found)
+  for (const [index, { rule }] of constants.entries()) rules.push(`own_rule_${index} ::= ${rule}`)
   for (const [index, { mark, names }] of others.entries()) {
     const name = `other_name_${index}`
     const renamed = withOtherNames(text, mark, name)

@@ -1,9 +1,14 @@
 /** JSON Schemas: what is refused by name, and what is written out for the compiler. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { JsonValue } from '#base/util/json.js'
-import { toGrammarSchema } from '#inference/grammar/json-schema.js'
-import { NO_PATCHES, patchGrammar } from '#inference/grammar/schema-patches.js'
-import { expectCode } from '../../../support/expect-code.js'
+import { packageRoot } from '#base/util/package-root.js'
+import { toGrammarSchema } from '#inference/grammar/schema/json-schema.js'
+import { ASSERTIONS, UNSUPPORTED } from '#inference/grammar/schema/schema-checks.js'
+import { patchGrammar } from '#inference/grammar/schema/schema-patches.js'
+import { readFormat } from '#inference/grammar/schema/string-format.js'
+import { expectCode } from '../../../../support/expect-code.js'
 
 /** Rules that every JSON grammar of the compiler has. */
 const BASICS = 'basic_integer ::= x\nbasic_number ::= y\n'
@@ -25,7 +30,17 @@ describe('what is refused names keyword and place', () => {
     [{ type: 'number', minimum: 3, maximum: 2 }, '#', 'leaves no number'],
     [{ type: 'number', minimum: true }, '#/minimum', 'must be a number'],
     [{ type: 'integer', minimum: 0.2, maximum: 0.5 }, '#', 'leaves no number'],
-    [{ type: 'object', properties: {}, required: ['a'] }, '#/required', '"a"'],
+    [{ type: 'object', properties: {}, required: ['a'], additionalProperties: false }, '#/required', '"a"'],
+    [{ type: 'object', properties: { a: false }, required: ['a'] }, '#/properties/a', 'false'],
+    [{ anyOf: [false, false] }, '#/anyOf', 'false'],
+    [{ allOf: [true, false] }, '#/allOf/1', 'false'],
+    [false, '#', 'false'],
+    [{ $ref: '#/$defs/none' }, '#/$ref', 'nothing'],
+    [{ $ref: '#name', $defs: { a: { $anchor: 'name' } } }, '#/$ref', 'same schema'],
+    [{ $ref: '#/$defs/a', $defs: { a: false } }, '#/$ref', 'false'],
+    [{ $defs: { a: { $id: 'other', items: { $ref: '#/$defs/b' } } } }, '#/$defs/a/$id', 'of its own'],
+    [{ type: 'integer', format: 'date' }, '#/format', '"date"'],
+    [{ type: 'integer', format: 'int32', minimum: 2 ** 31 }, '#', 'leaves no number'],
     [{ type: 'thing' }, '#/type', '"thing"'],
     [{ $ref: 'https://example.com/schema' }, '#/$ref', 'same schema'],
     [{ type: 'array', items: [{ type: 'string' }] }, '#/items', 'prefixItems'],
@@ -55,7 +70,7 @@ describe('what is taken', () => {
     { type: 'string', enum: ['a'] },
     { $defs: { node: { type: 'array', items: { $ref: '#/$defs/node' } } }, $ref: '#/$defs/node' },
   ])('%j is given on as it is', (schema) => {
-    expect(toGrammarSchema(schema)).toEqual({ schema, patches: NO_PATCHES })
+    expect(toGrammarSchema(schema)).toEqual({ schema, patches: { constants: [], others: [] } })
   })
 
   test('an object and an array of which nothing is said may hold anything', () => {
@@ -67,7 +82,7 @@ describe('what is taken', () => {
   })
 
   test('keywords without a type mean values of theirs', () => {
-    expect(toGrammarSchema({ format: 'email' }).schema).toEqual({ format: 'email', type: 'string' })
+    expect(toGrammarSchema({ minLength: 1 }).patches.constants[0]?.rule).toContain('{1,}')
     expect(toGrammarSchema({ properties: { a: true } }).schema).toMatchObject({ type: 'object' })
   })
 })
@@ -111,4 +126,59 @@ describe('what the compiler gets wrong is marked and written by us', () => {
     expect(patchGrammar(grammar, { ...patches, constants: [] })).toContain('("," other_name_0 ":" root_addl)*')
     expect(() => patchGrammar(grammar.replace('basic_string ":"', 'other ":"'), patches)).toThrow('no place')
   })
+})
+
+describe('what is written out', () => {
+  test('a required property that nothing describes', () => {
+    const { schema } = toGrammarSchema({ type: 'object', required: ['a'] })
+    expect(schema).toMatchObject({ properties: { a: true }, required: ['a'] })
+    expect(toGrammarSchema({ properties: { b: true }, required: ['a'] }).schema).toMatchObject({
+      properties: { a: true, b: true },
+    })
+  })
+
+  test('what cannot be is left out where something else can', () => {
+    expect(toGrammarSchema({ anyOf: [false, { type: 'null' }] }).schema).toEqual({ anyOf: [{ type: 'null' }] })
+    expect(toGrammarSchema({ properties: { a: false, b: true } }).schema).toMatchObject({ properties: { b: true } })
+    expect(toGrammarSchema({ allOf: [true, { type: 'null' }, {}] }).schema).toEqual({ allOf: [{ type: 'null' }] })
+  })
+
+  test('references that the compiler would not find', () => {
+    const { schema } = toGrammarSchema({
+      type: 'object',
+      properties: { 'a/b': { type: 'null' }, c: { $ref: '#/properties/a~1b' }, d: { $ref: '#/properties/a%7E1b' } },
+    })
+    const marked = { $ref: '#/$defs/markedra' }
+    expect(schema).toMatchObject({ properties: { c: marked, d: marked }, $defs: { markedra: { type: 'null' } } })
+  })
+
+  test('constants with a slash', () => {
+    const { schema, patches } = toGrammarSchema({ enum: ['km/h', 'm'] })
+    expect(schema).toEqual({ enum: ['markedt0', 'm'] })
+    expect(patches.constants).toEqual([{ mark: 'markedt0', rule: String.raw`"\"km/h\""` }])
+  })
+
+  test('a chain of types with nested objects is converted once', () => {
+    let schema: JsonValue = { type: 'null' }
+    for (let depth = 0; depth < 40; depth++) {
+      schema = { type: ['string', 'object'], minLength: 1, properties: { a: schema } }
+    }
+    expect(toGrammarSchema(schema).patches.constants).toHaveLength(40)
+  })
+})
+
+test('the documentation lists the same keywords and formats', () => {
+  const page = readFileSync(join(packageRoot(), 'src/docs/api.md'), 'utf8')
+  const wordsOf = (row: string): string[] => {
+    const line = page.split('\n').find((text) => text.startsWith(`| ${row} `)) ?? ''
+    return [...line.matchAll(/`([^`]+)`/g)].map(([, word]) => word ?? '')
+  }
+  expect(new Set(wordsOf('refused by name'))).toEqual(new Set(['unsupported_schema', ...UNSUPPORTED]))
+  expect(wordsOf('held to')).toEqual(expect.arrayContaining([...ASSERTIONS].filter((name) => name !== 'format')))
+  const formats = wordsOf('formats')
+  expect(formats).toHaveLength(21)
+  for (const format of formats) {
+    const type = /^(int|float|double)/.test(format) ? 'number' : 'string'
+    expect(readFormat(format, [type]), format).toBeDefined()
+  }
 })

@@ -1,0 +1,182 @@
+/**
+ * The keywords of JSON Schema as a grammar can honour them: which are, which are refused by name, and what may stand beside what.
+ *
+ * The documentation's table says the same (`test/unit/inference/grammar/schema/json-schema.test.ts` compares them).
+ */
+import { InvalidRequestError } from '#base/errors.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { readFormat } from './string-format.js'
+
+export const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf'] as const
+
+/** Keywords that say what a value must be, which are honoured. */
+export const ASSERTIONS = new Set<string>([
+  ...COMBINING,
+  'type',
+  'properties',
+  'required',
+  'additionalProperties',
+  'items',
+  'prefixItems',
+  'minItems',
+  'maxItems',
+  'minLength',
+  'maxLength',
+  'pattern',
+  'format',
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'exclusiveMaximum',
+])
+
+/** Keywords of JSON Schema that say what a value must be, which no grammar here can hold an answer to. */
+export const UNSUPPORTED = new Set([
+  'multipleOf',
+  'uniqueItems',
+  'contains',
+  'minContains',
+  'maxContains',
+  'minProperties',
+  'maxProperties',
+  'patternProperties',
+  'propertyNames',
+  'dependencies',
+  'dependentRequired',
+  'dependentSchemas',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+  'additionalItems',
+  'not',
+  'if',
+  'then',
+  'else',
+  '$dynamicRef',
+  '$recursiveRef',
+])
+
+export const STRING_KEYWORDS = ['pattern', 'minLength', 'maxLength', 'format'] as const
+export const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'] as const
+
+const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
+export const IMPOSSIBLE = 'is false, which no answer can satisfy'
+
+/** Beside a keyword that decides alone, no other may say anything; `type` may repeat what `const` and `enum` imply. */
+export function checkSiblings(schema: JsonObject, path: string): void {
+  const deciding = COMBINING.find((name) => Object.hasOwn(schema, name))
+  if (deciding === undefined) return
+  const isListed = deciding === 'const' || deciding === 'enum'
+  const other = Object.keys(schema).find(
+    (name) => name !== deciding && ASSERTIONS.has(name) && !(isListed && name === 'type'),
+  )
+  if (other !== undefined) throw unsupported(`${path}/${other}`, `stands beside "${deciding}", which is not supported`)
+  const values = deciding === 'const' ? [schema['const'] ?? null] : (schema['enum'] ?? [])
+  if (!isListed || schema['type'] === undefined || !Array.isArray(values)) return
+  const types = typesOf(schema)
+  const index = values.findIndex((value) => !types.some((type) => isOfType(value, type)))
+  if (index >= 0) throw unsupported(`${path}/${deciding}`, `has a value that is not of type ${types.join(' or ')}`)
+}
+
+export function checkValues(schema: JsonObject, path: string): void {
+  for (const type of typesOf(schema)) {
+    if (!TYPES.includes(type)) throw unsupported(`${path}/type`, `is "${type}", expected one of ${TYPES.join(', ')}`)
+  }
+  const { $ref: ref, $id: id, allOf, oneOf, pattern, format } = schema
+  if (ref !== undefined && (typeof ref !== 'string' || (ref !== '#' && !ref.startsWith('#/')))) {
+    throw unsupported(`${path}/$ref`, 'must point into the same schema (#/...)')
+  }
+  if (path !== '#' && id !== undefined && JSON.stringify(schema).includes('"$ref":')) {
+    throw unsupported(`${path}/$id`, 'starts a schema of its own, in which a "$ref" would point elsewhere')
+  }
+  if (Array.isArray(allOf) && allOf.length > 1) throw unsupported(`${path}/allOf`, 'has more than one schema')
+  if (Array.isArray(oneOf) && !areDisjoint(oneOf)) {
+    throw unsupported(
+      `${path}/oneOf`,
+      'has schemas that are not told apart by their type or a required constant',
+      'anyOf',
+    )
+  }
+  const formatted = schema['type'] === undefined ? ['string'] : typesOf(schema)
+  if (typeof format === 'string' && readFormat(format, formatted) === undefined)
+    throw unsupported(`${path}/format`, `"${format}" is not known`)
+  for (const name of ['minLength', 'maxLength', 'minItems', 'maxItems']) {
+    const value = schema[name]
+    const isCount = value === undefined || (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0)
+    if (!isCount) throw unsupported(`${path}/${name}`, 'must be a whole number')
+  }
+  const { minLength, maxLength } = schema
+  if (Number(minLength ?? 0) > Number(maxLength ?? minLength ?? 0)) {
+    throw unsupported(`${path}/minLength`, 'is more than "maxLength"')
+  }
+  if (pattern !== undefined && typeof pattern !== 'string') throw unsupported(`${path}/pattern`, 'must be a string')
+  const hasLength = schema['minLength'] !== undefined || schema['maxLength'] !== undefined
+  if (hasLength && (pattern !== undefined || format !== undefined)) {
+    throw unsupported(path, 'has a length together with a pattern or format')
+  }
+  if (pattern !== undefined && format !== undefined) throw unsupported(path, 'has both a pattern and a format')
+  for (const name of BOUNDS) {
+    const value = schema[name]
+    if (value === undefined) continue
+    if (typeof value !== 'number') throw unsupported(`${path}/${name}`, 'must be a number')
+  }
+  checkProperties(schema, path)
+}
+
+function checkProperties(schema: JsonObject, path: string): void {
+  const { required = [], properties = {} } = schema
+  if (!Array.isArray(required)) throw unsupported(`${path}/required`, 'must be a list of names')
+  if (!isJsonObject(properties)) return
+  const impossible = required.find((name) => properties[String(name)] === false)
+  if (impossible !== undefined) throw unsupported(`${path}/properties/${String(impossible)}`, IMPOSSIBLE)
+}
+
+/** Whether no value can be valid under two of the schemas: other types, or another constant in a property all require. */
+function areDisjoint(schemas: readonly JsonValue[]): boolean {
+  const types = schemas.flatMap((schema) => (isJsonObject(schema) ? typesOf(schema) : ['?']))
+  const isTyped = schemas.every((schema) => isJsonObject(schema) && schema['type'] !== undefined)
+  const hasBothNumbers = types.includes('number') && types.includes('integer')
+  if (isTyped && new Set(types).size === types.length && !hasBothNumbers) return true
+  const constants = schemas.map(requiredConstants)
+  const names = [...(constants[0]?.keys() ?? [])]
+  return names.some((name) => {
+    const values = constants.flatMap((found) => found.get(name) ?? [])
+    return constants.every((found) => found.has(name)) && new Set(values).size === values.length
+  })
+}
+
+/** Required properties that must have one of a few values, which are given as JSON text. */
+function requiredConstants(schema: JsonValue): Map<string, string[]> {
+  const found = new Map<string, string[]>()
+  if (!isJsonObject(schema) || !isJsonObject(schema['properties'] ?? null)) return found
+  const required = Array.isArray(schema['required']) ? schema['required'] : []
+  for (const [name, property] of Object.entries(schema['properties'] as JsonObject)) {
+    if (!required.includes(name) || !isJsonObject(property)) continue
+    if (property['const'] !== undefined) found.set(name, [JSON.stringify(property['const'])])
+    else if (Array.isArray(property['enum']))
+      found.set(
+        name,
+        property['enum'].map((value) => JSON.stringify(value)),
+      )
+  }
+  return found
+}
+
+export function typesOf(schema: JsonObject): string[] {
+  const { type = [] } = schema
+  return (Array.isArray(type) ? type : [type]).map(String)
+}
+
+function isOfType(value: JsonValue, type: string): boolean {
+  if (type === 'null') return value === null
+  if (type === 'array') return Array.isArray(value)
+  if (type === 'object') return isJsonObject(value)
+  if (type === 'integer') return Number.isInteger(value)
+  return typeof value === type
+}
+
+export function unsupported(path: string, what: string, instead?: string): InvalidRequestError {
+  return new InvalidRequestError('unsupported_schema', `JSON schema at ${path} ${what}`, {
+    hint:
+      instead === undefined ? 'the keywords that work are listed in the API documentation' : `use "${instead}" instead`,
+  })
+}

@@ -1,0 +1,68 @@
+/**
+ * Structural tags: free text with constrained parts, as xgrammar 0.1.27 reads them.
+ *
+ * Schemas inside are taken out before the grammar's thread gets the tag and come back there as grammars, so that they are honoured
+ * as the schema of a whole answer is.
+ */
+import { InvalidRequestError } from '#base/errors.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
+
+/** Stands for the schema of that number. */
+const NUMBERED_SCHEMA = 'numbered_schema'
+
+/**
+ * A tag whose schemas are numbers in a list.
+ *
+ * @throws {InvalidRequestError} `invalid_grammar` for what is no JSON, `unsupported_schema` naming the keyword
+ */
+export function toNumberedTag(text: string): { readonly tag: string; readonly schemas: readonly GrammarSchema[] } {
+  const schemas: GrammarSchema[] = []
+  const numbered = (schema: JsonValue): JsonObject => {
+    schemas.push(toGrammarSchema(typeof schema === 'string' ? parseJson(schema, 'a schema in a tag') : schema))
+    return { type: NUMBERED_SCHEMA, index: schemas.length - 1 }
+  }
+  const convert = (value: JsonValue): JsonValue => {
+    if (Array.isArray(value)) return value.map(convert)
+    if (!isJsonObject(value)) return value
+    if (value['type'] === 'json_schema' && value['json_schema'] !== undefined) return numbered(value['json_schema'])
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
+  }
+  const tag = convert(withFormat(parseJson(text, 'a structural tag')))
+  return { tag: JSON.stringify(tag), schemas }
+}
+
+/** The older form, `structures` and `triggers`, in the words of the newer. */
+function withFormat(tag: JsonValue): JsonValue {
+  if (!isJsonObject(tag) || !Array.isArray(tag['structures']) || tag['format'] !== undefined) return tag
+  const tags = tag['structures'].map((structure) => {
+    if (!isJsonObject(structure))
+      throw new InvalidRequestError('invalid_grammar', 'structures must be a list of objects')
+    const { begin = '', end = '', schema = {} } = structure
+    return { type: 'tag', begin, content: { type: 'json_schema', json_schema: schema }, end }
+  })
+  return {
+    type: 'structural_tag',
+    format: { type: 'triggered_tags', triggers: tag['triggers'] ?? [], tags },
+  }
+}
+
+/** The tag with grammars in the places of numbered schemas. */
+export function withGrammars(tag: string, grammars: readonly string[]): string {
+  const convert = (value: JsonValue): JsonValue => {
+    if (Array.isArray(value)) return value.map(convert)
+    if (!isJsonObject(value)) return value
+    if (value['type'] === NUMBERED_SCHEMA) return { type: 'grammar', grammar: grammars[Number(value['index'])] ?? '' }
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
+  }
+  return JSON.stringify(convert(JSON.parse(tag)))
+}
+
+/** @throws {InvalidRequestError} `invalid_grammar` */
+export function parseJson(text: string, what: string): JsonValue {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new InvalidRequestError('invalid_grammar', `${what} must be JSON text, as an object it works too`, { cause })
+  }
+}

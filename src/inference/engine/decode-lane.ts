@@ -176,8 +176,8 @@ export class DecodeLane {
         row,
         member,
         tokens,
-        // a beam tells nothing yet
-        count: Math.max(1, events.length),
+        // a beam tells nothing yet; a token whose mask is awaited follows those told
+        count: Math.max(1, events.length + (seat.choice.maskWait === null ? 0 : 1)),
       })
       // A row of NaN must not reach whoever gets its memory next: 0 times NaN is NaN.
       if (events.at(-1) instanceof AppError) this.#tails.clear(place)

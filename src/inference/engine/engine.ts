@@ -142,7 +142,7 @@ class StepLoop implements Engine {
     this.#prefixes = new PrefixCache(this.#prefixBytes)
     this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
     this.#lanes = new DecodeLanes(model, this.#kvShape)
-    this.#seats = new SeatQueue(this.#lanes, this.#maxRows)
+    this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
   }
 
   get runningSequences(): number {
@@ -217,11 +217,10 @@ class StepLoop implements Engine {
       repetition: rules.repetition ?? null,
       maxTokens: Math.min(rules.maxTokens ?? left, left),
     }
-    const promptIds = promptTokenIds
     const isSpeculative = this.#options.speculation !== 'off'
-    const options = { rules, stopRules, promptIds, isSpeculative }
+    const options = { rules, stopRules, promptIds: promptTokenIds, isSpeculative }
     const beam = rules.beam ?? null
-    const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds, beam })
+    const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
     const choices = search?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
     const arrival = this.#arrivals++
     const priority = request.priority ?? 0
@@ -270,14 +269,22 @@ class StepLoop implements Engine {
         // Steps report their own failures; what is left is a defect, and nobody knows whose state it broke.
         this.#failStep([...this.#requests.values()], cause)
       }
-    } while (this.#requests.size > this.#loading.size)
+    } while (this.#hasWork())
     // In the same tick as the check above, so that a request submitted later starts a new loop.
     this.#isLooping = false
     if (this.#requests.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
+  #hasWork(): boolean {
+    const isCalled = this.#isClosed || [...this.#requests.values()].some(({ isAborted }) => isAborted)
+    return this.#requests.size > (isCalled ? 0 : this.#loading.size + this.#seats.blockedRequests)
+  }
+
   async #turn(): Promise<void> {
     this.#admit()
+    for (const seat of this.#seats.takeReady()) {
+      if (this.#deliver(seat, seat.choice.resume())) this.#seats.pushSeat(seat)
+    }
     this.#startChoices()
     const canDecode = this.#lanes.rowCount > 0
     if (this.#prompts.length > 0 && (this.#decodeTurns <= 0 || !canDecode)) {
@@ -347,7 +354,8 @@ class StepLoop implements Engine {
     const { requests, outcomes } = this.#lanes.nextStep()
     try {
       for (const { seat, events } of await outcomes) {
-        for (const event of events) if (!this.#deliver(seat, event)) break
+        const isOver = events.some((event) => !this.#deliver(seat, event))
+        if (!isOver && seat.choice.maskWait !== null) this.#seats.pushSeat(this.#lanes.park(seat))
         const { search } = seat.active
         // a beam waits for the others without holding a row
         if (search !== null && seat.choice instanceof Beam) search.held.set(seat.choice, this.#lanes.park(seat).tail)
@@ -401,7 +409,8 @@ class StepLoop implements Engine {
       const { seat, siblings } = next
       const isNew = seat.choice.outputIds.length === 0
       if (isNew && !this.#deliver(seat, seat.choice.next(seat.prompt.row))) continue
-      this.#lanes.add(seat, siblings)
+      if (seat.choice.maskWait === null) this.#lanes.add(seat, siblings)
+      else this.#seats.pushSeat(seat)
     }
   }
 

@@ -14,9 +14,15 @@ import type { DecodeLanes } from './decode-lanes.js'
 export class SeatQueue {
   readonly #lanes: DecodeLanes
   readonly #maxRows: number
+  readonly #wake: () => void
   #seats: Seat[] = []
+  /** Choices whose mask is awaited, and those whose mask has come. */
+  readonly #held = new Set<Seat>()
+  #ready: Seat[] = []
 
-  constructor(lanes: DecodeLanes, maxRows: number) {
+  /** @param wake called when a mask that was awaited is there, at any time */
+  constructor(lanes: DecodeLanes, maxRows: number, wake: () => void) {
+    this.#wake = wake
     this.#lanes = lanes
     this.#maxRows = maxRows
   }
@@ -25,7 +31,12 @@ export class SeatQueue {
   get promptBytes(): number {
     const caches = new Set<KvCache>()
     let sum = 0
-    for (const { prompt, tail } of [...this.#seats, ...[...this.#lanes.running.values()].flat()]) {
+    for (const { prompt, tail } of [
+      ...this.#seats,
+      ...this.#held,
+      ...this.#ready,
+      ...[...this.#lanes.running.values()].flat(),
+    ]) {
       sum += tail?.sizeBytes ?? 0
       caches.add(prompt.cache)
     }
@@ -41,13 +52,39 @@ export class SeatQueue {
     for (const choice of active.open) this.#seats.push({ active, choice, prompt, tail: null })
   }
 
-  /** A choice that goes on. */
+  /** A choice that goes on, at once or when its mask is there: then it is among those that `takeReady` returns. */
   pushSeat(seat: Seat): void {
-    this.#seats.push(seat)
+    const wait = seat.choice.maskWait
+    if (wait === null) {
+      this.#seats.push(seat)
+      return
+    }
+    this.#held.add(seat)
+    const settle = (): void => {
+      if (!this.#held.delete(seat)) return
+      this.#ready.push(seat)
+      this.#wake()
+    }
+    wait.then(settle, settle)
+  }
+
+  /** Choices whose mask has come. */
+  takeReady(): readonly Seat[] {
+    return this.#ready.splice(0)
+  }
+
+  /** Requests that cannot do anything before a mask comes. */
+  get blockedRequests(): number {
+    const counts = new Map<ActiveRequest, number>()
+    for (const { active } of this.#held) counts.set(active, (counts.get(active) ?? 0) + 1)
+    return [...counts].filter(([active, count]) => count === active.open.size).length
   }
 
   forget(active: ActiveRequest): void {
-    this.#seats = this.#seats.filter((seat) => seat.active !== active)
+    const isOther = (seat: Seat): boolean => seat.active !== active
+    this.#seats = this.#seats.filter(isOther)
+    this.#ready = this.#ready.filter(isOther)
+    for (const seat of this.#held) if (!isOther(seat)) this.#held.delete(seat)
   }
 
   /**

@@ -66,33 +66,40 @@ export function createGrammarCache(options: {
     return entry
   }
 
-  return {
-    lease: async (spec) => {
-      const entry = entryOf(grammarKey(spec), spec)
-      entry.leases++
-      let grammar: Grammar
-      try {
-        grammar = await entry.grammar
-      } catch (error) {
+  async function lease(spec: GrammarSpec): Promise<GrammarLease> {
+    const key = grammarKey(spec)
+    const entry = entryOf(key, spec)
+    entry.leases++
+    let grammar: Grammar
+    try {
+      grammar = await entry.grammar
+    } catch (error) {
+      entry.leases--
+      throw error
+    }
+    if (grammar.isDead && entries.get(key) === entry) {
+      entries.delete(key)
+      return lease(spec)
+    }
+    const masks: { close(): void }[] = []
+    let isReleased = false
+    return {
+      createMask: () => {
+        const mask = grammar.open()
+        masks.push(mask)
+        return mask
+      },
+      release: () => {
+        if (isReleased) return
+        isReleased = true
         entry.leases--
-        throw error
-      }
-      const masks: { close(): void }[] = []
-      let isReleased = false
-      return {
-        createMask: () => {
-          const mask = grammar.open()
-          masks.push(mask)
-          return mask
-        },
-        release: () => {
-          if (isReleased) return
-          isReleased = true
-          entry.leases--
-          for (const mask of masks) mask.close()
-        },
-      }
-    },
+        for (const mask of masks) mask.close()
+      },
+    }
+  }
+
+  return {
+    lease,
     dispose: async () => {
       const all = [...entries.values()]
       entries.clear()

@@ -32,12 +32,18 @@ export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes
 /** However little processor time it got, a grammar is given up after this many times its limit. */
 const MAX_WAIT_FACTOR = 30
 const WATCH_MS = 50
-/** A mask takes well below a millisecond; a thread that does not answer in this time is lost. */
-const MASK_TIMEOUT_MS = 10_000
+/** A mask takes well below a millisecond and is made while the model computes: so long a step waits for one that is late. */
+const MASK_GRACE_MS = 2
+/** How often a choice that sits out looks for its mask. */
+const MASK_POLL_MS = 5
+/** Processor time after which a thread that makes one mask is lost. */
+const MASK_LIMIT_MS = 10_000
 
 export interface Grammar {
   /** Choices that use it now. */
   readonly openCount: number
+  /** Its thread has ended: masks fail. */
+  readonly isDead: boolean
   /** The mask of a choice that begins; `close` it when the choice ends. */
   open(): TokenMask & { close(): void }
   /** Ends the thread; masks fail from now on. */
@@ -63,9 +69,12 @@ export async function compileGrammar(
   thread.unref()
   const { promise, resolve, reject } = createDeferred<void>()
   let watch: NodeJS.Timeout | undefined
+  let threadId: number | null = null
   thread.on('message', (event: GrammarThreadEvent) => {
-    if (event.type === 'compiling') watch = watchTime(event.threadId, limits, options.clock, reject)
-    else if (event.type === 'compiled') resolve()
+    if (event.type === 'compiling') {
+      threadId = event.threadId
+      watch = watchTime(watchUse(threadId, options.clock), limits, reject)
+    } else if (event.type === 'compiled') resolve()
     else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
     else reject(refusal(event.printed, event.reason))
   })
@@ -93,6 +102,9 @@ export async function compileGrammar(
     get openCount() {
       return openCount
     },
+    get isDead() {
+      return isDead
+    },
     open: () => {
       const choice = nextChoice++
       const buffer = createMaskBuffer(vocabularySize)
@@ -100,10 +112,27 @@ export async function compileGrammar(
       let isOpen = true
       openCount++
       send({ type: 'open', choice, memory: buffer.memory })
+      const stateNow = (timeoutMs: number): number | null => awaitMask(buffer, expected, timeoutMs)
       return {
+        ready: () => {
+          if (isDead || !isOpen || stateNow(MASK_GRACE_MS) !== null) return null
+          const use = watchUse(threadId, options.clock)
+          return new Promise((resolve) => {
+            const timer = setInterval(() => {
+              if (!isDead && isOpen && stateNow(0) === null) {
+                if (!isOver(use(), MASK_LIMIT_MS)) return
+                // it may never answer: nobody else shall wait for it
+                isDead = true
+                void thread.terminate()
+              }
+              clearInterval(timer)
+              resolve()
+            }, MASK_POLL_MS)
+          })
+        },
         next: (): TokenBitmask => {
           if (isDead || !isOpen) throw new RuntimeError('grammar_failed', 'the grammar of a request is gone')
-          const state = awaitMask(buffer, expected, MASK_TIMEOUT_MS)
+          const state = stateNow(MASK_LIMIT_MS)
           if (state === MASK_STATE.allowed) return buffer.words
           const reason = state === null ? 'did not answer in time' : 'does not allow the token that was taken'
           throw new RuntimeError('grammar_failed', `the grammar of a request ${reason}`)
@@ -137,24 +166,34 @@ function withHonouredSchema(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' |
   return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'))] }
 }
 
-function watchTime(
-  threadId: number | null,
-  { compileMs }: GrammarLimits,
-  clock: Clock,
-  reject: (error: AppError) => void,
-): NodeJS.Timeout {
-  const startedMs = clock.monotonicMs()
-  const startedCpuMs = cpuMsOf(threadId)
+function watchTime(use: () => Use, { compileMs }: GrammarLimits, reject: (error: AppError) => void): NodeJS.Timeout {
   const timer = setInterval(() => {
-    const waitedMs = clock.monotonicMs() - startedMs
-    const cpuMs = cpuMsOf(threadId)
-    const usedMs = cpuMs === null || startedCpuMs === null ? waitedMs : cpuMs - startedCpuMs
-    if (usedMs > compileMs || waitedMs > compileMs * MAX_WAIT_FACTOR) {
-      reject(tooComplex(`takes more than ${compileMs} ms to compile`))
-    }
+    if (isOver(use(), compileMs)) reject(tooComplex(`takes more than ${compileMs} ms to compile`))
   }, WATCH_MS)
   timer.unref()
   return timer
+}
+
+interface Use {
+  /** By the clock. */
+  readonly waitedMs: number
+  /** Of processor time where that is known, else by the clock. */
+  readonly usedMs: number
+}
+
+/** What a thread uses from now on. */
+function watchUse(threadId: number | null, clock: Clock): () => Use {
+  const startedMs = clock.monotonicMs()
+  const startedCpuMs = cpuMsOf(threadId)
+  return () => {
+    const waitedMs = clock.monotonicMs() - startedMs
+    const cpuMs = cpuMsOf(threadId)
+    return { waitedMs, usedMs: cpuMs === null || startedCpuMs === null ? waitedMs : cpuMs - startedCpuMs }
+  }
+}
+
+function isOver({ waitedMs, usedMs }: Use, limitMs: number): boolean {
+  return usedMs > limitMs || waitedMs > limitMs * MAX_WAIT_FACTOR
 }
 
 /** Processor time of a thread of this process, from /proc; null where that is not known. */

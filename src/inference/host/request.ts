@@ -71,6 +71,7 @@ function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask {
   let tail = ''
   let isOver = false
   return {
+    ready: () => (isOver ? (mask.ready?.() ?? null) : null),
     next: () => (isOver ? mask.next() : null),
     accept: (tokenId) => {
       if (isOver) return mask.accept(tokenId)

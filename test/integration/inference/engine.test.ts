@@ -3,6 +3,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '#base/errors.js'
+import { createDeferred } from '#base/util/deferred.js'
 import { createRng } from '#base/util/rng.js'
 import type { Engine } from '#inference/engine/engine.js'
 import type { AdapterSource } from '#inference/engine/generation.js'
@@ -202,6 +203,57 @@ describe('token masks', () => {
     expect(empty.error).toMatchObject({ code: 'empty_token_mask' })
     expect(failed.error).toMatchObject({ code: 'token_mask_failed' })
     expect(good.ids()).toHaveLength(8)
+  })
+
+  /** A mask that is late at these tokens, until the gate opens. */
+  function lateMask(at: readonly number[], gate: Promise<void>) {
+    const accepted: number[] = []
+    const mask = alternating(accepted)
+    let isOpen = false
+    void gate.then(() => {
+      isOpen = true
+    })
+    return { ...mask, ready: () => (!isOpen && at.includes(accepted.length) ? gate : null) }
+  }
+
+  it.each([[[0]], [[3]], [[0, 3, 5]]])('that are late (at %j) hold up their own choices only', async (at) => {
+    const own = await engineFor(prepared)
+    const rules = { ...RANDOM, n: 2, maxTokens: 6 }
+    const inTime = await generate(own, promptOf(10), { ...rules, tokenMask: () => alternating() })
+    const { promise: gate, resolve: open } = createDeferred<void>()
+    const seen: number[] = []
+    let isDone = false
+    const late = generate(
+      own,
+      promptOf(10),
+      { ...rules, tokenMask: () => lateMask(at, gate) },
+      { onToken: ({ tokenId }) => seen.push(tokenId) > 0 },
+    ).then((outcome) => {
+      isDone = true
+      return outcome
+    })
+    const others = await Promise.all([7, 8, 9].map((seed) => generate(own, promptOf(seed), GREEDY)))
+    for (const other of others) expect(other.ids()).toHaveLength(8)
+    expect(isDone).toBe(false)
+    expect(seen.length).toBeLessThanOrEqual(2 * (at[0] ?? 0))
+    open()
+    const outcome = await late
+    for (const choice of [0, 1]) expect(outcome.ids(choice)).toEqual(inTime.ids(choice))
+    expect(maxDifference(outcome.logprobs(), inTime.logprobs())).toBeLessThan(1e-4)
+    await own.close()
+  })
+
+  it('that never come do not keep the engine from closing, or their request from being aborted', async () => {
+    const own = await engineFor(prepared)
+    const never = new Promise<void>(() => undefined)
+    const stuck = (id: string) =>
+      generate(own, promptOf(10), { ...GREEDY, tokenMask: () => lateMask([2], never) }, { id })
+    const [first, second] = [stuck('first'), stuck('second')]
+    await generate(own, promptOf(5), { ...GREEDY, maxTokens: 30 })
+    own.abort('first')
+    expect((await first).abortedChoices).toEqual([0])
+    await own.close()
+    expect((await second).error).toMatchObject({ code: 'shutting_down' })
   })
 })
 

@@ -6,13 +6,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { createRng, type Rng } from '#base/util/rng.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
-import { compileGrammar } from '#inference/grammar/grammar.js'
+import { compileGrammar, type Grammar } from '#inference/grammar/grammar.js'
 import { createGrammarCache, type GrammarCache } from '#inference/grammar/grammar-cache.js'
 import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '#inference/grammar/token-table.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { expectCode } from '../../support/expect-code.js'
+import { accepts, byteTable } from '../../support/schemas/acceptor.js'
 
 const clock = systemClock
 let model: TextModel
@@ -123,8 +124,8 @@ describe('what may be written', () => {
 
 describe('what is refused', () => {
   test.each<[string, GrammarSpec]>([
-    ['a schema that accepts nothing', { kind: 'json_schema', schema: 'false', isWhitespaceFree: false }],
-    ['a reference to nothing', { kind: 'json_schema', schema: '{"$ref":"#/nope"}', isWhitespaceFree: false }],
+    ['a schema that is no JSON', { kind: 'json_schema', schema: '{"type":', isWhitespaceFree: false }],
+    ['a tag of no known type', { kind: 'structural_tag', tag: '{"type":"structural_tag","format":{"type":"nope"}}' }],
     ['a grammar without root', { kind: 'ebnf', grammar: 'a ::= "b"' }],
     ['a grammar with a syntax error', { kind: 'ebnf', grammar: 'root ::= (((' }],
     ['a regular expression with a syntax error', { kind: 'regex', pattern: '(a' }],
@@ -140,6 +141,81 @@ describe('what is refused', () => {
     const bomb = { kind: 'regex', pattern: '((a{1,200}){1,200}){1,200}' } as const
     await expectCode(() => compileGrammar(bomb, table, { clock, limits }), 'grammar_too_complex')
   })
+})
+
+describe('structural tags', () => {
+  const schema = {
+    type: 'object',
+    properties: { day: { type: 'string', format: 'date' }, n: { minimum: 3, maximum: 5 } },
+  }
+  const required = { ...schema, required: ['day', 'n'] }
+  const content = { type: 'json_schema', json_schema: required }
+
+  test.each<[string, object]>([
+    ['a tag', { type: 'structural_tag', format: { type: 'tag', begin: '<a>', content, end: '</a>' } }],
+    [
+      'the older form',
+      { type: 'structural_tag', structures: [{ begin: '<a>', schema: required, end: '</a>' }], triggers: ['<a'] },
+    ],
+  ])('%s holds what is inside to its schema', async (_, tag) => {
+    const grammar = await compileGrammar({ kind: 'structural_tag', tag: JSON.stringify(tag) }, byteTable(), { clock })
+    const inside = (day: string, n: number): boolean => accepts(grammar, `<a>{"day": "${day}", "n": ${n}}</a>`)
+    expect([inside('2024-02-29', 4), inside('2023-02-29', 4), inside('2024-02-29', 6)]).toEqual([true, false, false])
+    await grammar.dispose()
+  })
+
+  test('what it cannot honour is refused by name', async () => {
+    const tag = { type: 'structural_tag', format: { ...content, json_schema: { type: 'array', uniqueItems: true } } }
+    const spec = { kind: 'structural_tag', tag: JSON.stringify(tag) } as const
+    await expectCode(() => compileGrammar(spec, table, { clock }), 'unsupported_schema', 'uniqueItems')
+  })
+})
+
+test('a pattern with a digit after a character that is escaped', async () => {
+  const schema = JSON.stringify({ type: 'string', pattern: '^[0-9.-]+$' })
+  const grammar = await compileGrammar({ kind: 'json_schema', schema, isWhitespaceFree: true }, byteTable(), { clock })
+  expect(['"3.1-4"', '"0"', '"a"', '"/"', '""'].map((text) => accepts(grammar, text))).toEqual([
+    true,
+    true,
+    false,
+    false,
+    false,
+  ])
+  await grammar.dispose()
+})
+
+test('a grammar whose thread has ended is compiled again', async () => {
+  let compiled = 0
+  const grammars: Grammar[] = []
+  const restarted = createGrammarCache({
+    compile: async (spec) => {
+      compiled++
+      const grammar = await compileGrammar(spec, table, { clock })
+      grammars.push(grammar)
+      return grammar
+    },
+    maxGrammars: 2,
+  })
+  const spec: GrammarSpec = { kind: 'choice', choices: ['one'] }
+  const first = await restarted.lease(spec)
+  const mask = first.createMask()
+  await grammars[0]?.dispose()
+  expect(mask.ready?.() ?? null).toBeNull()
+  await expectCode(() => Promise.resolve(mask.next()), 'grammar_failed')
+  const second = await restarted.lease(spec)
+  expect(walk(second.createMask(), createRng(1n))).toBe('one')
+  expect(compiled).toBe(2)
+  await restarted.dispose()
+})
+
+test('a mask that is not there yet is told when it is', async () => {
+  const lease = await cache.lease({ kind: 'json_schema', schema: '{"type":"object"}', isWhitespaceFree: false })
+  const mask = lease.createMask()
+  // late or not, after what `ready` returns the mask is there
+  await mask.ready?.()
+  expect(mask.ready?.()).toBeNull()
+  expect(allowedIds(mask).length).toBeGreaterThan(0)
+  lease.release()
 })
 
 test('grammars in use are kept, idle ones make room', async () => {

@@ -28,6 +28,8 @@ export class Choice {
   readonly #processors: readonly LogitsProcessor[]
   readonly #rng: Rng
   readonly #mask: TokenMask | null
+  /** What the next token is sampled from once its mask is there. */
+  #held: { readonly wait: Promise<void>; readonly row: LogitsRow } | null = null
   readonly #lookup: PromptLookup | null
 
   constructor(
@@ -93,7 +95,7 @@ export class Choice {
   }
 
   /**
-   * Samples the next token; null where nothing is told yet (beams).
+   * Samples the next token; null where nothing is told yet (beams) or its mask is not made yet (`maskWait`).
    *
    * @returns an error, which concerns this request only, if the model's numbers are not finite (`non_finite_logits`), the mask
    * allows no token (`empty_token_mask`) or its maker failed (`token_mask_failed`)
@@ -107,7 +109,25 @@ export class Choice {
     }
   }
 
-  #next(row: LogitsRow): TokenEvent {
+  /** Settles when the mask of the next token is there; null if nothing waits for it. */
+  get maskWait(): Promise<void> | null {
+    return this.#held?.wait ?? null
+  }
+
+  /** Samples the token whose mask was not made in time, from the row it had. */
+  resume(): TokenEvent | AppError | null {
+    const held = this.#held
+    if (held === null) throw new Error('choice waits for no mask')
+    this.#held = null
+    return this.next(held.row)
+  }
+
+  #next(row: LogitsRow): TokenEvent | null {
+    const wait = this.#mask?.ready?.() ?? null
+    if (wait !== null) {
+      this.#held = { wait, row: copyRow(row) }
+      return null
+    }
     const mask = this.#mask?.next() ?? null
     const logprobs = mask === null ? row.logprobs : maskLogprobs(row.logprobs, mask)
     if (logprobs === null) throw new RuntimeError('empty_token_mask', 'token mask of a request allows no token')
@@ -169,4 +189,9 @@ export class Choice {
   #uniform(): number {
     return isGreedy(this.#rules) ? 0 : this.#rng.uniform()
   }
+}
+
+/** What a step returned may be overwritten by the next. */
+function copyRow({ logits, logprobs, probabilities }: LogitsRow): LogitsRow {
+  return { logits: logits?.slice() ?? null, logprobs: logprobs.slice(), probabilities: probabilities?.slice() ?? null }
 }

@@ -10,10 +10,15 @@
 export type TokenBitmask = Uint32Array
 
 /**
- * The mask of one choice while it is generated. Both calls happen between steps, on the engine's thread, and delay every
- * request in the batch: have the answer ready.
+ * The mask of one choice while it is generated. All calls happen between steps, on the engine's thread, and delay every
+ * request in the batch: have the answer ready, or say that it is not.
  */
 export interface TokenMask {
+  /**
+   * Called before `next`: null if the next mask is there, else what settles when it is. The choice sits out until then, the rest of
+   * the batch goes on. Absent: it is always there.
+   */
+  ready?(): Promise<void> | null
   /**
    * Tokens that may come next; null: all of them. Read at once, so the memory may be used again. A mask without any token
    * fails the request.

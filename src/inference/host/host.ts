@@ -5,7 +5,7 @@
  * `finished` or `failed`, whatever happens.
  */
 
-import { AppError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
@@ -18,6 +18,7 @@ import { openWeights } from '#model/weights/base-weights.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
+import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import { choosePrecision } from './choose-precision.js'
@@ -120,7 +121,7 @@ export function createHost(options: HostOptions): Host {
       const { engine, textModel, texts, grammars } = loadedModel()
       const { contextLength } = engine
       const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
-      lease = command.grammar === null ? null : await grammars.lease(command.grammar)
+      lease = command.grammar === null ? null : await leaseFor(command.grammar, command.grammarParam, grammars)
       // one that was aborted meanwhile never reaches the engine
       if (!preparing.has(command.id)) {
         throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
@@ -231,6 +232,21 @@ function releasing(listener: GenerationListener, lease: GrammarLease | null): Ge
       lease.release()
       listener.onFailed(error)
     },
+  }
+}
+
+/** A lease, or the grammar's error with the field it comes from. */
+async function leaseFor(
+  grammar: GrammarSpec,
+  param: string | undefined,
+  grammars: GrammarCache,
+): Promise<GrammarLease> {
+  try {
+    return await grammars.lease(grammar)
+  } catch (error) {
+    if (!(error instanceof InvalidRequestError) || param === undefined) throw error
+    const { code, message, hint, cause } = error
+    throw new InvalidRequestError(code, message, { param, ...(hint === undefined ? {} : { hint }), cause })
   }
 }
 

@@ -118,6 +118,8 @@ export interface GenerateOptions {
   readonly sampling: SamplingParameters
   /** What the answer is held to; null: nothing. */
   readonly grammar: GrammarSpec | null
+  /** Field of the caller's request that the grammar comes from, which its errors name. */
+  readonly grammarParam?: string
   readonly adapter: AdapterRef | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null

@@ -14,7 +14,7 @@ import type { ChatRules } from '../context.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages, echoOf } from './chat-messages.js'
 import { checkPromptLogprobs, checkTopLogprobs, toSampling } from './chat-sampling.js'
-import { toGrammar } from './structured-outputs.js'
+import { grammarField, toGrammar } from './structured-outputs.js'
 import { toToolUse } from './tool-choice.js'
 
 const TEMPLATE_REFUSED =
@@ -73,6 +73,7 @@ export function toEngineCommand(request: ChatRequest, isTrainable: boolean, rule
     truncatePromptTokens: toTruncation(request),
     sampling: toSampling(request, toolUse.mode, isTrainable),
     grammar,
+    ...(grammar === null ? {} : { grammarParam: toolUse.grammar === null ? grammarField(request) : 'tools' }),
     cacheSalt: salt,
     priority: toPriority(request, rules),
   }

@@ -44,10 +44,15 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
     case 'choice':
       return { kind: 'choice', choices: asChoices(value) }
     case 'grammar':
-      return { kind: 'ebnf', grammar: asText(value, kind) }
+      return { kind: 'ebnf', grammar: asEbnf(value) }
     case 'structural_tag':
       return { kind: 'structural_tag', tag: typeof value === 'string' ? value : JSON.stringify(value) }
   }
+}
+
+/** The field that a request's constraint comes from. */
+export function grammarField(request: ChatRequest): 'structured_outputs' | 'response_format' {
+  return (request.structured_outputs ?? null) === null ? 'response_format' : 'structured_outputs'
 }
 
 function readResponseFormat(request: ChatRequest): Constraints['found'] {
@@ -146,6 +151,16 @@ function checkEmpty(found: Constraints['found']): void {
 function asText(value: JsonValue, kind: string): string {
   if (typeof value === 'string') return value
   throw invalid('structured_outputs', `structured_outputs.${kind} must be a string.`)
+}
+
+/** vLLM rewrites Lark's grammars. Here they are refused by name: not all of Lark can be said in EBNF. */
+function asEbnf(value: JsonValue): string {
+  const text = asText(value, 'grammar')
+  if (text.includes('::=') || !/^\s*[?!]?\w+\s*:/m.test(text)) return text
+  throw invalid(
+    'structured_outputs',
+    'structured_outputs.grammar looks like Lark, which is not supported: write EBNF, with rules like root ::= "yes" | "no".',
+  )
 }
 
 function asChoices(value: JsonValue): readonly string[] {

@@ -10,7 +10,7 @@ import { InvalidRequestError } from '#base/errors.js'
 import type { GenerateOptions, RawInput } from '#inference/host/protocol.js'
 import { toPriority, toTruncation } from '../chat/chat-request.js'
 import { MAX_CHOICES, MAX_TOP_LOGPROBS, toSampling } from '../chat/chat-sampling.js'
-import { toGrammar } from '../chat/structured-outputs.js'
+import { grammarField, toGrammar } from '../chat/structured-outputs.js'
 import type { ChatRules } from '../context.js'
 
 /** Most choices of all prompts of one request together. */
@@ -70,6 +70,7 @@ export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): 
     },
     truncatePromptTokens: toTruncation(chat),
     grammar,
+    ...(grammar === null ? {} : { grammarParam: grammarField(chat) }),
     cacheSalt: toCacheSalt(request),
     echoesPrompt: options.isEchoed,
     priority: toPriority(request, rules),

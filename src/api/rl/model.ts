@@ -3,9 +3,11 @@
  *
  * Everything goes through the public API of the client, as any other program would do it.
  */
+
 import type { Client } from '#api/client/client.js'
 import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
+import { isLowerBetter } from '#api/settings/best-metric.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Model } from '#api/wire/models.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
@@ -178,13 +180,14 @@ export class TrainableModel {
   /**
    * Deletes all checkpoints but the latest and the best by a metric.
    *
-   * @param options.metric default `val/reward`, the highest value is best
+   * @param options.metric default `val/reward`; the highest value is best, of losses and errors the lowest (`isLowerBetter`)
    * @returns the steps that were deleted, and the best one; null when no checkpoint has the metric
    */
   async keepBest(
     options: { readonly metric?: string } = {},
   ): Promise<{ readonly best: number | null; readonly deletedSteps: readonly number[] }> {
     const metric = options.metric ?? 'val/reward'
+    const sign = isLowerBetter(metric) ? -1 : 1
     const measured: { readonly step: number; readonly value: number }[] = []
     const steps: number[] = []
     for await (const checkpoint of eachItem((query) => this.client.checkpoints.list(this.id, query))) {
@@ -192,7 +195,7 @@ export class TrainableModel {
       const value = checkpoint.metrics[metric]
       if (typeof value === 'number') measured.push({ step: checkpoint.step, value })
     }
-    const best = measured.toSorted((a, b) => b.value - a.value || b.step - a.step)[0]?.step ?? null
+    const best = measured.toSorted((a, b) => sign * (b.value - a.value) || b.step - a.step)[0]?.step ?? null
     const latest = Math.max(...steps)
     // Without any measurement nothing says what is worth keeping: all stay.
     const deletedSteps = best === null ? [] : steps.filter((step) => step > 0 && step !== best && step !== latest)

@@ -4,6 +4,7 @@
  * A metric whose name holds "loss", "error" or "exception" is better when smaller; every other one when larger.
  */
 
+import { isLowerBetter } from '#api/settings/best-metric.js'
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { NotFoundError } from '#base/errors.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
@@ -69,12 +70,12 @@ export function applyKeepRules(
 }
 
 /**
- * The best checkpoint by a metric; of equals the newest.
+ * The best checkpoint by a metric, the lowest or the highest as `isLowerBetter` says; of equals the newest.
  *
  * @throws {UsageError} `metric_not_found` naming the metrics there are
  */
 export function findBest(checkpoints: readonly Checkpoint[], metric: string): Checkpoint {
-  const sign = /loss|error|exception/i.test(metric) ? -1 : 1
+  const sign = isLowerBetter(metric) ? -1 : 1
   let best: Checkpoint | undefined
   for (const checkpoint of [...checkpoints].sort((a, b) => a.step - b.step)) {
     const value = checkpoint.metrics[metric]

@@ -95,7 +95,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         if (split === null) continue
         unmergedHistoryCount += 1
         counts[split.cause] += 1
-        if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split))
+        if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split, options.text.textOf))
       }
       const merged = mergeTurns(histories.flat())
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
@@ -119,9 +119,15 @@ function noteExamples(examples: Map<SkipReason, string[]>, before: SkipCounts, a
   }
 }
 
-function describeSplit(path: string, { turn, position, cause }: HistorySplit): string {
+function describeSplit(
+  path: string,
+  { turn, position, cause, before, now }: HistorySplit,
+  textOf: TokenizeOptions['text']['textOf'],
+): string {
   const why = { other_tokens: 'spells the same text in other tokens', other_text: 'is rendered in another way' }[cause]
-  return `${path}: the prompt of turn ${turn} ${why} from token ${position} on`
+  const name = (id: number): string => `${id} ${JSON.stringify(textOf([id]))}`
+  const first = now === null ? `it ends before ${name(before)}` : `${name(now)} instead of ${name(before)}`
+  return `${path}: the prompt of turn ${turn} ${why} from token ${position} on: ${first}`
 }
 
 type MergedSequence = Pick<

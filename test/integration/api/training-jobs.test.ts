@@ -380,7 +380,7 @@ describe('SFT data', () => {
     expect([missing.status, JSON.stringify(missing.body)]).toEqual([400, expect.stringContaining('POST /v1/files')])
     for (const url of [
       'http://169.254.169.254/latest',
-      'https://example.com/x.jsonl',
+      'https://10.1.2.3/x.jsonl',
       'ftp://x/y',
       'file-00000000-0000-0000-0000-000000000000',
       'file:///etc/passwd',

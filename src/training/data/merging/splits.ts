@@ -19,6 +19,9 @@ export interface HistorySplit {
   /** Position in that prompt. */
   readonly position: number
   readonly cause: 'other_tokens' | 'other_text'
+  /** The token that stood there, and the one the prompt has; null where the prompt ends before it. */
+  readonly before: number
+  readonly now: number | null
 }
 
 /** Names of causes in the job's report. */
@@ -37,7 +40,13 @@ export function findSplit(turns: readonly Turn[], textOf: (ids: readonly number[
     if (position !== -1) {
       const rest = Array.from(promptIds).slice(position)
       const isSameText = textOf(rest).startsWith(textOf(before.slice(position)))
-      return { turn: index + 1, position, cause: isSameText ? 'other_tokens' : 'other_text' }
+      return {
+        turn: index + 1,
+        position,
+        cause: isSameText ? 'other_tokens' : 'other_text',
+        before: before[position] ?? 0,
+        now: promptIds[position] ?? null,
+      }
     }
     before = [...Array.from(promptIds), ...Array.from(completionIds)]
   }

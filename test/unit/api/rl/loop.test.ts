@@ -219,6 +219,14 @@ describe('train', () => {
     const measured = await scripted(listed({ 'val/reward': 1 }))
     expect(await measured.model.keepBest()).toEqual({ best: 1, deletedSteps: [2] })
     expect(measured.requests.at(-1)?.body).toEqual({ steps: [2] })
+    const losses: Routes = {
+      ...listed({}),
+      [`GET /v1/preview/models/${MODEL.id}/checkpoints`]: {
+        body: page([checkpoint(1, { 'val/loss': 0.2 }), checkpoint(2, { 'val/loss': 0.9 }), checkpoint(3)]),
+      },
+    }
+    const lowest = await scripted(losses)
+    expect(await lowest.model.keepBest({ metric: 'val/loss' })).toEqual({ best: 1, deletedSteps: [2] })
     const unmeasured = await scripted(listed({}))
     expect(await unmeasured.model.keepBest()).toEqual({ best: null, deletedSteps: [] })
   })

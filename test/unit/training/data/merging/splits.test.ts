@@ -17,6 +17,8 @@ describe('findSplit', () => {
       turn: 2,
       position: 1,
       cause: 'other_tokens',
+      before: 1,
+      now: 3,
     })
   })
 
@@ -25,7 +27,13 @@ describe('findSplit', () => {
       turn: 2,
       position: 2,
       cause: 'other_text',
+      before: 2,
+      now: 4,
     })
-    expect(findSplit([turn([4], [1, 2]), turn([4, 1], [1])], textOf)).toMatchObject({ cause: 'other_text' })
+    expect(findSplit([turn([4], [1, 2]), turn([4, 1], [1])], textOf)).toMatchObject({
+      cause: 'other_text',
+      before: 2,
+      now: null,
+    })
   })
 })

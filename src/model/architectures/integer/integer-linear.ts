@@ -10,8 +10,9 @@
 import type { Attributes } from '#numerics/graph/attributes.js'
 import { int } from '#numerics/graph/attributes.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
+import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Dim, Value } from '#numerics/graph/graph.js'
-import { add, mul } from '#numerics/graph/ops/elementwise.js'
+import { mul } from '#numerics/graph/ops/elementwise.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 
@@ -43,8 +44,7 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
   const largest = one(g, 'ReduceMax', [one(g, 'Abs', [smooth]), g.int64s([1])], { keepdims: int(0) }) // [M]
   const scales = mul(g, largest, g.constant(float32Tensor(Float32Array.of(1 / LARGEST), [1])))
   const first = quantize(g, smooth, scales, zeroPoints)
-  const product = scaled(g, first, weight, scales)
-  if (weight.terms === 1) return product
+  if (weight.terms === 1) return scaled(g, first, weight, scales, rows)
   const known = one(
     g,
     'DequantizeLinear',
@@ -55,31 +55,42 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
   const rest = one(g, 'Sub', [smooth, known])
   const restScales = mul(g, scales, g.constant(float32Tensor(Float32Array.of(1 / TERM_RATIO), [1])))
   const second = quantize(g, rest, restScales, zeroPoints)
-  return add(g, product, scaled(g, second, weight, restScales))
+  // One product of twice as many rows: few rows cost what it takes to read the weights, which is then done once.
+  const columns = weight.scales.shape[0] as Dim
+  const twice = multiplyDims(rows, 2)
+  const codes = one(
+    g,
+    'Concat',
+    [first, second],
+    { axis: int(0) },
+    { dtype: 'uint8', shape: [twice, x.shape[1] as Dim] },
+  )
+  const bothScales = one(g, 'Concat', [scales, restScales], { axis: int(0) }, { dtype: 'float32', shape: [twice] })
+  const both = scaled(g, codes, weight, bothScales, twice)
+  const apart = one(
+    g,
+    'Reshape',
+    [both, g.int64s([2, -1, Number(columns)])],
+    {},
+    { dtype: 'float32', shape: [2, rows, columns] },
+  )
+  return one(g, 'ReduceSum', [apart, g.int64s([0])], { keepdims: int(0) })
+}
 
-  function scaled(builder: GraphBuilder, codes: Value, by: IntegerWeight, rowScales: Value): Value {
-    const columns = by.scales.shape[0] as Dim
-    const unit = builder.constant(float32Tensor(Float32Array.of(1), []))
-    const zero = builder.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(ZERO_POINT) })
-    const sums = one(
-      builder,
-      'MatMulIntegerToFloat',
-      [codes, by.quantized, unit, by.scales, zero],
-      {},
-      {
-        dtype: 'float32',
-        shape: [rows, columns],
-      },
-    )
-    const apart = one(
-      builder,
-      'Unsqueeze',
-      [rowScales, builder.int64s([1])],
-      {},
-      { dtype: 'float32', shape: [rows, 1] },
-    )
-    return mul(builder, sums, apart)
-  }
+/** Integer product of codes [rows, K] and the weight, times the scales of its rows and outputs. */
+function scaled(g: GraphBuilder, codes: Value, weight: IntegerWeight, rowScales: Value, rows: Dim): Value {
+  const columns = weight.scales.shape[0] as Dim
+  const unit = g.constant(float32Tensor(Float32Array.of(1), []))
+  const zero = g.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(ZERO_POINT) })
+  const sums = one(
+    g,
+    'MatMulIntegerToFloat',
+    [codes, weight.quantized, unit, weight.scales, zero],
+    {},
+    { dtype: 'float32', shape: [rows, columns] },
+  )
+  const apart = one(g, 'Unsqueeze', [rowScales, g.int64s([1])], {}, { dtype: 'float32', shape: [rows, 1] })
+  return mul(g, sums, apart)
 }
 
 function quantize(g: GraphBuilder, x: Value, scales: Value, zeroPoints: Value): Value {

@@ -1,6 +1,8 @@
 /**
  * Whole-service figures, as a user meets them: start-up, memory while serving and training, throughput through HTTP.
  *
+ *     npm run bench -- service --only beside      chats beside a job alone, a minute or two
+ *
  * Memory is the sum of each process's peak resident size (VmHWM), so pages that two processes share count twice.
  */
 import { spawnSync } from 'node:child_process'
@@ -13,7 +15,10 @@ export const title = 'Service: start-up, memory, throughput through HTTP'
 
 const LAUNCHER = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
 
-export async function run() {
+const SPARK = { baseModel: 'trainyard/spark', rows: 96, words: 60, name: 'spark' }
+
+export async function run({ only = '' } = {}) {
+  if (only === 'beside') return await besideOnly()
   const rows = []
   rows.push({
     name: 'trainyard --help, median of 9',
@@ -38,8 +43,7 @@ export async function run() {
   await firstToken(first, 'trainyard/spark')
   const firstTokenMs = performance.now() - startedAt
   rows.push({ name: 'the same until the first token of a chat', value: firstTokenMs, unit: 'ms', target: '< 3000 ms' })
-  const spark = { baseModel: 'trainyard/spark', rows: 96, words: 60, name: 'spark' }
-  rows.push(...(await chatsBesideJob(first, spark)))
+  rows.push(...(await chatsBesideJob(first, SPARK)))
   await first.stop()
 
   const modelPath = await findSmolLm2()
@@ -101,6 +105,15 @@ export async function run() {
     await service.stop()
   }
   return rows
+}
+
+async function besideOnly() {
+  const service = await startService()
+  try {
+    return await chatsBesideJob(service, SPARK)
+  } finally {
+    await service.stop()
+  }
 }
 
 /** Asks and reads the stream until an answer has begun. */

@@ -137,6 +137,16 @@ const LOADS = [
     measure: worstGaps,
   },
   {
+    name: 'worst gap of 4 streams beside other work',
+    figures: Object.fromEntries(
+      ['undisturbed', '5,000 messages', '4 MB of text', 'a first adapter', 'a first grammar'].map((key) => [
+        key,
+        { unit: 'ms', isLess: true, ...(key === 'undisturbed' ? {} : { target: '<= 50 ms more than undisturbed' }) },
+      ]),
+    ),
+    measure: gapsBesideWork,
+  },
+  {
     name: 'text that repeats itself, one stream',
     figures: { '': perSecond },
     measure: async (side, seed) => {
@@ -162,6 +172,74 @@ async function wall(work) {
 
 /** Longest time between two parts of a stream, undisturbed and beside a long prompt. */
 async function worstGaps(side, seed) {
+  return await gapsWhile(side, seed, {
+    '': pause,
+    'while a 2,000-token prompt arrives': () => ask(side, 1970, seed + 99, { count: 1 }),
+  })
+}
+
+/** The same beside work that is not steps: only ours can be given all of it. */
+async function gapsBesideWork(side, seed) {
+  if (side.model === 'peer') return {}
+  const post = async (body, accepted) => {
+    const response = await fetch(`${side.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${side.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: side.model,
+        max_tokens: 1,
+        messages: [{ role: 'user', content: 'Hello.' }],
+        ...body,
+      }),
+    })
+    const text = await response.text()
+    if (!accepted.includes(response.status)) throw new Error(`${response.status} ${text.slice(0, 200)}`)
+  }
+  const adapter = await trainedModel(side, seed)
+  const messages = Array.from({ length: 5000 }, (_, i) => ({
+    role: i % 2 === 0 ? 'user' : 'assistant',
+    content: `${i}`,
+  }))
+  const schema = {
+    type: 'object',
+    properties: Object.fromEntries(
+      Array.from({ length: 30 }, (_, i) => [`p${seed}_${i}`, { type: i % 2 === 0 ? 'string' : 'integer' }]),
+    ),
+  }
+  // the first two are longer than the context: they are rendered, counted and refused
+  return await gapsWhile(side, seed, {
+    undisturbed: pause,
+    '5,000 messages': () => post({ messages }, [200, 400]),
+    '4 MB of text': () => post({ messages: [{ role: 'user', content: textOf(700_000, seed) }] }, [200, 400, 413]),
+    'a first adapter': () => post({ model: adapter }, [200]),
+    'a first grammar': () =>
+      post({ response_format: { type: 'json_schema', json_schema: { name: 'answer', schema } } }, [200]),
+  })
+}
+
+/** A model with an adapter nobody has asked for yet. */
+async function trainedModel({ api, model: baseModel }, seed) {
+  const model = await api.createModel(`gaps-${seed}`, baseModel)
+  const messages = [
+    { role: 'user', content: 'Write.' },
+    { role: 'assistant', content: textOf(8, seed) },
+  ]
+  const body = {
+    model_id: model.id,
+    training_data_url: await api.uploadRows([{ messages }]),
+    config: { batch_size: 1 },
+  }
+  const job = await api.call('POST', '/v1/preview/sft-training-jobs', body)
+  await api.waitForJob(job.id)
+  return `demo/gaps-${seed}`
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve, 700))
+}
+
+/** Longest time between two parts of any of four streams during each of some works, one after the other. */
+async function gapsWhile(side, seed, works) {
   let isOver = false
   const gaps = []
   const streams = many(4, async (i) => {
@@ -170,18 +248,18 @@ async function worstGaps(side, seed) {
       for (let k = 1; k < times.length; k++) gaps.push({ from: times[k - 1], until: times[k] })
     }
   })
-  await new Promise((resolve) => setTimeout(resolve, 700))
-  const quiet = [performance.now(), 0]
-  await new Promise((resolve) => setTimeout(resolve, 700))
-  quiet[1] = performance.now()
-  const crowded = [performance.now(), 0]
-  await ask(side, 1970, seed + 99, { count: 1 })
-  crowded[1] = performance.now()
+  const spans = {}
+  for (const [name, work] of Object.entries(works)) {
+    await pause()
+    const from = performance.now()
+    await work()
+    spans[name] = [from, performance.now()]
+  }
   isOver = true
   await streams
   const worst = ([from, until]) =>
-    Math.max(...gaps.filter((gap) => gap.until > from && gap.from < until).map((gap) => gap.until - gap.from))
-  return { '': worst(quiet), 'while a 2,000-token prompt arrives': worst(crowded) }
+    Math.max(0, ...gaps.filter((gap) => gap.until > from && gap.from < until).map((gap) => gap.until - gap.from))
+  return Object.fromEntries(Object.entries(spans).map(([name, span]) => [name, worst(span)]))
 }
 
 /** Processor time of our server process alone (not of the engine's), or null. */

@@ -1,24 +1,36 @@
 /**
- * Streams for a long time, a tenth of them left in the middle, and the memory of the server and its engine meanwhile.
+ * Streams for a long time: some with an adapter, some held to a schema, some with several choices, a fifth of them left at a random
+ * moment, also before they begin; and the memory of the server and its engine meanwhile.
  *
  *     node test/bench/loads/soak.js [minutes = 30] [streams = 32]
  *
- * Memory is flat when the last quarter's median is within a few percent of the second quarter's: the first fills the caches.
+ * Memory is flat when the last quarter's median is within a few percent of the second quarter's: the first fills the caches,
+ * which `--kv-cache-memory` keeps small here. In the end nothing may run, wait or have been said.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { startService } from '../../support/service/service-process.js'
 import { textOf } from '../peers/streams.js'
 
 const MODEL = 'trainyard/spark'
-const SAMPLES = 40
+const SAMPLES = 60
 
 const minutes = Number(process.argv[2] ?? 30)
 const streams = Number(process.argv[3] ?? 32)
 const service = await startService({
-  args: ['--max-sequences', String(streams), '--log-level', 'warn', '--log-format', 'json'],
+  args: [
+    '--max-sequences',
+    String(streams),
+    '--kv-cache-memory',
+    '64mb',
+    '--log-level',
+    'warn',
+    '--log-format',
+    'json',
+  ],
 })
 const loud = []
 service.child.stderr.on('data', (chunk) => loud.push(chunk.toString()))
+const adapters = await trainedModels(3)
 const endMs = performance.now() + minutes * 60_000
 let seed = 1
 let finished = 0
@@ -28,28 +40,64 @@ async function client() {
   while (performance.now() < endMs) {
     const number = seed++
     const controller = new AbortController()
-    const response = await fetch(`${service.url}/v1/chat/completions`, {
-      method: 'POST',
-      signal: controller.signal,
-      headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        model: MODEL,
-        messages: [{ role: 'user', content: textOf(4 + (number % 60), number) }],
-        max_tokens: 16 + ((number * 37) % 200),
-        ignore_eos: true,
-        stream: true,
-      }),
-    })
-    if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
-    const leavesAfter = number % 10 === 0 ? 5 : Number.POSITIVE_INFINITY
+    // after so many parts of the answer, or so many milliseconds, before which nothing may have begun
+    const leavesAfter = number % 10 === 0 ? 1 + Math.floor(Math.random() * 40) : Number.POSITIVE_INFINITY
+    if (number % 10 === 5) setTimeout(() => controller.abort(), Math.random() * 1500)
     let parts = 0
     try {
+      const response = await fetch(`${service.url}/v1/chat/completions`, {
+        method: 'POST',
+        signal: controller.signal,
+        headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+        body: JSON.stringify(requestOf(number)),
+      })
+      if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
       for await (const _ of response.body) if (++parts > leavesAfter) controller.abort()
       finished++
-    } catch {
+    } catch (error) {
+      if (!controller.signal.aborted) throw error
       left++
     }
   }
+}
+
+function requestOf(number) {
+  return {
+    model: number % 4 === 0 ? adapters[(number / 4) % adapters.length] : MODEL,
+    messages: [{ role: 'user', content: textOf(4 + (number % 60), number) }],
+    max_tokens: 8 + ((number * 37) % 60),
+    stream: true,
+    ...(number % 7 === 0 ? { response_format: schemaOf(number) } : { ignore_eos: true }),
+    ...(number % 11 === 0 ? { n: 4 } : {}),
+    ...(number % 13 === 0 ? { logprobs: true, top_logprobs: 5 } : {}),
+  }
+}
+
+/** One of twelve, more than the engine keeps. */
+function schemaOf(number) {
+  const name = `answer_${(number / 7) % 12}`
+  const properties = { [name]: { type: 'string', maxLength: 20 }, count: { type: 'integer' } }
+  return { type: 'json_schema', json_schema: { name, schema: { type: 'object', properties, required: [name] } } }
+}
+
+/** Models with an adapter of their own. */
+async function trainedModels(count) {
+  const { api } = service
+  const messages = [
+    { role: 'user', content: 'Write.' },
+    { role: 'assistant', content: textOf(10, 1) },
+  ]
+  const file = await api.uploadRows([{ messages }, { messages }])
+  const names = []
+  for (let i = 0; i < count; i++) {
+    const model = await api.createModel(`soak-${i}`, MODEL)
+    const config = { batch_size: 1, learning_rate: 1e-3 }
+    const body = { model_id: model.id, training_data_url: file, config }
+    const job = await api.call('POST', '/v1/preview/sft-training-jobs', body)
+    await api.waitForJob(job.id)
+    names.push(`demo/soak-${i}`)
+  }
+  return names
 }
 
 const memory = []
@@ -70,6 +118,13 @@ for (const [name, at] of [
 }
 console.log(`${finished} answers, ${left} left in the middle, ${loud.join('').split('\n').length - 1} lines above info`)
 process.stdout.write(loud.slice(0, 5).join(''))
+const metrics = await (
+  await fetch(`${service.url}/metrics`, { headers: { authorization: `Bearer ${service.key}` } })
+).text()
+const inUse = metrics
+  .split('\n')
+  .filter((line) => /num_requests_(?:running|waiting)|kv_cache_usage_perc/.test(line) && !line.startsWith('#'))
+console.log(inUse.join('\n'))
 await service.stop()
 
 /** Resident memory of the server and of its largest child. */

@@ -36,7 +36,7 @@ export const RULES = {
 }
 
 /** Loads the model in a precision. */
-export async function loadOurs(modelPath, precision, { sequences, contextLength = 1024 }) {
+export async function loadOurs(modelPath, precision, { sequences, contextLength = 1024, speculation = 'auto' }) {
   const runtime = createOrtRuntime()
   const prepared = await prepareAsServed(modelPath, precision, runtime)
   const engine = await createEngine({
@@ -48,6 +48,7 @@ export async function loadOurs(modelPath, precision, { sequences, contextLength 
     maxConcurrentSequences: sequences,
     eosTokenIds: [],
     prefixCacheBytes: 0,
+    speculation,
   })
   let counter = 0
 

@@ -8,9 +8,8 @@
  * inside a step.
  */
 
-import { totalmem } from 'node:os'
-import process from 'node:process'
 import { AppError, RuntimeError } from '#base/errors.js'
+import { memoryBytes } from '#base/util/memory.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -134,7 +133,7 @@ class StepLoop implements Engine {
     this.#model = model
     this.#options = options
     this.#kvShape = { layerCount, kvHeadCount, headSize }
-    this.#kvBytes = options.kvCacheBytes ?? machineMemory() * KV_MEMORY_SHARE
+    this.#kvBytes = options.kvCacheBytes ?? memoryBytes() * KV_MEMORY_SHARE
     this.#prefixBytes = options.prefixCacheBytes ?? this.#kvBytes / 2
     this.#maxRows = options.maxConcurrentSequences
     this.#eosTokenIds = new Set(options.eosTokenIds)
@@ -483,12 +482,6 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
-}
-
-/** Bytes; a container's limit where there is one. */
-function machineMemory(): number {
-  const limit = process.constrainedMemory()
-  return limit > 0 ? Math.min(limit, totalmem()) : totalmem()
 }
 
 function mostTokensAlone({ mlpSize }: DecoderConfig): number {

@@ -6,9 +6,10 @@
  * nothing: then models up to 200 million parameters are float32, whose log-probabilities are the trainer's own, larger ones int8.
  */
 import { readFile, rename, writeFile } from 'node:fs/promises'
-import { cpus, totalmem } from 'node:os'
+import { cpus } from 'node:os'
 import { join } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
+import { memoryBytes } from '#base/util/memory.js'
 import { hasFastIntegerProducts } from '#inference/engine/integer-weights.js'
 import { measurePrecisions } from '#inference/engine/precision/precision-probe.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
@@ -37,11 +38,11 @@ const MEMORY_SHARE = 0.25
 const VERSION = 1
 
 /** The choice for models that are not measured, or null. */
-export function precisionBySize(config: DecoderConfig, memoryBytes = totalmem()): PrecisionChoice | null {
+export function precisionBySize(config: DecoderConfig, availableBytes = memoryBytes()): PrecisionChoice | null {
   const parameters = parameterCount(config)
   if (parameters <= SMALL_PARAMETERS) return { precision: 'f32', reason: 'size', int8Speedup: null }
   const float32Bytes = 2 * parameters * Float32Array.BYTES_PER_ELEMENT
-  if (float32Bytes > MEMORY_SHARE * memoryBytes) return { precision: 'int8', reason: 'size', int8Speedup: null }
+  if (float32Bytes > MEMORY_SHARE * availableBytes) return { precision: 'int8', reason: 'size', int8Speedup: null }
   return null
 }
 

@@ -8,8 +8,9 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { constants, freemem, setPriority, totalmem } from 'node:os'
+import { constants, freemem, setPriority } from 'node:os'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
+import { memoryBytes } from '#base/util/memory.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 
@@ -83,7 +84,7 @@ const MIN_AVAILABLE_SHARE = 0.1
 
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
-  const maxKeptBytes = options.maxKeptBytes ?? totalmem() / 4
+  const maxKeptBytes = options.maxKeptBytes ?? memoryBytes() / 4
   const availableBytes = options.availableBytes ?? (() => process.availableMemory?.() ?? freemem())
   /** Longest idle first. */
   let idle: IdleWorker[] = []
@@ -135,11 +136,11 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     }, MEMORY_CHECK_MS).unref()
   }
 
-  const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * totalmem()
+  const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * memoryBytes()
 
   function hasRoom(): boolean {
     const largest = Math.max(0, ...[...running].map((child) => residentBytesOf(child.pid)))
-    const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * totalmem()
+    const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * memoryBytes()
     // what it holds is free by the next time somebody asks
     if (!isRoom && idle[0] !== undefined) giveUp(idle[0])
     return isRoom

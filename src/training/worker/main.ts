@@ -6,13 +6,13 @@
  * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told. With
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
-import { totalmem } from 'node:os'
 
 import { type WorkerFailure, type WorkerIdle, workerAssignmentSchema } from '#api/wire/worker.js'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { AppError } from '#base/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
+import { memoryBytes } from '#base/util/memory.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
@@ -96,7 +96,7 @@ function nextAttempt(): Promise<WorkerIdentity> {
 
 /** Kept sessions must not take the memory that the one being built needs. */
 function isMemoryTight(): boolean {
-  return process.memoryUsage.rss() > totalmem() / 8
+  return process.memoryUsage.rss() > memoryBytes() / 8
 }
 
 /** Tells the server why the job failed. A stale attempt has nothing to tell and nobody to tell it to. */

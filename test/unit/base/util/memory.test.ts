@@ -1,0 +1,10 @@
+import { expect, test } from 'vitest'
+import { memoryBytes } from '#base/util/memory.js'
+
+test.each([
+  ['no limit is told as 0', 0, 100],
+  ['no limit is told as more than there is', 2 ** 64, 100],
+  ['a container has less than the machine', 30, 30],
+])('%s', (_, limitBytes, expected) => {
+  expect(memoryBytes(limitBytes, 100)).toBe(expected)
+})

@@ -135,6 +135,7 @@ export const serve = defineCommand({
           `  API   ${service.url}/v1`,
           `  Data  ${dataDir}`,
           `  Key   ${apiKeyFile}`,
+          `  Docs  ${service.url}/docs`,
           'Press Ctrl-C to stop.',
         ].join('\n'),
       )

@@ -53,7 +53,9 @@ export const getJob = defineCommand({
       ...describeReport({ report: job.report ?? null }),
     ])
     for (const warning of job.warnings ?? []) output.warning(warning)
-    if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
+    if (job.error_code === 'non_finite_loss')
+      output.hint('lower --learning-rate; trainyard jobs events shows the steps before')
+    else if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
     else if (job.status === 'running') output.hint(`trainyard jobs events ${job.id} --follow`)
   },
 })

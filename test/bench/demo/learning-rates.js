@@ -7,8 +7,10 @@
  *
  * The task: a mail with an order number, the answer is the number and nothing else. 0.4 for an answer that holds it, 0.6 more for
  * one that is only it. `moved` is the mean change of the probability of the first token the untrained model answers with: a row
- * where the jobs trained nothing, or something else than what was asked, stands at 0 there.
+ * where the jobs trained nothing, or something else than what was asked, stands at 0 there. `s per job` is sampling and training
+ * together, `memory` the peaks of all processes summed: with `--rates 3e-4 --seeds 1` this is also the row of a model in the README.
  */
+import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { gather, group, startLocal, TrainableModel } from 'trainyard/rl'
@@ -86,15 +88,28 @@ async function measure(model, first) {
 }
 
 const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length
+const seconds = (startedAt) => ((performance.now() - startedAt) / 1000).toFixed(0)
+/** Most memory of this process and those it started, each at its own peak, GB; NaN where /proc is not. */
+function peakMemory(pid = process.pid) {
+  try {
+    const peak = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean)
+    return Number(peak?.[1] ?? 0) / 1e6 + children.reduce((sum, child) => sum + peakMemory(Number(child)), 0)
+  } catch {
+    return pid === process.pid ? Number.NaN : 0
+  }
+}
+/** The table alone is standard output. */
+const progress = (text) => process.stderr.write(`${text}\n`)
 const show = (value) => (Number.isFinite(value) ? value.toFixed(2) : '-')
 
 console.log(
   `${given.kind}, ${baseModel}, ${jobs} jobs of ${mailCount} mails${given.kind === 'rl' ? ` x ${answers} answers` : ''}`,
 )
 console.log(
-  '| rate | seed | held-out reward, before and after each job | moved | gradient steps | clip norm exceeded by | least entropy | s |',
+  '| rate | seed | held-out reward, before and after each job | moved | gradient steps | clip norm exceeded by | least entropy | s per job | memory, GB | s |',
 )
-console.log('| --- | --- | --- | --- | --- | --- | --- | --- |')
+console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |')
 for (const learningRate of rates) {
   for (let seed = 1; seed <= seeds; seed += 1) {
     const startedAt = performance.now()
@@ -102,6 +117,7 @@ for (const learningRate of rates) {
     const model = await new TrainableModel(local.client, { name, baseModel }).register()
     const before = await measure(model, null)
     const curve = [before.reward]
+    progress(`${name}: ${show(before.reward)} before, ${seconds(startedAt)} s`)
     let [steps, last] = [0, before]
     const [norms, entropies] = [[], []]
     const onEvent = ({ type, data }) => {
@@ -110,7 +126,9 @@ for (const learningRate of rates) {
       if (Number.isFinite(data.grad_norm)) norms.push(data.grad_norm)
       if (Number.isFinite(data.entropy)) entropies.push(data.entropy)
     }
+    let jobsMs = 0
     for (let job = 0; job < jobs; job += 1) {
+      const beganAt = performance.now()
       const orders = odd(seed + job, mailCount)
       const options = { learningRate, onEvent }
       if (given.kind === 'sft') {
@@ -130,8 +148,10 @@ for (const learningRate of rates) {
         }
         await model.train(groups, { ...options, config: { tokens_per_step: tokensPerStep } })
       }
+      jobsMs += performance.now() - beganAt
       last = await measure(model, before.tokens)
       curve.push(last.reward)
+      progress(`${name}: ${curve.map(show).join(' ')}, ${seconds(startedAt)} s`)
     }
     const moved = mean(before.probabilities.map((value, i) => Math.abs(value - last.probabilities[i])))
     const cells = [
@@ -142,7 +162,9 @@ for (const learningRate of rates) {
       steps,
       norms.length === 0 ? '-' : `${show(Math.max(...norms) / 0.1)}x`,
       entropies.length === 0 ? '-' : Math.min(...entropies).toFixed(3),
-      ((performance.now() - startedAt) / 1000).toFixed(0),
+      (jobsMs / jobs / 1000).toFixed(1),
+      show(peakMemory()),
+      seconds(startedAt),
     ]
     console.log(`| ${cells.join(' | ')} |`)
   }

@@ -45,7 +45,7 @@ export const trainRl = defineCommand({
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
       '--learning-rate <x>',
-      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
+      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}, 3e-4 for models below 300 million parameters, 1e-3 below 20`,
     ),
     watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
     plan: flag.switch('--plan', 'show steps, masks, memory and time of the job without starting it'),

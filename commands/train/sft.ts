@@ -55,7 +55,7 @@ export const trainSft = defineCommand({
     ),
     learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
       '--learning-rate <x>',
-      `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}, 1e-3 for models below 20 million parameters`,
+      `step size of the optimizer; default ${SFT_DEFAULTS.learning_rate.toExponential()}, 3e-4 for models below 300 million parameters, 1e-3 below 20`,
     ),
     epochs: flag.integer(EPOCHS.min, EPOCHS.max)(
       '--epochs <n>',

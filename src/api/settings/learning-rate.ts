@@ -5,15 +5,21 @@ import { SFT_DEFAULTS } from './training.js'
 
 /** Parameters of models that come with the package. */
 const BUILT_IN: Readonly<Record<string, number>> = { 'trainyard/spark': 4_500_000 }
-/** Below it, spark's rates hold; nothing larger was swept. */
-const TINY = 20_000_000
-/** spark learns at 1e-3 within a few jobs by RL and by examples; at 4e-3 it collapses. */
-const TINY_RATE = 1e-3
+/** Below so many parameters a model counts as tiny. */
+export const TINY = 20_000_000
+/**
+ * Rates by size, smallest first; nothing larger was measured. spark learns at 1e-3 within a few jobs by RL and by examples, and falls
+ * back at 4e-3; SmolLM2-135M learned at 3e-4 by RL, and by examples at rates up to 1e-3 that fall.
+ */
+const MEASURED = [
+  { below: TINY, rate: 1e-3 },
+  { below: 300_000_000, rate: 3e-4 },
+]
 
 /** The rate that was measured for a model of this size; null where none was. */
 export function measuredLearningRate(baseModel: string): number | null {
   const parameters = parametersOf(baseModel)
-  return parameters !== null && parameters < TINY ? TINY_RATE : null
+  return MEASURED.find(({ below }) => parameters !== null && parameters < below)?.rate ?? null
 }
 
 /** The rate for examples when nobody gives one: the measured one, else the published default. */

@@ -2,7 +2,7 @@
  * A learning rate for those who gave none: the API's defaults suit models of billions of parameters, and a person at a
  * terminal trains small ones. Only what was measured is chosen here; programs that call the API keep the published default.
  */
-import { measuredLearningRate, parametersOf } from '#api/settings/learning-rate.js'
+import { measuredLearningRate, parametersOf, TINY } from '#api/settings/learning-rate.js'
 import { plural } from '../terminal/format.js'
 
 /** The published defaults are meant for more. */
@@ -27,8 +27,7 @@ export function adviseLearningRate(baseModel: string, published: number, tinyRat
   const parameters = parametersOf(baseModel)
   if (parameters === null || parameters >= LARGE) return { learningRate: null, said: null }
   const size = `a model of ${plural(Math.round(parameters / 1e5) / 10, 'million parameter')}`
-  const measured = measuredLearningRate(baseModel)
-  const rate = measured === null ? null : (tinyRate ?? measured)
+  const rate = tinyRate === null ? measuredLearningRate(baseModel) : parameters < TINY ? tinyRate : null
   if (rate !== null)
     return { learningRate: rate, said: `learning rate ${rate}, for ${size}; --learning-rate changes it` }
   return {

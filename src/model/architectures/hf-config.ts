@@ -179,8 +179,13 @@ function familyOf(json: JsonObject): readonly [string, Family] {
   throw new WeightsError(
     'unknown_architecture',
     `${WHAT} has model_type ${given}, expected one of ${HF_FAMILIES.join(', ')}`,
+    isJsonObject(json['text_config'] ?? null) ? { hint: TEXT_PART } : {},
   )
 }
+
+/** Models for images and text describe their text part beside the others. */
+const TEXT_PART =
+  'the model takes more than text; a GGUF file of it holds the text part alone (without its "mmproj" file)'
 
 function refuseUnsupported(reader: ConfigReader, family: string): void {
   const [key, expected] = family === 'gemma3_text' ? ['hidden_activation', 'gelu_pytorch_tanh'] : ['hidden_act', 'silu']

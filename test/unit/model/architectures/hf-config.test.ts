@@ -189,6 +189,11 @@ test('without model_type the architecture decides', () => {
   expect(fromHfConfig(rest).family).toBe('qwen3')
 })
 
+test('a model of more than text is told where its text part is', () => {
+  const config = { model_type: 'gemma3', text_config: { ...SMOLLM2, model_type: 'gemma3_text' }, vision_config: {} }
+  expect(() => fromHfConfig(config)).toThrow(expect.objectContaining({ hint: expect.stringContaining('GGUF') }))
+})
+
 describe('refused', () => {
   const cases: [string, JsonObject, string, string[]][] = [
     ['another family', { ...SMOLLM2, model_type: 'gpt2' }, 'unknown_architecture', ['"gpt2"', 'llama, mistral, qwen2']],

@@ -107,3 +107,31 @@ test('formats are told by what templates write', () => {
   expect(of('{{ messages }}')).toBeNull()
   expect(answerFormatOf("{{ '<think>' }}").hasReasoning).toBe(true)
 })
+
+describe('how soon something is told', () => {
+  /** Which push tells content or a call first. */
+  const firstTold = (format: StreamFormat, pieces: readonly string[]): number => {
+    const stream = createToolCallStream(format)
+    const told = pieces.findIndex((piece) => {
+      const { content, calls } = stream.push(piece)
+      return content !== '' || calls.length > 0
+    })
+    return told < 0 ? Number.POSITIVE_INFINITY : told
+  }
+
+  test.each<StreamFormat>(['hermes', 'llama3_json', 'mistral'])('%s: plain text within two tokens', (format) => {
+    for (const text of ['The answer is 4.', '<b>4</b> it is', '[4] is it', '4']) {
+      expect(firstTold(format, text.match(/\s?\w+|\s?\W/g) ?? []), text).toBeLessThan(2)
+    }
+  })
+
+  test.each<[StreamFormat, string]>([
+    ['hermes', '<tool_call>\n'],
+    ['mistral', '[TOOL_CALLS]['],
+    ['llama3_json', ''],
+    ['list', '['],
+  ])('%s: a call as soon as its name is written', (format, mark) => {
+    const before = [...mark, '{"name"', ': "', 'look']
+    expect(firstTold(format, [...before, '"', ',', ' "'])).toBeLessThanOrEqual(before.length + 2)
+  })
+})

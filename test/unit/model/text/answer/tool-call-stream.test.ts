@@ -130,8 +130,8 @@ describe('how soon something is told', () => {
     ['mistral', '[TOOL_CALLS]['],
     ['llama3_json', ''],
     ['list', '['],
-  ])('%s: a call as soon as its name is written', (format, mark) => {
-    const before = [...mark, '{"name"', ': "', 'look']
-    expect(firstTold(format, [...before, '"', ',', ' "'])).toBeLessThanOrEqual(before.length + 2)
+  ])('%s: a call with the token that opens its arguments', (format, mark) => {
+    const before = [...mark, '{"name"', ': "', 'look', '",', ' "arguments"', ':']
+    expect(firstTold(format, [...before, ' {', '"a"', ': 1'])).toBe(before.length)
   })
 })

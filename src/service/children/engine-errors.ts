@@ -4,15 +4,6 @@
 import { AppError } from '#base/errors.js'
 import type { FailedEvent } from '#inference/host/protocol.js'
 
-export function toAppError(event: FailedEvent): AppError {
-  const { category, code, message, param, hint, details } = event.error
-  return new AppError(category, code, message, {
-    param: param ?? undefined,
-    hint: hint ?? undefined,
-    details: details ?? undefined,
-  })
-}
-
 /** Whatever the reason, the request that waited for the model is not at fault. */
 export function loadFailed(baseModel: string, event: FailedEvent): AppError {
   return new AppError(

@@ -27,7 +27,8 @@ import type {
   TextResult,
   TextTask,
 } from '#inference/host/protocol.js'
-import { keepsDying, loadFailed, restarting, toAppError, unresponsive } from './engine-errors.js'
+import { toAppError } from './child.js'
+import { keepsDying, loadFailed, restarting, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 import { createWatchdog } from './watchdog.js'
@@ -227,7 +228,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     if (text !== undefined) {
       texts.delete(event.id)
       if (event.type === 'text') text.resolve(event.result)
-      else if (event.type === 'failed') text.reject(toAppError(event))
+      else if (event.type === 'failed') text.reject(toAppError(event.error))
       return
     }
     if (event.type === 'text') return
@@ -238,7 +239,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       request.queue.end()
     } else if (event.type === 'failed') {
       pending.delete(event.id)
-      request.queue.fail(toAppError(event))
+      request.queue.fail(toAppError(event.error))
     } else request.queue.push(event)
   }
 

@@ -6,11 +6,11 @@
  * client that reads slowly slows its own export; one that goes away ends it.
  */
 import { type ChildProcess, fork } from 'node:child_process'
-import { constants, setPriority } from 'node:os'
 import type { Readable } from 'node:stream'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#model/export/protocol.js'
+import { stepBack, toAppError } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { releaseLifeline } from './lifeline.js'
 
@@ -95,7 +95,7 @@ export function createExporter(options: {
     // whoever reads the stream hears of its failure; when nobody does, the answer has said it
     child.stdout?.on('error', () => undefined)
     child.on('message', (reply: ExportReply) => {
-      if (reply.type === 'failed') fail(toAppError(reply))
+      if (reply.type === 'failed') fail(toAppError(reply.error))
       else answer.resolve(reply)
     })
     const fail = (error: Error): void => {
@@ -155,23 +155,4 @@ function exportDied(how: string, cause?: unknown): AppError {
     hint: 'ask again; the server log says more',
     cause,
   })
-}
-
-function toAppError({ error }: Extract<ExportReply, { readonly type: 'failed' }>): AppError {
-  const { category, code, message, param, hint, details } = error
-  return new AppError(category, code, message, {
-    param: param ?? undefined,
-    hint: hint ?? undefined,
-    details: details ?? undefined,
-  })
-}
-
-/** Chats and training go first. */
-function stepBack(child: ChildProcess): void {
-  if (child.pid === undefined) return
-  try {
-    setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
-  } catch {
-    // It has ended already, or the system has no priorities.
-  }
 }

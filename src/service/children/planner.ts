@@ -5,10 +5,10 @@
  * process has a limit of time and of heap; a client that goes away ends its plan.
  */
 import { type ChildProcess, fork } from 'node:child_process'
-import { constants, setPriority } from 'node:os'
 import type { PlanFindings } from '#api/wire/training/plan.js'
 import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
 import { AppError } from '#base/errors.js'
+import { stepBack, toAppError } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 
@@ -101,7 +101,7 @@ function answerOf(
     }
     signal.addEventListener('abort', onAbort, { once: true })
     child.on('message', (reply: PlanReply) => {
-      finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(toAppError(reply))))
+      finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(toAppError(reply.error))))
     })
     child.on('error', (cause) => finish(() => reject(planDied('could not be started', cause))))
     child.once('exit', (code, killedBy) => {
@@ -129,23 +129,4 @@ function planDied(how: string, cause?: unknown): AppError {
     hint: 'ask again; the server log says more',
     cause,
   })
-}
-
-function toAppError({ error }: Extract<PlanReply, { readonly type: 'failed' }>): AppError {
-  const { category, code, message, param, hint, details } = error
-  return new AppError(category, code, message, {
-    param: param ?? undefined,
-    hint: hint ?? undefined,
-    details: details ?? undefined,
-  })
-}
-
-/** Chats and training go first. */
-function stepBack(child: ChildProcess): void {
-  if (child.pid === undefined) return
-  try {
-    setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
-  } catch {
-    // It has ended already, or the system has no priorities.
-  }
 }

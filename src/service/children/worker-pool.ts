@@ -8,9 +8,10 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { constants, freemem, setPriority } from 'node:os'
+import { freemem } from 'node:os'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { memoryBytes } from '#base/util/memory.js'
+import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 
@@ -261,15 +262,5 @@ function toAssignment(attempt: AttemptStart): WorkerAssignment {
     token: attempt.token,
     job_id: attempt.jobId,
     attempt: attempt.attempt,
-  }
-}
-
-/** Who chats waits for an answer and who trains does not: a worker gets what serving leaves, and all of it when nobody chats. */
-function stepBack(child: ChildProcess): void {
-  if (child.pid === undefined) return
-  try {
-    setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
-  } catch {
-    // It has ended already, or the system has no priorities.
   }
 }

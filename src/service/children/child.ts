@@ -1,0 +1,35 @@
+/**
+ * What all child processes have in common: how much of the machine they get, and their errors as this process's.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { constants, setPriority } from 'node:os'
+import { AppError, type ErrorCategory } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+
+/** An error as children send it. */
+export interface ChildError {
+  readonly category: ErrorCategory
+  readonly code: string
+  readonly message: string
+  readonly param: string | null
+  readonly hint: string | null
+  readonly details?: JsonObject | null
+}
+
+export function toAppError({ category, code, message, param, hint, details }: ChildError): AppError {
+  return new AppError(category, code, message, {
+    param: param ?? undefined,
+    hint: hint ?? undefined,
+    details: details ?? undefined,
+  })
+}
+
+/** Who chats waits for an answer: the child gets what serving leaves, and all of it when nobody chats. */
+export function stepBack(child: ChildProcess): void {
+  if (child.pid === undefined) return
+  try {
+    setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended already, or the system has no priorities.
+  }
+}

@@ -51,6 +51,8 @@ const INLINE_BYTES = 16 * 1024
 /** One body in memory, and all of them together; what is more goes to a file. */
 const MEMORY_BYTES = 1024 ** 2
 const ALL_MEMORY_BYTES = 32 * 1024 ** 2
+/** Bytes of one write, where memory allows. */
+const WRITE_BYTES = 256 * 1024
 /** Small pieces are joined: each costs some hundred bytes of its own. */
 const MAX_PIECES = 64
 const CHAT_THREAD = { niceness: 0, maxHeapMb: 512 }
@@ -76,15 +78,20 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       onDisk = 0
     }
 
-    async function spill(bytes: Uint8Array): Promise<void> {
-      if (diskBytes + bytes.length > limits.unfinishedBytes) throw tooManyBodies(limits.unfinishedBytes)
-      diskBytes += bytes.length
-      onDisk += bytes.length
+    /** Writes to the file what is in memory, and what is not. */
+    async function spill(parts: readonly Uint8Array[]): Promise<void> {
+      const length = parts.reduce((sum, part) => sum + part.length, 0)
+      if (diskBytes + length > limits.unfinishedBytes) throw tooManyBodies(limits.unfinishedBytes)
+      diskBytes += length
+      onDisk += length
       if (file === null) {
         const path = temporaryPath()
         file = { handle: await open(path, 'wx', 0o600), path }
       }
-      await file.handle.writeFile(bytes)
+      await file.handle.writeFile(Buffer.concat(parts))
+      pieces = []
+      memoryBytes -= inMemory
+      inMemory = 0
     }
 
     async function discard(): Promise<void> {
@@ -99,22 +106,19 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
 
     try {
       for await (const chunk of source) {
-        const fits = inMemory + chunk.length <= MEMORY_BYTES && memoryBytes + chunk.length <= ALL_MEMORY_BYTES
-        if (file === null && fits) {
+        // on disk it goes in pieces of some size: each write costs a turn of the event loop and of a thread
+        const most = file === null ? MEMORY_BYTES : WRITE_BYTES
+        if (inMemory + chunk.length <= most && memoryBytes + chunk.length <= ALL_MEMORY_BYTES) {
           memoryBytes += chunk.length
           inMemory += chunk.length
           pieces.push(chunk)
           if (pieces.length > MAX_PIECES) pieces = [Buffer.concat(pieces)]
           continue
         }
-        if (pieces.length > 0) {
-          await spill(Buffer.concat(pieces))
-          pieces = []
-          memoryBytes -= inMemory
-          inMemory = 0
-        }
-        await spill(chunk)
+        await spill([...pieces, chunk])
       }
+      const isOnDisk = onDisk > 0
+      if (isOnDisk && pieces.length > 0) await spill(pieces)
       await (file as { readonly handle: FileHandle } | null)?.handle.close()
     } catch (error) {
       await discard()

@@ -9,7 +9,8 @@
  * one element. Source of the grammar: RFC 8259.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
-import { AsciiTexts, isDelimiter, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
+import { createRecordReader } from './json-records.js'
+import { AsciiTexts, isDelimiter, NUMBER, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
 
 /** A parsed value; `bigint` only for the top-level fields named in `int64Fields`. */
 export type JsonInput =
@@ -58,7 +59,6 @@ export interface JsonReader {
 /** What V8 needs for a value in a list or an object, and for an object or an array of its own, bytes, roughly. */
 const VALUE_BYTES = 16
 const CONTAINER_BYTES = 80
-const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
 const INTEGER = /^-?\d+$/
 const LITERALS: ReadonlyMap<string, boolean | null> = new Map([
   ['true', true],
@@ -97,6 +97,7 @@ class StreamingJsonReader implements JsonReader {
   /** The chunk being read, for its fast text conversion. */
   #chunk: Buffer = Buffer.alloc(0)
   readonly #texts = new AsciiTexts()
+  readonly #records = createRecordReader((start, end) => this.#texts.read(this.#chunk, start, end))
   #hasEscape = false
   #hasNonAscii = false
   #containers = 0
@@ -151,7 +152,7 @@ class StreamingJsonReader implements JsonReader {
   }
 
   /** Handles one byte outside of any token, and starts tokens. Returns the next index. */
-  #readStructure(chunk: Uint8Array, i: number): number {
+  #readStructure(chunk: Buffer, i: number): number {
     const byte = chunk[i] ?? 0
     if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) return i + 1
     const expect = this.#expect
@@ -178,6 +179,10 @@ class StreamingJsonReader implements JsonReader {
     if (expect !== 'value' && expect !== 'first-element') {
       throw this.#problem(expect === 'end' ? 'something follows the value' : `${describe(expect)} is expected`, i)
     }
+    if (byte === 0x7b && this.#isRecord()) {
+      const end = this.#readRecord(chunk, i)
+      if (end > 0) return end
+    }
     if (byte === 0x7b || byte === 0x5b) {
       this.#open(byte === 0x7b, i)
       return i + 1
@@ -189,6 +194,27 @@ class StreamingJsonReader implements JsonReader {
     if (this.#parts.length > 0) this.#parts = []
     this.#partBytes = 0
     return i
+  }
+
+  /** An object of a list inside of others: may look like the one before. */
+  #isRecord(): boolean {
+    const depth = this.#stack.length
+    return depth > 2 && depth + 2 <= this.#maxDepth && this.#stack[depth - 1]?.list != null
+  }
+
+  /** Reads an object that looks like the last one, at once. Returns the index behind it; 0 if it does not. */
+  #readRecord(chunk: Buffer, i: number): number {
+    const records = this.#records
+    const end = records.read(chunk, i)
+    if (end === 0) return 0
+    this.#containers += records.containers
+    if (this.#containers > this.#maxContainers) throw this.#tooMany(this.#maxContainers, 'objects and arrays')
+    this.#values += records.values
+    this.#nestedValues += records.values
+    this.#stringBytes += records.stringBytes
+    this.#checkElement(end)
+    this.#put(records.value)
+    return end
   }
 
   #open(isObject: boolean, i: number): void {
@@ -224,6 +250,7 @@ class StreamingJsonReader implements JsonReader {
     }
     this.#stack.pop()
     this.#checkElement(i)
+    if (container.object !== null && this.#isRecord()) this.#records.learn(container.object)
     this.#put(container.object ?? container.list ?? [], i + 1)
     return i + 1
   }

@@ -46,6 +46,9 @@ export function isDelimiter(byte: number): boolean {
   )
 }
 
+/** A whole number text: RFC 8259, section 6. */
+export const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
+
 /** A sign, a point and the digits that a double holds exactly. */
 export const SHORT_NUMBER = 17
 const POWERS_OF_TEN = Array.from({ length: 16 }, (_, i) => 10 ** i)

@@ -8,14 +8,27 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { appendEvents, appendTerminalEvent } from '#service/queue/event-log.js'
 import { createJob } from '#service/queue/queue.js'
+import { listUsage } from '#service/storage/access/usage-days.js'
+import { listApiKeys } from '#service/storage/api-keys.js'
 import { listCheckpoints } from '#service/storage/checkpoints.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { countEvents, listEvents } from '#service/storage/events.js'
+import { listFiles } from '#service/storage/files.js'
+import { listFineTuningJobs } from '#service/storage/fine-tuning/jobs.js'
 import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
+import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
+import { listHistory, listRunFiles, listRuns } from '#service/storage/wandb/runs.js'
+import {
+  listDeliveries,
+  listDue,
+  listEventsAfter,
+  listListeners,
+  listWebhooks,
+} from '#service/storage/webhooks/webhooks.js'
 import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
 
 let fixture: JobFixture
@@ -69,6 +82,20 @@ describe('statements of requests', () => {
     ['logs of a model', (db) => listTrajectoryLogs(db, id, { limit: 100 })],
     ['logs of a split', (db) => listTrajectoryLogs(db, id, { limit: 100, split: 'val' })],
     ['totals of a split', (db) => findSplitTotals(db, { modelId: id, step: 1, split: 'val' })],
+    ['days of usage', (db) => listUsage(db, { entity: 'local', from: '2026-01-01', to: '2026-12-31', limit: 100 })],
+    ['keys', (db) => listApiKeys(db, { entity: 'local', project: null }, { limit: 100 })],
+    ['files', (db) => listFiles(db, { entity: 'local', project: null }, { limit: 100, order: 'desc' })],
+    ['files of a project', (db) => listFiles(db, { entity: 'local', project: 'p' }, { limit: 100, order: 'asc' })],
+    ['fine-tuning jobs', (db) => listFineTuningJobs(db, { entity: 'local', project: null }, { limit: 100 })],
+    ['webhooks', (db) => listWebhooks(db, { entity: 'local', project: null }, { limit: 100 })],
+    ['listeners of an event', (db) => listListeners(db, { entity: 'local', project: 'p' }, 'training_job.failed')],
+    ['deliveries of a webhook', (db) => listDeliveries(db, id, { limit: 100 })],
+    ['deliveries that are due', (db) => listDue(db, 8)],
+    ['events for webhooks', (db) => listEventsAfter(db, id, 1000)],
+    ['runs of a project', (db) => listRuns(db, { entity: 'local', project: 'p', limit: 100 })],
+    ['history of a run', (db) => listHistory(db, id, { afterLine: 5, limit: 100 })],
+    ['files of a run', (db) => listRunFiles(db, id)],
+    ['files of an artifact', (db) => listArtifactFiles(db, id)],
     ['keys of a deleted model', (db) => forgetIdempotent(db, id)],
   ])('%s are found by an index', async (_, run) => {
     for (const plan of await plansOf(run)) {

@@ -110,7 +110,7 @@ describe.skipIf(!hasTmux).each([80, 140])('%i columns', (columns) => {
       await terminal.waitFor(terminal.run(list))
     }
     expect(terminal.screen()).toMatch(
-      /NAME +ARCH +PARAMS +CONTEXT +SIZE +PRECISION\n.*llama +4\.5 M +2048 +9 MB +float16/,
+      /NAME +ARCH +PARAMS +CONTEXT +SIZE +PRECISION +SERVED AS\n.*llama +4\.5 M +2048 +9 MB +float16 +f32/,
     )
   })
 })

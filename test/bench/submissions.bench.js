@@ -90,7 +90,7 @@ async function submissions(service, call, modelId) {
   ]
 }
 
-/** Streams one chat after the other; notes the times between two chunks of one stream. */
+/** Streams one chat after the other; notes the times between two chunks of one answer that has begun: its first chunk comes before its turn. */
 async function streamChats({ url, key }, signal, gaps) {
   while (!signal.aborted) {
     const response = await fetch(url + CHAT, {
@@ -105,11 +105,12 @@ async function streamChats({ url, key }, signal, gaps) {
       signal,
     }).catch(() => null)
     if (response === null) return
+    let chunks = 0
     let lastMs = 0
     try {
       for await (const _ of response.body) {
         const nowMs = performance.now()
-        if (lastMs > 0) gaps.push(nowMs - lastMs)
+        if (++chunks > 2) gaps.push(nowMs - lastMs)
         lastMs = nowMs
       }
     } catch {

@@ -82,7 +82,9 @@ describe('the program', () => {
     for (const entry of commandTable) expect(stdout).toContain(entry.path.join(' '))
   })
   test('help pages names every page, and no other', async () => {
-    const pages = readdirSync(join(import.meta.dirname, '../../src/docs')).map((name) => parse(name).name)
+    const pages = readdirSync(join(import.meta.dirname, '../../src/docs'))
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => parse(name).name)
     const { stdout } = await runCli(['help', 'pages'])
     expect([...stdout.matchAll(/^ {2}([\w-]+) {2,}/gm)].map((match) => match[1]).toSorted()).toEqual(pages.toSorted())
   })

@@ -83,6 +83,7 @@ table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; }
 th { background: var(--shade); }
 summary { cursor: pointer; padding: .25rem 0; }
+img { max-width: 100%; height: auto; }
 .soft { color: var(--soft); }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { left: 1rem; top: .5rem; background: var(--back); padding: .25rem .5rem; }

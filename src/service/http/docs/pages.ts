@@ -10,17 +10,26 @@ import { anchorOf, escapeHtml, type PageLink, renderPage } from './page.js'
 import { renderReference } from './reference.js'
 
 const REFERENCE: PageLink = { name: 'reference', title: 'API reference' }
+/** A file beside the pages. */
+const PICTURE = /^[\w-]+[.]svg$/
 /** Shown first, in this order; others follow by name. */
-const ORDER = ['guide', 'api', 'commands', 'how-training-works', 'operations']
+const ORDER = ['guide', 'api', 'commands', 'how-training-works', 'learning', 'operations']
 
 export interface Documentation {
   /** The page as HTML; null if there is none. An empty name is the first page. */
   page(name: string): Promise<string | null>
+  /** A drawing of the pages, by its file's name, as SVG; null if there is none. */
+  picture(file: string): Promise<string | null>
 }
 
 export function createDocumentation(): Documentation {
   let pages: Promise<ReadonlyMap<string, string>> | null = null
+  let pictures: Promise<ReadonlyMap<string, string>> | null = null
   return {
+    picture: async (file) => {
+      pictures ??= readPictures()
+      return (await pictures).get(file) ?? null
+    },
     page: async (name) => {
       pages ??= readPages()
       const all = await pages
@@ -46,6 +55,14 @@ async function readPages(): Promise<ReadonlyMap<string, string>> {
   return pages.set(REFERENCE.name, renderPage(reference))
 }
 
+async function readPictures(): Promise<ReadonlyMap<string, string>> {
+  const folder = join(packageRoot(), 'src/docs')
+  const files = (await readdir(folder)).filter((file) => PICTURE.test(file))
+  return new Map(
+    await Promise.all(files.map(async (file) => [file, await readFile(join(folder, file), 'utf8')] as const)),
+  )
+}
+
 function toHtml(markdown: string): string {
   const marked = new Marked({ gfm: true, async: false })
   marked.use({
@@ -59,8 +76,9 @@ function toHtml(markdown: string): string {
         const target = toTarget(href)
         return target === null ? text : `<a href="${escapeHtml(target)}">${text}</a>`
       },
-      image({ text }: Tokens.Image): string {
-        return escapeHtml(text)
+      image({ href, text }: Tokens.Image): string {
+        const alt = escapeHtml(text)
+        return PICTURE.test(href) ? `<img src="/docs/pictures/${href}" alt="${alt}">` : alt
       },
       html({ text }: Tokens.HTML | Tokens.Tag): string {
         return escapeHtml(text)

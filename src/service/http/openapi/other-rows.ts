@@ -238,4 +238,12 @@ export const OTHER_ROUTES: readonly Route[] = [
     answer: 'text/html',
     isOpen: true,
   },
+  {
+    method: 'get',
+    path: '/docs/pictures/{file}',
+    tag: server,
+    summary: 'A picture of the documentation',
+    answer: 'image/svg+xml',
+    isOpen: true,
+  },
 ]

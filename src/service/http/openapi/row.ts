@@ -22,6 +22,7 @@ export type Media =
   | 'application/jsonl'
   | 'text/event-stream'
   | 'text/html'
+  | 'image/svg+xml'
   | 'text/css'
   | 'text/plain'
 

@@ -31,6 +31,12 @@ export function bindDocs(app: App, options: Pick<AppOptions, 'version'>): void {
     return c.body(openApi, 200, { 'content-type': 'application/json' })
   })
   app.get('/docs', (c) => answerPage(c, ''))
+  app.get('/docs/pictures/:file', async (c): Promise<Response> => {
+    const file = c.req.param('file')
+    const picture = await documentation.picture(file)
+    if (picture === null) throw new NotFoundError('not_found', `there is no picture "${file.slice(0, 100)}"`)
+    return c.body(picture, 200, { 'content-type': 'image/svg+xml' })
+  })
   app.get('/docs/:page', async (c): Promise<Response> => {
     const name = c.req.param('page')
     if (name === 'style.css') return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })

@@ -55,6 +55,35 @@ describe('requests at once', () => {
   })
 })
 
+describe('a stock client', () => {
+  it('waits as long as a refusal says, asks again, and gets its answer', async () => {
+    service = await createTestService({ maxConcurrentRequests: 1 })
+    const gone = new AbortController()
+    const busy = { messages: [{ role: 'user', content: 'FOREVER SLOW' }], stream: true }
+    expect((await service.fetch('/v1/chat/completions', { json: busy, signal: gone.signal })).status).toBe(200)
+    const attempts: { readonly status: number; readonly waitMs: number; readonly atMs: number }[] = []
+    const client = new OpenAI({
+      apiKey: service.apiKey,
+      baseURL: `${service.url}/v1`,
+      maxRetries: 10,
+      fetch: async (url, init) => {
+        const startedMs = performance.now()
+        const response = await fetch(url, init)
+        const waitMs = Number(response.headers.get('retry-after')) * 1000
+        attempts.push({ status: response.status, waitMs, atMs: attempts.length === 0 ? performance.now() : startedMs })
+        gone.abort()
+        return response
+      },
+    })
+    expect((await client.models.list()).data.length).toBeGreaterThan(0)
+    const [first, second] = attempts
+    expect([first?.status, attempts.at(-1)?.status]).toEqual([429, 200])
+    expect(first?.waitMs).toBeGreaterThan(0)
+    // timers may be a millisecond early
+    expect((second?.atMs ?? 0) - (first?.atMs ?? 0)).toBeGreaterThanOrEqual((first?.waitMs ?? 0) - 5)
+  })
+})
+
 describe('jobs that wait', () => {
   it('beyond the limit are 429 with Retry-After', async () => {
     service = await createTestService({ maxQueuedJobs: 2, trainWorkers: 0 })

@@ -34,7 +34,16 @@ it('shows every page with working links and asks nobody else for anything', asyn
   for (const [path, html] of pages) {
     expect(html, path).toMatch(/^<!doctype html>\n<html lang="en">/)
     expect(html.match(/<h1[ >]/g), path).toHaveLength(1)
-    expect(html, path).not.toMatch(/<script|<iframe|<img|style="|src="|@import|\son\w+="/)
+    expect(html, path).not.toMatch(/<script|<iframe|style="|@import|\son\w+="/)
+    for (const [, source = ''] of html.matchAll(/src="([^"]*)"/g)) {
+      const picture = await get(source)
+      expect([picture.status, picture.headers.get('content-type')], `${path}: ${source}`).toEqual([
+        200,
+        'image/svg+xml',
+      ])
+      expect(source).toMatch(/^\/docs\/pictures\/[\w-]+[.]svg$/)
+      expect(await picture.text()).not.toMatch(/<script|<foreignObject|href=|url\(|style/)
+    }
     for (const [, link = ''] of html.matchAll(/<link[^>]*href="([^"]+)"/g)) expect(link).toBe('/docs/style.css')
     for (const [, link = ''] of html.matchAll(/<a [^>]*href="([^"]+)"/g)) {
       const [target = '', anchor] = link.split('#')

@@ -1,0 +1,106 @@
+/**
+ * Tasks with rewards that can be checked, for the curves of `learn.js`: what the model is asked, what is right, what is held out.
+ *
+ * Held-out questions are never trained on. A task of one turn is data, so that the reference program in Python asks the same;
+ * the one with tools is an environment.
+ */
+import { createToolEnvironment } from '../../../dist/src/rl.js'
+
+const NAMES = ['Anna', 'Tom', 'Mia', 'Omar', 'Lena', 'Ravi']
+const MAILS = [
+  (order, name) => `Hello, where is order ${order}? Regards, ${name}.`,
+  (order, name) => `My order ${order} is late. ${name}`,
+  (order, name) => `Order ${order} came today. Thank you, ${name}.`,
+]
+const WORDS =
+  'cat dog sun map pen cup hat bed car bus egg fox jam key leg net owl pig rat toy van web box arm ant bag bat bee cow day ear ' +
+  'fan gas hen ice ink jar kid lip man nut oil pan red rug sea tea top war wig zoo air big cut dry eat far hot low new old'
+
+/** Format: only the number, nothing else. 0.4 for an answer that holds it, 1 for one that is it. */
+function orderNumbers() {
+  const mails = Array.from({ length: 80 }, (_, i) => {
+    const [answer, name, mail] = [String(11 + i), NAMES[i % NAMES.length], MAILS[i % MAILS.length]]
+    return { prompt: `${mail(answer, name)} Which number is the order?`, answer }
+  })
+  return everyOther(mails)
+}
+
+/** Arithmetic with a rule: which of two numbers is larger; 1 for the number alone, 0 for anything else. */
+function largerNumbers() {
+  const pairs = Array.from({ length: 80 }, (_, i) => {
+    const [a, b] = [1 + ((i * 37) % 97), 1 + ((i * 61 + 40) % 97)]
+    return { prompt: `Which is larger, ${a} or ${b}?`, answer: String(Math.max(a, b)) }
+  })
+  return everyOther(pairs)
+}
+
+/** Letters: a short word backwards; 1 for the word alone, 0 for anything else. */
+function reversedWords() {
+  return everyOther(
+    WORDS.split(' ').map((word) => ({ prompt: `Reverse the word ${word}.`, answer: [...word].reverse().join('') })),
+  )
+}
+
+function everyOther(questions) {
+  return {
+    training: questions.filter((_, i) => i % 2 === 0),
+    heldOut: questions.filter((_, i) => i % 2 === 1),
+  }
+}
+
+/** Tools over turns: look the weather up (0.2), then say the temperature that came back and no other number (0.8). */
+export function weatherQuestion({ city }) {
+  const temperature = 11 + ((city.length * 7 + city.charCodeAt(0)) % 20)
+  let lookedUp = null
+  return createToolEnvironment({
+    messages: [{ role: 'user', content: `What is the weather in ${city}?` }],
+    tools: [
+      {
+        name: 'get_weather',
+        description: 'Get the weather of a city.',
+        parameters: {
+          type: 'object',
+          properties: { city: { type: 'string', description: 'name of the city' } },
+          required: ['city'],
+        },
+        run(args) {
+          lookedUp = args.city
+          return { city, temperature }
+        },
+      },
+    ],
+    reward(_, { content }) {
+      const numbers = content.match(/\d+/g) ?? []
+      const isSaid = numbers.length === 1 && numbers[0] === String(temperature)
+      return (lookedUp === city ? 0.2 : 0) + (isSaid ? 0.8 : 0)
+    },
+  })
+}
+
+const cities = (text) => text.split(' ').map((city) => ({ city }))
+
+/**
+ * `partial` is the reward of an answer that only holds what is right; `perStep` questions are asked `size` times before each job,
+ * each held-out question `heldOutSize` times after it.
+ */
+export const TASKS = {
+  order: { title: 'order number, nothing else', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },
+  larger: { title: 'the larger number', ...largerNumbers(), partial: 0, perStep: 20, size: 8, heldOutSize: 4 },
+  reverse: { title: 'a word backwards', ...reversedWords(), partial: 0, perStep: 30, size: 8, heldOutSize: 4 },
+  tools: {
+    title: 'a tool over several turns',
+    training: cities('Paris Cairo Oslo Berlin Madrid Athens Vienna Delhi'),
+    heldOut: cities('Rome Lima Tokyo London Dublin Lisbon Prague Warsaw'),
+    hasTools: true,
+    perStep: 8,
+    size: 8,
+    heldOutSize: 12,
+  },
+}
+
+/** Reward of an answer to a question of one turn. */
+export function rewardOf(task, answer, expected) {
+  const text = answer.trim()
+  if (text === expected) return 1
+  return text.includes(expected) ? task.partial : 0
+}

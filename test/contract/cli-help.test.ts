@@ -83,7 +83,7 @@ describe('the program', () => {
   })
   test('help pages names every page, and no other', async () => {
     const pages = readdirSync(join(import.meta.dirname, '../../src/docs'))
-      .filter((name) => name.endsWith('.md'))
+      .filter((name) => /[.]md$/.test(name))
       .map((name) => parse(name).name)
     const { stdout } = await runCli(['help', 'pages'])
     expect([...stdout.matchAll(/^ {2}([\w-]+) {2,}/gm)].map((match) => match[1]).toSorted()).toEqual(pages.toSorted())

@@ -5,7 +5,7 @@
  * Every request ends with exactly one `finished` or `failed`. The host renders the chat template, tokenizes, schedules,
  * samples and decodes text; the server shapes the answer into the wire format.
  */
-import type { ErrorCategory } from '#base/errors.js'
+import type { ErrorMessage } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#model/text/answer/answer-format.js'
 import type { BeamRules } from '../engine/beams/beam-rules.js'
@@ -274,15 +274,7 @@ export interface FinishedEvent {
 export interface FailedEvent {
   readonly type: 'failed'
   readonly id: string | null
-  readonly error: {
-    readonly category: ErrorCategory
-    readonly code: string
-    readonly message: string
-    readonly param: string | null
-    readonly hint: string | null
-    /** Extra facts that are safe to show, for example `n_ctx`. */
-    readonly details?: JsonObject | null
-  }
+  readonly error: ErrorMessage
 }
 
 /** What a `text` command made. */

@@ -2,8 +2,7 @@
  * What the server asks an export process, and what that says: one request, one answer, then the bytes of one file on stdout.
  * An adapter from elsewhere is checked and rewritten by the same kind of process.
  */
-import type { ErrorCategory } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import type { ErrorMessage } from '#base/errors.js'
 import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 
 export interface ExportRequest {
@@ -52,12 +51,5 @@ export type ExportReply =
   | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }
   | {
       readonly type: 'failed'
-      readonly error: {
-        readonly category: ErrorCategory
-        readonly code: string
-        readonly message: string
-        readonly param: string | null
-        readonly hint: string | null
-        readonly details: JsonObject | null
-      }
+      readonly error: ErrorMessage
     }

@@ -3,20 +3,10 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { constants, setPriority } from 'node:os'
-import { AppError, type ErrorCategory } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import { AppError, type ErrorMessage } from '#base/errors.js'
 
-/** An error as children send it. */
-export interface ChildError {
-  readonly category: ErrorCategory
-  readonly code: string
-  readonly message: string
-  readonly param: string | null
-  readonly hint: string | null
-  readonly details?: JsonObject | null
-}
-
-export function toAppError({ category, code, message, param, hint, details }: ChildError): AppError {
+/** An error of a child as this process's own. */
+export function toAppError({ category, code, message, param, hint, details }: ErrorMessage): AppError {
   return new AppError(category, code, message, {
     param: param ?? undefined,
     hint: hint ?? undefined,

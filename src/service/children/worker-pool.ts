@@ -8,7 +8,6 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { freemem } from 'node:os'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { memoryBytes } from '#base/util/memory.js'
 import { stepBack } from './child.js'
@@ -86,7 +85,7 @@ const MIN_AVAILABLE_SHARE = 0.1
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
   const maxKeptBytes = options.maxKeptBytes ?? memoryBytes() / 4
-  const availableBytes = options.availableBytes ?? (() => process.availableMemory?.() ?? freemem())
+  const availableBytes = options.availableBytes ?? (() => process.availableMemory())
   /** Longest idle first. */
   let idle: IdleWorker[] = []
   const running = new Set<ChildProcess>()

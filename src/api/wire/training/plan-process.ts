@@ -1,8 +1,7 @@
 /**
  * What the server asks the process that plans a job, and what that says: one request, one answer.
  */
-import type { ErrorCategory } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import type { ErrorMessage } from '#base/errors.js'
 import type { WorkerJob } from '../worker.js'
 import type { JobReport } from './job-report.js'
 import type { PlanFindings } from './plan.js'
@@ -23,12 +22,5 @@ export type PlanReply =
   | { readonly type: 'planned'; readonly findings: PlanFindings }
   | {
       readonly type: 'failed'
-      readonly error: {
-        readonly category: ErrorCategory
-        readonly code: string
-        readonly message: string
-        readonly param: string | null
-        readonly hint: string | null
-        readonly details: JsonObject | null
-      }
+      readonly error: ErrorMessage
     }

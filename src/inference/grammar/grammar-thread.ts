@@ -104,6 +104,7 @@ async function run(
   const compiler = await xgrammar.GrammarCompiler.createGrammarCompiler(info, false)
   send({ type: 'compiling', threadId: kernelThreadId() })
   const compiled = await compile(xgrammar, compiler, { spec, schemas })
+  await assertBeginning(xgrammar, compiled)
   const choices = new Map<number, OpenChoice>()
 
   async function publish(choice: OpenChoice): Promise<void> {
@@ -141,6 +142,18 @@ async function run(
     last = last.then(() => handle(command))
   })
   send({ type: 'compiled' })
+}
+
+/**
+ * A grammar that only leads to itself compiles, and fails when its first token is asked for: asked here, within the limits.
+ *
+ * The first mask is also the largest piece of work that compiling puts off.
+ */
+async function assertBeginning({ GrammarMatcher }: Xgrammar, compiled: Compiled): Promise<void> {
+  const matcher = await GrammarMatcher.createGrammarMatcher(compiled)
+  const words = await matcher.getNextTokenBitmask()
+  matcher.dispose()
+  if (words.every((word) => word === 0)) throw new Error('no answer can begin, it leads only to itself')
 }
 
 /** After the end of the text only a stop token may come, however often it is asked for. */

@@ -215,7 +215,9 @@ function refusal(printed: string, thrown: string): AppError {
     .split('\n')
     .filter((line) => line.startsWith('[FATAL]'))
     .at(-1)
-  const reason = (fatal ?? thrown).replace(/^\[FATAL\] \S+?:\d+: /, '').replace(/Check failed: \(.*?\) is \w+: /, '')
+  // thrown by the library without a word, it is an address
+  const said = /^\d+$/.test(thrown) ? 'the compiler gives no reason' : thrown
+  const reason = (fatal ?? said).replace(/^\[FATAL\] \S+?:\d+: /, '').replace(/Check failed: \(.*?\) is \w+: /, '')
   return new InvalidRequestError(
     'invalid_grammar',
     `the grammar of the request cannot be compiled: ${reason.slice(0, 500)}`,

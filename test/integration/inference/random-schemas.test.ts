@@ -1,5 +1,6 @@
 /**
- * A few of the random schemas and hostile grammars that `test/support/schemas/check-schemas.js` takes by the thousand.
+ * A few of the random schemas and hostile grammars that `test/support/schemas/check-schemas.js` and `hostile-grammars.js` take by the
+ * thousand.
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
@@ -37,7 +38,7 @@ test('every finished answer of a random schema is valid', { timeout: 300_000 }, 
     })
     if (grammar === null) continue
     const mask = grammar.open()
-    const text = walk(mask, sampler, random)
+    const text = await walk(mask, sampler, random)
     await grammar.dispose()
     if (text === null) continue
     finished++

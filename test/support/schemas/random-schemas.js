@@ -211,10 +211,11 @@ export function hostileSpecs(random, count) {
  *
  * @returns the text, or null if it does not end within `most` tokens
  */
-export function walk(mask, { tokenizer, eosTokenIds, closingIds }, random, { patience = 40, most = 1500 } = {}) {
+export async function walk(mask, { tokenizer, eosTokenIds, closingIds }, random, { patience = 40, most = 1500 } = {}) {
   const ids = []
   const size = tokenizer.vocabularySize
   for (let step = 0; step < most; step++) {
+    await mask.ready()
     const words = mask.next()
     const allowed = []
     for (let id = 0; id < size; id++)

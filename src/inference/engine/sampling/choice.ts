@@ -1,7 +1,7 @@
 /**
  * One choice of one request while it is generated: its random numbers, its output and the rules that end it.
  */
-import { AppError, RuntimeError } from '#base/errors.js'
+import { AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../step-model.js'
@@ -130,7 +130,13 @@ export class Choice {
     }
     const mask = this.#mask?.next() ?? null
     const logprobs = mask === null ? row.logprobs : maskLogprobs(row.logprobs, mask)
-    if (logprobs === null) throw new RuntimeError('empty_token_mask', 'token mask of a request allows no token')
+    if (logprobs === null) {
+      // what the request is held to has no way out of what was written
+      throw new InvalidRequestError(
+        'empty_token_mask',
+        'the grammar of the request allows nothing after what was written',
+      )
+    }
     const tokenId = this.#sample(row, logprobs, mask)
     const logprob = logprobs[tokenId] as number
     if (Number.isNaN(logprob)) {

@@ -5,9 +5,10 @@
  */
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { InvalidRequestError } from '#base/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { JsonObject } from '#base/util/json.js'
 import type { GrammarSpec } from '#inference/host/protocol.js'
 import type { ToolMode } from './answer-text.js'
+import { movedSchema } from './moved-schema.js'
 
 const CORRECT_USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
 
@@ -73,24 +74,27 @@ function namedFunction(choice: JsonObject): string {
 
 /** A list of calls, each with the name first, so that its arguments can be held to the schema of that tool. */
 function listOfCalls(tools: readonly Tool[]): JsonObject {
-  const definitions: Record<string, JsonValue> = {}
-  const items = tools.map((tool) => {
-    const { $defs = {}, ...parameters } = parametersOf(tool)
-    for (const [name, definition] of Object.entries($defs as JsonObject)) {
-      const known = definitions[name]
-      if (known !== undefined && JSON.stringify(known) !== JSON.stringify(definition)) {
+  const definitions = new Map<string, string>()
+  const items = tools.map((tool, index) => {
+    // its references stay inside, whatever it calls itself
+    const { $id: _, ...parameters } = parametersOf(tool)
+    for (const [name, definition] of Object.entries((parameters['$defs'] ?? {}) as JsonObject)) {
+      const text = JSON.stringify(definition)
+      if ((definitions.get(name) ?? text) !== text) {
         throw invalid('tools', `Tool definition '${name}' has multiple schemas, which is not supported.`)
       }
-      definitions[name] = definition
+      definitions.set(name, text)
     }
     return {
       type: 'object',
-      properties: { name: { enum: [tool.function.name] }, parameters },
+      properties: {
+        name: { enum: [tool.function.name] },
+        parameters: movedSchema(parameters, `#/items/anyOf/${index}/properties/parameters`),
+      },
       required: ['name', 'parameters'],
     }
   })
-  const hasDefinitions = Object.keys(definitions).length > 0
-  return { type: 'array', minItems: 1, items: { anyOf: items }, ...(hasDefinitions ? { $defs: definitions } : {}) }
+  return { type: 'array', minItems: 1, items: { anyOf: items } }
 }
 
 /** A tool without parameters takes an empty object. */

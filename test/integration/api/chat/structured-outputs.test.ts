@@ -128,6 +128,8 @@ describe('what is refused, each for its own reason', () => {
     [{ structured_outputs: { regex: '(a' } }, 'parenthesis is not closed'],
     [{ structured_outputs: { grammar: 'root ::= (' } }, 'cannot be compiled'],
     [{ response_format: { type: 'structural_tag', format: { type: 'nonsense' } } }, 'cannot be compiled'],
+    [{ structured_outputs: { grammar: 'root ::= root' } }, 'leads only to itself'],
+    [{ structured_outputs: { json: { $ref: '#/$defs/a', $defs: { a: { $ref: '#' } } } } }, 'leads only to itself'],
   ])('%j', async (more, words) => {
     for (const stream of [false, true]) {
       const { status, body } = await post({ ...more, stream })
@@ -135,4 +137,14 @@ describe('what is refused, each for its own reason', () => {
       expect(body.error?.message).toContain(words)
     }
   })
+})
+
+it('a grammar that leads nowhere is the caller’s mistake, also in the middle of a stream', async () => {
+  const more = { structured_outputs: { grammar: 'root ::= "ab" rest\nrest ::= rest' } }
+  const { status, body } = await post(more)
+  expect([status, body.error?.message]).toEqual([400, expect.stringContaining('allows nothing after')])
+  const response = await service.fetch('/v1/chat/completions', { json: { messages, ...more, stream: true } })
+  const text = await response.text()
+  expect(text).toContain('allows nothing after')
+  expect(text).toMatch(/"code":400[\s\S]*data: \[DONE\]\s*$/)
 })

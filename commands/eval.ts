@@ -26,9 +26,9 @@ export const evaluate = defineCommand({
   },
   exits: ['not_found'],
   next: ['trainyard checkpoints list <model>'],
+  prepare: (context) => planRollout(context, context.flags),
   async run(context) {
-    const { connect, output, args, flags, signal } = context
-    const plan = await planRollout(context, flags)
+    const { connect, output, args, flags, signal, prepared: plan } = context
     const client = await connect()
     const { name, model, step } = await resolveServed(context, client, args.model)
     const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })

@@ -3,9 +3,7 @@
  */
 import { isJsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-
 import { findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
@@ -21,19 +19,19 @@ export const log = defineCommand({
   ],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
-    file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
+    file: flag.required('--file <path>', 'JSON Lines of trajectory groups, - for standard input', {
+      what: 'trajectory groups',
+      hint: 'trainyard rollout makes one; trainyard help files shows the format',
+    }),
     split: flag.text('--split <name>', 'prefix of the metrics', { default: 'val' }),
     dryRun: flag.switch('--dry-run', 'check the file, send nothing'),
   },
   exits: ['not_found'],
   next: ['trainyard checkpoints list <model> --metrics val/reward'],
+  prepare: ({ flags, io }) => readTrajectoryFile(flags.file, io),
   async run(context) {
-    const { connect, io, output, args, flags, signal } = context
-    if (flags.file === undefined) {
-      throw new UsageError('missing_option', '--file is required', { param: '--file', hint: 'trainyard log --help' })
-    }
+    const { connect, output, args, flags, signal, prepared: file } = context
     const reference = parseModelReference(args.model)
-    const file = await readTrajectoryFile(flags.file, io)
     const counts = `${plural(file.groups.length, 'group')} (${plural(file.trajectoryCount, 'trajectory', 'trajectories')})`
     const client = await connect()
     const model = await findModel(reference, { ...context, client })

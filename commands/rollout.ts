@@ -29,9 +29,9 @@ export const rollout = defineCommand({
   },
   exits: ['not_found'],
   next: ['trainyard train rl <model> --file groups.jsonl --watch'],
+  prepare: (context) => planRollout(context, context.flags),
   async run(context) {
-    const { connect, output, args, flags } = context
-    const plan = await planRollout(context, flags)
+    const { connect, output, args, flags, prepared: plan } = context
     const client = await connect()
     const { name } = await resolveServed(context, client, args.model)
     const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })

@@ -35,8 +35,7 @@ export const deleteCheckpoints = defineCommand({
     dryRun: flag.switch('--dry-run', 'show what would be deleted, delete nothing'),
   },
   exits: ['not_found', 'conflict'],
-  async run(context) {
-    const { connect, output, prompts, args, flags, signal } = context
+  prepare({ flags, prompts }) {
     const isNoneGiven = flags.steps === undefined && flags.keep.length === 0
     const isAsked = isNoneGiven && prompts.canAsk
     if (!isAsked && (flags.steps === undefined) === (flags.keep.length === 0)) {
@@ -47,11 +46,15 @@ export const deleteCheckpoints = defineCommand({
     if (!flags.yes && !flags.dryRun && !prompts.canAsk) {
       throw new UsageError('input_required', '--yes is required to delete without a terminal', { param: '--yes' })
     }
+    return { isAsked }
+  },
+  async run(context) {
+    const { connect, output, prompts, args, flags, signal, prepared } = context
     const client = await connect()
     const model = await findModel(parseModelReference(args.model), { ...context, client })
     const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
     const plan = applyKeepRules(data, flags.keep)
-    const wanted = isAsked ? await askForSteps(prompts, data) : (flags.steps ?? plan.deleted)
+    const wanted = prepared.isAsked ? await askForSteps(prompts, data) : (flags.steps ?? plan.deleted)
     const known = new Set(data.map((checkpoint) => checkpoint.step))
     const missing = wanted.filter((step) => !known.has(step))
     if (missing.length > 0 && !flags.ignoreMissing) {

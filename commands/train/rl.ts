@@ -5,7 +5,6 @@
 import { ApiError } from '#api/client/errors.js'
 import {
   KL_PENALTY_COEF,
-  LEARNING_RATE,
   PACKED_SEQUENCE_LENGTH,
   POLICY_LOSSES,
   RATIO_BOUND,
@@ -13,15 +12,13 @@ import {
 } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
-import { argument, flag } from '#cli/command/flags.js'
-import { parseAssignment } from '#cli/command/parse.js'
+import { flag } from '#cli/command/flags.js'
 import { findModel, parseModelReference } from '#cli/input/model-reference.js'
-import { assertOneMode } from '#cli/input/plan-data.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
-import { showPlan } from '#cli/terminal/plan-output.js'
-import { addLearningRate, collectHyperparameters, reportSubmitted, showDryRun } from '#cli/training/submission.js'
+import { assertOneMode, hyperparameterFlags, learningRateFlag, modeFlags, trainedModel } from '#cli/training/flags.js'
+import { addLearningRate, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 
 /** Keys that say how much an optimizer step covers. */
 const STEP_KEYS = ['tokens_per_step', 'packed_sequence_length', 'grad_accumulation_sequences']
@@ -40,16 +37,17 @@ export const trainRl = defineCommand({
       'any other key',
     ],
   ],
-  args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
+  args: { model: trainedModel },
   flags: {
-    file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
-    learningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
-      '--learning-rate <x>',
-      `step size of the optimizer; default ${RL_DEFAULTS.learning_rate.toExponential()}, 3e-4 for models below 300 million parameters, 1e-3 below 20`,
+    file: flag.required('--file <path>', 'JSON Lines of trajectory groups, - for standard input', {
+      what: 'trajectory groups',
+      hint: 'trainyard rollout makes one; trainyard help files shows the format',
+    }),
+    learningRate: learningRateFlag(
+      RL_DEFAULTS.learning_rate,
+      '3e-4 for models below 300 million parameters, 1e-3 below 20',
     ),
-    watch: flag.switch('--watch', 'follow the job and exit with its outcome'),
-    plan: flag.switch('--plan', 'show steps, masks, memory and time of the job without starting it'),
-    dryRun: flag.switch('--dry-run', 'check the file and show what would be sent'),
+    ...modeFlags,
     loss: flag.choice(POLICY_LOSSES)(
       `--loss <${POLICY_LOSSES.join('|')}>`,
       `policy loss; default ${RL_DEFAULTS.loss_fn}`,
@@ -70,23 +68,15 @@ export const trainRl = defineCommand({
     scaleRewards: flag.toggle('--scale-rewards', "divide advantages by the group's deviation; default on", {
       isAdvanced: true,
     }),
-    config: flag.text('--config <file>', 'JSON object of experimental_config', { isAdvanced: true }),
-    set: flag.repeated(parseAssignment, '--set <key=value>', 'one key of experimental_config'),
+    ...hyperparameterFlags('experimental_config'),
     allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
   next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
-  async run(context) {
-    const { connect, io, output, args, flags, signal } = context
-    if (flags.file === undefined) {
-      throw new UsageError('missing_option', '--file with trajectory groups is required', {
-        param: '--file',
-        hint: 'trainyard rollout makes one; trainyard help files shows the format',
-      })
-    }
+  async prepare(context) {
+    const { flags } = context
     assertOneMode(flags)
-    const reference = parseModelReference(args.model)
-    const file = await readTrajectoryFile(flags.file, io)
+    const file = await readTrajectoryFile(flags.file, context.io)
     const hyperparameters = await collectHyperparameters(context, flags, {
       learning_rate: flags.learningRate,
       ...(flags.loss === undefined ? {} : { ppo: flags.loss === 'ppo', loss_fn: flags.loss }),
@@ -97,12 +87,19 @@ export const trainRl = defineCommand({
       tokens_per_step: flags.tokensPerStep,
     })
     const empty = explainEmpty(file, hyperparameters)
-    if (empty !== null && !flags.dryRun && !flags.plan) {
-      if (flags.allowEmpty) return output.warning(empty)
+    const isEmpty = empty !== null && !flags.dryRun && !flags.plan
+    if (isEmpty && !flags.allowEmpty) {
       throw new UsageError('no_trainable_tokens', empty, {
         hint: 'add --allow-empty where that may happen, as in a loop',
       })
     }
+    return { file, hyperparameters, nothing: isEmpty ? empty : null }
+  },
+  async run(context) {
+    const { connect, output, args, flags, prepared } = context
+    const { file, hyperparameters, nothing } = prepared
+    const reference = parseModelReference(args.model)
+    if (nothing !== null) return output.warning(nothing)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })
@@ -111,26 +108,31 @@ export const trainRl = defineCommand({
       : defaultTokensPerStep(model.base_model)
     if (tokensPerStep !== null) hyperparameters['tokens_per_step'] = tokensPerStep
     const skipped = file.groups.length - file.trainableGroupCount
-    const counts = `${plural(file.groups.length, 'group')}, ${plural(file.trajectoryCount, 'trajectory', 'trajectories')}${
-      skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`
-    }`
-    if (flags.dryRun) {
-      const json = {
+    const groups = plural(file.groups.length, 'group')
+    const trajectories = plural(file.trajectoryCount, 'trajectory', 'trajectories')
+    await submitJob(context, client, flags, {
+      model,
+      counts: `${groups}, ${trajectories}${skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`}`,
+      facts: {
         groups: file.groups.length,
         trainable_groups: file.trainableGroupCount,
         trajectories: file.trajectoryCount,
         mean_reward: file.meanReward,
+      },
+      hyperparameters,
+      toRequest: async () => ({
+        model_id: model.id,
+        trajectory_groups: file.groups,
         experimental_config: hyperparameters,
-      }
-      return showDryRun(context, { counts, model, json }, hyperparameters)
-    }
-    const request = { model_id: model.id, trajectory_groups: file.groups, experimental_config: hyperparameters }
-    if (flags.plan) return showPlan(output, await client.trainingJobs.planRl(request, { signal }), model.name)
-    const job = await client.trainingJobs.createRl(request, { signal }).catch((error: unknown) => {
-      if (flags.allowEmpty && error instanceof ApiError && error.code === 'no_trainable_tokens') return error
-      throw error
+      }),
+      plan: client.trainingJobs.planRl,
+      create: (request, call) =>
+        client.trainingJobs.createRl(request, call).catch((error: unknown) => {
+          const isNothing = error instanceof ApiError && error.code === 'no_trainable_tokens'
+          if (!flags.allowEmpty || !isNothing) throw error
+          output.warning(error.message)
+          return null
+        }),
     })
-    if (job instanceof ApiError) return output.warning(job.message)
-    await reportSubmitted(context, client, { job, model, counts, isWatched: flags.watch })
   },
 })

@@ -4,8 +4,9 @@
  */
 import { CommanderError, Option, Command as Parser } from 'commander'
 import { type SettingKey, settings } from '#cli/config/schema.js'
-import { type Command, longName, type RawInput } from './define-command.js'
+import type { Command, RawInput } from './define-command.js'
 import { UsageError } from './errors.js'
+import { longName } from './flags.js'
 
 /** A line of the table of contents: enough for help and suggestions without loading the command. */
 export interface CommandEntry {

@@ -3,7 +3,8 @@
  */
 import { settings } from '../config/schema.js'
 import { globalSettings } from './command-line.js'
-import { type Command, longName } from './define-command.js'
+import type { Command } from './define-command.js'
+import { longName } from './flags.js'
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof SHELLS)[number]

@@ -8,7 +8,7 @@ import { ExpectedError } from '#cli/config/parse-value.js'
 import type { CommandContext } from './context.js'
 import { UsageError } from './errors.js'
 import type { ExitName } from './exit-codes.js'
-import type { Argument, Flag } from './flags.js'
+import { type Argument, type Flag, longName } from './flags.js'
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>
 export type Arguments = Readonly<Record<string, Argument<unknown>>>
@@ -32,11 +32,24 @@ export interface CommandDescription {
   readonly next?: readonly string[]
 }
 
-interface CommandDefinition<A extends Arguments, F extends Flags> extends CommandDescription {
+/** What a command is handed when it runs. */
+interface CommandInput<A extends Arguments, F extends Flags, P> extends CommandContext {
+  readonly args: ArgumentValues<A>
+  readonly flags: FlagValues<F>
+  /** What `prepare` returned. */
+  readonly prepared: P
+}
+
+interface CommandDefinition<A extends Arguments, F extends Flags, P> extends CommandDescription {
   readonly args: A
   readonly flags: F
+  /**
+   * Reads and checks what no argument is needed for, as files and flags that exclude each other: a person is asked for a missing
+   * argument only after all of that is right.
+   */
+  prepare?(input: CommandContext & { readonly flags: FlagValues<F> }): P | Promise<P>
   /** Runs the command; every outcome but success is thrown, never printed. */
-  run(input: CommandContext & { readonly args: ArgumentValues<A>; readonly flags: FlagValues<F> }): Promise<void>
+  run(input: CommandInput<A, F, P>): Promise<void>
 }
 
 /** Raw texts from the parser. */
@@ -57,32 +70,48 @@ export interface Command extends CommandDescription {
   invoke(context: CommandContext, raw: RawInput): Promise<void>
 }
 
-/** Defines a command; the types of `args` and `flags` flow into `run`. */
-export function defineCommand<const A extends Arguments, const F extends Flags>(
-  definition: CommandDefinition<A, F>,
+/** Defines a command; the types of `args`, `flags` and what `prepare` returns flow into `run`. */
+export function defineCommand<const A extends Arguments, const F extends Flags, P = undefined>(
+  definition: CommandDefinition<A, F, P>,
 ): Command {
   return {
     ...definition,
     async invoke(context, raw) {
-      const args: Record<string, unknown> = {}
+      // a wrong flag is said before anything is read or asked
       const flags: Record<string, unknown> = {}
       for (const [name, flag] of Object.entries(definition.flags)) {
         flags[name] = readInput(longName(flag.spelling), flag.read, raw.flags[name] ?? [])
       }
-      // after the flags: a wrong one is said before anything is asked
-      for (const [i, [name, argument]] of Object.entries(definition.args).entries()) {
-        const given = raw.args[i] ?? []
-        const isMissing = argument.isRequired && given.length === 0
-        const texts = isMissing ? [await askFor(name, argument, { context, path: definition.path })] : given
-        args[name] = readInput(`<${name}>`, argument.read, texts)
+      const named = Object.entries(definition.args).map(([name, argument], i) => {
+        const texts = raw.args[i] ?? []
+        const isMissing = argument.isRequired && texts.length === 0
+        if (isMissing && !canAskFor(argument, context)) throw missingArgument(name, definition.path)
+        return { name, argument, texts: isMissing ? null : texts }
+      })
+      const prepared = await definition.prepare?.({ ...context, flags: flags as FlagValues<F> })
+      const args: Record<string, unknown> = {}
+      for (const { name, argument, texts } of named) {
+        const given = texts ?? [await askFor(name, argument, { context, path: definition.path })]
+        args[name] = readInput(`<${name}>`, argument.read, given)
       }
       await definition.run({
         ...context,
         args: args as ArgumentValues<A>,
         flags: flags as FlagValues<F>,
+        prepared: prepared as P,
       })
     },
   }
+}
+
+function canAskFor({ asks }: Argument<unknown>, { prompts }: CommandContext): boolean {
+  return asks !== undefined && prompts.canAsk
+}
+
+function missingArgument(name: string, path: readonly string[]): UsageError {
+  return new UsageError('missing_argument', `missing required argument "${name}"`, {
+    hint: ['trainyard', ...path, '--help'].join(' '),
+  })
 }
 
 /** Asks a person for what is missing. @throws {UsageError} `missing_argument` where nobody can be asked */
@@ -91,18 +120,9 @@ async function askFor(
   { asks }: Argument<unknown>,
   { context, path }: { readonly context: CommandContext; readonly path: readonly string[] },
 ): Promise<string> {
-  if (asks === undefined || !context.prompts.canAsk) {
-    throw new UsageError('missing_argument', `missing required argument "${name}"`, {
-      hint: ['trainyard', ...path, '--help'].join(' '),
-    })
-  }
+  if (asks === undefined) throw missingArgument(name, path)
   const { askForArgument } = await import('../input/ask.js')
   return await askForArgument(context, asks)
-}
-
-/** `--limit` of `-l, --limit <n>`; `--no-stream` keeps its prefix. */
-export function longName(spelling: string): string {
-  return /--[a-z0-9-]+/.exec(spelling)?.[0] ?? spelling
 }
 
 function readInput<T>(name: string, read: (texts: readonly string[]) => T, texts: readonly string[]): T {

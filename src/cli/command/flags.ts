@@ -4,6 +4,7 @@
  */
 import { ExpectedError, parseDurationMs } from '#cli/config/parse-value.js'
 import { type SettingKey, settings } from '#cli/config/schema.js'
+import { UsageError } from './errors.js'
 import { parseChoice, parseInteger, parseNumber } from './parse.js'
 
 /** A flag; `T` is the value a command receives. */
@@ -60,6 +61,27 @@ export const flag = {
   text: single((text) => {
     if (text === '') throw new ExpectedError('text that is not empty')
     return text
+  }),
+  /** A text the command cannot do without: absent, it is a usage error that says what it is for. */
+  required: (
+    spelling: string,
+    summary: string,
+    missing: { readonly what: string; readonly hint: string },
+  ): Flag<string> => ({
+    spelling,
+    summary: `${summary}; required`,
+    isAdvanced: false,
+    isRepeatable: false,
+    read: (texts) => {
+      const last = texts.at(-1)
+      if (last === '') throw new ExpectedError('text that is not empty')
+      if (last !== undefined) return last
+      const name = longName(spelling)
+      throw new UsageError('missing_option', `${name} with ${missing.what} is required`, {
+        param: name,
+        hint: missing.hint,
+      })
+    },
   }),
   duration: single(parseDurationMs),
   integer: (least: number, most?: number) => single((text) => parseInteger(text, least, most)),
@@ -131,4 +153,9 @@ export const argument = {
     isVariadic: true,
     read: (texts) => texts,
   }),
+}
+
+/** `--limit` of `-l, --limit <n>`; `--no-stream` keeps its prefix. */
+export function longName(spelling: string): string {
+  return /--[a-z0-9-]+/.exec(spelling)?.[0] ?? spelling
 }

@@ -15,7 +15,10 @@ import { hasAnswer, isBuiltInReward, loadReward, type Scorer } from './reward.js
 
 /** Flags of both commands; the number of answers differs. */
 export const rolloutFlags = {
-  prompts: flag.text('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin'),
+  prompts: flag.required('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin', {
+    what: 'what to ask',
+    hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
+  }),
   reward: flag.text(
     '--reward <exact|contains|file|command>',
     "compare with the row's answer (default exact), or your own",
@@ -32,7 +35,7 @@ export const rolloutFlags = {
 const REWARDS_TRIED = 8
 
 interface RolloutFlags {
-  readonly prompts: string | undefined
+  readonly prompts: string
   readonly reward: string | undefined
   readonly system: string | undefined
   readonly temperature: number | undefined
@@ -48,14 +51,8 @@ export interface RolloutPlan {
   readonly score: Scorer
 }
 
-/** @throws {UsageError} for a missing flag, a bad file or a bad reward */
+/** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(context: CommandContext, flags: RolloutFlags): Promise<RolloutPlan> {
-  if (flags.prompts === undefined) {
-    throw new UsageError('missing_option', '--prompts with what to ask is required', {
-      param: '--prompts',
-      hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
-    })
-  }
   const score = await loadReward(flags.reward)
   const rows = await readPrompts(flags.prompts, context.io, flags.system)
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))

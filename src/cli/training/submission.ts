@@ -4,13 +4,14 @@
 import { basename } from 'node:path'
 import type { Client } from '#api/client/client.js'
 import type { Model } from '#api/wire/models.js'
+import type { TrainingPlan } from '#api/wire/training/plan.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { CommandContext } from '../command/context.js'
-import { displayPath, readJsonObject } from '../input/input-file.js'
+import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
 import { adviseLearningRate } from '../input/learning-rate.js'
 import { shortName } from '../input/model-reference.js'
-import { addressForPlan } from '../input/plan-data.js'
+import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
 import { watchJob } from '../terminal/watch.js'
 
@@ -42,46 +43,126 @@ export function addLearningRate(
   if (advice.said !== null) output.status(advice.said)
 }
 
+/** Rows of a file, or of an address the service reads itself. */
+export interface Rows<T> {
+  /** As given, `-` for standard input; null where it is only an address. */
+  readonly path: string | null
+  readonly data: Blob | null
+  /** What the check of the rows found; null where they were not read. */
+  readonly facts: T | null
+  readonly url: string | undefined
+}
+
 /**
- * Uploads rows; for a plan they are part of the request while they are small.
+ * Opens a file of rows and checks all of them, when one was given.
  *
- * @param path as given, `-` for standard input
- * @param otherwise the file's name then
- * @returns their address in a request
+ * @param check throws for rows that cannot be trained on; `path` is how messages call the file
  */
-export async function sendRows(
+export async function openRows<T>(
+  { io }: CommandContext,
+  { path, url }: { readonly path: string | undefined; readonly url?: string | undefined },
+  check: (data: Blob, path: string) => Promise<T>,
+): Promise<Rows<T>> {
+  if (path === undefined) return { path: null, data: null, facts: null, url }
+  const data = await openInput(path, io)
+  return { path, data, facts: await check(data, displayPath(path)), url }
+}
+
+/**
+ * Where a request finds rows: their own address, or an upload's. For a plan they are part of the request while they are small, so
+ * that planning leaves nothing on the server.
+ *
+ * @param otherwise name of an uploaded file that comes from standard input
+ * @returns undefined where there are none
+ */
+async function addressOfRows(
   { io, output, signal }: CommandContext,
   client: Client,
   {
     rows,
-    path,
     otherwise,
     isPlanned,
-  }: { readonly rows: Blob; readonly path: string; readonly otherwise: string; readonly isPlanned: boolean },
-): Promise<string> {
-  const upload = async (): Promise<string> => {
-    const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path)}`)
-    const name = path === '-' ? otherwise : basename(path)
-    return (await client.files.upload(rows, name, { signal }).finally(() => progress.stop())).id
+  }: { readonly rows: Rows<unknown>; readonly otherwise: string; readonly isPlanned: boolean },
+): Promise<string | undefined> {
+  const { data, path, url } = rows
+  if (data === null || path === null) return url
+  if (isPlanned && data.size <= MAX_INLINE_BYTES) {
+    return `data:application/jsonl;base64,${Buffer.from(await data.arrayBuffer()).toString('base64')}`
   }
-  return isPlanned ? await addressForPlan(rows, upload) : await upload()
+  const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path)}`)
+  const name = path === '-' ? otherwise : basename(path)
+  return (await client.files.upload(data, name, { signal }).finally(() => progress.stop())).id
 }
 
-/** Tells what `--dry-run` would have sent. */
-export function showDryRun(
-  { output }: CommandContext,
-  { counts, model, json }: { readonly counts: string; readonly model: Model; readonly json: Record<string, JsonValue> },
-  hyperparameters: Hyperparameters,
-): void {
-  output.result(
-    { dry_run: true, model_id: model.id, ...json },
-    `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
-    [],
-  )
+/** The request of a job that goes through rows; what the server cannot reach yet is uploaded. */
+export async function toRowsRequest(
+  context: CommandContext,
+  client: Client,
+  job: {
+    readonly model: Model
+    readonly rows: Rows<unknown>
+    readonly validation: Rows<unknown>
+    readonly hyperparameters: Hyperparameters
+    readonly isPlanned: boolean
+  },
+) {
+  const { rows, validation, isPlanned } = job
+  const url = await addressOfRows(context, client, { rows, otherwise: 'train.jsonl', isPlanned })
+  const otherwise = 'validation.jsonl'
+  const validationUrl = await addressOfRows(context, client, { rows: validation, otherwise, isPlanned })
+  return {
+    model_id: job.model.id,
+    training_data_url: url ?? '',
+    ...(validationUrl === undefined ? {} : { validation_data_url: validationUrl }),
+    config: job.hyperparameters,
+  }
 }
 
-/** Tells of a job that was made, with its warnings; follows it to its end when it is watched. */
-export async function reportSubmitted(
+/** As base64 well below what an address of data may hold. */
+const MAX_INLINE_BYTES = 4 * 1024 ** 2
+
+/** A job that is ready to go, before it is known what becomes of it. */
+export interface PreparedJob<R> {
+  readonly model: Model
+  /** What it trains on, in words. */
+  readonly counts: string
+  /** What it trains on, for `--dry-run --json`. */
+  readonly facts: Record<string, JsonValue>
+  readonly hyperparameters: Hyperparameters
+  /** Uploads what has to be uploaded. */
+  toRequest(): Promise<R>
+  plan(request: R, call: { readonly signal: AbortSignal }): Promise<TrainingPlan>
+  /** Null: there is nothing to train on, and that was said. */
+  create(request: R, call: { readonly signal: AbortSignal }): Promise<TrainingJob | null>
+}
+
+/** Shows what would be sent, shows what the job would do, or submits it; follows it to its end when it is watched. */
+export async function submitJob<R>(
+  context: CommandContext,
+  client: Client,
+  flags: { readonly dryRun: boolean; readonly plan: boolean; readonly watch: boolean },
+  job: PreparedJob<R>,
+): Promise<void> {
+  const { output, signal } = context
+  const { model, counts } = job
+  if (flags.dryRun) {
+    const { facts, hyperparameters } = job
+    const key = 'trajectories' in facts ? 'experimental_config' : 'config'
+    return output.result(
+      { dry_run: true, model_id: model.id, ...facts, [key]: hyperparameters },
+      `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,
+      [],
+    )
+  }
+  const request = await job.toRequest()
+  if (flags.plan) return showPlan(output, await job.plan(request, { signal }), model.name)
+  const created = await job.create(request, { signal })
+  if (created === null) return
+  await reportSubmitted(context, client, { job: created, model, counts, isWatched: flags.watch })
+}
+
+/** Tells of a job that was made, with its warnings. */
+async function reportSubmitted(
   context: CommandContext,
   client: Client,
   {

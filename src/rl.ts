@@ -18,7 +18,7 @@ export {
 } from '#api/rl/environment.js'
 export { type GatherOptions, type GatherProgress, type GroupPlan, gather, group, type Rollout } from '#api/rl/gather.js'
 export { createJudge, type Judge, type JudgeOptions } from '#api/rl/judge.js'
-export { type Connection, type ModelOptions, TrainableModel } from '#api/rl/model.js'
+export { type Connection, type ModelOptions, type PreferencePair, TrainableModel } from '#api/rl/model.js'
 export {
   atMostTokens,
   combineRewards,
@@ -30,7 +30,7 @@ export {
 } from '#api/rl/rewards.js'
 export { type LocalOptions, type LocalService, startLocal } from '#api/rl/start-local.js'
 export type { ToolCall } from '#api/rl/tool-calls.js'
-export { TrainingFailedError, type TrainOptions, type TrainResult } from '#api/rl/train.js'
+export { type RowsTrainResult, TrainingFailedError, type TrainOptions, type TrainResult } from '#api/rl/train.js'
 export {
   type Answer,
   type AskOptions,

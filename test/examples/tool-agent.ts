@@ -1,41 +1,12 @@
 /**
- * Several turns with tools: look the weather up, then say the temperature that came back, and no other number.
- *
- * The environment runs the calls; the reward of the whole episode is given once, at its end. Cities of the evaluation are
- * never trained on.
+ * Several turns with tools: the environment (`weather.js`) runs the calls, the reward of the whole episode is given once, at its
+ * end. Cities of the evaluation are never trained on.
  */
-import { createToolEnvironment, gather, group, play, type TrainableModel } from 'trainyard/rl'
+import { gather, group, play, type TrainableModel } from 'trainyard/rl'
+import { weatherQuestion } from './weather.js'
 
 const training = ['Paris', 'Cairo', 'Oslo', 'Berlin']
 const heldOut = ['Rome', 'Lima', 'Tokyo', 'London']
-
-function weatherQuestion(city: string) {
-  const temperature = 11 + ((city.length * 7 + city.charCodeAt(0)) % 20)
-  let lookedUp: unknown = null
-  return createToolEnvironment({
-    messages: [{ role: 'user', content: `What is the weather in ${city}?` }],
-    tools: [
-      {
-        name: 'get_weather',
-        description: 'Get the weather of a city.',
-        parameters: {
-          type: 'object',
-          properties: { city: { type: 'string', description: 'name of the city' } },
-          required: ['city'],
-        },
-        run(args) {
-          lookedUp = args['city']
-          return { city, temperature }
-        },
-      },
-    ],
-    reward(_, { content }) {
-      const numbers = content.match(/\d+/g) ?? []
-      const isSaid = numbers.length === 1 && numbers[0] === String(temperature)
-      return (lookedUp === city ? 0.2 : 0) + (isSaid ? 0.8 : 0)
-    },
-  })
-}
 
 const isAlmostPerfect = (curve: readonly number[]): boolean => (curve.at(-1) ?? 0) >= 0.95
 

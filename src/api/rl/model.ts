@@ -14,7 +14,7 @@ import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { captureFetch } from './capture.js'
-import { runJob, type TrainOptions, type TrainResult } from './train.js'
+import { type RowsTrainResult, runJob, type TrainOptions, type TrainResult } from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
 
 export interface ModelOptions {
@@ -24,6 +24,13 @@ export interface ModelOptions {
   readonly baseModel: string
   /** Default `default`. */
   readonly project?: string
+}
+
+/** Two answers to the same prompt: texts, or messages. Without `prompt`, what both conversations begin with is the prompt. */
+export interface PreferencePair {
+  readonly prompt?: string | readonly Message[]
+  readonly chosen: string | readonly Message[]
+  readonly rejected: string | readonly Message[]
 }
 
 /** How a client of another library reaches this model. */
@@ -157,12 +164,27 @@ export class TrainableModel {
   async trainSft(
     conversations: readonly { readonly messages: readonly Message[]; readonly tools?: readonly Tool[] }[],
     options: TrainOptions = {},
-  ): Promise<Pick<TrainResult, 'step' | 'jobId' | 'gradientSteps' | 'metrics' | 'seconds'>> {
-    const lines = conversations.map((conversation) => `${JSON.stringify(conversation)}\n`)
+  ): Promise<RowsTrainResult> {
+    return await this.#trainOnRows(conversations, options, this.client.trainingJobs.createSft)
+  }
+
+  /**
+   * Trains on preferences by direct preference optimization and waits for the new checkpoint. Compared with the checkpoint it
+   * starts from unless `config.reference_step` says otherwise.
+   */
+  async trainDpo(pairs: readonly PreferencePair[], options: TrainOptions = {}): Promise<RowsTrainResult> {
+    return await this.#trainOnRows(pairs, options, this.client.trainingJobs.createDpo)
+  }
+
+  async #trainOnRows(
+    rows: readonly object[],
+    options: TrainOptions,
+    create: Client['trainingJobs']['createSft'],
+  ): Promise<RowsTrainResult> {
+    const lines = rows.map((row) => `${JSON.stringify(row)}\n`)
     const job = await runJob(this.client, options, async (call) => {
       const { id } = await this.client.files.upload(new Blob(lines), 'train.jsonl', call)
-      const request = { model_id: this.id, training_data_url: id, config: configOf(options) }
-      return await this.client.trainingJobs.createSft(request, call)
+      return await create({ model_id: this.id, training_data_url: id, config: configOf(options) }, call)
     })
     this.#moveTo(job.step)
     return job

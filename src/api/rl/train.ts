@@ -37,6 +37,11 @@ export interface TrainResult {
   readonly seconds: number
 }
 
+/** What became of a job on rows that were given, examples or preferences. */
+export type RowsTrainResult = Pick<TrainResult, 'step' | 'gradientSteps' | 'metrics' | 'seconds'> & {
+  readonly jobId: string
+}
+
 /** The job ended without a checkpoint. */
 export class TrainingFailedError extends AppError {
   readonly job: TrainingJob
@@ -57,7 +62,7 @@ export async function runJob(
   client: Client,
   options: TrainOptions,
   submit: (call: CallOptions) => Promise<TrainingJob>,
-): Promise<Pick<TrainResult, 'step' | 'gradientSteps' | 'metrics' | 'seconds'> & { readonly jobId: string }> {
+): Promise<RowsTrainResult> {
   const { signal, onEvent } = options
   const { id } = await submit({ signal })
   const steps: JsonObject[] = []

@@ -19,6 +19,16 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
   }
   const losses = report.validation.map(({ loss }) => loss.toPrecision(4))
   if (losses.length > 0) lines.push(['Validation', `loss ${losses.slice(-8).join(', ')}`])
+  const accuracies = report.validation.flatMap((measured) => measured['rewards/accuracies'] ?? [])
+  if (accuracies.length > 0) {
+    lines.push([
+      'Validation',
+      `accuracy ${accuracies
+        .slice(-8)
+        .map((share) => share.toFixed(2))
+        .join(', ')}`,
+    ])
+  }
   if (report.stopped_early) lines.push(['Stopped', 'early: validation no longer got better'])
   if (report.kept_gradient_step !== null)
     lines.push(['Kept', `the state after gradient step ${report.kept_gradient_step}`])

@@ -22,8 +22,10 @@ export interface LeftOut {
 export interface ValidationPoint {
   /** Gradient steps before it. */
   readonly step: number
-  /** Mean cross-entropy per trained token, nats. */
+  /** That of training, nats. */
   readonly loss: number
+  /** What is measured besides: for preferences `rewards/accuracies`, `rewards/margins` and the like. */
+  readonly metrics?: Readonly<Record<string, number>>
 }
 
 /** Changed in place while a job runs; all fields but `seconds` are kept in resume points. */

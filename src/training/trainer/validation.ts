@@ -10,6 +10,15 @@ import type { SftHyperparameters } from '#training/hyperparameters.js'
 import type { JobContext } from './job.js'
 import { copyState, restoreState } from './kept-state.js'
 
+/** What rows that are not trained on say: the loss of training over all of them, and what the kind of job measures besides. */
+export interface Measured {
+  readonly loss: number
+  readonly metrics?: Readonly<Record<string, number>>
+}
+
+/** Measurements under the names of events and checkpoints, `val/loss` first; empty where nothing was measured. */
+export type ValidationMetrics = Readonly<Record<string, number>>
+
 /** How a job uses its measurements. */
 export type ValidationOptions = Pick<
   SftHyperparameters,
@@ -18,32 +27,32 @@ export type ValidationOptions = Pick<
 
 /** Measures a job that runs. */
 export interface Validation {
-  /** Measures now, unless the state has been measured already. @returns the loss, or null when nothing was due */
-  measure(): Promise<number | null>
+  /** Measures now, unless the state has been measured already: then nothing was due. */
+  measure(): Promise<ValidationMetrics>
   /** As `measure`, if the number of gradient steps says so. */
-  measureWhenDue(): Promise<number | null>
+  measureWhenDue(): Promise<ValidationMetrics>
   /** Whether patience is at its end. */
   isOver(): boolean
-  /** Puts the best state in place where the job keeps it. @returns validation loss of the state the job ends with */
-  finish(): number | null
+  /** Puts the best state in place where the job keeps it. @returns what was measured of the state the job ends with */
+  finish(): ValidationMetrics
 }
 
 /**
  * Sets up the measurements of a job.
  *
  * @param options.stepsPerEpoch gradient steps of one pass over the training rows: the interval unless one is given
- * @param options.measureLoss the loss of all validation rows under the weights as they are, nats
+ * @param options.measureRows measures all validation rows under the weights as they are
  */
 export function createValidation(
   context: JobContext,
   {
     hyperparameters,
     stepsPerEpoch,
-    measureLoss,
+    measureRows,
   }: {
     readonly hyperparameters: ValidationOptions
     readonly stepsPerEpoch: number
-    readonly measureLoss: () => Promise<number>
+    readonly measureRows: () => Promise<Measured>
   },
 ): Validation {
   const { progress, clock } = context
@@ -51,11 +60,11 @@ export function createValidation(
   const { earlyStoppingPatience: patience, earlyStoppingMinDelta: minDelta, isBestKept } = hyperparameters
   const interval = hyperparameters.validationInterval ?? Math.max(1, stepsPerEpoch)
 
-  async function measure(): Promise<number | null> {
+  async function measure(): Promise<ValidationMetrics> {
     const step = progress.stepCount
-    if (report.validation.at(-1)?.step === step) return null
+    if (report.validation.at(-1)?.step === step) return {}
     const startedMs = clock.monotonicMs()
-    const point = { step, loss: await measureLoss() }
+    const point = { step, ...(await measureRows()) }
     if (!Number.isFinite(point.loss)) {
       throw new TrainingError('non_finite_loss', `the validation loss after gradient step ${step} is ${point.loss}`)
     }
@@ -64,23 +73,29 @@ export function createValidation(
     if (isBestKept && point.loss < (progress.best?.loss ?? Number.POSITIVE_INFINITY)) {
       progress.best = copyState(context, point)
     }
-    return point.loss
+    return namedMetrics(point)
   }
 
   return {
     measure,
-    measureWhenDue: async () => (progress.stepCount % interval === 0 ? measure() : null),
+    measureWhenDue: async () => (progress.stepCount % interval === 0 ? measure() : {}),
     isOver: () => patience !== null && measurementsSinceBetter(report.validation, minDelta) >= patience,
     finish: () => {
       const { best } = progress
-      if (best === null) return report.validation.at(-1)?.loss ?? null
+      if (best === null) return namedMetrics(report.validation.at(-1))
       if (best.step !== progress.stepCount) {
         restoreState(context, best)
         report.keptStep = best.step
       }
-      return best.loss
+      return namedMetrics(report.validation.find(({ step }) => step === best.step))
     },
   }
+}
+
+function namedMetrics(measured: Measured | undefined): ValidationMetrics {
+  if (measured === undefined) return {}
+  const { loss, metrics = {} } = measured
+  return Object.fromEntries(Object.entries({ loss, ...metrics }).map(([name, value]) => [`val/${name}`, value]))
 }
 
 /** How often a job that does not stop early measures, the first time before its first step. */

@@ -19,7 +19,7 @@ export function toWireReport({ report, stepCount }: JobProgress, pace: Pace): Wi
     tokens: report.tokens,
     trained_tokens: report.trainedTokens,
     seconds: Object.fromEntries(JOB_PARTS.map((part) => [part, Math.round(report.seconds[part] * 1000) / 1000])),
-    validation: report.validation.map(({ step, loss }) => ({ gradient_step: step, loss })),
+    validation: report.validation.map(({ step, loss, metrics }) => ({ gradient_step: step, loss, ...metrics })),
     kept_gradient_step: report.keptStep,
     stopped_early: report.hasStoppedEarly,
     facts: Object.fromEntries(Object.entries(report.facts).map(([topic, figures]) => [topic, { ...figures }])),

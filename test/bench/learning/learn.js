@@ -1,91 +1,96 @@
 /**
- * Curves of held-out reward: tasks × losses × seeds, through the public API, written to `curves.json`; `draw.js` draws them.
+ * What training teaches, through the public API: tasks × methods × rates × seeds, each on a fresh model. One row of a table per
+ * run; with `--store` the curves go to `curves.json`, which `draw.js` draws and `pytorch.py` and `preferences.py` make beside it.
  *
- *     npm run build && node test/bench/learning/learn.js --tasks order,larger --losses cispo,ppo --seeds 1,2,3 --jobs 10
- *         [--rate 1e-3] [--model trainyard/spark] [--url URL --key KEY]
+ *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
+ *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--held-out N] [--store]
+ *         [--url URL --key KEY]
  *
- * Without `--url` the service runs in this program on its defaults, with the built-in model. Curves that are there already are
- * made again and replaced. `pytorch.py` makes the same ones in plain PyTorch.
+ * Methods: `cispo` and `ppo` (a job trains on sampled answers), `sft` (on the right answers) and `dpo` (on the right ones against
+ * the task's wrong ones, beside the base model). Without `--url` the service runs in this program on its defaults, with the
+ * built-in model or the one of the file; on another server `--base-model` names one of its models.
+ *
+ * Columns: `held out` is the mean reward of questions never trained on, sampled, before the first job and after each. `moved` is
+ * the mean change of the probability of the first token the untrained model answers with: a row where the jobs trained nothing, or
+ * something else than what was asked, stands at 0 there. `s per job` is sampling and training together, `memory` the peaks of
+ * all processes summed.
  */
+import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { createClient, gather, group, play, startLocal, TrainableModel } from '../../../dist/src/rl.js'
+import { createClient, startLocal } from 'trainyard/rl'
 import { storeCurve } from './curves.js'
-import { rewardOf, TASKS, weatherQuestion } from './tasks.js'
-
-const MAX_TOKENS = { true: 32, false: 12 }
-/** Of a step of the optimizer: what the command line sends for small models. */
-const TOKENS_PER_STEP = 384
-const LOSSES = { cispo: {}, ppo: { ppo: true } }
+import { learn, METHODS } from './runs.js'
+import { TASKS } from './tasks.js'
 
 const { values } = parseArgs({
   options: {
     tasks: { type: 'string', default: 'order,larger,reverse,tools' },
-    losses: { type: 'string', default: 'cispo' },
+    methods: { type: 'string', default: 'cispo' },
+    rates: { type: 'string', default: '1e-3' },
     seeds: { type: 'string', default: '1,2,3' },
     jobs: { type: 'string', default: '10' },
-    rate: { type: 'string', default: '1e-3' },
-    model: { type: 'string', default: 'trainyard/spark' },
+    'base-model': { type: 'string', default: 'trainyard/spark' },
+    'tokens-per-step': { type: 'string' },
+    'held-out': { type: 'string' },
+    store: { type: 'boolean', default: false },
     url: { type: 'string' },
     key: { type: 'string' },
     'print-tasks': { type: 'boolean', default: false },
   },
 })
 
-/** One curve: held-out reward before the first job and after each; and the reward of what each job trained on. */
-async function learn(client, task, { loss, seed }) {
-  const name = `learning-${process.pid}-${seed}-${loss}-${Math.random().toString(36).slice(2, 8)}`
-  const model = await new TrainableModel(client, { name, baseModel: values.model }).register()
-  let asked = 0
-  const maxTokens = MAX_TOKENS[String(task.hasTools === true)]
-  const ask = async (question, askSeed) => {
-    if (task.hasTools) return play(model, weatherQuestion(question), { maxTurns: 3, maxTokens, seed: askSeed })
-    const trajectory = model.trajectory([{ role: 'user', content: question.prompt }])
-    await trajectory.ask({ maxTokens, seed: askSeed })
-    trajectory.reward = rewardOf(task, trajectory.answer, question.answer)
-    return trajectory
-  }
-  const rollouts = (questions, size) =>
-    gather(questions.map((question) => group(size, () => ask(question, seed * 1_000_000 + asked++))))
-  const measure = async () => {
-    const { metrics } = await model.evaluate(await rollouts(task.heldOut, task.heldOutSize))
-    return metrics['val/reward']
-  }
-
-  const curve = [await measure()]
-  const training = []
-  let gradientSteps = 0
-  for (let job = 0; job < Number(values.jobs); job++) {
-    const batch = Array.from(
-      { length: task.perStep },
-      (_, i) => task.training[(job * task.perStep + i) % task.training.length],
-    )
-    const config = { ...LOSSES[loss], seed, tokens_per_step: TOKENS_PER_STEP }
-    const trained = await model.train(await rollouts(batch, task.size), { learningRate: Number(values.rate), config })
-    gradientSteps += trained.gradientSteps
-    training.push(Number(trained.reward.toFixed(4)))
-    curve.push(await measure())
-  }
-  await client.models.delete(model.id)
-  return { curve, training, gradientSteps }
-}
-
 if (values['print-tasks']) {
   console.log(JSON.stringify(TASKS, null, 1))
   process.exit()
 }
 
-const local = values.url === undefined ? await startLocal() : null
+/** The known names of a list; ends the program on another. */
+function known(list, names, what) {
+  const unknown = list.split(',').find((name) => !names.includes(name))
+  if (unknown === undefined) return list.split(',')
+  console.error(`no ${what} "${unknown}"; known: ${names.join(', ')}`)
+  process.exit(2)
+}
+
+const tasks = known(values.tasks, Object.keys(TASKS), 'task')
+const methods = known(values.methods, Object.keys(METHODS), 'method')
+const file = values['base-model'].endsWith('.gguf') ? values['base-model'] : null
+const baseModel = file === null ? values['base-model'] : path.basename(file).replace(/\.Q\w+\.gguf$/, '')
+/** What `trainyard train rl` sends for these sizes. */
+const tokensPerStep = Number(values['tokens-per-step'] ?? (baseModel === 'trainyard/spark' ? 384 : 1024))
+
+/** The table alone is standard output. */
+const progress = (text) => process.stderr.write(`${text}\n`)
+const show = (value) => (Number.isFinite(value) ? value.toFixed(2) : '-')
+
+const local =
+  values.url === undefined
+    ? await startLocal(file === null ? {} : { baseModels: [{ name: baseModel, sourcePath: file }] })
+    : null
 const client = local?.client ?? createClient({ baseUrl: values.url, apiKey: values.key })
+console.log(
+  '| task | method | rate | seed | held out | moved | steps | clip norm exceeded by | least entropy | s per job | memory, GB |',
+)
+console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |')
 try {
-  for (const taskName of values.tasks.split(',')) {
-    for (const loss of values.losses.split(',')) {
-      for (const seed of values.seeds.split(',').map(Number)) {
-        const { curve, training, gradientSteps } = await learn(client, TASKS[taskName], { loss, seed })
-        const key = { program: 'trainyard', model: values.model, task: taskName, loss, rate: Number(values.rate), seed }
-        await storeCurve({ ...key, gradientSteps, curve, training })
-        console.log(
-          `${taskName} ${loss} seed ${seed}: ${curve.map((value) => value.toFixed(2)).join(' ')} (${gradientSteps} steps)`,
-        )
+  for (const taskName of tasks) {
+    const task = TASKS[taskName]
+    for (const method of methods) {
+      for (const rate of values.rates.split(',').map(Number)) {
+        for (const seed of values.seeds.split(',').map(Number)) {
+          const run = await learn(client, task, {
+            ...{ baseModel, method, rate, seed, tokensPerStep, jobs: Number(values.jobs) },
+            heldOut: task.heldOut.slice(0, Number(values['held-out'] ?? task.heldOut.length)),
+            onJob: ({ curve }) => progress(`${taskName} ${method} ${rate} seed ${seed}: ${curve.map(show).join(' ')}`),
+          })
+          const { moved, norm, entropy, secondsPerJob, memory, ...stored } = run
+          const cells = [taskName, method, rate, seed, run.curve.map(show).join(' '), show(moved), run.gradientSteps]
+          cells.push(Number.isNaN(norm) ? '-' : `${show(norm)}x`, show(entropy), show(secondsPerJob), show(memory))
+          console.log(`| ${cells.join(' | ')} |`)
+          if (values.store) {
+            await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...stored })
+          }
+        }
       }
     }
   }

@@ -1,7 +1,7 @@
 """The curves of `learn.js` in plain PyTorch: same tasks, batches, loss, optimizer and packing, nothing of Trainyard's but the weights.
 
     node test/bench/learning/learn.js --print-tasks > tasks.json
-    python test/bench/learning/pytorch.py --weights src/assets/spark --tasks-file tasks.json --tasks order --losses cispo --seeds 1,2,3
+    python test/bench/learning/pytorch.py --weights src/assets/spark --tasks-file tasks.json --tasks order --methods cispo,sft --seeds 1,2,3
 
 needs torch and transformers; weights of another model: `checkpoints download --step 0 --format merged`. One curve a line, as JSON, for `curves.json`. Tasks of one turn only.
 """
@@ -14,8 +14,10 @@ import random
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-RANK, ALPHA, CLIP, BETAS, EPS, DECAY = 8, 16, 0.1, (0.9, 0.99), 1e-8, 0.1
-MAX_TOKENS = 12
+RANK, ALPHA, BETAS, EPS = 8, 16, (0.9, 0.99), 1e-8
+# Largest norm of the gradients, weight decay: of reinforcement learning, of examples.
+RL, SFT = (0.1, 0.1), (1.0, 0.0)
+MAX_TOKENS, SFT_BATCH = 12, 8
 CLIPS = {"cispo": (1.0, 4.0), "ppo": (0.2, 0.2)}
 
 
@@ -77,11 +79,8 @@ def sample(model, tokenizer, prompts, ends):
 
 def rollouts(model, tokenizer, task, questions, size, ends):
     """Per question a list of (prompt, ids, logps, reward)."""
-    prompts = [
-        tokenizer.apply_chat_template([{"role": "user", "content": q["prompt"]}], add_generation_prompt=True, return_dict=False)
-        for q in questions
-    ]
-    answers = sample(model, tokenizer, [list(p) for p in prompts for _ in range(size)], ends)
+    prompts = [chat(tokenizer, question) for question in questions]
+    answers = sample(model, tokenizer, [prompt for prompt in prompts for _ in range(size)], ends)
     groups = []
     for i, question in enumerate(questions):
         group = []
@@ -155,33 +154,68 @@ def loss_of(model, step, loss):
     return total / count
 
 
-def learn(options, task, loss, seed):
+def chat(tokenizer, question):
+    messages = [{"role": "user", "content": question["prompt"]}]
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+
+
+def sft_batches(tokenizer, questions, ends):
+    """A pass over the right answers in order; the end of the turn is trained with them."""
+    end = tokenizer.convert_ids_to_tokens(min(ends))
+    rows = [(chat(tokenizer, q), tokenizer.encode(q["answer"] + end, add_special_tokens=False)) for q in questions]
+    return [rows[i : i + SFT_BATCH] for i in range(0, len(rows), SFT_BATCH)]
+
+
+def sft_loss(model, batch):
+    """Cross-entropy summed over the tokens of the answers, divided by their number."""
+    longest = max(len(prompt) + len(answer) for prompt, answer in batch)
+    ids = torch.tensor([p + a + [0] * (longest - len(p) - len(a)) for p, a in batch])
+    logps = torch.log_softmax(model(input_ids=ids).logits.float(), -1)
+    total, count = 0.0, 0
+    for row, (prompt, answer) in enumerate(batch):
+        at = logps[row, len(prompt) - 1 : len(prompt) - 1 + len(answer)]
+        total = total - at.gather(1, torch.tensor(answer)[:, None]).sum()
+        count += len(answer)
+    return total / count
+
+
+def learn(options, task, method, seed):
     torch.manual_seed(seed)
     rng = random.Random(seed)
     tokenizer = AutoTokenizer.from_pretrained(options.weights)
     model = AutoModelForCausalLM.from_pretrained(options.weights, dtype=torch.float32).eval()
     parameters = add_lora(model)
-    optimizer = torch.optim.AdamW(parameters, lr=options.rate, betas=BETAS, eps=EPS, weight_decay=DECAY)
+    clip, decay = SFT if method == "sft" else RL
+    optimizer = torch.optim.AdamW(parameters, lr=options.rate, betas=BETAS, eps=EPS, weight_decay=decay)
     ends = {tokenizer.eos_token_id}
 
-    def measure():
-        groups = rollouts(model, tokenizer, task, task["heldOut"], task["heldOutSize"], ends)
+    def measure(questions):
+        groups = rollouts(model, tokenizer, task, questions, task["heldOutSize"], ends)
         rewards = [entry[3] for group in groups for entry in group]
         return sum(rewards) / len(rewards)
 
-    curve, made = [measure()], 0
-    for job in range(options.jobs):
+    def losses(job):
+        """The losses of a job, each made when the step before it is taken."""
         training = task["training"]
+        if method == "sft":
+            return (lambda b=b: sft_loss(model, b) for b in sft_batches(tokenizer, training, ends))
         batch = [training[(job * task["perStep"] + i) % len(training)] for i in range(task["perStep"])]
         groups = rollouts(model, tokenizer, task, batch, task["size"], ends)
-        for step in pack(advantages(groups), options.tokens_per_step, rng):
+        steps = pack(advantages(groups), options.tokens_per_step, rng)
+        return (lambda s=s: loss_of(model, s, method) for s in steps)
+
+    names = {"curve": "heldOut", **({"trained": "training"} if method == "sft" else {})}
+    curves, made = {name: [measure(task[questions])] for name, questions in names.items()}, 0
+    for job in range(options.jobs):
+        for loss in losses(job):
             optimizer.zero_grad()
-            loss_of(model, step, loss).backward()
-            torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+            loss().backward()
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
             optimizer.step()
             made += 1
-        curve.append(measure())
-    return curve, made
+        for name, questions in names.items():
+            curves[name].append(measure(task[questions]))
+    return curves, made
 
 
 def main():
@@ -190,7 +224,7 @@ def main():
     parser.add_argument("--model", default="trainyard/spark", help="name of the weights in the answer")
     parser.add_argument("--tasks-file", required=True)
     parser.add_argument("--tasks", default="order")
-    parser.add_argument("--losses", default="cispo")
+    parser.add_argument("--methods", default="cispo")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--rate", type=float, default=1e-3)
@@ -199,11 +233,12 @@ def main():
     with open(options.tasks_file) as file:
         tasks = json.load(file)
     for name in options.tasks.split(","):
-        for loss in options.losses.split(","):
+        for method in options.methods.split(","):
             for seed in map(int, options.seeds.split(",")):
-                curve, made = learn(options, tasks[name], loss, seed)
-                row = {"program": "pytorch", "model": options.model, "task": name, "loss": loss, "rate": options.rate, "seed": seed}
-                print(json.dumps({**row, "gradientSteps": made, "curve": curve}), flush=True)
+                curves, made = learn(options, tasks[name], method, seed)
+                row = {"program": "pytorch", "model": options.model, "task": name, "method": method, "rate": options.rate, "seed": seed}
+                print(json.dumps({**row, "gradientSteps": made, **curves}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,8 @@
  * Tasks with rewards that can be checked, for the curves of `learn.js`: what the model is asked, what is right, what is held out.
  *
  * Held-out questions are never trained on. A task of one turn is data, so that the reference program in Python asks the same;
- * the one with tools is an environment.
+ * the one with tools is an environment (`test/examples/weather.js`).
  */
-import { createToolEnvironment } from '../../../dist/src/rl.js'
 
 const NAMES = ['Anna', 'Tom', 'Mia', 'Omar', 'Lena', 'Ravi']
 const MAILS = [
@@ -20,7 +19,11 @@ const WORDS =
 function orderNumbers() {
   const mails = Array.from({ length: 80 }, (_, i) => {
     const [answer, name, mail] = [String(11 + i), NAMES[i % NAMES.length], MAILS[i % MAILS.length]]
-    return { prompt: `${mail(answer, name)} Which number is the order?`, answer }
+    return {
+      prompt: `${mail(answer, name)} Which number is the order?`,
+      answer,
+      wrong: `Your order number is ${answer}.`,
+    }
   })
   return everyOther(mails)
 }
@@ -29,7 +32,7 @@ function orderNumbers() {
 function largerNumbers() {
   const pairs = Array.from({ length: 80 }, (_, i) => {
     const [a, b] = [1 + ((i * 37) % 97), 1 + ((i * 61 + 40) % 97)]
-    return { prompt: `Which is larger, ${a} or ${b}?`, answer: String(Math.max(a, b)) }
+    return { prompt: `Which is larger, ${a} or ${b}?`, answer: String(Math.max(a, b)), wrong: String(Math.min(a, b)) }
   })
   return everyOther(pairs)
 }
@@ -37,7 +40,11 @@ function largerNumbers() {
 /** Letters: a short word backwards; 1 for the word alone, 0 for anything else. */
 function reversedWords() {
   return everyOther(
-    WORDS.split(' ').map((word) => ({ prompt: `Reverse the word ${word}.`, answer: [...word].reverse().join('') })),
+    WORDS.split(' ').map((word) => ({
+      prompt: `Reverse the word ${word}.`,
+      answer: [...word].reverse().join(''),
+      wrong: word,
+    })),
   )
 }
 
@@ -48,40 +55,11 @@ function everyOther(questions) {
   }
 }
 
-/** Tools over turns: look the weather up (0.2), then say the temperature that came back and no other number (0.8). */
-export function weatherQuestion({ city }) {
-  const temperature = 11 + ((city.length * 7 + city.charCodeAt(0)) % 20)
-  let lookedUp = null
-  return createToolEnvironment({
-    messages: [{ role: 'user', content: `What is the weather in ${city}?` }],
-    tools: [
-      {
-        name: 'get_weather',
-        description: 'Get the weather of a city.',
-        parameters: {
-          type: 'object',
-          properties: { city: { type: 'string', description: 'name of the city' } },
-          required: ['city'],
-        },
-        run(args) {
-          lookedUp = args.city
-          return { city, temperature }
-        },
-      },
-    ],
-    reward(_, { content }) {
-      const numbers = content.match(/\d+/g) ?? []
-      const isSaid = numbers.length === 1 && numbers[0] === String(temperature)
-      return (lookedUp === city ? 0.2 : 0) + (isSaid ? 0.8 : 0)
-    },
-  })
-}
-
 const cities = (text) => text.split(' ').map((city) => ({ city }))
 
 /**
  * `partial` is the reward of an answer that only holds what is right; `perStep` questions are asked `size` times before each job,
- * each held-out question `heldOutSize` times after it.
+ * each held-out question `heldOutSize` times after it. `wrong` is the answer that preferences reject.
  */
 export const TASKS = {
   order: { title: 'order number, nothing else', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },

@@ -20,8 +20,11 @@ export const jobReportSchema = z.object({
   trained_tokens: z.number().int(),
   /** Seconds by part, of the attempt that runs or ran last. `gradient` is forward and backward pass together: one graph. */
   seconds: z.record(z.string(), z.number()),
-  /** Mean loss on the validation rows after so many gradient steps; the first is before training. */
-  validation: z.array(z.object({ gradient_step: z.number().int(), loss: z.number() })),
+  /**
+   * What the validation rows said after so many gradient steps: the mean loss, of preferences `rewards/margins` and the like
+   * too. The first is before training.
+   */
+  validation: z.array(z.object({ gradient_step: z.number().int(), loss: z.number() }).catchall(z.number())),
   /** Gradient steps behind the checkpoint's weights, when they are not all of the job's. */
   kept_gradient_step: z.number().int().nullable(),
   stopped_early: z.boolean(),

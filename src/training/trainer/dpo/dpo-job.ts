@@ -15,7 +15,7 @@ import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { rateOf } from '../sft/sft-schedule.js'
 import { createTrainer, type MicroBatch } from '../trainer.js'
-import { createValidation } from '../validation.js'
+import { createValidation, type ValidationMetrics } from '../validation.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
 import { openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
@@ -54,16 +54,16 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   const { report } = progress
   const started = outlineDpo(job, context)
   if (resumePoint === null) yield started
-  const validationLoss =
+  const validated =
     survey.trainableBatchCount > 0
       ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
-      : null
+      : {}
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,
     metrics: {
       ...averageSteps(progress),
-      ...(validationLoss === null ? {} : { 'val/loss': validationLoss }),
+      ...validated,
       'data/step_num_pairs': survey.pairCount,
       'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': report.trainedTokens,
@@ -90,8 +90,8 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
   }
 }
 
-/** @returns validation loss of the state the job ends with; null without validation rows */
-async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, number | null> {
+/** @returns what validation rows say of the state the job ends with */
+async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { survey, hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
@@ -152,11 +152,11 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
       const { maxGradientNorm } = settings
       noteStep(report, { tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount, ...result, maxGradientNorm })
       const isLast = progress.stepCount === stepsPerEpoch * epochs
-      const loss = validation === null ? null : await (isLast ? validation.measure() : validation.measureWhenDue())
+      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
       report.hasStoppedEarly = !isLast && validation?.isOver() === true
-      yield { type: 'gradient_step', data: loss === null ? data : { ...data, 'val/loss': loss } }
+      yield { type: 'gradient_step', data: { ...data, ...measured } }
     }
-    return validation?.finish() ?? null
+    return validation?.finish() ?? {}
   } finally {
     await trainer.release()
     await measurement?.release()

@@ -5,6 +5,7 @@ import { InvalidRequestError } from '#base/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#training/data/preference-data.js'
 import type { DpoHyperparameters } from '#training/hyperparameters.js'
 import { openScores, type Score, type ScoringContext } from '../scores.js'
+import type { Measured } from '../validation.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, noLogps, toPairRows } from './dpo-rows.js'
 
@@ -23,7 +24,7 @@ export async function scorePairs(pairs: readonly PreferencePair[], score: Score)
 }
 
 /**
- * Opens a measurement: the mean loss over all pairs under the adapter as it is.
+ * Opens a measurement: the loss and what a step reports of preferences, means over all pairs under the adapter as it is.
  *
  * @param references of each batch, in order
  * @throws {InvalidRequestError} `no_trainable_tokens` without a pair
@@ -33,22 +34,27 @@ export async function openPreferenceLoss(
   references: readonly AnswerLogps[],
   context: ScoringContext,
   hyperparameters: DpoHyperparameters,
-): Promise<{ readonly measureLoss: () => Promise<number>; release(): Promise<void> }> {
+): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
   if (rows.survey.pairCount === 0) {
     throw new InvalidRequestError('no_trainable_tokens', 'validation_data_url holds no pair that could be compared')
   }
   const scores = await openScores(context, context.adapter)
   return {
     release: () => scores.release(),
-    measureLoss: async () => {
-      let sum = 0
+    measureRows: async () => {
+      const sums = new Map<string, number>()
       for await (const { pairs, index } of rows.openBatches()) {
         if (pairs.length === 0) continue
         const policy = await scorePairs(pairs, scores.score)
         const reference = references[index] ?? noLogps(pairs.length)
-        sum += preferenceMeasures(policy, reference, hyperparameters).loss * pairs.length
+        const { loss, metrics } = preferenceMeasures(policy, reference, hyperparameters)
+        for (const [name, value] of Object.entries({ loss, ...metrics })) {
+          sums.set(name, (sums.get(name) ?? 0) + value * pairs.length)
+        }
       }
-      return sum / rows.survey.pairCount
+      const mean = ([name, sum]: [string, number]): [string, number] => [name, sum / rows.survey.pairCount]
+      const { loss = Number.NaN, ...metrics } = Object.fromEntries([...sums].map(mean))
+      return { loss, metrics }
     },
   }
 }

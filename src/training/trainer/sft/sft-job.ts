@@ -14,7 +14,7 @@ import { leftOut, noteStep } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
-import { createValidation } from '../validation.js'
+import { createValidation, type ValidationMetrics } from '../validation.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
 import { rateOf } from './sft-schedule.js'
 import { openSftLoss, type ValidationRows } from './validation-loss.js'
@@ -46,17 +46,17 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
   const started = outlineSft(job, context)
   if (resumePoint === null) yield started
   applyResumePoint(context, resumePoint)
-  const validationLoss =
+  const validated =
     survey.trainableBatchCount > 0
       ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
-      : null
+      : {}
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,
     metrics: {
       ...averageSteps(progress),
       ...(hyperparameters.metricLogging === null ? {} : loggedMetrics(progress)),
-      ...(validationLoss === null ? {} : { 'val/loss': validationLoss }),
+      ...validated,
       'data/step_num_trajectories': survey.exampleCount,
       'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': report.trainedTokens,
@@ -97,8 +97,8 @@ function lineName(line: number): string {
   return `line ${line}`
 }
 
-/** @returns validation loss of the state the job ends with; null without validation rows */
-async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, number | null> {
+/** @returns what validation rows say of the state the job ends with */
+async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { survey, hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
@@ -140,11 +140,11 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
         maxGradientNorm: settings.maxGradientNorm,
       })
       const isLast = progress.stepCount === stepsPerEpoch * hyperparameters.epochs
-      const loss = validation === null ? null : await (isLast ? validation.measure() : validation.measureWhenDue())
+      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
       report.hasStoppedEarly = !isLast && validation?.isOver() === true
-      yield { type: 'gradient_step', data: loss === null ? data : { ...data, 'val/loss': loss } }
+      yield { type: 'gradient_step', data: { ...data, ...measured } }
     }
-    return validation?.finish() ?? null
+    return validation?.finish() ?? {}
   } finally {
     await trainer.release()
     await measurement?.release()

@@ -5,6 +5,7 @@
 import { InvalidRequestError } from '#base/errors.js'
 import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
 import { openScores, type ScoringContext } from '../scores.js'
+import type { Measured } from '../validation.js'
 import { toRowBatches } from './sft-rows.js'
 
 /** Rows a job is measured on. */
@@ -22,7 +23,7 @@ export interface ValidationRows {
 export async function openSftLoss(
   rows: ValidationRows,
   context: ScoringContext,
-): Promise<{ readonly measureLoss: () => Promise<number>; release(): Promise<void> }> {
+): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
   if (rows.survey.trainableTokenCount === 0) {
     throw new InvalidRequestError(
       'no_trainable_tokens',
@@ -32,7 +33,7 @@ export async function openSftLoss(
   const scores = await openScores(context, context.adapter)
   return {
     release: () => scores.release(),
-    measureLoss: async () => {
+    measureRows: async () => {
       let sum = 0
       let count = 0
       for await (const { sequences } of rows.openBatches()) {
@@ -44,7 +45,7 @@ export async function openSftLoss(
           count += part.trained.length
         }
       }
-      return sum / count
+      return { loss: sum / count }
     },
   }
 }

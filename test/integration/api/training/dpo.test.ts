@@ -63,10 +63,22 @@ describe('a preference job', () => {
     const validation = job.report!.validation.map(({ loss }) => loss)
     expect(validation[0]).toBeCloseTo(Math.LN2, 5)
     expect(validation.at(-1)).toBeLessThan(validation[0]!)
+    // measured after each epoch, under the names TRL gives `eval_`
+    const measured = steps.filter((data) => data['val/loss'] !== undefined)
+    expect(measured.map((data) => data['val/loss'])).toEqual(validation.slice(1))
+    const [first, end] = [measured[0]!, measured.at(-1)!]
+    expect(end['val/rewards/margins']).toBeGreaterThan(Math.max(0.3, first['val/rewards/margins']!))
+    expect(end['val/rewards/accuracies']).toBe(1)
+    expect(end['val/rewards/margins']).toBeCloseTo(end['val/rewards/chosen']! - end['val/rewards/rejected']!, 5)
+    expect(job.report!.validation[0]).toMatchObject({ gradient_step: 0, 'rewards/margins': 0, 'rewards/accuracies': 0 })
     const { body: page } = await service.json<List<Checkpoint>>(
       `/v1/preview/models/${modelId}/checkpoints?order=desc&limit=1`,
     )
-    expect(page.data[0]?.metrics).toMatchObject({ 'val/loss': validation.at(-1), 'data/step_num_pairs': 6 })
+    expect(page.data[0]?.metrics).toMatchObject({
+      'val/loss': validation.at(-1),
+      'val/rewards/margins': end['val/rewards/margins'],
+      'data/step_num_pairs': 6,
+    })
     expect(page.data[0]?.metrics['rewards/margins']).toBeGreaterThan(0)
   })
 

@@ -195,6 +195,23 @@ describe('train', () => {
     expect(sent.trajectory_groups).toHaveLength(1)
     expect(sent).toMatchObject({ experimental_config: { learning_rate: 1e-3, ppo: true } })
   })
+  test.each([
+    ['trainSft', 'sft', { messages: [{ role: 'user' as const, content: 'q' }] }],
+    ['trainDpo', 'dpo', { prompt: 'q', chosen: 'a', rejected: 'b' }],
+  ] as const)('%s uploads the rows and trains on them', async (method, kind, row) => {
+    const path = `/v1/preview/${kind}-training-jobs`
+    const file = { 'POST /v1/files': { body: { id: 'file-7' } }, [`POST ${path}`]: { body: JOB } }
+    const { model, requests } = await scripted({ ...routes('completed'), ...file })
+    const train = model[method].bind(model) as (rows: readonly object[], options: object) => Promise<object>
+    const result = await train([row, row], { learningRate: 1e-3, config: { epochs: 2 } })
+    expect(result).toEqual({ step: 13, jobId: JOB.id, gradientSteps: 1, metrics: { loss: 0.5 }, seconds: 2 })
+    expect(model.step).toBe(13)
+    expect(requests.find((request) => request.path === path)?.body).toEqual({
+      model_id: MODEL.id,
+      training_data_url: 'file-7',
+      config: { learning_rate: 1e-3, epochs: 2 },
+    })
+  })
   test('equal rewards send nothing; no trajectory at all is an error that names the first failure', async () => {
     const { model, requests } = await scripted({})
     expect(await model.train([new TrajectoryGroup([rewarded(1), rewarded(1)])])).toMatchObject({

@@ -1,7 +1,7 @@
 /**
  * Whole-service figures, as a user meets them: start-up, memory while serving and training, throughput through HTTP.
  *
- *     npm run bench -- service --only beside      chats beside a job alone, a minute or two
+ *     npm run bench -- service --only beside      chats beside a job alone, a few minutes
  *
  * Memory is the sum of each process's peak resident size (VmHWM), so pages that two processes share count twice.
  */
@@ -15,7 +15,8 @@ export const title = 'Service: start-up, memory, throughput through HTTP'
 
 const LAUNCHER = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
 
-const SPARK = { baseModel: 'trainyard/spark', rows: 96, words: 60, name: 'spark' }
+const SPARK = { baseModel: 'trainyard/spark', rows: 1600, words: 60, name: 'spark' }
+const SMOLLM2 = { baseModel: 'smollm2-135m', rows: 32, words: 150, name: '135M' }
 
 export async function run({ only = '' } = {}) {
   if (only === 'beside') return await besideOnly()
@@ -108,12 +109,19 @@ export async function run({ only = '' } = {}) {
 }
 
 async function besideOnly() {
-  const service = await startService()
-  try {
-    return await chatsBesideJob(service, SPARK)
-  } finally {
-    await service.stop()
+  const modelPath = await findSmolLm2()
+  const rows = []
+  const services = [[SPARK, {}]]
+  if (modelPath !== null) services.push([SMOLLM2, { args: ['--base-model', `${SMOLLM2.baseModel}=${modelPath}`] }])
+  for (const [job, options] of services) {
+    const service = await startService(options)
+    try {
+      rows.push(...(await chatsBesideJob(service, job)))
+    } finally {
+      await service.stop()
+    }
   }
+  return rows
 }
 
 /** Asks and reads the stream until an answer has begun. */

@@ -72,7 +72,8 @@ export interface WorkerClient {
 
 /** Tries of one request before the server counts as gone, and the pause before each retry. */
 const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
-const REQUEST_TIMEOUT_MS = 120_000
+/** How long the head of an answer may take. Its body may take as long as the job: rows are read as they are trained on. */
+const ANSWER_TIMEOUT_MS = 120_000
 /** A full disk is waited for, ten minutes: hours of training may hang on one write, and somebody may make room. */
 const DISK_FULL_PAUSE_MS = 5000
 const DISK_FULL_RETRIES = 120
@@ -160,12 +161,19 @@ export function createWorkerClient(
   }
 }
 
-/** A response, or the error of a connection that failed. */
+/** A response whose body is still to be read, or the error of a connection that failed. */
 async function fetchOnce(url: string, init: RequestInit): Promise<Response | Error> {
+  const controller = new AbortController()
+  const timer = setTimeout(
+    () => controller.abort(new Error(`no answer within ${ANSWER_TIMEOUT_MS / 1000} s`)),
+    ANSWER_TIMEOUT_MS,
+  )
   try {
-    return await fetch(url, { ...init, signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
+    return await fetch(url, { ...init, signal: controller.signal })
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error))
+  } finally {
+    clearTimeout(timer)
   }
 }
 

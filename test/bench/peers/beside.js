@@ -23,18 +23,15 @@ export async function chatsBesideJob(service, { baseModel, rows, words, name }) 
       ],
     })),
   )
-  /** Steps a second, start-up left out. */
+  /** Steps a second by the times of the job's own events, start-up left out. */
   const train = async () => {
     const job = await api.call('POST', '/v1/preview/sft-training-jobs', {
       model_id: model.id,
       training_data_url: file,
       config: { batch_size: 4, learning_rate: 1e-5 },
     })
-    const steps = []
-    await api.waitForJob(job.id, ({ type }) => {
-      if (type === 'gradient_step') steps.push(performance.now())
-    })
-    return ((steps.length - 1) * 1000) / (steps.at(-1) - steps[0])
+    const steps = (await api.waitForJob(job.id)).filter(({ type }) => type === 'gradient_step')
+    return ((steps.length - 1) * 1000) / (Date.parse(steps.at(-1).created_at) - Date.parse(steps[0].created_at))
   }
   let seed = 1
   const chat = async (until) => {

@@ -2,6 +2,7 @@
  * `trainyard serve`: runs the service until Ctrl-C. The only command, with system-check, that loads service code.
  */
 import { stat } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { basename, resolve } from 'node:path'
 import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
 import { defineCommand } from '#cli/command/define-command.js'
@@ -9,6 +10,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
+import { plural } from '#cli/terminal/format.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */
@@ -115,7 +117,7 @@ export const serve = defineCommand({
       },
       logger: createLogger({ level: config.get('log-level'), format: config.get('log-format') }),
     })
-    const { apiKeyFile } = service
+    const { apiKeyFile, inventory } = service
     const record = { url: service.url, apiKeyFile, pid: process.pid }
     const forget = await writeServerRecord(config.paths, record).catch((error: unknown) => {
       output.warning(`the command line will not find this server's key by itself: ${messageOf(error)}`)
@@ -129,13 +131,16 @@ export const serve = defineCommand({
         output.warning(`${apiKeyFile} is gone or holds no key of this data directory`)
         output.hint(`trainyard keys create --data-dir ${dataDir}`)
       }
+      const { modelCount, baseModelCount } = inventory
       output.status(
         [
           `trainyard ${version} listening on ${service.url}`,
-          `  API   ${service.url}/v1`,
-          `  Data  ${dataDir}`,
-          `  Key   ${apiKeyFile}`,
-          `  Docs  ${service.url}/docs`,
+          `  API     ${service.url}/v1`,
+          `  Data    ${dataDir}`,
+          `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
+          `  Device  CPU, ${describeThreads(config.get('threads'))}, precision ${config.get('precision')}`,
+          `  Key     ${apiKeyFile}`,
+          `  Docs    ${service.url}/docs`,
           'Press Ctrl-C to stop.',
         ].join('\n'),
       )
@@ -157,6 +162,11 @@ export const serve = defineCommand({
     }
   },
 })
+
+/** The runtime takes every core unless it is told otherwise. */
+function describeThreads(threads: number | null): string {
+  return threads === null ? `all ${plural(availableParallelism(), 'core')}` : plural(threads, 'thread')
+}
 
 /** `name=path`, or a path whose last part is the name. */
 async function parseBaseModel(text: string): Promise<{ readonly name: string; readonly sourcePath: string }> {

@@ -9,7 +9,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { type Check, checkDisk, checkServer } from '#cli/local/health-checks.js'
-import { plural } from '#cli/terminal/format.js'
+import { formatNumber, plural } from '#cli/terminal/format.js'
 
 export const systemCheck = defineCommand({
   path: ['system-check'],
@@ -29,7 +29,7 @@ export const systemCheck = defineCommand({
     if (flags.localOnly && flags.serverOnly)
       throw new UsageError('invalid_argument', 'choose --local-only or --server-only')
     const checks: Check[] = []
-    if (!flags.serverOnly) checks.push(await checkRuntime(context), await checkDisk(context))
+    if (!flags.serverOnly) checks.push(...(await checkMachine(context)), await checkDisk(context))
     if (!flags.localOnly) checks.push(...(await checkServer(context, await connect())))
     const failed = checks.filter((check) => check.status === 'fail').length
     const warned = checks.filter((check) => check.status === 'warn').length
@@ -51,21 +51,53 @@ export const systemCheck = defineCommand({
   },
 })
 
-async function checkRuntime({ clock }: CommandContext): Promise<Check> {
+/** Runs a check of this machine, timed; what it throws is its failure. */
+async function checkLocal(
+  { clock }: CommandContext,
+  name: string,
+  run: () => Promise<string>,
+  otherwise: string,
+): Promise<Check> {
   const startMs = clock.monotonicMs()
-  const base = { scope: 'local', name: 'onnxruntime' } as const
-  try {
-    const { createOrtRuntime } = await import('#numerics/runtime/ort-runtime.js')
-    createOrtRuntime()
-    return {
-      ...base,
-      status: 'pass',
-      duration_ms: clock.monotonicMs() - startMs,
-      message: `Node.js ${process.versions.node}, ONNX Runtime loads`,
-      hint: null,
-    }
-  } catch (error) {
-    const hint = 'run npm ci again; node and the package must be for this platform'
-    return { ...base, status: 'fail', duration_ms: clock.monotonicMs() - startMs, message: messageOf(error), hint }
-  }
+  const outcome = await run().then(
+    (message) => ({ status: 'pass', message, hint: null }) as const,
+    (error: unknown) => {
+      const hint = error instanceof AppError ? (error.hint ?? otherwise) : otherwise
+      return { status: 'fail', message: messageOf(error), hint } as const
+    },
+  )
+  return { scope: 'local', name, duration_ms: clock.monotonicMs() - startMs, ...outcome }
+}
+
+/** The parts that are compiled for this machine, and whether they compute what they should. */
+async function checkMachine(context: CommandContext): Promise<readonly Check[]> {
+  const reinstall = 'install the package again: node and the package must be for this platform'
+  const loadRuntime = async () => (await import('#numerics/runtime/ort-runtime.js')).createOrtRuntime()
+  return [
+    await checkLocal(
+      context,
+      'onnxruntime',
+      async () => `Node.js ${process.versions.node}, ${(await loadRuntime()).name} loads, on the CPU`,
+      reinstall,
+    ),
+    await checkLocal(
+      context,
+      'gradients',
+      async () => {
+        const { checkGradients } = await import('#numerics/self-test/gradients.js')
+        const results = await checkGradients(await loadRuntime())
+        const wrong = results.filter((each) => !each.isPassed)
+        if (wrong.length === 0) return `${plural(results.length, 'operator')} agree with central differences`
+        const named = wrong.map(({ operator, error }) => `${operator} (off by ${formatNumber(error)})`)
+        throw new AppError('internal', 'wrong_gradients', `wrong gradients of ${named.join(', ')}`)
+      },
+      'what is trained on this machine is not to be trusted; tell its processor and system in an issue',
+    ),
+    await checkLocal(
+      context,
+      'sqlite',
+      async () => `SQLite ${(await import('#service/storage/sqlite-binary.js')).assertSqliteLoads()} loads`,
+      reinstall,
+    ),
+  ]
 }

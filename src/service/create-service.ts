@@ -60,6 +60,7 @@ import { createBlobStore } from '#service/storage/blobs.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase, toStorageError } from '#service/storage/database.js'
 import { countJobsByStatus } from '#service/storage/jobs/states.js'
+import { countModels } from '#service/storage/models.js'
 import { listNewestIds, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
@@ -75,6 +76,8 @@ export interface Service {
   readonly isApiKeyLost: boolean
   /** File that holds the first key (mode 0600). */
   readonly apiKeyFile: string
+  /** What there was at the start, for a banner: models of all projects, base models that are served. */
+  readonly inventory: { readonly modelCount: number; readonly baseModelCount: number }
   /** The HTTP application, for requests without a port. */
   readonly app: App
   /** Process ids of the engine hosts that run, for tests of their death. */
@@ -151,6 +154,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
   const sweeper = createBlobSweeper(db, blobs, logger)
   await sweeper.sweep(0)
+  const modelCount = await countModels(db)
 
   const metrics = createMetrics({
     clock: systemClock,
@@ -351,6 +355,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     createdApiKey,
     isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
+    inventory: { modelCount, baseModelCount: baseModels.length },
     app,
     enginePids: () => engines.started().flatMap((engine) => engine.pid() ?? []),
     idleWorkerPids: () => workers.idlePids(),

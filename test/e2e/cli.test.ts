@@ -69,6 +69,40 @@ describe('serve', () => {
   })
 })
 
+describe('serve without what it needs, and beside what there is', () => {
+  const broken = { NODE_OPTIONS: `--require ${join(import.meta.dirname, '../support/stand-ins/no-sqlite-binary.cjs')}` }
+
+  test('a database binary that does not load is named with what makes it, and nothing is written', async () => {
+    const folder = join(home.path, 'never')
+    const { stderr, exitCode } = await cli(['serve', '--port', '0', '--data-dir', folder], {
+      home: home.path,
+      env: broken,
+    })
+    expect(stderr).toMatch(/better-sqlite3 has no binary that Node\.js [\d.]+ can load\n.*npm rebuild better-sqlite3/)
+    expect(exitCode).toBe(1)
+    expect(existsSync(folder)).toBe(false)
+  })
+  test('system-check finds the same before a server is started', async () => {
+    const options = { home: home.path, env: broken }
+    const { stdout, exitCode } = await cli(['system-check', '--local-only', '--json'], options)
+    const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; hint: string | null }[] }
+    expect(checks.filter(({ status }) => status === 'fail')).toMatchObject([
+      { name: 'sqlite', hint: expect.stringContaining('npm rebuild better-sqlite3') },
+    ])
+    expect(checks.map(({ name }) => name)).toContain('gradients')
+    expect(exitCode).toBe(1)
+  })
+  test('the banner says how many models there are, and what computes', async () => {
+    const argv = ['serve', '--port', '0', '--data-dir', join(home.path, 'banner'), '--threads', '1']
+    const { child, finished } = startCli(argv, { home: home.path })
+    child.stderr.on('data', (text: string) => {
+      if (text.includes('Press Ctrl-C')) child.kill('SIGTERM')
+    })
+    const { stderr } = await finished
+    expect(stderr).toMatch(/Data +\S+\n +0 models, 1 base model\n +Device +CPU, 1 thread, precision auto\n/)
+  })
+})
+
 describe('the daily loop', () => {
   const rows = Array.from({ length: 8 }, (_, i) =>
     JSON.stringify({

@@ -7,8 +7,13 @@ type LogRecord = Readonly<Record<string, unknown>>
 
 /** What every record has, or only programs need. */
 const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'event', 'request_id', 'err', 'stack', 'pid', 'hostname'])
-/** The banner says it. */
-const SAID: ReadonlySet<string> = new Set(['service.started', 'service.stopping', 'service.stopped'])
+/** The banner says it, or it is housekeeping that a person neither asked for nor can do anything about. */
+const UNSHOWN: ReadonlySet<string> = new Set([
+  'service.started',
+  'service.stopping',
+  'service.stopped',
+  'storage.swept',
+])
 const [INFO, WARN, ERROR] = [30, 40, 50]
 
 /**
@@ -19,7 +24,7 @@ const [INFO, WARN, ERROR] = [30, 40, 50]
 export function renderLine(record: LogRecord): string | null {
   const level = Number(record['level'] ?? INFO)
   const event = String(record['event'] ?? '')
-  if (level <= INFO && SAID.has(event)) return null
+  if (level <= INFO && UNSHOWN.has(event)) return null
   if (event === 'http.request') return requestLine(record)
   const facts = Object.entries(record)
     .filter(([name, value]) => !HIDDEN.has(name) && value !== null && value !== undefined)

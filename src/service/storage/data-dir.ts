@@ -21,6 +21,7 @@ import { chmod, mkdir, open, readdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import SqliteDatabase from 'better-sqlite3'
 import { ConflictError, StorageError } from '#base/errors.js'
+import { assertSqliteLoads } from './sqlite-binary.js'
 
 /** A locked data directory. */
 export interface DataDir {
@@ -55,9 +56,10 @@ export const RESTORE_MARKER = 'restore-incomplete'
  * @param options.isRestoring open it although it is not whole. Default false
  * @throws {ConflictError} `data_dir_locked` if another process uses it
  * @throws {StorageError} `data_dir_incomplete` while a backup is restored into it, or if that was interrupted
- * @throws {StorageError} `data_dir_unusable` if it cannot be created or written
+ * @throws {StorageError} `data_dir_unusable` if it cannot be created or written; `sqlite_unusable` before anything is
  */
 export async function openDataDir(path: string, options: { readonly isRestoring?: boolean } = {}): Promise<DataDir> {
+  assertSqliteLoads()
   const root = resolve(path)
   const folders = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
   let wasOpenToOthers = false

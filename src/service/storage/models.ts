@@ -97,6 +97,15 @@ export async function findModelsNamed(
   return rows.map(toModel)
 }
 
+/** Models of all projects. */
+export async function countModels(db: Database): Promise<number> {
+  const { count } = await db
+    .selectFrom('models')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow()
+  return count
+}
+
 /** How many models are trained from a base model; everybody's when no owner is given. */
 export async function countModelsOf(
   db: Database,

@@ -19,6 +19,7 @@ test('reads are left out unless they fail, and so is what the banner says', () =
   expect(renderLine(request({ ...read, status: 200 }))).toBeNull()
   expect(renderLine(request({ ...read, status: 404 }))).toBe('GET /v1/models 404 194ms')
   expect(renderLine({ level: 30, event: 'service.started', url: 'x' })).toBeNull()
+  expect(renderLine({ level: 30, event: 'storage.swept', removed_blobs: 2 })).toBeNull()
 })
 test('anything else is its event and facts; a path cannot draw on the terminal', () => {
   expect(renderLine({ level: 40, event: 'job.failed', job_id: 'j', err: { message: 'disk full' } })).toBe(

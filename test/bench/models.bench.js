@@ -2,15 +2,18 @@
  * Models that people train on laptops: their real configurations with random weights, through the whole service.
  *
  * For each: the first start (weights are prepared), a later start, decoding at int8 with 1 and 8 streams, a fine-tuning job with
- * LoRA rank 8 in batches of 2 x 256 tokens, and the memory of engine host and training worker (peak of the process; mapped weights
- * count). Speed does not depend on what the weights are. TRAINYARD_BENCH_MODELS names some of them, separated by commas.
+ * LoRA rank 8 in batches of 2 x 256 tokens, the memory of engine host and training worker (peak of the process; mapped weights
+ * count) and on the disk, and a reinforcement learning job on sampled answers: how far the sampler's log-probabilities lie from
+ * the trainer's. Speed does not depend on what the weights are; how far rounding moves a probability does.
+ *
+ *     npm run bench -- models [--names Qwen3-0.6B,gemma-3-270m] [--precision int8]
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { mkdir, open, writeFile } from 'node:fs/promises'
+import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 
-export const title = 'Models people train: int8 serving, LoRA rank 8 in batches of 2 x 256 tokens'
+export const title = 'Models people train: LoRA rank 8 in batches of 2 x 256 tokens'
 
 const shared = { max_position_embeddings: 8192, tie_word_embeddings: true, eos_token_id: 256 }
 /** `config.json` of the released models, with a context of 8,192. */
@@ -77,18 +80,15 @@ const MODELS = {
   },
 }
 
-export async function run() {
-  const wanted = process.env.TRAINYARD_BENCH_MODELS?.split(',') ?? Object.keys(MODELS)
-  const rows = []
-  for (const name of wanted) {
-    const config = MODELS[name]
-    if (config === undefined) return `no model "${name}"; known: ${Object.keys(MODELS).join(', ')}`
-    rows.push(...(await measure(name, config)))
-  }
-  return rows
+export async function run({ names, precision = 'int8' }, print) {
+  const wanted = names?.split(',') ?? Object.keys(MODELS)
+  const unknown = wanted.find((name) => MODELS[name] === undefined)
+  if (unknown !== undefined) return `no model "${unknown}"; known: ${Object.keys(MODELS).join(', ')}`
+  for (const name of wanted) await measure(name, { config: MODELS[name], precision, print })
+  return []
 }
 
-async function measure(name, config) {
+async function measure(name, { config, precision, print }) {
   const load = (file) => import(new URL(`../../dist/src/${file}.js`, import.meta.url))
   const { createService } = await load('service/create-service')
   const { createLogger } = await load('base/logging/logger')
@@ -96,7 +96,7 @@ async function measure(name, config) {
   const options = {
     dataDir: path.join(directory, 'data'),
     baseModels: [{ name, sourcePath: path.join(directory, 'model') }],
-    precision: 'int8',
+    precision,
     port: 0,
     logger: createLogger({ level: 'silent' }),
   }
@@ -111,28 +111,28 @@ async function measure(name, config) {
   }
   try {
     const parameters = await writeModel(load, path.join(directory, 'model'), config)
-    const firstStart = await start()
+    const row = (what, value, unit) =>
+      print({ name: `${name} (${(parameters / 1e6).toFixed(0)} M): ${what}`, value, unit })
+    row('first start, weights prepared', await start(), 's')
     await service.close(1000)
-    const laterStart = await start()
-    const decode = {}
+    row('later start to first token', await start(), 's')
+    row('prepared weights on the disk', (await folderBytes(path.join(options.dataDir, 'prepared'))) / 1e9, 'GB')
     for (const streams of [1, 8]) {
       const runs = []
       for (let i = 0; i < 3; i++) runs.push(await complete(service, key, { name, count: 24, streams }))
-      decode[streams] = Math.max(...runs)
+      row(`decode at ${precision}, streams: ${streams}`, Math.max(...runs), 'tok/s')
     }
     const [enginePid] = service.enginePids()
-    const engineBytes = peakBytes(enginePid)
+    row('peak memory of the engine host', peakBytes(enginePid) / 1e9, 'GB')
     const training = await train(service, key, name)
-    const at = (what) => `${name} (${(parameters / 1e6).toFixed(0)} M): ${what}`
-    return [
-      { name: at('first start, weights prepared'), value: firstStart, unit: 's' },
-      { name: at('later start to first token'), value: laterStart, unit: 's' },
-      { name: at('decode, 1 stream'), value: decode[1], unit: 'tok/s' },
-      { name: at('decode, 8 streams'), value: decode[8], unit: 'tok/s' },
-      { name: at('peak memory of the engine host'), value: engineBytes / 1e9, unit: 'GB' },
-      { name: at('training'), value: training.tokensPerSecond, unit: 'tok/s' },
-      { name: at('peak memory of the training worker'), value: training.peakBytes / 1e9, unit: 'GB' },
-    ]
+    row('training', training.tokensPerSecond, 'tok/s')
+    row('peak memory of the training worker', training.peakBytes / 1e9, 'GB')
+    const { kl, ...mismatch } = await mismatchOf(load, service, key, name)
+    row(`sampler at ${precision} against trainer, KL`, kl, 'nats a token')
+    row('ratio, 1st percentile', mismatch.ratio_p01, '')
+    row('ratio, 99th percentile', mismatch.ratio_p99, '')
+    row('share of tokens outside the clip range', mismatch.clipped_share, '')
+    row('old log-probabilities computed again (1: yes)', mismatch.recomputed, '')
   } finally {
     await service?.close(1000)
     rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
@@ -196,6 +196,35 @@ async function train(service, key, name) {
   }
   for (const pid of service.idleWorkerPids()) largest = Math.max(largest || 0, peakBytes(pid))
   return { tokensPerSecond: Math.max(...rates), peakBytes: largest }
+}
+
+/** What a job of reinforcement learning, on answers of the model it trains, says about their log-probabilities. */
+async function mismatchOf(load, service, key, baseModel) {
+  const { createClient, gather, group, TrainableModel } = await load('rl')
+  const client = createClient({ baseUrl: service.url, apiKey: key })
+  const model = await new TrainableModel(client, { name: 'sampled', baseModel }).register()
+  const groups = await gather(
+    ['Some words.', 'Other words.', 'One, two, three.'].map((content, prompt) =>
+      group(4, async (index) => {
+        const trajectory = model.trajectory([{ role: 'user', content }])
+        await trajectory.ask({ maxTokens: 32, seed: 10 * prompt + index })
+        trajectory.reward = index % 2
+        return trajectory
+      }),
+    ),
+  )
+  const { jobId } = await model.train(groups, { learningRate: 1e-5 })
+  const { report } = await client.trainingJobs.get(jobId)
+  return report.facts.sampler_mismatch
+}
+
+async function folderBytes(directory) {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile())
+  const sizes = await Promise.all(
+    files.map(async ({ parentPath, name }) => (await stat(path.join(parentPath, name))).size),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
 }
 
 async function call(service, key, route, json) {

@@ -49,7 +49,7 @@ async function observeInputs(
   ).flat()
   names.push('head')
   const loading = { runtime, prepared, precision: 'f32', threads, contextLength: CHUNK } as const
-  const session = await loadStepSession(loading, { hasAdapters: false, isObserved: true })
+  const session = await loadStepSession(loading, { isObserved: true })
   const maxima = new Map<string, Float32Array>()
   try {
     for (let start = 0; start < Math.min(calibrationIds.length, MOST_TOKENS); start += CHUNK) {

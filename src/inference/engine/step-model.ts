@@ -1,13 +1,9 @@
 /**
- * Runs the step graph: owns its sessions, turns batches into inputs and outputs into rows.
- *
- * Two graphs share one prepared file: without adapters, and with adapters as inputs, whose session is made at first use.
- * Float32 has only the second (rank 0 stands for no adapter), because each session re-packs its weights in memory.
- * Knows nothing of requests or sampling.
+ * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
  */
 import { join } from 'node:path'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
-import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import {
   adapterInput,
@@ -52,9 +48,6 @@ export interface StepModelOptions {
   readonly contextLength: number
 }
 
-/** Parameters up to which float32 serving keeps one session with adapters and one without. */
-const SMALL_MODEL = 50_000_000
-
 /** The step graph, loaded. */
 export interface StepModel {
   readonly config: DecoderConfig
@@ -65,25 +58,13 @@ export interface StepModel {
 /** Loads the step graph of a prepared model. */
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
-  // Float32 weights are mapped once per session; a small model can afford both sessions, and its steps are mostly overhead.
-  const hasOneSession = options.precision === 'f32' && parameterCount(config) > SMALL_MODEL
-  let plain: Session | null = hasOneSession ? null : await loadStepSession(options, { hasAdapters: false })
-  let adapted: Session | null = hasOneSession ? await loadStepSession(options, { hasAdapters: true }) : null
+  const session = await loadStepSession(options)
   const joined = new JoinedAdapters(config)
-
-  async function sessionFor(batch: StepBatch): Promise<Session> {
-    if (batch.adapters.length === 0 && plain !== null) return plain
-    adapted ??= await loadStepSession(options, { hasAdapters: true })
-    return adapted
-  }
-
   return {
     config,
     async run(batch, fetch) {
-      const session = await sessionFor(batch)
       const feeds: Record<string, HostTensor> = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
-      Object.assign(feeds, zeroPointFeeds(session, batch))
-      if (session === adapted) Object.assign(feeds, joined.feeds(batch))
+      Object.assign(feeds, zeroPointFeeds(session, batch), joined.feeds(batch))
       const outputs = await session.run(feeds, [STEP_OUTPUTS.newRows, ...fetch])
       return {
         newRows: floats(outputs, STEP_OUTPUTS.newRows),
@@ -93,10 +74,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
       }
     },
     async release() {
-      await plain?.release()
-      await adapted?.release()
-      plain = null
-      adapted = null
+      await session.release()
     },
   }
 }
@@ -104,7 +82,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
 /** Builds a step graph and loads it. Writes nothing. */
 export async function loadStepSession(
   options: StepModelOptions,
-  variant: { readonly hasAdapters: boolean; readonly isObserved?: boolean },
+  variant: { readonly isObserved?: boolean } = {},
 ): Promise<Session> {
   const { prepared, precision, runtime, threads, contextLength } = options
   const tensors = prepared.tensors(precision)
@@ -131,19 +109,26 @@ function zeroPointFeeds(session: Session, batch: StepBatch): Record<string, Host
 /** Adapter inputs; the joined matrices of the last set of adapters are kept, because batches rarely change. */
 class JoinedAdapters {
   readonly #config: DecoderConfig
+  readonly #none: Record<string, HostTensor>
   #layouts: readonly AdapterLayout[] | null = null
   #matrices: Record<string, HostTensor> = {}
 
   constructor(config: DecoderConfig) {
     this.#config = config
+    this.#none = this.#join([])
+    for (const site of JOINED_PROJECTIONS)
+      this.#none[adapterMaskInput(site)] = float32Tensor(new Float32Array(0), [1, 0])
+    this.#none[STEP_INPUTS.hasAdapters] = { dtype: 'bool', shape: [], data: Uint8Array.of(0) }
   }
 
   feeds(batch: StepBatch): Record<string, HostTensor> {
+    if (batch.adapters.length === 0) return this.#none
     if (!this.#isCurrent(batch.adapters)) {
       this.#layouts = batch.adapters
       this.#matrices = this.#join(batch.adapters)
     }
-    const feeds = { ...this.#matrices }
+    const feeds: Record<string, HostTensor> = { ...this.#matrices }
+    feeds[STEP_INPUTS.hasAdapters] = { dtype: 'bool', shape: [], data: Uint8Array.of(1) }
     for (const site of JOINED_PROJECTIONS) feeds[adapterMaskInput(site)] = this.#mask(batch, site)
     return feeds
   }
@@ -151,7 +136,7 @@ class JoinedAdapters {
   #mask(batch: StepBatch, site: JoinedProjection): HostTensor {
     const width = batch.adapters.reduce((sum, layout) => sum + layout.widths[site], 0)
     const isUniform = batch.adapters.length === 1 && batch.sequences.every(({ adapter }) => adapter === 0)
-    if (isUniform || batch.adapters.length === 0) return float32Tensor(new Float32Array(width).fill(1), [1, width])
+    if (isUniform) return float32Tensor(new Float32Array(width).fill(1), [1, width])
     const adapterOfToken = batch.sequences.flatMap(({ ids, adapter }) => ids.map(() => adapter))
     return float32Tensor(adapterMask(batch.adapters, site, adapterOfToken), [adapterOfToken.length, width])
   }

@@ -24,6 +24,7 @@ import {
   type LayerAttention,
   scoreScaleOf,
 } from './decoder-config.js'
+import type { StepInputs } from './step-inputs.js'
 
 /** Names of attention's inputs. "Head rows" are the rows of qkv cut into heads: per token and key/value head H/K + 2 of them. */
 export const ATTENTION_INPUTS = {
@@ -67,8 +68,7 @@ export interface StepAttentionOptions {
   readonly rotary: RotaryTables
   /** Those of sliding layers; null: the same. */
   readonly slidingRotary: RotaryTables | null
-  /** Weight of a layer's query and key norms: [H/K + 1, D] */
-  readonly qkNorm: (layer: number) => Value
+  readonly inputs: StepInputs
 }
 
 type Input = Exclude<keyof typeof ATTENTION_INPUTS, 'slidingKeyMask'>
@@ -91,7 +91,7 @@ export class StepAttention {
   readonly #dims: { readonly slots: Dim; readonly groups: Dim; readonly queries: Dim; readonly groupQueries: Dim }
 
   constructor(g: GraphBuilder, options: StepAttentionOptions) {
-    const { config, rotary, slidingRotary } = options
+    const { config, rotary, slidingRotary, inputs } = options
     this.#g = g
     this.#options = options
     const perKey = config.headCount / config.kvHeadCount
@@ -100,7 +100,7 @@ export class StepAttention {
     const dims = { slots: 'S', groups: multiplyDims('G', config.kvHeadCount), queries, groupQueries: 'R*T' }
     this.#dims = dims
     const input = (name: Input, dtype: 'int32' | 'int64' | 'float32', shape: readonly Dim[]): Value =>
-      g.input(ATTENTION_INPUTS[name], dtype, shape)
+      inputs.input(ATTENTION_INPUTS[name], dtype, shape)
     this.#inputs = {
       positions: input('positions', 'int64', [headRows, 1]),
       queryRows: input('queryRows', 'int32', [dims.slots, queries]),
@@ -118,12 +118,13 @@ export class StepAttention {
     const tables = ({ cos, sin }: RotaryTables, name: string): { cos: Value; sin: Value } => {
       const shape = [cos.length / half, half]
       return {
-        cos: g.constant({ dtype: 'float32', shape, data: cos }, `${name}_cos`),
-        sin: g.constant({ dtype: 'float32', shape, data: sin }, `${name}_sin`),
+        cos: inputs.constant(`${name}_cos`, () => ({ dtype: 'float32', shape, data: cos })),
+        sin: inputs.constant(`${name}_sin`, () => ({ dtype: 'float32', shape, data: sin })),
       }
     }
     const full = { keyMask: this.#inputs.keyMask, rotary: tables(rotary, 'rotary') }
-    const slidingMask = (): Value => g.input(ATTENTION_INPUTS.slidingKeyMask, 'float32', [dims.slots, queries, 'P+C+T'])
+    const slidingMask = (): Value =>
+      inputs.input(ATTENTION_INPUTS.slidingKeyMask, 'float32', [dims.slots, queries, 'P+C+T'])
     this.#layerInputs = {
       full,
       unrotated: { ...full, rotary: null },
@@ -181,7 +182,8 @@ export class StepAttention {
     const [queriesAndKeys, values] = this.#g.node('Split', [heads, this.#g.int64s([count, 1])], { axis: int(1) })
     if (queriesAndKeys === undefined || values === undefined) throw new Error('split has two outputs')
     const unit = this.#g.constant(float32Tensor(new Float32Array(D).fill(1), [D]))
-    const weighted = mul(this.#g, rmsNorm(this.#g, queriesAndKeys, unit, normEpsilon), this.#options.qkNorm(layer))
+    const weight = this.#options.inputs.weight(`layers.${layer}.qk_norm_grouped`) // [H/K + 1, D]
+    const weighted = mul(this.#g, rmsNorm(this.#g, queriesAndKeys, unit, normEpsilon), weight)
     return this.#one('Concat', [weighted, values], { axis: int(1) })
   }
 
@@ -191,8 +193,8 @@ export class StepAttention {
     const g = this.#g
     const { slots, groups, queries: queryRows, groupQueries } = this.#dims
     const cached = (part: 'prompt' | 'tail', shape: readonly Dim[]): { keys: Value; values: Value } => ({
-      keys: g.input(cacheInput(layer, part, 'keys'), 'float32', shape),
-      values: g.input(cacheInput(layer, part, 'values'), 'float32', shape),
+      keys: this.#options.inputs.input(cacheInput(layer, part, 'keys'), 'float32', shape),
+      values: this.#options.inputs.input(cacheInput(layer, part, 'values'), 'float32', shape),
     })
     const prompt = cached('prompt', [multiplyDims('G', kvHeadCount), 'P', D])
     const tail = cached('tail', [slots, 'C', D])

@@ -4,11 +4,15 @@
  * A step is general: every sequence has its own position and its own number of new tokens. Hidden states are flat, [N, E], one
  * row for each new token of all sequences; only attention sees sequences (`step-attention.ts`). Adapters are inputs (see
  * `inference/engine/adapter-layout.ts`): z = x·Aᵀ, masked per token, y += z·B.
+ *
+ * The decoder is there twice, with adapters and without, as the branches of one If: a step without adapters pays for none, and
+ * one with its first adapter waits for no second session. ONNX Runtime packs a weight that both branches read once.
  */
 import type { Attributes } from '#numerics/graph/attributes.js'
 import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Dim, Graph, Value } from '#numerics/graph/graph.js'
+import { branch } from '#numerics/graph/ops/branch.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { logSoftmax, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
@@ -19,6 +23,7 @@ import { integerLinear } from './integer/integer-linear.js'
 import type { Precision } from './prepare.js'
 import { QUANTIZATION_BLOCK, qkvRows } from './prepared-tensors.js'
 import { type RotaryTables, StepAttention } from './step-attention.js'
+import { StepInputs } from './step-inputs.js'
 import type { PreparedTensor } from './tensor-file.js'
 
 /** What a step graph is made from. */
@@ -31,8 +36,6 @@ export interface StepGraphOptions {
   readonly rotary: RotaryTables
   /** Those of sliding layers where they differ; default the same. */
   readonly slidingRotary?: RotaryTables | null
-  /** Whether adapters are inputs. */
-  readonly hasAdapters: boolean
   /** Whether the largest magnitude of each linear layer's input channels is an output (`observedOutput`); default false. */
   readonly isObserved?: boolean
 }
@@ -48,6 +51,8 @@ export const STEP_INPUTS = {
   /** uint8 [N] and [W], all 128; only where layers are integer products */
   zeroPoints: 'zero_points',
   headZeroPoints: 'head_zero_points',
+  /** bool []: whether the adapter inputs are read; they may be empty where they are not */
+  hasAdapters: 'has_adapters',
 } as const
 
 /** Output of the largest magnitude of each channel that goes into a linear layer: float32 [in]. */
@@ -79,10 +84,19 @@ export function adapterMaskInput(site: JoinedProjection): string {
 
 /** Builds the step graph of a decoder. */
 export function buildStepGraph(options: StepGraphOptions): Graph {
-  const g = new GraphBuilder(options.hasAdapters ? 'step-adapters' : 'step')
-  const kernels = new StepKernels(g, options)
-  const hidden = buildDecoder(options.config, kernels)
-  kernels.outputs(hidden)
+  const g = new GraphBuilder('step')
+  const inputs = new StepInputs(g, options.tensors)
+  const decoded = (body: GraphBuilder, hasAdapters: boolean): readonly Value[] =>
+    new StepKernels(body, { ...options, inputs, hasAdapters }).decoded()
+  const values =
+    options.isObserved === true
+      ? decoded(g, false)
+      : branch(g, inputs.input(STEP_INPUTS.hasAdapters, 'bool', []), {
+          whenTrue: (body) => decoded(body, true),
+          whenFalse: (body) => decoded(body, false),
+        })
+  const [hidden, newRows] = values as readonly [Value, Value]
+  new StepKernels(g, { ...options, inputs, hasAdapters: false }).outputs(hidden, newRows)
   return g.build()
 }
 
@@ -93,32 +107,37 @@ const TOKENS: Dim = 'N'
  */
 const TWO_TERMS = /\.(?:down|qkv_grouped)$/
 
+/** Of one body of the graph. */
+interface KernelOptions extends StepGraphOptions {
+  readonly inputs: StepInputs
+  readonly hasAdapters: boolean
+}
+
 class StepKernels implements DecoderKernels {
   readonly #g: GraphBuilder
-  readonly #options: StepGraphOptions
+  readonly #options: KernelOptions
   readonly #config: DecoderConfig
-  readonly #ids: Value
+  readonly #inputs: StepInputs
   readonly #attention: StepAttention
-  readonly #masks: Readonly<Record<JoinedProjection, Value>> | null
-  #zeroPoints: Value | null = null
-  #headZeroPoints: Value | null = null
 
-  constructor(g: GraphBuilder, options: StepGraphOptions) {
-    const { config, rotary, slidingRotary = null } = options
+  constructor(g: GraphBuilder, options: KernelOptions) {
+    const { config, rotary, slidingRotary = null, inputs } = options
     this.#g = g
     this.#options = options
     this.#config = config
-    this.#ids = g.input(STEP_INPUTS.ids, 'int32', [TOKENS])
-    const qkNorm = (layer: number): Value => this.#external(`layers.${layer}.qk_norm_grouped`)
-    this.#attention = new StepAttention(g, { config, rotary, slidingRotary, qkNorm })
-    const mask = (site: JoinedProjection): Value => g.input(adapterMaskInput(site), 'float32', [TOKENS, `W_${site}`])
-    this.#masks = options.hasAdapters
-      ? { qkv: mask('qkv'), o: mask('o'), gate_up: mask('gate_up'), down: mask('down') }
-      : null
+    this.#inputs = inputs
+    this.#attention = new StepAttention(g, { config, rotary, slidingRotary, inputs })
+  }
+
+  /** The normed hidden states, and the new keys and values. */
+  decoded(): readonly [Value, Value] {
+    const hidden = buildDecoder(this.#config, this)
+    return [hidden, this.#one('Concat', this.#attention.newRows, { axis: int(0) })]
   }
 
   embed(): Value {
-    return this.#one('Gather', [this.#external('embedding'), this.#ids], { axis: int(0) })
+    const ids = this.#inputs.input(STEP_INPUTS.ids, 'int32', [TOKENS])
+    return this.#one('Gather', [this.#inputs.weight('embedding'), ids], { axis: int(0) })
   }
 
   scale(value: Value, factor: number): Value {
@@ -139,7 +158,7 @@ class StepKernels implements DecoderKernels {
     return this.#g.scope(`layers.${layer}/${projection}`, () => {
       const name = `layers.${layer}.${projection === 'qkv' ? 'qkv_grouped' : projection}`
       const base = this.#matmul(input, name, this.#outputSize(projection))
-      return this.#masks === null ? base : this.#addAdapters(input, base, { layer, projection, masks: this.#masks })
+      return this.#options.hasAdapters ? this.#addAdapters(input, base, { layer, projection }) : base
     })
   }
 
@@ -157,10 +176,10 @@ class StepKernels implements DecoderKernels {
   }
 
   /** Head, sampling helpers and the new rows. */
-  outputs(hidden: Value): void {
+  outputs(hidden: Value, newRows: Value): void {
     const g = this.#g
-    const rows = g.input(STEP_INPUTS.logitRows, 'int64', ['W'])
-    const inverseTemperatures = g.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
+    const rows = this.#inputs.input(STEP_INPUTS.logitRows, 'int64', ['W'])
+    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
     const wanted = this.#one('Gather', [hidden, rows], { axis: int(0) })
     const { vocabularySize, isEmbeddingTied } = this.#config
     const isQuantized = this.#options.precision !== 'f32'
@@ -168,8 +187,8 @@ class StepKernels implements DecoderKernels {
     this.#observe(wanted, 'head')
     const logits = isQuantized
       ? this.#quantizedMatmul(wanted, name, vocabularySize)
-      : this.#one('Gemm', [wanted, this.#external(name)], { transB: int(1) })
-    g.output(this.#one('Concat', this.#attention.newRows, { axis: int(0) }), STEP_OUTPUTS.newRows)
+      : this.#one('Gemm', [wanted, this.#inputs.weight(name)], { transB: int(1) })
+    g.output(newRows, STEP_OUTPUTS.newRows)
     g.output(logSoftmax(g, logits), STEP_OUTPUTS.logprobs)
     g.output(softmax(g, mul(g, logits, inverseTemperatures)), STEP_OUTPUTS.probabilities)
     g.output(logits, STEP_OUTPUTS.logits)
@@ -178,14 +197,15 @@ class StepKernels implements DecoderKernels {
   #addAdapters(
     input: Value,
     base: Value,
-    site: { layer: number; projection: JoinedProjection; masks: Readonly<Record<JoinedProjection, Value>> },
+    { layer, projection }: { readonly layer: number; readonly projection: JoinedProjection },
   ): Value {
-    const { layer, projection, masks } = site
     const width = `W_${projection}`
-    const a = this.#g.input(adapterInput(layer, projection, 'a'), 'float32', [width, input.shape[1] as Dim])
-    const b = this.#g.input(adapterInput(layer, projection, 'b'), 'float32', [width, base.shape[1] as Dim])
+    const matrix = (name: 'a' | 'b', size: Dim): Value =>
+      this.#inputs.input(adapterInput(layer, projection, name), 'float32', [width, size])
+    const [a, b] = [matrix('a', input.shape[1] as Dim), matrix('b', base.shape[1] as Dim)]
+    const mask = this.#inputs.input(adapterMaskInput(projection), 'float32', [TOKENS, width])
     const ranks = this.#one('Gemm', [input, a], { transB: int(1) })
-    const own = mul(this.#g, ranks, masks[projection])
+    const own = mul(this.#g, ranks, mask)
     return this.#one('Gemm', [own, b, base])
   }
 
@@ -198,12 +218,12 @@ class StepKernels implements DecoderKernels {
   #matmul(input: Value, name: string, outputSize: number): Value {
     this.#observe(input, name)
     if (this.#options.precision !== 'f32') return this.#quantizedMatmul(input, name, outputSize)
-    const bias = this.#options.tensors.has(`${name}.bias`) ? [this.#external(`${name}.bias`)] : []
-    return this.#one('Gemm', [input, this.#external(`${name}.weight`), ...bias], { transB: int(1) })
+    const bias = this.#inputs.has(`${name}.bias`) ? [this.#inputs.weight(`${name}.bias`)] : []
+    return this.#one('Gemm', [input, this.#inputs.weight(`${name}.weight`), ...bias], { transB: int(1) })
   }
 
   #quantizedMatmul(input: Value, name: string, outputSize: number): Value {
-    if (this.#options.tensors.has(`${name}.integer`)) return this.#integerMatmul(input, name)
+    if (this.#inputs.has(`${name}.integer`)) return this.#integerMatmul(input, name)
     const attributes = {
       K: int(input.shape[1] as number),
       N: int(outputSize),
@@ -211,24 +231,24 @@ class StepKernels implements DecoderKernels {
       block_size: int(QUANTIZATION_BLOCK),
       accuracy_level: int(4),
     }
-    const bias = this.#options.tensors.has(`${name}.bias`) ? [null, null, this.#external(`${name}.bias`)] : []
-    const weights = [this.#external(`${name}.quantized`), this.#external(`${name}.scales`)]
+    const bias = this.#inputs.has(`${name}.bias`) ? [null, null, this.#inputs.weight(`${name}.bias`)] : []
+    const weights = [this.#inputs.weight(`${name}.quantized`), this.#inputs.weight(`${name}.scales`)]
     return this.#one('MatMulNBits', [input, ...weights, ...bias], attributes)
   }
 
   #integerMatmul(input: Value, name: string): Value {
     const isHead = name === 'head'
-    this.#zeroPoints ??= this.#g.input(STEP_INPUTS.zeroPoints, 'uint8', [TOKENS])
-    if (isHead) this.#headZeroPoints ??= this.#g.input(STEP_INPUTS.headZeroPoints, 'uint8', ['W'])
     const weight = {
-      quantized: this.#external(`${name}.integer`),
-      scales: this.#external(`${name}.output_scales`),
-      inverseSmoothing: this.#external(`${name}.inverse_smoothing`),
+      quantized: this.#inputs.weight(`${name}.integer`),
+      scales: this.#inputs.weight(`${name}.output_scales`),
+      inverseSmoothing: this.#inputs.weight(`${name}.inverse_smoothing`),
       terms: TWO_TERMS.test(name) ? 2 : 1,
     } as const
-    const zeroPoints = (isHead ? this.#headZeroPoints : this.#zeroPoints) as Value
+    const zeroPoints = isHead
+      ? this.#inputs.input(STEP_INPUTS.headZeroPoints, 'uint8', ['W'])
+      : this.#inputs.input(STEP_INPUTS.zeroPoints, 'uint8', [TOKENS])
     const product = integerLinear(this.#g, input, weight, zeroPoints)
-    return this.#options.tensors.has(`${name}.bias`) ? add(this.#g, product, this.#external(`${name}.bias`)) : product
+    return this.#inputs.has(`${name}.bias`) ? add(this.#g, product, this.#inputs.weight(`${name}.bias`)) : product
   }
 
   #outputSize(projection: JoinedProjection): number {
@@ -238,19 +258,7 @@ class StepKernels implements DecoderKernels {
   }
 
   #normWeight(norm: NormName): Value {
-    return this.#external(norm.kind === 'final' ? 'final_norm' : `layers.${norm.layer}.${norm.kind}_norm`)
-  }
-
-  readonly #externals = new Map<string, Value>()
-
-  #external(name: string): Value {
-    const known = this.#externals.get(name)
-    if (known !== undefined) return known
-    const tensor = this.#options.tensors.get(name)
-    if (tensor === undefined) throw new Error(`prepared model has no tensor "${name}"`)
-    const value = this.#g.external(name, tensor.dtype, tensor.shape, tensor)
-    this.#externals.set(name, value)
-    return value
+    return this.#inputs.weight(norm.kind === 'final' ? 'final_norm' : `layers.${norm.layer}.${norm.kind}_norm`)
   }
 
   #split(value: Value, sizes: readonly [number, number]): readonly [Value, Value] {

@@ -5,15 +5,16 @@ import { watch } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { type AdapterLayout, layoutAdapter } from '#inference/engine/adapter-layout.js'
-import type { StepModel } from '#inference/engine/step-model.js'
+import { loadStepModel, type StepModel } from '#inference/engine/step-model.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { preparedQuantized } from '#model/architectures/prepared-tensors.js'
 import { TensorFileWriter } from '#model/architectures/tensor-file.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { dequantizeNBits, quantizeNBits } from '#model/weights/quantize.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import {
   type DecoderGolden,
   formulaAdapter,
@@ -216,6 +217,30 @@ describe.each(VARIANTS)('step graph of %s', (variant) => {
     )
     await merged.release()
   })
+})
+
+test('a first adapter needs no other session', async () => {
+  const golden = readGolden<DecoderGolden>('decoder-llama.json')
+  const { config } = golden
+  const prepared = await prepareFormulaModel(config, await mkdtemp(join(directory, 'sessions')))
+  const runtime = createOrtRuntime()
+  let sessions = 0
+  const counting: typeof runtime = {
+    ...runtime,
+    loadSession: (...given) => {
+      sessions++
+      return runtime.loadSession(...given)
+    },
+  }
+  const { contextLength } = config
+  const model = await loadStepModel({ runtime: counting, prepared, precision: 'f32', threads: 1, contextLength })
+  const adapter = layoutAdapter(config, formulaAdapter(config, golden.adapter.rank, golden.adapter.alpha))
+  const plain = await feed(model, [1, 2, 3])
+  const adapted = await feed(model, [1, 2, 3], { adapter })
+  expect(relativeError(adapted, plain)).toBeGreaterThan(0.01)
+  expect(await feed(model, [1, 2, 3])).toEqual(plain)
+  expect(sessions).toBe(1)
+  await model.release()
 })
 
 describe('quantized step graph', () => {

@@ -34,7 +34,8 @@ function run(graph: Graph, values: Map<Value, ReferenceTensor>): void {
     values.set(initializer.value, toReference(initializer.data))
   }
   for (const node of graph.nodes) {
-    const outputs = node.op === 'Loop' ? runLoop(node, values) : runNode(node, values)
+    const evaluate = { Loop: runLoop, If: runBranch }[node.op] ?? runNode
+    const outputs = evaluate(node, values)
     for (const [index, output] of node.outputs.entries()) values.set(output, outputs[index]!)
   }
 }
@@ -64,6 +65,15 @@ function runLoop(node: Node, values: ReadonlyMap<Value, ReferenceTensor>): reado
     for (const [index, tensor] of results.slice(count).entries()) scanned[index]!.push(tensor)
   }
   return [...carried, ...scanned.map(stack)]
+}
+
+function runBranch(node: Node, values: ReadonlyMap<Value, ReferenceTensor>): readonly ReferenceTensor[] {
+  const isTrue = tensorOf(values, node.inputs[0]!).data[0] !== 0
+  const body = node.attributes[isTrue ? 'then_branch' : 'else_branch']
+  if (body?.kind !== 'graph') throw new Error('If without a body')
+  const inner = new Map(values)
+  run(body.value, inner)
+  return body.value.outputs.map((value) => tensorOf(inner, value))
 }
 
 function stack(tensors: readonly ReferenceTensor[]): ReferenceTensor {

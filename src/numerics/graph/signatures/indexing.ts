@@ -1,5 +1,5 @@
 /**
- * Signatures of operators that look up, scatter, sort or count by index, and of Loop.
+ * Signatures of operators that look up, scatter, sort or count by index, and of Loop and If.
  *
  * Source: ONNX operator specification, opset 21.
  */
@@ -87,6 +87,12 @@ function inferOneHot(call: Call): readonly ValueType[] | null {
   return [{ dtype: required(call, 2).dtype, shape }]
 }
 
+/** If: whichever body runs, the types are those its first one returns. */
+function inferIf({ attributes }: Call): readonly ValueType[] | null {
+  const body = attributes['then_branch']
+  return body?.kind === 'graph' ? body.value.outputs.map(({ dtype, shape }) => ({ dtype, shape })) : null
+}
+
 /** Loop: carried values keep their types; scan outputs get the iterations as a new first axis, which only data knows. */
 function inferLoop(call: Call): readonly ValueType[] | null {
   const body = call.attributes['body']
@@ -116,5 +122,6 @@ export const INDEXING_SIGNATURES: Readonly<Record<string, Signature>> = {
     typed(call, 1, INDICES)
     return [{ dtype, shape }]
   }),
+  If: onnxSignature(inferIf),
   Loop: onnxSignature(inferLoop),
 }

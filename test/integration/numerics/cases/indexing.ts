@@ -1,6 +1,7 @@
 /**
- * Cases of operators that look up, scatter, sort and count by index, and of Loop. Indices repeat, so gradients have to add up.
+ * Cases of operators that look up, scatter, sort and count by index, and of Loop and If. Indices repeat, so gradients have to add up.
  */
+import { branch } from '#numerics/graph/ops/branch.js'
 import { add, exp, mul } from '#numerics/graph/ops/elementwise.js'
 import {
   cumSum,
@@ -14,6 +15,7 @@ import {
 } from '#numerics/graph/ops/index.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { integers, normals, opCase } from '../../../support/reference/op-case.js'
+import { reference } from '../../../support/reference/reference-tensor.js'
 
 const data = normals([4, 3])
 
@@ -87,6 +89,7 @@ export function indexingCases(): void {
     }
   }
   loopCases()
+  branchCases()
 }
 
 function loopCases(): void {
@@ -109,4 +112,22 @@ function loopCases(): void {
     },
     gradients: [],
   })
+}
+
+function branchCases(): void {
+  for (const isTrue of [1, 0]) {
+    opCase('If', {
+      about: `the body for ${isTrue === 1}, which uses values around it`,
+      inputs: { x: data, condition: reference('bool', [], [isTrue]) },
+      symbols: { x: ['Q', 3] },
+      build: (g, v) => {
+        const doubled = add(g, v['x']!, v['x']!)
+        return branch(g, v['condition']!, {
+          whenTrue: (body) => [exp(body, doubled), mul(body, doubled, v['x']!)],
+          whenFalse: (body) => [add(body, doubled, v['x']!), doubled],
+        })
+      },
+      gradients: [],
+    })
+  }
 }

@@ -4,7 +4,8 @@
 import { describe, expect, test } from 'vitest'
 import { GraphError } from '#base/errors.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
-import { add, equal, mul, where } from '#numerics/graph/ops/elementwise.js'
+import { branch } from '#numerics/graph/ops/branch.js'
+import { add, equal, exp, mul, where } from '#numerics/graph/ops/elementwise.js'
 import { gather, gatherElements, topK } from '#numerics/graph/ops/index.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { fusedMatmul, gemm, matmul } from '#numerics/graph/ops/matmul.js'
@@ -138,4 +139,13 @@ test('graphs are values: building twice gives equal graphs', () => {
   const w = g.constant(float32Tensor(Float32Array.of(1, 2), [2]), 'w')
   g.output(add(g, w, w), 'y')
   expect(g.build()).toEqual(g.build())
+})
+
+test('both bodies of an If return values of the same types', () => {
+  const g = new GraphBuilder('if')
+  const x = g.input('x', 'float32', ['B', 2])
+  const condition = g.input('condition', 'bool', [])
+  expect(() =>
+    branch(g, condition, { whenTrue: (body) => [exp(body, x)], whenFalse: (body) => [exp(body, x), x] }),
+  ).toThrow('If returns (float32 [B, 2]) or (float32 [B, 2], float32 [B, 2])')
 })

@@ -98,7 +98,7 @@ export class Choice {
    * Samples the next token; null where nothing is told yet (beams) or its mask is not made yet (`maskWait`).
    *
    * @returns an error, which concerns this request only, if the model's numbers are not finite (`non_finite_logits`), the mask
-   * allows no token (`empty_token_mask`) or its maker failed (`token_mask_failed`)
+   * allows no token (`empty_token_mask`), the rules leave none (`no_token_left`) or the mask's maker failed (`token_mask_failed`)
    */
   next(row: LogitsRow): TokenEvent | AppError | null {
     try {
@@ -162,7 +162,11 @@ export class Choice {
       const scores = rules.repetitionPenalty === 1 ? logprobs.slice() : this.#logits(row, mask)
       for (const processor of this.#processors) processor.apply(scores, this.outputIds)
       const excludesTop = this.#excludesTop()
-      return sample(scores, rules, this.#uniform(), excludesTop)
+      const tokenId = sample(scores, rules, this.#uniform(), excludesTop)
+      if (scores[tokenId] !== Number.NEGATIVE_INFINITY) return tokenId
+      throw new InvalidRequestError('no_token_left', 'the rules of the request together forbid every next token', {
+        hint: 'min_tokens, bad_words, allowed_token_ids, logit_bias and a grammar may contradict each other',
+      })
     }
     if (isGreedy(rules)) return argMax(logprobs)
     const excludesTop = this.#excludesTop()

@@ -65,9 +65,12 @@ export class AnswerText {
 
   whole(): WholeText {
     const reasoning = this.#reasoning === '' ? null : this.#reasoning
-    if (this.#toolStream?.isMalformed === true) return { reasoning, content: this.#read, calls: [] }
+    if (this.#toolStream?.isMalformed === true) {
+      // half a list of calls is no text for anyone
+      return { reasoning, content: this.#mode.kind === 'required' ? '' : this.#read, calls: [] }
+    }
+    if (this.#mode.kind === 'named') return { reasoning, content: '', calls: this.#calls }
     const calls = this.#calls.map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
-    if (this.#mode.kind === 'named') return { reasoning, content: '', calls }
     const isEmpty = this.#content.trim() === '' && (calls.length > 0 || reasoning !== null)
     return { reasoning, content: isEmpty ? null : this.#content, calls }
   }

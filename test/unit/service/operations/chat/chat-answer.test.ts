@@ -178,7 +178,7 @@ describe('tool calls and reasoning', () => {
     const named = play({ ...auto, toolMode: { kind: 'named', name: 'f' } }, '{"a":1}', 2)
     expect(named.message).toMatchObject({
       finish_reason: 'stop',
-      message: { content: '', tool_calls: [{ function: { name: 'f', arguments: '{"a": 1}' } }] },
+      message: { content: '', tool_calls: [{ function: { name: 'f', arguments: '{"a":1}' } }] },
     })
   })
 })

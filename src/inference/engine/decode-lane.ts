@@ -49,6 +49,8 @@ export class DecodeLane {
   readonly width: number
   /** Processor time used per request, by which lanes take turns. */
   clockMs = 0
+  /** Time of the last step. */
+  lastMs = 0
   readonly #model: StepModel
   readonly #shape: KvShape
   readonly #groups: Group[] = []

@@ -40,6 +40,13 @@ export class DecodeLanes {
     return sum
   }
 
+  /** What a token of every running choice takes, by the last step of each lane. */
+  get roundMs(): number {
+    let sum = 0
+    for (const { lastMs } of this.#lanes.values()) sum += lastMs
+    return sum
+  }
+
   /** Requests with running choices, and those. */
   get running(): ReadonlyMap<ActiveRequest, readonly Seat[]> {
     return this.#rowsOf
@@ -102,7 +109,8 @@ export class DecodeLanes {
     try {
       return await lane.step()
     } finally {
-      lane.clockMs += (performance.now() - startedMs) / requestCount
+      lane.lastMs = performance.now() - startedMs
+      lane.clockMs += lane.lastMs / requestCount
     }
   }
 

@@ -10,14 +10,13 @@
 
 import { AppError, RuntimeError } from '#base/errors.js'
 import { memoryBytes } from '#base/util/memory.js'
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { Beam, BeamSearch } from './beams/beam-search.js'
-import { type KvShape, kvBytesPerToken, roundedCapacity } from './cache/kv-shape.js'
+import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
 import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
 import { DecodeLanes } from './decode-lanes.js'
@@ -26,6 +25,7 @@ import { cacheableTokens, scopeOf } from './prompt.js'
 import { PromptQueue } from './prompt-queue.js'
 import { Choice } from './sampling/choice.js'
 import { SeatQueue } from './seat-queue.js'
+import { ALONE_MS, mostTokensAlone, sharingMs } from './step-budget.js'
 import { loadStepModel, type StepModel } from './step-model.js'
 
 export interface EngineOptions {
@@ -49,7 +49,7 @@ export interface EngineOptions {
   readonly adapterBytes?: number
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
   readonly speculation?: 'auto' | 'off'
-  /** Prompt tokens per step while choices run, and while none does; default what takes about 60 and 300 ms. */
+  /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */
   readonly prefillChunk?: { readonly sharing: number; readonly alone: number }
 }
 
@@ -82,15 +82,9 @@ export interface Engine {
 const KV_MEMORY_SHARE = 0.25
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
-/** How long prompts may hold up running choices in one step, and how long a step may be when there are none. */
-const SHARING_MS = 60
-const ALONE_MS = 300
 const MOST_TOKENS_SHARING = 256
 /** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
 const LEAST_TOKENS_SHARING = 32
-const MOST_TOKENS_ALONE = 512
-/** Activations of a larger step leave the processor's own memory: 512 tokens of a 135M model take half as long again as 4 x 128. */
-const ACTIVATION_BYTES = 2 ** 21
 const LEAST_TOKENS_ALONE = 128
 
 /** Loads the model and starts an idle engine. */
@@ -344,8 +338,9 @@ class StepLoop implements Engine {
   #promptBudget(isSharing: boolean): number {
     const fixed = this.#options.prefillChunk
     if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
+    const shared = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs })
     return isSharing
-      ? Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(SHARING_MS)))
+      ? Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(shared)))
       : Math.min(mostTokensAlone(this.#model.config), Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
   }
 
@@ -482,9 +477,4 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
-}
-
-function mostTokensAlone({ mlpSize }: DecoderConfig): number {
-  const tokens = ACTIVATION_BYTES / (2 * mlpSize * Float32Array.BYTES_PER_ELEMENT)
-  return Math.min(MOST_TOKENS_ALONE, Math.max(LEAST_TOKENS_ALONE, roundedCapacity(tokens)))
 }

@@ -4,7 +4,10 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { createEngine } from '../../../dist/src/inference/engine/engine.js'
-import { hasFastIntegerProducts, withIntegerProducts } from '../../../dist/src/inference/engine/integer-weights.js'
+import {
+  hasFastIntegerProducts,
+  withIntegerProducts,
+} from '../../../dist/src/inference/engine/precision/integer-weights.js'
 import { CALIBRATION_TEXT } from '../../../dist/src/inference/host/calibration-text.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/model/architectures/decoder-config.js'
 import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.js'

@@ -4,7 +4,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { hasFastIntegerProducts } from '#inference/engine/integer-weights.js'
+import { hasFastIntegerProducts } from '#inference/engine/precision/integer-weights.js'
 import { type Int8Kind, measurePrecisions } from '#inference/engine/precision/precision-probe.js'
 import { measuredSpeedup } from '#inference/host/choose-precision.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'

@@ -5,7 +5,7 @@
  * environment and interruption are handed in, which is how tests run commands in-process.
  */
 
-import type { Fetch } from '#api/client/http.js'
+import type { Fetch } from '#api/client/light-fetch.js'
 import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'

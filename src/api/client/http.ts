@@ -9,9 +9,7 @@ import type { JsonValue } from '#base/util/json.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from './errors.js'
 import { startExchange } from './exchange.js'
-
-/** The part of the platform's `fetch` that is used; tests and in-process servers pass their own. */
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>
+import { type Fetch, lightFetch } from './light-fetch.js'
 
 /** One finished attempt, for `--verbose`; never bodies or keys. */
 export interface RequestRecord {
@@ -34,6 +32,7 @@ export interface HttpOptions {
   /** Attempts after the first one (default 2). */
   readonly maxRetries?: number
   readonly userAgent?: string
+  /** Default: one that waits as long as the limits above say, see `light-fetch.ts`. */
   readonly fetch?: Fetch
   readonly clock?: Clock
   readonly rng?: Rng
@@ -71,7 +70,7 @@ export interface Http {
 export function createHttp(options: HttpOptions): Http {
   const clock = options.clock ?? systemClock
   const rng = options.rng ?? createRng(randomSeed())
-  const send: Fetch = options.fetch ?? ((url, init) => fetch(url, init))
+  const send = options.fetch ?? lightFetch
   const pause = options.sleep ?? sleep
 
   async function attempt(request: HttpRequest): Promise<Response> {

@@ -5,6 +5,7 @@
  * A request whose messages go on from a recorded history extends it; any other begins a side conversation, which is
  * trained with the reward of the episode.
  */
+import { lightFetch } from '#api/client/light-fetch.js'
 import { createEventReader } from '#api/client/sse.js'
 import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
 import { AppError } from '#base/errors.js'
@@ -19,12 +20,16 @@ import {
   toMessage,
 } from './trajectory.js'
 
-/** Creates the recording `fetch`; requests other than chat completions pass through untouched. */
-export function captureFetch(trajectory: Trajectory, send: typeof fetch = fetch): typeof fetch {
+/**
+ * Creates the recording `fetch`; requests other than chat completions pass through untouched.
+ *
+ * @param send sends the requests; by default the platform's, and for chats one that waits longer than its 300 seconds
+ */
+export function captureFetch(trajectory: Trajectory, send?: typeof fetch): typeof fetch {
   return async function recordingFetch(input, init) {
     const url = input instanceof Request ? input.url : String(input)
     const isChat = init?.method?.toUpperCase() === 'POST' && /\/chat\/completions\/?(\?.*)?$/.test(url)
-    if (!isChat || typeof init.body !== 'string') return await send(input, init)
+    if (!isChat || typeof init.body !== 'string') return await (send ?? fetch)(input, init)
     const request = JSON.parse(init.body) as CapturedRequest
     if ((request.n ?? 1) !== 1) {
       throw new AppError(
@@ -36,7 +41,7 @@ export function captureFetch(trajectory: Trajectory, send: typeof fetch = fetch)
     const body = JSON.stringify({ ...request, logprobs: true, return_token_ids: true })
     const headers = new Headers(init.headers)
     headers.delete('content-length')
-    const response = await send(input, { ...init, headers, body })
+    const response = await (send ?? lightFetch)(url, { ...init, headers, body })
     if (!response.ok || response.body === null) return response
     const record = (answer: ChatResponse): void => {
       trajectory.record(answer, historyFor(trajectory, request))

@@ -4,7 +4,8 @@
  * Comparing is easier than grading, and only differences inside a group train; the idea is that of RULER in OpenPipe ART.
  * Any server of the OpenAI chat format can judge. What the trajectories share at their beginning is shown once.
  */
-import { createHttp, type Fetch } from '#api/client/http.js'
+import { createHttp } from '#api/client/http.js'
+import type { Fetch } from '#api/client/light-fetch.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Message, TrajectoryGroup } from './trajectory.js'

@@ -2,7 +2,7 @@
  * What every command is handed: streams, output, prompts, settings, a client, time and interruption. Built once per run.
  */
 import type { Client } from '#api/client/client.js'
-import type { Fetch } from '#api/client/http.js'
+import type { Fetch } from '#api/client/light-fetch.js'
 import type { Environment } from '#base/environment.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import { type Credential, findCredential } from '#cli/config/credentials.js'
@@ -67,7 +67,7 @@ export function createContext(options: ContextOptions): CommandContext {
       apiKey,
       userAgent: `trainyard/${options.version}`,
       ...(timeoutMs === null ? {} : { timeoutMs, longTimeoutMs: timeoutMs }),
-      fetch: options.fetch ?? (await import('../local/light-fetch.js')).lightFetch,
+      ...(options.fetch === undefined ? {} : { fetch: options.fetch }),
       ...(config.get('verbose')
         ? {
             onRequest: (record) => {
@@ -100,7 +100,7 @@ export function createContext(options: ContextOptions): CommandContext {
     },
     getJson: async (url, signal) => {
       if (options.fetch !== undefined) return await (await options.fetch(url, { signal })).json()
-      return await (await import('../local/light-fetch.js')).getJson(url, signal)
+      return await (await import('#api/client/light-fetch.js')).getJson(url, signal)
     },
     connectTo,
   }

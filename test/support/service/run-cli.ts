@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { runProgram } from '../../../commands/program.js'
-import type { Fetch } from '../../../src/api/client/http.js'
+import type { Fetch } from '../../../src/api/client/light-fetch.js'
 import type { Clock } from '../../../src/base/util/clock.js'
 
 export interface RunOptions {

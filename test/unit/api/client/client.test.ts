@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import { createClient } from '../../../../src/api/client/client.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from '../../../../src/api/client/errors.js'
-import type { Fetch, HttpOptions } from '../../../../src/api/client/http.js'
+import type { HttpOptions } from '../../../../src/api/client/http.js'
+import type { Fetch } from '../../../../src/api/client/light-fetch.js'
 import { collectPages } from '../../../../src/api/client/pages.js'
 import { errorBody, JOB, MODEL, page, type Routes, scriptedService } from '../../../support/service/scripted-service.js'
 

@@ -1,13 +1,17 @@
 /**
- * `fetch` over `node:http` for the command line's short life. The platform's own takes 120 ms of processor time before its first
- * request on Node 20 (it compiles its HTTP parser); this takes 10, and half of all command lines are a single request.
+ * `fetch` over `node:http`. The platform's own gives an answer up after 300 seconds without its head, and takes no setting: an
+ * answer of a busy CPU may take longer. It also takes 120 ms of processor time before its first request on Node 20 (it
+ * compiles its HTTP parser); this takes 10, and half of all command lines are a single request.
  *
- * Bodies that are not text (uploads) go to the platform's `fetch`. As there, redirects are an error: a service has none.
+ * Bodies that are not text (uploads) go to the platform's `fetch`. As our client asks of it, redirects are an error: a
+ * service has none.
  */
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { Readable } from 'node:stream'
 import type { ReadableStream as NodeReadableStream } from 'node:stream/web'
-import type { Fetch } from '#api/client/http.js'
+
+/** The part of `fetch` that is used; tests and in-process servers pass their own. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
 /** Sends a request; rejects with a `TypeError` whose cause is the network's error, as `fetch` does. */
 export const lightFetch: Fetch = async (url, init) => {

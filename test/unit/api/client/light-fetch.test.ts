@@ -1,11 +1,13 @@
 /**
- * The command line's own `fetch` behaves like the platform's where our client relies on it; each case runs both.
+ * Our own `fetch` behaves like the platform's where our client relies on it; each case runs both.
  */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Fetch } from '#api/client/http.js'
-import { getJson, lightFetch } from '#cli/local/light-fetch.js'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { createHttp } from '#api/client/http.js'
+import { type Fetch, getJson, lightFetch } from '#api/client/light-fetch.js'
+import { captureFetch } from '#api/rl/capture.js'
+import { Trajectory } from '#api/rl/trajectory.js'
 
 let server: Server
 let url: string
@@ -13,7 +15,7 @@ let url: string
 beforeAll(async () => {
   server = createServer((request, response) => {
     if (request.url === '/redirect') return response.writeHead(302, { location: '/echo' }).end()
-    if (request.url === '/empty') return response.writeHead(204).end()
+    if (request.url?.startsWith('/empty')) return response.writeHead(204).end()
     if (request.url === '/stream') {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       // the rest never comes
@@ -82,4 +84,14 @@ describe.each(both)('%s fetch', (_name, send) => {
 
 test('getJson reads any status', async () => {
   expect(await getJson(`${url}/echo`, new AbortController().signal)).toMatchObject({ method: 'GET' })
+})
+
+test('neither the client nor a recorded chat asks through the platform, which gives up after 300 seconds', async () => {
+  vi.stubGlobal('fetch', () => Promise.reject(new Error('the platform was asked')))
+  onTestFinished(() => void vi.unstubAllGlobals())
+  const http = createHttp({ baseUrl: url, apiKey: 'k' })
+  expect(await http.json({ method: 'POST', path: '/echo', json: { a: 1 } })).toMatchObject({ body: '{"a":1}' })
+  const record = captureFetch(new Trajectory())
+  const answer = record(`${url}/empty/chat/completions`, { method: 'POST', body: '{"messages":[]}' })
+  expect((await answer).status).toBe(204)
 })

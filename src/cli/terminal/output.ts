@@ -11,6 +11,7 @@ import type { ErrorReport } from '../command/errors.js'
 import type { Io } from './io.js'
 import { sanitizeForTerminal } from './sanitize.js'
 import { type Column, renderFacts, renderPlainRows, renderTable, wrapWords } from './table.js'
+import { createWordWrap } from './word-wrap.js'
 
 export type OutputMode = 'human' | 'json' | 'quiet'
 
@@ -38,7 +39,7 @@ export interface Output {
   result(json: unknown, sentence: string, ids: readonly string[]): void
   /** One item of a stream: a JSON line, or the human line if there is one. */
   event(json: unknown, line: string | null): void
-  /** Text asked for, as it comes: a model's answer. Filtered on a terminal, raw elsewhere. */
+  /** Text asked for, as it comes: a model's answer. Filtered and broken between words on a terminal, where it must end with a line; raw elsewhere. */
   text(text: string): void
   /** Help, scripts, paths: printed in every mode as it is. */
   raw(text: string): void
@@ -60,6 +61,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
   const wrapErr = (text: string, indent: number) =>
     stderr.isTerminal ? wrapWords(safeErr(text), stderr.width - indent).join(`\n${' '.repeat(indent)}`) : text
 
+  const writeWords = createWordWrap(stdout)
   /** Broken between words on a terminal, as it is in a pipe. */
   const wrapOut = (text: string) => (stdout.isTerminal ? wrapWords(safe(text), stdout.width).join('\n') : text)
   /** A hint that is a command and nothing else stays whole, for copying. */
@@ -117,7 +119,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
       if (mode === 'json') stdout.write(`${JSON.stringify(json)}\n`)
       else if (mode === 'human' && line !== null) stdout.write(`${wrapOut(line)}\n`)
     },
-    text: (text) => stdout.write(safe(text)),
+    text: (text) => (stdout.isTerminal ? writeWords(safe(text)) : stdout.write(text)),
     raw: (text) => stdout.write(text),
     status(text) {
       if (mode === 'human') stderr.write(`${wrapErr(text, 0)}\n`)

@@ -3,7 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
+import { Chalk } from 'chalk'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { renderTokens } from '#cli/chat/tokens.js'
+import type { Sink } from '#cli/terminal/io.js'
 import { runProgram } from '../../../../commands/program.js'
 import { MODEL, page, type RecordedRequest, scriptedService } from '../../../support/service/scripted-service.js'
 
@@ -134,4 +137,12 @@ test('/exit leaves at once; what was typed is kept for its owner only', async ()
   expect(bodies).toHaveLength(1)
   expect(exitCode).toBe(0)
   expect(statSync(join(folder, 'trainyard/chat_history')).mode & 0o777).toBe(0o600)
+})
+test('probabilities are broken between words at the edge of the terminal', () => {
+  const sink = { width: 30, isUnicode: true, chalk: new Chalk({ level: 0 }) } as Sink
+  const words = 'The quick brown fox jumps over the lazy dog'.split(/(?= )/)
+  const tokens = words.map((token, i) => ({ token, bytes: null, logprob: i % 2 === 0 ? -1 : 0, top_logprobs: [] }))
+  const shown = renderTokens(tokens, sink)
+  expect(shown.replaceAll('\n', ' ')).toBe('The‹0.37› quick brown‹0.37› fox jumps‹0.37› over the‹0.37› lazy dog‹0.37›')
+  for (const line of shown.split('\n')) expect(line.length).toBeLessThanOrEqual(30)
 })

@@ -125,7 +125,7 @@ export const serve = defineCommand({
     })
     try {
       if (service.createdApiKey !== null) {
-        io.stderr.write(`API key, shown once and stored in ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
+        io.stderr.write(`API key, shown once and stored in\n  ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
       }
       if (service.isApiKeyLost) {
         output.warning(`${apiKeyFile} is gone or holds no key of this data directory`)

@@ -4,6 +4,7 @@
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import type { Client } from '#api/client/client.js'
+import { ApiError } from '#api/client/errors.js'
 import { sleep } from '#api/client/http.js'
 import type { BaseModel } from '#api/wire/models.js'
 import type { CommandContext } from '#cli/command/context.js'
@@ -58,7 +59,7 @@ export const addBaseModel = defineCommand({
         model = await client.baseModels.add({ name, path: incoming.path }, { signal })
       } catch (error) {
         await incoming.remove()
-        throw error
+        throw error instanceof ApiError ? inOwnWords(error, incoming.target, args.source) : error
       }
     } else {
       const hub = args.source.replace(/^(?:hf:\/\/|https?:\/\/[^/]+\/)/, '').replace(/\/+$/, '')
@@ -70,6 +71,16 @@ export const addBaseModel = defineCommand({
     if (model.status === 'ready') output.hint(`trainyard models create <name> --base-model ${model.name}`)
   },
 })
+
+/** What the server says of the place where the model lay for it, said of the place a person named. */
+function inOwnWords(
+  { status, message, code, param, hint, requestId, retryAfterMs }: ApiError,
+  from: string,
+  to: string,
+) {
+  const error = { message: message.replaceAll(from, to), code, param, hint }
+  return new ApiError({ status, body: { error }, requestId, retryAfterMs })
+}
 
 function refuseHubFlags(
   source: string,

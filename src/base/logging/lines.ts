@@ -6,7 +6,17 @@
 type LogRecord = Readonly<Record<string, unknown>>
 
 /** What every record has, or only programs need. */
-const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'event', 'request_id', 'err', 'stack', 'pid', 'hostname'])
+const HIDDEN: ReadonlySet<string> = new Set([
+  'level',
+  'time',
+  'event',
+  'request_id',
+  'err',
+  'stack',
+  'pid',
+  'hostname',
+  'digest',
+])
 /** The banner says it, or it is housekeeping that a person neither asked for nor can do anything about. */
 const UNSHOWN: ReadonlySet<string> = new Set([
   'service.started',
@@ -52,4 +62,19 @@ function requestLine(record: LogRecord): string | null {
 /** A log line is one line, whatever a client put into a path; control characters could draw on the terminal. */
 function oneLine(text: string): string {
   return text.replace(/\p{Cc}/gu, ' ').slice(0, 500)
+}
+
+/** A line in parts of at most `columns`, broken at blanks; what goes on is indented. */
+export function breakLine(line: string, columns: number): string {
+  const parts: string[] = []
+  let current = ''
+  for (const word of line.split(' ')) {
+    if (current === '' || current.length + 1 + word.length <= columns) {
+      current = current === '' ? word : `${current} ${word}`
+    } else {
+      parts.push(current)
+      current = `  ${word}`
+    }
+  }
+  return [...parts, current].join('\n')
 }

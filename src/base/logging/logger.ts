@@ -6,7 +6,7 @@
  */
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
 import pretty from 'pino-pretty'
-import { renderLine } from './lines.js'
+import { breakLine, renderLine } from './lines.js'
 
 /** A logger; `child` adds fields to every line. */
 export type Logger = PinoLogger
@@ -46,7 +46,8 @@ function streamOf(format: LogFormat): DestinationStream {
   return {
     write(record) {
       const line = renderLine(JSON.parse(record) as Record<string, unknown>)
-      if (line !== null) process.stderr.write(`${line}\n`)
+      if (line === null) return
+      process.stderr.write(`${isTerminal ? breakLine(line, process.stderr.columns || 80) : line}\n`)
     },
   }
 }

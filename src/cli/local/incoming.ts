@@ -12,6 +12,8 @@ import { isLoopbackUrl, readServerRecord } from '../config/server-record.js'
 export interface Incoming {
   /** Plain name, for the server. */
   readonly path: string
+  /** Where that is: how messages of the server call it. */
+  readonly target: string
   /** Deletes it again, for when the server refuses it. */
   remove(): Promise<void>
 }
@@ -40,7 +42,7 @@ export async function placeIncoming(
   const full = await realpath(resolve(source))
   if (isCopied) await copy(full, target)
   else await link(full, target)
-  return { path, remove: () => rm(target, { recursive: true, force: true }) }
+  return { path, target, remove: () => rm(target, { recursive: true, force: true }) }
 }
 
 async function copy(source: string, target: string): Promise<void> {

@@ -1,6 +1,6 @@
 /** Log records as a person sees them at a terminal. */
 import { expect, test } from 'vitest'
-import { renderLine } from '../../../../src/base/logging/lines.js'
+import { breakLine, renderLine } from '../../../../src/base/logging/lines.js'
 
 const request = (more: object) => ({ level: 30, event: 'http.request', request_id: 'r', duration_ms: 193.6, ...more })
 
@@ -26,4 +26,12 @@ test('anything else is its event and facts; a path cannot draw on the terminal',
     'warning: job.failed job_id=j disk full',
   )
   expect(renderLine(request({ method: 'POST', path: '/\u001b[2J\n', status: 404 }))).toBe('POST / [2J  404 194ms')
+})
+test('a line longer than the terminal is broken between its facts', () => {
+  const line = 'engine.loaded base_model=trainyard/spark load_ms=503 precision=f32 precision_from=size'
+  expect(breakLine(line, 80)).toBe(
+    'engine.loaded base_model=trainyard/spark load_ms=503 precision=f32\n  precision_from=size',
+  )
+  expect(breakLine(line, 200)).toBe(line)
+  expect(breakLine(`x ${'y'.repeat(100)} z`, 40)).toBe(`x\n  ${'y'.repeat(100)}\n  z`)
 })

@@ -1,7 +1,7 @@
 /**
  * `base-models list|add|remove` against a real service and a hub on loopback, with the command line in this process.
  */
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -86,6 +86,15 @@ test('a folder is linked where the server of this machine takes it in; elsewhere
   expect(added.exitCode, added.stderr).toBe(0)
   expect(JSON.parse(added.stdout)).toMatchObject({ name: 'mine', source: 'local', status: 'ready' })
   expect(await run(['add', tiny, '--name', 'copied', '--copy'])).toMatchObject({ exitCode: 0 })
+  // what the server finds is said of what the person named
+  const list = join(folder, 'mails.jsonl')
+  await writeFile(list, '{}\n')
+  const refused = await run(['add', list])
+  expect(refused).toMatchObject({
+    exitCode: 2,
+    stderr: expect.stringContaining(`"${list}" is neither a GGUF file nor`),
+  })
+  expect(refused.stderr).not.toContain('incoming-')
   await forget()
 })
 

@@ -186,8 +186,13 @@ async function adapterTask(config, { runtime, directory }) {
   const prepared = await prepareBaseModel(modelDirectory, path.join(directory, 'prepared'), ['f32'])
   const starting = startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 })
   const context = { runtime, prepared, jobId: 'bench', ...starting }
-  const settings = await rowSettings(context)
-  const trainer = await createTrainer({ ...context, ...settings, loss: { kind: 'sft' }, settings: SFT_OPTIMIZER })
+  const settings = await rowSettings(context, { precision: 'f32', longestRow: 64 })
+  const trainer = await createTrainer({
+    ...context,
+    ...settings,
+    loss: { kind: 'cross_entropy' },
+    settings: SFT_OPTIMIZER,
+  })
   const batch = await microBatch(config, { rows: 32, length: 64, share: 0.5 })
   return timed(
     () => trainer.step([batch], { learningRate: 1e-4 }),

@@ -6,6 +6,7 @@
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
+import type { AttentionMask } from '#numerics/graph/ops/attention.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { gather } from '#numerics/graph/ops/index.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
@@ -24,13 +25,13 @@ export interface RowInputs {
   readonly tokens: Value
   /** Each token's position in its own sequence, int64 [B, T]. */
   readonly positions: Value
-  /** 0 where a token sees another, very negative where not, float32 [B, T, T]. */
-  readonly bias: Value
+  /** What each token sees. */
+  readonly mask: AttentionMask
   /** Rotary tables, float32 [positions, D/2]. */
   readonly cos: Value
   readonly sin: Value
   /** The same for layers with a window, where the decoder has such. */
-  readonly sliding?: { readonly bias: Value; readonly cos: Value; readonly sin: Value }
+  readonly sliding?: { readonly mask: AttentionMask; readonly cos: Value; readonly sin: Value }
 }
 
 /** Where the kernels find weights. */
@@ -85,11 +86,11 @@ export function createTrainKernels(
     embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
     scale: (value, factor) => g.scope('embed', () => mul(g, value, g.scalar(factor))),
     norm: (hidden, name) => g.scope(scopeOf(name), () => norm(hidden, normTensor(name))),
-    addAndNorm: (residual, delta, name) =>
-      g.scope(scopeOf(name), () => {
-        const sum = add(g, residual, delta)
-        return { residual: sum, normed: norm(sum, normTensor(name)) }
-      }),
+    addAndNorm: (residual, delta, name) => {
+      // Part of the layer that ends here: what enters the next one is then one tensor, not two.
+      const sum = g.scope(`layers.${layerBefore(name, config)}/residual`, () => add(g, residual, delta))
+      return { residual: sum, normed: g.scope(scopeOf(name), () => norm(sum, normTensor(name))) }
+    },
     linear: (input, layer, projection) =>
       g.scope(`layers.${layer}/${projection}`, () => {
         const name = `layers.${layer}.${projection}`
@@ -107,7 +108,7 @@ export function createTrainKernels(
           kvHeadCount: config.kvHeadCount,
           headSize: config.headSize,
           positions: inputs.positions,
-          bias: inputs.bias,
+          mask: inputs.mask,
           cos: inputs.cos,
           sin: inputs.sin,
           ...(attentionOf(config, layer) === 'sliding' ? inputs.sliding : {}),
@@ -148,6 +149,12 @@ function adapterPairs(weights: RowWeights, layer: number, joined: JoinedProjecti
 function hasBias(config: DecoderConfig, projection: JoinedProjection): boolean {
   if (projection === 'qkv') return config.hasQkvBias
   return projection === 'o' ? config.hasOutputBias : config.hasMlpBias
+}
+
+/** The layer that made what is added before a norm. */
+function layerBefore(name: NormName, { layerCount }: DecoderConfig): number {
+  if (name.kind === 'final') return layerCount - 1
+  return name.kind === 'attention' ? name.layer - 1 : name.layer
 }
 
 function normTensor(name: NormName): string {

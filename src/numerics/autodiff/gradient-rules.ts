@@ -9,6 +9,7 @@
 import { readFloat } from '#numerics/graph/attributes.js'
 import { add, cast, cos, div, mul, neg, sigmoid, sign, sin, sub, where } from '#numerics/graph/ops/elementwise.js'
 import { type GradientRule, scalarLike, single, sumTo, unary } from './rule.js'
+import { rowAttentionRule } from './rules/attention.js'
 import { clipRule, extremumRule, powRule } from './rules/elementwise.js'
 import {
   cumSumRule,
@@ -66,6 +67,9 @@ export const GRADIENT_RULES: ReadonlyMap<string, GradientRule> = new Map(
         wants(2) ? sumTo(g, where(g, x(0), zero, dy), x(2).shape) : null,
       ]
     }),
+
+    // Attention of whole rows
+    RowAttention: rowAttentionRule,
 
     // Elementwise, one operand
     Neg: unary(({ g, dy }) => neg(g, dy)),

@@ -3,8 +3,8 @@
  *
  * A block is all nodes whose scope maps to one key (for example one decoder layer). Its nodes are emitted a second time with
  * inputs that wait for the first gradient arriving at the block (`after.ts`), because a runtime that is free to order nodes
- * would otherwise run them early and save nothing. What enters a block is kept; what depends only on weights, graph inputs
- * and integers is not made again. Copies that no rule uses are dead: run `removeDead` on the built graph.
+ * would otherwise run them early and save nothing. What enters a block is kept, as are the results of Loops and attention; what
+ * depends only on weights, graph inputs and integers is not made again. Copies that no rule uses are dead: run `removeDead` on the built graph.
  * Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv:1604.06174).
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
@@ -58,13 +58,14 @@ export class BlockReplay {
   #emit(block: string, trigger: Value): ReadonlyMap<Value, Value> {
     const again = new Map<Value, Value>()
     for (const node of this.#nodes) {
-      if (this.#blockOf(node.scope) !== block || hasSubgraph(node)) continue
+      if (this.#blockOf(node.scope) !== block) continue
+      if (isKept(node)) {
+        for (const output of node.outputs) again.set(output, this.#wait(block, output, trigger))
+        continue
+      }
       for (const input of node.inputs) {
         if (input !== null && !again.has(input) && this.#enters(block, input)) {
-          again.set(
-            input,
-            this.#g.withScope(`again/${block}`, () => after(this.#g, input, [trigger])),
-          )
+          again.set(input, this.#wait(block, input, trigger))
         }
       }
       if (!node.inputs.some((input) => input !== null && again.has(input))) continue
@@ -78,9 +79,18 @@ export class BlockReplay {
     return again
   }
 
+  #wait(block: string, value: Value, trigger: Value): Value {
+    return this.#g.withScope(`again/${block}`, () => after(this.#g, value, [trigger]))
+  }
+
   /** Whether a value is an activation that another block made. */
   #enters(block: string, value: Value): boolean {
     const maker = this.#madeBy.get(value)
     return maker !== undefined && value.dtype === 'float32' && this.#blockOf(maker.scope) !== block
   }
+}
+
+/** Loops and attention are not run twice: their results are as small as what enters a block. */
+function isKept(node: Node): boolean {
+  return hasSubgraph(node) || node.op === 'RowAttention'
 }

@@ -1,8 +1,8 @@
 /**
  * Writes a graph as an ONNX model file. The few things our graph has and ONNX does not are translated here and nowhere else.
  *
- * StopGradient becomes Identity, as does FrozenLinear, whose value is its first input and whose other inputs only its gradient
- * reads; optional outputs that nothing uses are left out, so that kernels do not compute them.
+ * StopGradient becomes Identity, as do FrozenLinear and RowAttention, whose value is their first input and whose other inputs only
+ * their gradients read; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */
 import { open, rename } from 'node:fs/promises'
 import {
@@ -56,7 +56,7 @@ function toDeclaration(graph: Graph): GraphDeclaration {
 }
 
 /** Operators of ours that pass their first input on. */
-const IDENTITIES: ReadonlySet<string> = new Set(['StopGradient', 'FrozenLinear'])
+const IDENTITIES: ReadonlySet<string> = new Set(['StopGradient', 'FrozenLinear', 'RowAttention'])
 
 function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclaration {
   const optional = SIGNATURES.get(node.op)?.optionalOutputs ?? []
@@ -65,13 +65,14 @@ function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclar
   const isIdentity = IDENTITIES.has(node.op)
   const inputs = (isIdentity ? node.inputs.slice(0, 1) : node.inputs).map((value) => value?.name ?? '')
   while (inputs.length > 0 && inputs.at(-1) === '') inputs.pop()
+  const attributes = isIdentity ? [] : Object.entries(node.attributes)
   return {
     name: `${node.scope === '' ? '' : `${node.scope}/`}${node.op}_${index}`,
     op: isIdentity ? 'Identity' : node.op,
     domain: node.domain,
     inputs,
     outputs,
-    attributes: Object.fromEntries(Object.entries(node.attributes).map(([name, value]) => [name, toAttribute(value)])),
+    attributes: Object.fromEntries(attributes.map(([name, value]) => [name, toAttribute(value)])),
   }
 }
 

@@ -1,16 +1,14 @@
 /**
- * Self-attention of whole rows from plain operators, so that autodiff can pass through it: for training and scoring.
+ * Self-attention of whole rows that autodiff can pass through: for training and scoring.
  *
  * Grouped-query attention without repeating keys: the query heads of one key head are stacked as rows. What a token may see is
- * decided by the bias alone, so packed rows, shared prompts and padding need no code here.
+ * decided by the mask alone, so packed rows, shared prompts and padding need no code here.
  * Sources: attention (arXiv:1706.03762), grouped queries (arXiv:2305.13245).
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
-import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { add } from '#numerics/graph/ops/elementwise.js'
-import { fusedMatmul, matmul } from '#numerics/graph/ops/matmul.js'
-import { rotaryEmbedding, softmax } from '#numerics/graph/ops/normalize.js'
+import { type AttentionMask, rowAttention } from '#numerics/graph/ops/attention.js'
+import { rotaryEmbedding } from '#numerics/graph/ops/normalize.js'
 import { reshape, split, transpose } from '#numerics/graph/ops/shape.js'
 
 /** Sizes and side inputs of attention. */
@@ -20,8 +18,8 @@ export interface PackedAttentionOptions {
   readonly headSize: number // D
   /** Each token's position in its own sequence, int64 [B, T]. */
   readonly positions: Value
-  /** 0 where a token is seen, very negative where not, float32 [B, T, T]. */
-  readonly bias: Value
+  /** What each token sees. */
+  readonly mask: AttentionMask
   /** Rotary tables, float32 [positions, D/2]. */
   readonly cos: Value
   readonly sin: Value
@@ -40,7 +38,7 @@ export interface PackedAttentionOptions {
  * @returns float32 [B*T, H*D]
  */
 export function packedAttention(g: GraphBuilder, qkv: Value, options: PackedAttentionOptions): Value {
-  const { headCount, kvHeadCount, headSize, positions, bias, cos, sin, isRotated = true } = options
+  const { headCount, kvHeadCount, headSize, positions, mask, cos, sin, isRotated = true } = options
   const { scale = 1 / Math.sqrt(headSize) } = options
   const [b = 'B', t = 'T'] = positions.shape
   const stacked = headCount / kvHeadCount // query heads per key head, H/K
@@ -51,12 +49,7 @@ export function packedAttention(g: GraphBuilder, qkv: Value, options: PackedAtte
     const normed = options.normalizeHeads?.(x, kind) ?? x
     return isRotated ? rotaryEmbedding(g, normed, positions, cos, sin) : normed
   }
-  const query = reshape(g, rotate(rawQuery, 'query'), [0, kvHeadCount, -1, headSize]) // [B, K, (H/K)*T, D]
-  const scores = fusedMatmul(g, query, rotate(rawKey, 'key'), { transB: true, alpha: scale })
-  // One bias for all heads: seen as [B, K, H/K, T, T] the scores broadcast with it, and nothing is repeated.
-  const biased = add(g, reshape(g, scores, [b, kvHeadCount, stacked, t, t]), reshape(g, bias, [b, 1, 1, t, t]))
-  const probabilities = reshape(g, softmax(g, biased, -1), [b, kvHeadCount, multiplyDims(stacked, t), t])
-  const mixed = matmul(g, probabilities, value) // [B, K, (H/K)*T, D]
-  const perHead = transpose(g, reshape(g, mixed, [b, headCount, t, headSize]), [0, 2, 1, 3])
-  return reshape(g, perHead, [-1, headCount * headSize])
+  const query = reshape(g, rotate(rawQuery, 'query'), [b, kvHeadCount, stacked, t, headSize])
+  const mixed = rowAttention(g, { query, key: rotate(rawKey, 'key'), value }, mask, { scale })
+  return reshape(g, mixed, [-1, headCount * headSize])
 }

@@ -18,6 +18,7 @@ import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'
+import { attentionBlockFor } from './row-batch.js'
 import type { RowModel } from './row-decoder.js'
 import type { RowSessionOptions } from './row-session.js'
 import { adapterParameters } from './trainer.js'
@@ -94,16 +95,22 @@ export function startingPoint(
 /**
  * The row model and session settings of a job's graphs.
  *
+ * @param options.longestRow tokens of the longest row that runs in them, padding included
  * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products
  */
 export async function rowSettings(
   context: JobContext,
-  precision: TrainingPrecision = 'f32',
+  { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions }> {
   const { prepared, runtime, adapter, threads } = context
   const tensors = prepared.tensors('f32')
   const { rank, alpha } = adapter.config
-  const model: RowModel = { config: prepared.config, tensors, adapter: { rank, alpha } }
+  const model: RowModel = {
+    config: prepared.config,
+    tensors,
+    adapter: { rank, alpha },
+    attentionBlock: attentionBlockFor(longestRow),
+  }
   const session = {
     runtime,
     directory: prepared.directory,

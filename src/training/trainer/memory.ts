@@ -7,8 +7,9 @@
  */
 import { TrainingError } from '#base/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { attentionBlockFor } from './row-batch.js'
 
-/** Activations above this are computed again layer by layer: a third more time, a fraction of the memory. */
+/** Activations above this are computed again layer by layer: a third more time, a third of the memory. */
 const KEPT_ACTIVATION_BYTES = 2 * 2 ** 30
 
 /** Tokens, padding included, that go through a graph at once where rows are short; a single longer row goes alone. */
@@ -23,10 +24,9 @@ export interface BatchSize {
 /** Bytes of the activations that the backward pass of one micro-batch needs, all layers together. */
 export function activationBytes(config: DecoderConfig, { rows, length }: BatchSize): number {
   const { hiddenSize, headCount, kvHeadCount, headSize, mlpSize, layerCount } = config
-  // Two residuals and two normed inputs; q, k, v rotated and attention's output; gate, up, silu(gate) and the product.
-  const perToken = 4 * hiddenSize + (2 * headCount + 2 * kvHeadCount) * headSize + 4 * mlpSize
-  const attention = headCount * length // one row of probabilities per token
-  return 4 * layerCount * rows * length * (perToken + attention)
+  // Two residuals; q, k, v rotated and attention's output; gate and up. Norms, activations and probabilities are made again.
+  const perToken = 2 * hiddenSize + (2 * headCount + 2 * kvHeadCount) * headSize + 2 * mlpSize
+  return 4 * layerCount * rows * length * perToken
 }
 
 /** Whether the train graph of a job should recompute, from its largest micro-batch. Depends on nothing else, so it is reproducible. */
@@ -34,7 +34,7 @@ export function needsRecomputation(config: DecoderConfig, largest: BatchSize): b
   return activationBytes(config, largest) > KEPT_ACTIVATION_BYTES
 }
 
-/** The one of several micro-batches whose rows take most memory; attention grows with the square of their length. */
+/** The one of several micro-batches whose rows take most memory: where the number of tokens is about the same, the longest. */
 export function largestBatch(sizes: readonly BatchSize[]): BatchSize {
   const attention = ({ rows, length }: BatchSize): number => rows * length * length
   return sizes.reduce((largest, size) => (attention(size) > attention(largest) ? size : largest), {
@@ -48,16 +48,31 @@ const HEAD_ROWS = 256
 const HEAD_ARRAYS = 3
 /** Arrays of a layer's size that live while the layer is computed again and differentiated. */
 const LAYER_ARRAYS = 3
+/** Scores, probabilities and their gradients, of one layer at a time. */
+const SCORE_ARRAYS = 3
 
 /** Bytes that one micro-batch needs beside the weights, its layers computed again. A low estimate: what is left out is small. */
 export function recomputedBytes(config: DecoderConfig, size: BatchSize): number {
-  const { hiddenSize, layerCount, vocabularySize } = config
+  const { hiddenSize, headCount, headSize, layerCount } = config
+  // What enters a layer, and attention's output, which is not computed twice.
+  const kept = 4 * layerCount * size.rows * size.length * (hiddenSize + headCount * headSize)
+  return kept + workingBytes(config, size)
+}
+
+/** Bytes that one micro-batch needs beside the weights, its layers' activations kept. */
+function keptBytes(config: DecoderConfig, size: BatchSize): number {
+  return activationBytes(config, size) + workingBytes(config, size)
+}
+
+/** Bytes that live while one layer, or the head, is computed. Grows with the length of rows, not with its square. */
+function workingBytes(config: DecoderConfig, size: BatchSize): number {
+  const { headCount, layerCount, vocabularySize } = config
   const { rows, length } = size
-  const layerInputs = 4 * layerCount * rows * length * hiddenSize
   const layer = (LAYER_ARRAYS * activationBytes(config, size)) / layerCount
-  const bias = 4 * rows * length * length
+  const queries = attentionBlockFor(length) ?? length
+  const scores = 4 * SCORE_ARRAYS * headCount * rows * queries * length
   const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
-  return layerInputs + layer + bias + head
+  return layer + scores + head
 }
 
 /** What a job's largest micro-batch takes and how it is computed. */
@@ -76,7 +91,7 @@ export interface MemoryPlan {
  * @throws {TrainingError} `out_of_memory` with the figures when not even recomputing fits
  */
 export function planMemory(config: DecoderConfig, largest: BatchSize, available: number | null): MemoryPlan {
-  const kept = activationBytes(config, largest)
+  const kept = keptBytes(config, largest)
   const recomputed = recomputedBytes(config, largest)
   // Half of what is free: the estimate is within a third, and others live here too.
   const isShort = available !== null && kept > available / 2

@@ -4,7 +4,6 @@
  * Position t trains token t + 1 of the same segment. Everything per token of the next one (mask, advantage, weight, old
  * log-probability) is therefore read at t + 1 and laid out in the order of the trained positions.
  */
-import { TrainingError } from '#base/errors.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
 /** One row. All arrays have the row's length; padding has segment -1 and mask 0. */
@@ -43,6 +42,12 @@ export interface RowBatch {
 
 /** Most trained positions whose logits exist at once: 50 MB for a vocabulary of 49,152. */
 export const DEFAULT_CHUNK = 256
+/** Longest row whose attention is computed whole, by a bias over all pairs of tokens; longer ones go in blocks of queries. */
+export const DENSE_ATTENTION_TOKENS = 1024
+/** Most queries of a block: of 135M's heads at 8,192 tokens, 75 MB of scores. */
+const ATTENTION_BLOCK = 256
+/** Segment of padding, whose tokens see each other and nothing else. */
+const PADDING_GROUP = -1
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
 const MASKED = -1e30
 
@@ -58,14 +63,17 @@ export interface RowBatchOptions {
  * Lays out rows for a row graph. Shorter rows are padded at the right to `length`.
  *
  * @param rows at least one; at least one token must train
- * @throws {RangeError} if a row is longer than `length`; {TrainingError} `out_of_memory`
+ * @throws {RangeError} if a row is longer than `length`
  */
 export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}): RowBatch {
   const length = options.length ?? rows.reduce((longest, row) => Math.max(longest, row.tokens.length), 1)
   const count = rows.length
   const tokens = new BigInt64Array(count * length)
   const positions = new BigInt64Array(count * length)
-  const bias = allocateBias(count, length)
+  const isDense = length <= DENSE_ATTENTION_TOKENS
+  const bias = isDense ? new Float32Array(count * length * length) : null
+  const groupIds = new Int32Array(count * length).fill(PADDING_GROUP)
+  const parentIds = new Int32Array(count * length).fill(PADDING_GROUP)
   const trained: TrainedToken[] = []
   rows.forEach((row, r) => {
     if (row.tokens.length > length) throw new RangeError(`a row of ${row.tokens.length} tokens does not fit ${length}`)
@@ -73,7 +81,9 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
       tokens[r * length + t] = BigInt(row.tokens[t] as number)
       positions[r * length + t] = BigInt(row.positions[t] as number)
     }
-    fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
+    groupIds.set(row.groupIds, r * length)
+    parentIds.set(row.parentIds, r * length)
+    if (bias !== null) fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
     trained.push(...trainedTokens(row, r, length))
   })
   const { chunks, size } = chunking(trained.length, options.chunk ?? DEFAULT_CHUNK)
@@ -94,12 +104,22 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
     feeds: {
       tokens: int64(tokens, [count, length]),
       positions: int64(positions, [count, length]),
-      bias: float32Tensor(bias, [count, length, length]),
+      ...(bias === null ? {} : { bias: float32Tensor(bias, [count, length, length]) }),
+      group_ids: { dtype: 'int32', shape: [count, length], data: groupIds },
+      parent_ids: { dtype: 'int32', shape: [count, length], data: parentIds },
       label_positions: int64(labelPositions, [chunks, size]),
       labels: int64(labels, [chunks, size]),
       row_of_position: int64(rowOfPosition, [count * length]),
     },
   }
+}
+
+/**
+ * The block of attention (`RowModel.attentionBlock`) for graphs that run rows of up to this length. By the data alone, so that
+ * a job's numbers do not depend on the machine's memory.
+ */
+export function attentionBlockFor(longestRow: number): number | undefined {
+  return longestRow > DENSE_ATTENTION_TOKENS ? ATTENTION_BLOCK : undefined
 }
 
 /**
@@ -133,21 +153,6 @@ function trainedTokens(row: Row, r: number, length: number): TrainedToken[] {
     result.push({ position: r * length + t, row: r, index: t + 1, label: row.tokens[t + 1] as number })
   }
   return result
-}
-
-function allocateBias(count: number, length: number): Float32Array {
-  try {
-    return new Float32Array(count * length * length)
-  } catch (cause) {
-    throw new TrainingError(
-      'out_of_memory',
-      `attention of ${count} rows of ${length} tokens does not fit into memory`,
-      {
-        cause,
-        hint: 'train on shorter trajectories, or set a smaller packed_sequence_length',
-      },
-    )
-  }
 }
 
 /** A token sees the tokens of its segment and of the parent segment that are not later in the row. */

@@ -13,6 +13,7 @@ import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
+import { type AttentionMask, attentionBlocks } from '#numerics/graph/ops/attention.js'
 import { cast, less, sub, where } from '#numerics/graph/ops/elementwise.js'
 import { reshape, split } from '#numerics/graph/ops/shape.js'
 import type { LoraPair } from '#numerics/nn/lora.js'
@@ -26,6 +27,8 @@ export interface RowModel {
   readonly integers?: ReadonlyMap<string, PreparedTensor> | undefined
   /** Shape of the adapter; null for a graph of the base model alone. */
   readonly adapter: { readonly rank: number; readonly alpha: number } | null
+  /** Most queries whose attention is computed at once (see `attentionBlockFor`); absent: those of a whole row, by a dense bias. */
+  readonly attentionBlock?: number | undefined
 }
 
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
@@ -64,7 +67,7 @@ export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
   const integers = integersOf(model, mapped)
   const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath), scale }
-  const hidden = emitHidden(g, config, weights)
+  const hidden = emitHidden(g, config, weights, model.attentionBlock)
   return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }
 
@@ -98,12 +101,15 @@ function emitHidden(
   g: GraphBuilder,
   config: DecoderConfig,
   weights: RowWeights,
+  attentionBlock?: number,
 ): Pick<EmittedDecoder, 'hidden' | 'embedded'> {
   const half = config.headSize / 2
+  const tokens = g.input('tokens', 'int64', ['B', 'T'])
+  const positions = g.input('positions', 'int64', ['B', 'T'])
   const inputs = {
-    tokens: g.input('tokens', 'int64', ['B', 'T']),
-    positions: g.input('positions', 'int64', ['B', 'T']),
-    bias: g.input('bias', 'float32', ['B', 'T', 'T']),
+    tokens,
+    positions,
+    mask: attentionBlock === undefined ? denseMask(g) : blockedMask(g, attentionBlock),
     cos: g.input('cos', 'float32', ['P', half]),
     sin: g.input('sin', 'float32', ['P', half]),
   }
@@ -111,6 +117,22 @@ function emitHidden(
   const kernels = createTrainKernels(g, config, { inputs: { ...inputs, ...sliding }, weights })
   const embedded = kernels.embed()
   return { hidden: buildDecoder(config, { ...kernels, embed: () => embedded }), embedded }
+}
+
+function denseMask(g: GraphBuilder): AttentionMask {
+  return { kind: 'whole', bias: g.input('bias', 'float32', ['B', 'T', 'T']) }
+}
+
+function blockedMask(g: GraphBuilder, most: number): AttentionMask {
+  const ids = (name: string): Value => g.input(name, 'int32', ['B', 'T'])
+  const [groups, parents] = [ids('group_ids'), ids('parent_ids')]
+  return {
+    kind: 'blocked',
+    groups,
+    parents,
+    window: null,
+    ...g.scope('attention_blocks', () => attentionBlocks(g, 'T', most)),
+  }
 }
 
 /** Integer weights as graph values, by name. */
@@ -133,8 +155,8 @@ function integersOf(
 function slidingInputs(
   g: GraphBuilder,
   config: DecoderConfig,
-  inputs: { readonly positions: Value; readonly bias: Value; readonly cos: Value; readonly sin: Value },
-): { readonly bias: Value; readonly cos: Value; readonly sin: Value } {
+  inputs: { readonly positions: Value; readonly mask: AttentionMask; readonly cos: Value; readonly sin: Value },
+): { readonly mask: AttentionMask; readonly cos: Value; readonly sin: Value } {
   const { slidingWindow, slidingRotary, headSize } = config
   if (slidingWindow === undefined) throw new Error('a decoder with sliding layers has a window')
   const rotary = (name: string): Value => g.input(name, 'float32', ['P', headSize / 2])
@@ -142,12 +164,15 @@ function slidingInputs(
     slidingRotary === undefined
       ? { cos: inputs.cos, sin: inputs.sin }
       : { cos: rotary('sliding_cos'), sin: rotary('sliding_sin') }
+  const { mask } = inputs
+  if (mask.kind === 'blocked')
+    return { ...tables, mask: { ...mask, window: { positions: inputs.positions, size: slidingWindow } } }
   return g.scope('sliding', () => {
     const [b = 'B', t = 'T'] = inputs.positions.shape
     const positions = cast(g, inputs.positions, 'float32')
     const distance = sub(g, reshape(g, positions, [b, t, 1]), reshape(g, positions, [b, 1, t]))
     const isNear = less(g, distance, g.scalar(slidingWindow))
-    return { ...tables, bias: where(g, isNear, inputs.bias, g.scalar(HIDDEN)) }
+    return { ...tables, mask: { kind: 'whole', bias: where(g, isNear, mask.bias, g.scalar(HIDDEN)) } }
   })
 }
 

@@ -25,6 +25,22 @@ export type LossKind =
   | { readonly kind: 'policy'; readonly options: PolicyLossOptions }
   | { readonly kind: 'preference'; readonly options: PreferenceLossOptions }
 
+/** What is made again from the joined products where layers are kept: norms and activations, a hundredth of the time for two fifths of the memory. */
+const CHEAP_BLOCKS: ReadonlyMap<string, string> = new Map([
+  ['attention_norm', 'qkv'],
+  ['qkv', 'qkv'],
+  ['mlp_norm', 'gate_up'],
+  ['gate_up', 'gate_up'],
+  ['activation', 'down'],
+  ['down', 'down'],
+])
+
+function cheapBlocks(scope: string): string | null {
+  const [layer = '', part = ''] = scope.split('/')
+  const block = CHEAP_BLOCKS.get(part)
+  return block === undefined ? null : `${layer}/${block}`
+}
+
 /** Name of the output that carries an adapter tensor's gradient. */
 export function gradientName(tensorName: string): string {
   return `gradient:${tensorName}`
@@ -38,7 +54,7 @@ export function gradientName(tensorName: string): string {
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
  *
- * @param options.isRecomputed layers are computed again in the backward pass instead of kept; same numbers. Default false
+ * @param options.isRecomputed whole layers are computed again in the backward pass, not only norms and activations; same numbers. Default false
  */
 export function buildTrainGraph(
   model: RowModel,
@@ -62,7 +78,7 @@ export function buildTrainGraph(
     parameters.map(([, value]) => value),
     {
       rules: FROZEN_RULES,
-      ...(options.isRecomputed === true ? { recompute: blocksByScope((first) => first.startsWith('layers.')) } : {}),
+      recompute: options.isRecomputed === true ? blocksByScope((first) => first.startsWith('layers.')) : cheapBlocks,
     },
   )
   g.output(total.loss, 'loss')

@@ -93,8 +93,8 @@ function rows(packed: PackedArray): Float32Array[] {
   return Array.from({ length: count }, (_, i) => values.slice(i * width, (i + 1) * width))
 }
 
-function rowModel(prepared: PreparedModel, golden: FamilyGolden): RowModel {
-  return { config: prepared.config, tensors: prepared.tensors('f32'), adapter: golden.adapter }
+function rowModel(prepared: PreparedModel, golden: FamilyGolden, attentionBlock?: number): RowModel {
+  return { config: prepared.config, tensors: prepared.tensors('f32'), adapter: golden.adapter, attentionBlock }
 }
 
 async function runRows(
@@ -147,31 +147,38 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
     await int8.release()
   })
 
-  test('the train graph gives PyTorch’s loss and gradients', async () => {
-    const prepared = await prepare(await writeModel(family, golden))
-    const mask = new Uint8Array(tokens.length).fill(1)
-    const batch = toRowBatch([sequenceRow(Int32Array.from(tokens), mask)], { length: 32 })
-    const model = rowModel(prepared, golden)
-    const logits = await runRows(buildLogitsGraph(model), prepared, (session) =>
-      session.run(batch, adapterFeeds(adapter)),
-    )
-    const width = golden.logits.shape[1] ?? 0
-    const actual = tokens.map((_, i) => floats(logits['logits']).slice(i * width, (i + 1) * width))
-    expect(relativeError(actual, rows(golden.adaptedLogits))).toBeLessThan(TOLERANCE)
+  test.each([
+    { attentionBlock: undefined },
+    // several blocks for a window, the last one not full
+    { attentionBlock: 7 },
+  ])(
+    'the train graph gives PyTorch’s loss and gradients, attention in blocks of $attentionBlock',
+    async ({ attentionBlock }) => {
+      const prepared = await prepare(await writeModel(family, golden))
+      const mask = new Uint8Array(tokens.length).fill(1)
+      const batch = toRowBatch([sequenceRow(Int32Array.from(tokens), mask)], { length: 32 })
+      const model = rowModel(prepared, golden, attentionBlock)
+      const logits = await runRows(buildLogitsGraph(model), prepared, (session) =>
+        session.run(batch, adapterFeeds(adapter)),
+      )
+      const width = golden.logits.shape[1] ?? 0
+      const actual = tokens.map((_, i) => floats(logits['logits']).slice(i * width, (i + 1) * width))
+      expect(relativeError(actual, rows(golden.adaptedLogits))).toBeLessThan(TOLERANCE)
 
-    const extras = {
-      weight: perToken(batch, () => 1),
-      denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
-    }
-    const trained = await runRows(buildTrainGraph(model, { kind: 'cross_entropy' }), prepared, (session) =>
-      session.run(batch, adapterFeeds(adapter), extras),
-    )
-    expect(floats(trained['loss'])[0]).toBeCloseTo(golden.loss, 4)
-    for (const [name, packed] of Object.entries(golden.gradients)) {
-      const gradient = floats(trained[gradientName(name)])
-      expect(relativeError([gradient], [unpack(packed)]), name).toBeLessThan(TOLERANCE)
-    }
-  })
+      const extras = {
+        weight: perToken(batch, () => 1),
+        denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
+      }
+      const trained = await runRows(buildTrainGraph(model, { kind: 'cross_entropy' }), prepared, (session) =>
+        session.run(batch, adapterFeeds(adapter), extras),
+      )
+      expect(floats(trained['loss'])[0]).toBeCloseTo(golden.loss, 4)
+      for (const [name, packed] of Object.entries(golden.gradients)) {
+        const gradient = floats(trained[gradientName(name)])
+        expect(relativeError([gradient], [unpack(packed)]), name).toBeLessThan(TOLERANCE)
+      }
+    },
+  )
 
   test('as GGUF it is read back with the same logits', async () => {
     const directory = await writeModel(family, golden, GGUF_CHANGES[family] ?? {})

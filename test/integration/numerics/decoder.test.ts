@@ -28,7 +28,13 @@ import { adapterFeeds } from '#training/trainer/trainer.js'
 import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/model/decoder-goldens.js'
 import { prepareFormulaModel } from '../../support/model/golden-model.js'
 
-describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) => {
+const VARIANTS = ['llama', 'qwen2', 'qwen3', 'biased'].flatMap((variant) => [
+  { variant, attentionBlock: undefined },
+  // no divisor of the rows' length
+  { variant, attentionBlock: 5 },
+])
+
+describe.each(VARIANTS)('decoder: $variant, attention in blocks of $attentionBlock', ({ variant, attentionBlock }) => {
   const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
   const { config } = golden
   const adapter = formulaAdapter(config, golden.adapter.rank, golden.adapter.alpha)
@@ -39,7 +45,7 @@ describe.each(['llama', 'qwen2', 'qwen3', 'biased'])('decoder: %s', (variant) =>
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'trainyard-decoder-'))
     prepared = await prepareFormulaModel(config, directory)
-    model = { config, tensors: prepared.tensors('f32'), adapter: golden.adapter }
+    model = { config, tensors: prepared.tensors('f32'), adapter: golden.adapter, attentionBlock }
   })
   afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 

@@ -8,12 +8,14 @@ import { describe, expect, test } from 'vitest'
 import { GRADIENT_RULES } from '#numerics/autodiff/gradient-rules.js'
 import { SIGNATURES } from '#numerics/graph/signatures/table.js'
 import { coveredOperators } from '../../support/reference/op-case.js'
+import { attentionCases } from './cases/attention.js'
 import { elementwiseCases } from './cases/elementwise.js'
 import { indexingCases } from './cases/indexing.js'
 import { matmulCases } from './cases/matmul.js'
 import { normalizeCases } from './cases/normalize.js'
 import { shapeCases } from './cases/shape.js'
 
+describe('attention', attentionCases)
 describe('elementwise', elementwiseCases)
 describe('matmul', matmulCases)
 describe('normalize', normalizeCases)

@@ -148,7 +148,7 @@ describe('int8 training of spark', () => {
     const job = context('gradients')
     const adapter = withRandomB(job.adapter, 'gradients')
     const gradients = async (precision: 'f32' | 'int8', isRecomputed = false) => {
-      const { model, session } = await rowSettings(job, precision)
+      const { model, session } = await rowSettings(job, { precision, longestRow: 1 })
       const open = await openRowSession(buildTrainGraph(model, { kind: 'cross_entropy' }, { isRecomputed }), session)
       const outputs = await open.run(batch, adapterFeeds(adapter), lossInputs)
       await open.release()
@@ -169,7 +169,7 @@ describe('int8 training of spark', () => {
   it('learns as float32 does, and the same bits every time', async () => {
     const learn = async (precision: 'f32' | 'int8'): Promise<number[]> => {
       const job = context('learning')
-      const settings = await rowSettings(job, precision)
+      const settings = await rowSettings(job, { precision, longestRow: 1 })
       const trainer = await createTrainer({
         ...job,
         ...settings,

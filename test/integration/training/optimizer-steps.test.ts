@@ -116,7 +116,7 @@ describe.each([
     const adapter = withRandomB(fixture.context('steps').adapter, 'steps')
     if (kl === null) return fixture.gradients(adapter, loss, toMicroBatches(parts.map(layOut), { level }))
     const context = { ...fixture.context('steps'), adapter }
-    const settings = { ...context, ...(await rowSettings(context)) }
+    const settings = { ...context, ...(await rowSettings(context, { precision: 'f32', longestRow: 1 })) }
     const [learner, base] = [await openScores(settings, adapter), await openScores(settings, null)]
     const step = []
     for (const part of parts.map(layOut)) step.push({ ...part, referenceLogp: await base.score(part.batch) })

@@ -113,6 +113,18 @@ describe('supervised training', () => {
     for (const [name, values] of kept) expect(again.get(name), name).toEqual(values)
   })
 
+  it('gives the same gradients with attention in blocks, whatever their size, and the same bits when layers are computed again', async () => {
+    const adapter = withRandomB(fixture.context('blocks').adapter, 'blocks')
+    const whole = await fixture.gradients(adapter, SFT, toMicroBatches({ sequences }))
+    for (const attentionBlock of [1, 3, 8, 64]) {
+      const blocks = await fixture.gradients(adapter, SFT, toMicroBatches({ sequences }), { attentionBlock })
+      expectClose(blocks, whole)
+      const again = { attentionBlock, isRecomputed: true }
+      const recomputed = await fixture.gradients(adapter, SFT, toMicroBatches({ sequences }), again)
+      for (const [name, values] of blocks) expect(recomputed.get(name), name).toEqual(values)
+    }
+  })
+
   it('leaves adapter and optimizer untouched when the loss is not finite', async () => {
     const { adapter, optimizer } = fixture.context('nan')
     adapter.b.get('model.layers.0.mlp.up_proj')!.fill(Number.NaN)

@@ -62,7 +62,7 @@ export interface TrainingFixture {
     adapter: AdapterWeights,
     loss: LossKind,
     microBatches: readonly MicroBatch[],
-    options?: { readonly isRecomputed: boolean },
+    options?: { readonly isRecomputed?: boolean; readonly attentionBlock?: number },
   ): Promise<Map<string, Float32Array>>
   close(): Promise<void>
 }
@@ -91,8 +91,9 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
       const used = runFailure === undefined ? session : { ...session, runtime: failingRuntime(runtime, runFailure) }
       return createTrainer({ model: modelOf(adapter), session: used, loss, adapter, optimizer, settings })
     },
-    gradients: async (adapter, loss, microBatches, options) => {
-      const open = await openRowSession(buildTrainGraph(modelOf(adapter), loss, options), session)
+    gradients: async (adapter, loss, microBatches, { attentionBlock, ...options } = {}) => {
+      const model = { ...modelOf(adapter), attentionBlock }
+      const open = await openRowSession(buildTrainGraph(model, loss, options), session)
       const sums = new Map<string, Float32Array>()
       try {
         for (const { batch, lossInputs } of microBatches) {

@@ -424,6 +424,7 @@ export const REFERENCE_OPERATORS: ReadonlyMap<string, ReferenceOperator> = new M
     },
     Identity: same,
     StopGradient: same,
+    RowAttention: same,
     Cast: cast,
     Clip: ([x, low, high]) => [
       {

@@ -49,14 +49,14 @@ const STEP_METRICS = [
  * @throws {TrainingError} `non_finite_loss`; what reading the batches throws
  */
 export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
-  const { survey, hyperparameters } = job
+  const { survey } = job
   const { progress, resumePoint } = context
   const { report } = progress
   const started = outlineDpo(job, context)
   if (resumePoint === null) yield started
   const validated =
     survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rowOptions(job))) })
       : {}
   return {
     adapter: context.adapter,
@@ -90,6 +90,13 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
   }
 }
 
+/** Validation rows run in graphs of the same model. */
+function rowOptions({ survey, validation, hyperparameters }: DpoJob): Parameters<typeof rowSettings>[1] {
+  const surveys = validation === null ? [survey] : [survey, validation.survey]
+  const longestRow = Math.max(...surveys.map((each) => largestPairBatch(each).length))
+  return { precision: hyperparameters.precision, longestRow }
+}
+
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { survey, hyperparameters } = job
@@ -97,6 +104,8 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   const { report } = progress
   const { beta, labelSmoothing, epochs } = hyperparameters
   const batchCount = survey.batchCount * epochs
+  const memory = planMemory(context.prepared.config, largestPairBatch(survey), context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
   // Scored with the weights the job starts from, also when it goes on from a resume point.
   const referenceMs = clock.monotonicMs()
   const references = await scoreReference(job, job, context)
@@ -105,8 +114,6 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   applyResumePoint(context, context.resumePoint)
   const alreadyDone = progress.stepCount
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
-  const memory = planMemory(context.prepared.config, largestPairBatch(survey), context.availableBytes ?? null)
-  report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({
     ...context,
     loss: { kind: 'preference', options: { beta, labelSmoothing } },

@@ -21,7 +21,7 @@ import { createTrainer } from '../trainer.js'
 import { measureMismatch, noteMismatch, shouldRecompute } from './mismatch.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
-import { type PreparedBatch, toMicroBatches } from './rl-rows.js'
+import { type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
 
 /**
@@ -36,8 +36,11 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   const { progress } = context
   const { steps, started } = outlineRl(job, context)
   if (context.resumePoint === null) yield started
-  if (steps.length > 0)
-    yield* trainSteps(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) }, steps)
+  if (steps.length > 0) {
+    const longestRow = Math.max(...steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
+    const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
+    yield* trainSteps(job, { ...context, ...settings }, steps)
+  }
   return {
     adapter: context.adapter,
     optimizer: context.optimizer,
@@ -61,13 +64,14 @@ async function* trainSteps(
   const { report } = progress
   const hyperparameters = withRecomputation(job.hyperparameters, context)
   const { ratioLevel: level, kl } = hyperparameters.policyLoss
+  // Before anything is scored: what cannot fit fails at once.
+  const largest = largestRowBatch(steps.flatMap(({ rows }) => rowBatches(rows)))
+  const memory = planMemory(context.prepared.config, largest, context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
   const prepared = await prepareSteps(steps, hyperparameters, context, reference)
   // Rows that run apart need the mean over all of their step.
   const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
-  const largest = largestRowBatch(prepared.flat().map(({ rows }) => rows))
-  const memory = planMemory(context.prepared.config, largest, context.availableBytes ?? null)
-  report.facts['memory'] = memoryFacts(memory)
   applyResumePoint(context, context.resumePoint)
   const learner = isMeanGiven ? await openScores(context, context.adapter) : null
   const loss = { kind: 'policy' as const, options }

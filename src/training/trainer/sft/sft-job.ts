@@ -48,7 +48,7 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
   applyResumePoint(context, resumePoint)
   const validated =
     survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, hyperparameters.precision)) })
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rowOptions(job))) })
       : {}
   return {
     adapter: context.adapter,
@@ -95,6 +95,13 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
 
 function lineName(line: number): string {
   return `line ${line}`
+}
+
+/** Validation rows run in graphs of the same model. */
+function rowOptions({ survey, validation, hyperparameters }: SftJob): Parameters<typeof rowSettings>[1] {
+  const surveys = validation === null ? [survey] : [survey, validation.survey]
+  const longestRow = Math.max(...surveys.map((each) => largestMicroBatch(each).length))
+  return { precision: hyperparameters.precision, longestRow }
 }
 
 /** @returns what validation rows say of the state the job ends with */

@@ -64,7 +64,7 @@ async function fromMeasurement(plan: JobPlan, memory: MemoryPlan, context: JobCo
   // other programs live here too, and a plan is not worth their memory
   if (recomputedBytes(context.prepared.config, size) > available / 2) return NOTHING
   const openedMs = clock.monotonicMs()
-  const settings = await rowSettings(context, plan.precision)
+  const settings = await rowSettings(context, { precision: plan.precision, longestRow: plan.largest.length })
   const trainer = await createTrainer({
     ...settings,
     adapter,

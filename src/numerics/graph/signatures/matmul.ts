@@ -76,7 +76,7 @@ export const MATMUL_SIGNATURES: Readonly<Record<string, Signature>> = {
   MatMul: onnxSignature(inferProduct),
   Gemm: onnxSignature(inferGemm),
   FusedMatMul: microsoftSignature(inferProduct),
-  // Ours (`ops/attention.ts`): passes on what its first input already is; the others are for its gradient.
+  // Ours (`graph/ops/attention.ts`): passes on what its first input already is; the others are for its gradient.
   RowAttention: onnxSignature((call) => {
     const { dtype, shape } = typed(call, 0, FLOATS)
     return [{ dtype, shape }]

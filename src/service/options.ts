@@ -85,7 +85,7 @@ export interface ServiceTuning {
   /** How long and how large training workers without a job may stay. Defaults: `worker-pool.ts`. */
   readonly keptWorkers?: { readonly keepMs?: number; readonly maxKeptBytes?: number }
   /** When a plan of a job is given up. Default: `planner.ts`. */
-  readonly plans?: { readonly limitMs?: number }
+  readonly plans?: { readonly stuckMs?: number }
   /** Pace of fetched training data. Defaults: `remote-data.ts`. */
   readonly remoteData?: { readonly silenceMs?: number; readonly minBytesPerSecond?: number }
   /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */

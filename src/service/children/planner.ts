@@ -1,8 +1,9 @@
 /**
  * Plans of training jobs: one short-lived process each, which runs the job's own code up to its first step.
  *
- * One at a time, a few wait their turn: a plan tokenizes all rows and measures the machine, which two at once would falsify. A
- * process has a limit of time and of heap; a client that goes away ends its plan.
+ * One at a time, keys in turns: a plan tokenizes all rows and measures the machine, which two at once would falsify. It may take
+ * as long as it gets on, for the machine may be busy: a process that shows no sign of life, or computes and reports nothing done, is
+ * given up, and its heap bounds what there can be to do. A client that goes away ends its plan.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import type { PlanFindings } from '#api/wire/training/plan.js'
@@ -11,34 +12,38 @@ import { AppError } from '#base/errors.js'
 import { stepBack, toAppError } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
+import { createTurns } from './turns.js'
+import { createWatchdog } from './watchdog.js'
 
 export interface PlannerOptions {
   /** Of the processes. */
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** A plan that is not done by then is given up; default ten minutes. */
-  readonly limitMs?: number
+  /** A plan that computes for so long without getting on is given up; default ten minutes. */
+  readonly stuckMs?: number
 }
 
 export interface Planner {
   /**
+   * @param key whose plan it is: keys take turns
    * @param signal of the client; aborted, the plan ends
-   * @throws {AppError} what is wrong with the job's data; `queue_full`, `plan_too_large`, `client_closed`
+   * @throws {AppError} what is wrong with the job's data; `queue_full`, `plan_too_large`, `plan_failed`, `client_closed`
    */
-  plan(request: Omit<PlanRequest, 'type'>, signal: AbortSignal): Promise<PlanFindings>
+  plan(key: string, request: Omit<PlanRequest, 'type'>, signal: AbortSignal): Promise<PlanFindings>
   /** Ends what runs and refuses more. */
   stop(): void
 }
 
-const MOST_WAITING = 8
-const DEFAULT_LIMIT_MS = 10 * 60_000
+const WAITING = { what: 'plans', mostWaiting: 32, mostOfOneKey: 4 }
+const DEFAULT_STUCK_MS = 10 * 60_000
+/** Without any sign of life. */
+const FROZEN_MS = 60_000
 /** Of V8; rows of a call are some bytes per token, so this is some hundred million tokens. */
 const MAX_HEAP_MB = 2048
 
-export function createPlanner({ environment, limitMs = DEFAULT_LIMIT_MS }: PlannerOptions): Planner {
+export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: PlannerOptions): Planner {
   let running: ChildProcess | null = null
   let isStopped = false
-  let waitingCount = 0
-  let last: Promise<unknown> = Promise.resolve()
+  const turns = createTurns(WAITING)
 
   async function run(request: Omit<PlanRequest, 'type'>, signal: AbortSignal): Promise<PlanFindings> {
     if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
@@ -52,7 +57,7 @@ export function createPlanner({ environment, limitMs = DEFAULT_LIMIT_MS }: Plann
     running = child
     stepBack(child)
     try {
-      return await answerOf(child, request, { signal, limitMs })
+      return await answerOf(child, request, { signal, stuckMs })
     } finally {
       child.kill('SIGKILL')
       running = null
@@ -60,22 +65,12 @@ export function createPlanner({ environment, limitMs = DEFAULT_LIMIT_MS }: Plann
   }
 
   return {
-    plan: async (request, signal) => {
-      if (waitingCount >= MOST_WAITING) {
-        throw new AppError('rate_limited', 'queue_full', `${MOST_WAITING} plans wait already`, {
-          hint: 'ask again later',
-          details: { retry_after_seconds: 30 },
-        })
-      }
-      waitingCount += 1
-      const before = last
-      const plan = before.then(() => {
-        waitingCount -= 1
-        return run(request, signal)
-      })
-      last = plan.catch(() => undefined)
-      return plan
-    },
+    plan: (key, request, signal) =>
+      turns
+        .take(key, signal, () => run(request, signal))
+        .catch((error: unknown) => {
+          throw signal.aborted ? clientClosed() : error
+        }),
     stop: () => {
       isStopped = true
       running?.kill('SIGKILL')
@@ -86,21 +81,27 @@ export function createPlanner({ environment, limitMs = DEFAULT_LIMIT_MS }: Plann
 function answerOf(
   child: ChildProcess,
   request: Omit<PlanRequest, 'type'>,
-  { signal, limitMs }: { readonly signal: AbortSignal; readonly limitMs: number },
+  { signal, stuckMs }: { readonly signal: AbortSignal; readonly stuckMs: number },
 ): Promise<PlanFindings> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(
-      () => finish(() => reject(tooLarge(`took longer than ${limitMs / 1000} seconds`))),
-      limitMs,
-    )
+    const watchdog = createWatchdog(child.pid ?? 0, {
+      frozenMs: FROZEN_MS,
+      stuckMs,
+      tickMs: Math.min(1000, stuckMs),
+      isWaitedFor: () => true,
+      // it reports by itself while it gets on
+      ping: () => undefined,
+      onFrozen: (reason) => finish(() => reject(tooLarge(reason))),
+    })
     const onAbort = (): void => finish(() => reject(clientClosed()))
     function finish(settle: () => void): void {
-      clearTimeout(timer)
+      watchdog.stop()
       signal.removeEventListener('abort', onAbort)
       settle()
     }
     signal.addEventListener('abort', onAbort, { once: true })
     child.on('message', (reply: PlanReply) => {
+      if (reply.type === 'progress') return watchdog.heard()
       finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(toAppError(reply.error))))
     })
     child.on('error', (cause) => finish(() => reject(planDied('could not be started', cause))))

@@ -1,5 +1,5 @@
 /**
- * What the server asks the process that plans a job, and what that says: one request, one answer.
+ * What the server asks the process that plans a job, and what that says: one request, signs that it gets on, one answer.
  */
 import type { ErrorMessage } from '#base/errors.js'
 import type { WorkerJob } from '../worker.js'
@@ -19,6 +19,7 @@ export interface PlanRequest {
 }
 
 export type PlanReply =
+  | { readonly type: 'progress' }
   | { readonly type: 'planned'; readonly findings: PlanFindings }
   | {
       readonly type: 'failed'

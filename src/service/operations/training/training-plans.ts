@@ -27,6 +27,7 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
   const { blobs } = context
 
   async function plan(
+    { keyId }: Principal,
     { kind, model, config }: CheckedRequest,
     files: { readonly inputPath: string; readonly validationPath: string | null },
     signal: AbortSignal,
@@ -56,6 +57,7 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
       resume: null,
     }
     const findings = await context.planner.plan(
+      keyId,
       {
         job,
         ...files,
@@ -100,15 +102,15 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
     planRl: async (principal, groups, signal) =>
       withGroups(blobs, groups, async () => {
         const checked = await checkRlRequest(context, principal, groups)
-        return plan(checked, { inputPath: groups.path, validationPath: null }, signal)
+        return plan(principal, checked, { inputPath: groups.path, validationPath: null }, signal)
       }),
     planSft: async (principal, request, signal) => {
       const checked = await checkSftRequest(context, principal, request)
-      return plan(checked, pathsOf(checked.rows), signal)
+      return plan(principal, checked, pathsOf(checked.rows), signal)
     },
     planDpo: async (principal, request, signal) => {
       const checked = await checkDpoRequest(context, principal, request)
-      return plan(checked, pathsOf(checked.rows), signal)
+      return plan(principal, checked, pathsOf(checked.rows), signal)
     },
   }
 }

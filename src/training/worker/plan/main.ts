@@ -1,5 +1,5 @@
 /**
- * Entry of a process that plans a job: takes one request over its IPC channel, answers, ends.
+ * Entry of a process that plans a job: takes one request over its IPC channel, says that it gets on, answers, ends.
  *
  * A process of its own for the same reasons as a job's: it tokenizes, holds rows and runs a graph, and none of that may stop
  * the server. It reads files of this machine and changes nothing.
@@ -12,8 +12,10 @@ import { readEnvironment } from '#base/environment.js'
 import { AppError } from '#base/errors.js'
 import { systemClock } from '#base/util/clock.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { TextModel } from '#model/text/text-model.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from '../base-model.js'
+import { countRuns } from '../counted-runtime.js'
 import type { JobSource } from '../job-kinds.js'
 import { openJob } from '../open-job.js'
 import { planJob } from './plan-job.js'
@@ -25,15 +27,41 @@ function reply(message: PlanReply): Promise<void> {
   return new Promise((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
 }
 
+/** Between two reports that something was done. */
+const REPORT_MS = 1000
+
+/** Tells the server that this gets on; what goes through here many times a second is told once. */
+function createReporter(): () => void {
+  let lastMs = Number.NEGATIVE_INFINITY
+  return () => {
+    const nowMs = performance.now()
+    if (nowMs - lastMs < REPORT_MS) return
+    lastMs = nowMs
+    process.send?.({ type: 'progress' } satisfies PlanReply)
+  }
+}
+
+/** A model's text, with `note` called for each piece that is tokenized. */
+function countTexts(text: TextModel, note: () => void): TextModel {
+  const { tokenizer } = text
+  const encode: typeof tokenizer.encode = (piece, options) => {
+    note()
+    return tokenizer.encode(piece, options)
+  }
+  return { ...text, tokenizer: { ...tokenizer, encode } }
+}
+
 async function answer(request: PlanRequest): Promise<PlanReply> {
   const { job, earlier } = request
   const threads = Number(readEnvironment()['TRAINYARD_THREADS'])
-  const base = await createBaseModelOpener(async () => undefined)(job.base_model)
+  const note = createReporter()
+  const { prepared, text } = await createBaseModelOpener(async () => undefined)(job.base_model)
   const { opened, context } = await openJob({
-    ...base,
+    prepared,
+    text: countTexts(text, note),
     source: fileSource(request),
     job,
-    runtime: createOrtRuntime({ isSpinning: false }),
+    runtime: countRuns(createOrtRuntime({ isSpinning: false }), note),
     clock: systemClock,
     resumePoint: null,
     ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),

@@ -182,8 +182,8 @@ describe('a plan', () => {
     expect((await refused('rl', json))[0]).toBe(422)
   })
 
-  test('that takes too long is given up, and the next one is made', async () => {
-    const hurried = await createTestService({ tuning: { plans: { limitMs: 1 } } })
+  test('that computes without getting on is given up, and the next one is made', async () => {
+    const hurried = await createTestService({ tuning: { plans: { stuckMs: 1 } } })
     try {
       const json = { model_id: await hurried.createModel(), ...REQUESTS.dpo }
       for (const attempt of [1, 2]) {

@@ -1,7 +1,7 @@
 /**
  * A request inside the engine, from admission to its last event.
  */
-import type { AdapterLayout } from './adapter-layout.js'
+import type { AdapterLayout } from './adapters/adapter-layout.js'
 import type { BeamSearch } from './beams/beam-search.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
 import type { Choice } from './sampling/choice.js'

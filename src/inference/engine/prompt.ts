@@ -5,7 +5,7 @@
  * copied for the choices that go on from it.
  */
 import type { ActiveRequest } from './active-request.js'
-import type { AdapterLayout } from './adapter-layout.js'
+import type { AdapterLayout } from './adapters/adapter-layout.js'
 import { KvCache } from './cache/kv-cache.js'
 import { type KvNewRows, type KvShape, roundedCapacity } from './cache/kv-shape.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixBlock, type PrefixCache, type PrefixScope } from './cache/prefix-cache.js'

@@ -2,28 +2,14 @@
  * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
  */
 import { join } from 'node:path'
-import type { JoinedProjection } from '#model/architectures/decoder.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
-import {
-  adapterInput,
-  adapterMaskInput,
-  buildStepGraph,
-  STEP_INPUTS,
-  STEP_OUTPUTS,
-} from '#model/architectures/step-graph.js'
+import { buildStepGraph, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
-import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import {
-  type AdapterLayout,
-  adapterMask,
-  inputSizeOf,
-  JOINED_PROJECTIONS,
-  joinLayouts,
-  outputSizeOf,
-  siteOf,
-} from './adapter-layout.js'
+import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { AdapterLayout } from './adapters/adapter-layout.js'
+import { JoinedAdapters } from './adapters/joined-adapters.js'
 import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
 import { batchFeeds, cacheFeeds, type StepBatch, tokenCount } from './step-batch.js'
 
@@ -104,63 +90,6 @@ function zeroPointFeeds(session: Session, batch: StepBatch): Record<string, Host
     feeds[name] = { dtype: 'uint8', shape: [count], data: new Uint8Array(count).fill(128) }
   }
   return feeds
-}
-
-/** Adapter inputs; the joined matrices of the last set of adapters are kept, because batches rarely change. */
-class JoinedAdapters {
-  readonly #config: DecoderConfig
-  readonly #none: Record<string, HostTensor>
-  #layouts: readonly AdapterLayout[] | null = null
-  #matrices: Record<string, HostTensor> = {}
-
-  constructor(config: DecoderConfig) {
-    this.#config = config
-    this.#none = this.#join([])
-    for (const site of JOINED_PROJECTIONS)
-      this.#none[adapterMaskInput(site)] = float32Tensor(new Float32Array(0), [1, 0])
-    this.#none[STEP_INPUTS.hasAdapters] = { dtype: 'bool', shape: [], data: Uint8Array.of(0) }
-  }
-
-  feeds(batch: StepBatch): Record<string, HostTensor> {
-    if (batch.adapters.length === 0) return this.#none
-    if (!this.#isCurrent(batch.adapters)) {
-      this.#layouts = batch.adapters
-      this.#matrices = this.#join(batch.adapters)
-    }
-    const feeds: Record<string, HostTensor> = { ...this.#matrices }
-    feeds[STEP_INPUTS.hasAdapters] = { dtype: 'bool', shape: [], data: Uint8Array.of(1) }
-    for (const site of JOINED_PROJECTIONS) feeds[adapterMaskInput(site)] = this.#mask(batch, site)
-    return feeds
-  }
-
-  #mask(batch: StepBatch, site: JoinedProjection): HostTensor {
-    const width = batch.adapters.reduce((sum, layout) => sum + layout.widths[site], 0)
-    const isUniform = batch.adapters.length === 1 && batch.sequences.every(({ adapter }) => adapter === 0)
-    if (isUniform) return float32Tensor(new Float32Array(width).fill(1), [1, width])
-    const adapterOfToken = batch.sequences.flatMap(({ ids, adapter }) => ids.map(() => adapter))
-    return float32Tensor(adapterMask(batch.adapters, site, adapterOfToken), [adapterOfToken.length, width])
-  }
-
-  #isCurrent(layouts: readonly AdapterLayout[]): boolean {
-    const known = this.#layouts
-    return known !== null && known.length === layouts.length && known.every((layout, i) => layout === layouts[i])
-  }
-
-  #join(layouts: readonly AdapterLayout[]): Record<string, HostTensor> {
-    const joined = layouts.length === 0 ? null : joinLayouts(this.#config, layouts)
-    const matrices: Record<string, HostTensor> = {}
-    for (let layer = 0; layer < this.#config.layerCount; layer++) {
-      for (const site of JOINED_PROJECTIONS) {
-        const weights = joined === null ? null : siteOf(joined, layer, site)
-        const width = weights?.width ?? 0
-        const [inputSize, outputSize] = [inputSizeOf(this.#config, site), outputSizeOf(this.#config, site)]
-        const none = new Float32Array(0)
-        matrices[adapterInput(layer, site, 'a')] = float32Tensor(weights?.a ?? none, [width, inputSize])
-        matrices[adapterInput(layer, site, 'b')] = float32Tensor(weights?.b ?? none, [width, outputSize])
-      }
-    }
-    return matrices
-  }
 }
 
 function floats(outputs: Readonly<Record<string, HostTensor>>, name: string): Float32Array {

@@ -2,8 +2,8 @@
  * The step graph: new tokens of several sequences in, their keys and values and the logits of wanted positions out.
  *
  * A step is general: every sequence has its own position and its own number of new tokens. Hidden states are flat, [N, E], one
- * row for each new token of all sequences; only attention sees sequences (`step-attention.ts`). Adapters are inputs (see
- * `inference/engine/adapter-layout.ts`): z = x·Aᵀ, masked per token, y += z·B.
+ * row for each new token of all sequences; only attention sees sequences (`step-attention.ts`). Adapters are inputs: the tokens
+ * of each are multiplied with its own matrices, z = x·Aᵀ, y += z·B (see `inference/engine/adapters/joined-adapters.ts`).
  *
  * The decoder is there twice, with adapters and without, as the branches of one If: a step without adapters pays for none, and
  * one with its first adapter waits for no second session. ONNX Runtime packs a weight that both branches read once.
@@ -11,9 +11,11 @@
 import type { Attributes } from '#numerics/graph/attributes.js'
 import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
+import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Dim, Graph, Value } from '#numerics/graph/graph.js'
 import { branch } from '#numerics/graph/ops/branch.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
+import { matmul } from '#numerics/graph/ops/matmul.js'
 import { logSoftmax, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { activate } from '#numerics/nn/activation.js'
@@ -53,6 +55,10 @@ export const STEP_INPUTS = {
   headZeroPoints: 'head_zero_points',
   /** bool []: whether the adapter inputs are read; they may be empty where they are not */
   hasAdapters: 'has_adapters',
+  /** int32 [adapters, slots]: the token in each slot of an adapter, any where there is none */
+  adapterTokens: 'adapter_tokens',
+  /** int32 [N]: each token's slot among all adapters' */
+  adapterSlots: 'adapter_slots',
 } as const
 
 /** Output of the largest magnitude of each channel that goes into a linear layer: float32 [in]. */
@@ -72,14 +78,9 @@ export const STEP_OUTPUTS = {
   probabilities: 'probabilities',
 } as const
 
-/** Inputs of a site's adapters: A [W, in] and B [W, out] per layer. */
+/** Inputs of a site's adapters: A [adapters, W, in] and B [adapters, W, out] per layer. */
 export function adapterInput(layer: number, site: JoinedProjection, matrix: 'a' | 'b'): string {
   return `adapter.${layer}.${site}.${matrix}`
-}
-
-/** Input of a site's mask: float32 [N, W]; axis 0 may have size 1 instead. */
-export function adapterMaskInput(site: JoinedProjection): string {
-  return `adapter_mask.${site}`
 }
 
 /** Builds the step graph of a decoder. */
@@ -199,14 +200,21 @@ class StepKernels implements DecoderKernels {
     base: Value,
     { layer, projection }: { readonly layer: number; readonly projection: JoinedProjection },
   ): Value {
+    const g = this.#g
     const width = `W_${projection}`
+    const [inputSize, outputSize] = [input.shape[1] as Dim, base.shape[1] as Dim]
+    const slots: readonly Dim[] = ['adapters', 'slots']
     const matrix = (name: 'a' | 'b', size: Dim): Value =>
-      this.#inputs.input(adapterInput(layer, projection, name), 'float32', [width, size])
-    const [a, b] = [matrix('a', input.shape[1] as Dim), matrix('b', base.shape[1] as Dim)]
-    const mask = this.#inputs.input(adapterMaskInput(projection), 'float32', [TOKENS, width])
-    const ranks = this.#one('Gemm', [input, a], { transB: int(1) })
-    const own = mul(this.#g, ranks, mask)
-    return this.#one('Gemm', [own, b, base])
+      this.#inputs.input(adapterInput(layer, projection, name), 'float32', ['adapters', width, size])
+    const tokens = this.#inputs.input(STEP_INPUTS.adapterTokens, 'int32', slots)
+    const slotOf = this.#inputs.input(STEP_INPUTS.adapterSlots, 'int32', [TOKENS])
+    const own = this.#one('Gather', [input, tokens], { axis: int(0) }) // [adapters, slots, in]
+    const type = { dtype: 'float32' as const, shape: [...slots, width] }
+    const ranks = this.#one('FusedMatMul', [own, matrix('a', inputSize)], { transB: int(1) }, type)
+    const deltas = matmul(g, ranks, matrix('b', outputSize))
+    const flat = { dtype: 'float32' as const, shape: [multiplyDims('adapters', 'slots'), outputSize] }
+    const bySlot = this.#one('Reshape', [deltas, g.int64s([-1, Number(outputSize)])], {}, flat)
+    return add(g, base, this.#one('Gather', [bySlot, slotOf], { axis: int(0) }))
   }
 
   #observe(input: Value, name: string): void {

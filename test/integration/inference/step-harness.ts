@@ -2,7 +2,7 @@
  * Runs a step model by hand: whole prompts, chunks, single tokens, batches; returns logits row by row.
  */
 
-import type { AdapterLayout } from '#inference/engine/adapter-layout.js'
+import type { AdapterLayout } from '#inference/engine/adapters/adapter-layout.js'
 import { KvCache } from '#inference/engine/cache/kv-cache.js'
 import { loadStepModel, type StepModel } from '#inference/engine/step-model.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'

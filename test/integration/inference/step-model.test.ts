@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { type AdapterLayout, layoutAdapter } from '#inference/engine/adapter-layout.js'
+import { type AdapterLayout, layoutAdapter } from '#inference/engine/adapters/adapter-layout.js'
 import { loadStepModel, type StepModel } from '#inference/engine/step-model.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -178,6 +178,28 @@ describe.each(VARIANTS)('step graph of %s', (variant) => {
     const first = await step(model, { prompts: roomy, tails }, beside(1))
     const second = await step(model, { prompts: roomy, tails }, beside(2))
     expect([first[0]?.[0], second[0]?.[0]]).toEqual(expected)
+  })
+
+  it('gives a token with an adapter the same bits, whoever shares the step', async () => {
+    const bits = async (layouts: readonly (AdapterLayout | null)[]): Promise<readonly Float32Array[]> => {
+      const tails = newCache(config, layouts.length, config.headCount === config.kvHeadCount ? 2 : 1)
+      const rows = await step(
+        model,
+        { prompts: null, tails },
+        layouts.map((layout, row) => ({ row, ids: [5], adapter: layout })),
+      )
+      return rows.map(([only]) => only as Float32Array)
+    }
+    const [alone, base, changed] = [await bits([adapter]), await bits([null]), await bits([other])]
+    const [own, plain, others] = [alone[0], base[0], changed[0]]
+    expect(await bits([adapter, null])).toEqual([own, plain])
+    expect(await bits([other, adapter, adapter, adapter, null])).toEqual([others, own, own, own, plain])
+    expect(await bits([null, adapter, other])).toEqual([plain, own, others])
+    const size = formulaAdapter(config, 2, 4)
+    const nan = (map: ReadonlyMap<string, Float32Array>) =>
+      new Map([...map].map(([k, v]) => [k, v.map(() => Number.NaN)]))
+    const diverged = layoutAdapter(config, { ...size, a: nan(size.a), b: nan(size.b) })
+    expect((await bits([diverged, null, adapter])).slice(1)).toEqual([plain, own])
   })
 
   it('an adapter whose B is zero changes no bit', async () => {

@@ -9,7 +9,7 @@ import { GraphBuilder } from '#numerics/graph/builder.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { JOINED_PROJECTIONS } from '../adapter-layout.js'
+import { JOINED_PROJECTIONS } from '../adapters/adapter-layout.js'
 import { batchFeeds, cacheFeeds } from '../step-batch.js'
 import { loadStepSession } from '../step-model.js'
 

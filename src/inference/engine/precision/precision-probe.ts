@@ -5,7 +5,7 @@
  * model's own would not, with nothing between them. They are run in turns and the fastest run of each counts: a busy machine
  * makes runs slower, never faster.
  */
-import { inputSizeOf, JOINED_PROJECTIONS, outputSizeOf } from '#inference/engine/adapter-layout.js'
+import { inputSizeOf, JOINED_PROJECTIONS, outputSizeOf } from '#inference/engine/adapters/adapter-layout.js'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { integerLinear } from '#model/architectures/integer/integer-linear.js'

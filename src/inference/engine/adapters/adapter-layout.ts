@@ -1,9 +1,9 @@
 /**
- * Adapters in the layout of the step graph: several adapters side by side along the rank axis of each joined projection.
+ * Adapters in the layout of the step graph: the projections of each joined one side by side along the rank axis.
  *
- * z = x · A ([W, in], rows: per adapter, per projection of the site, R ranks), masked so that a token sees its own adapter
- * only, then y = base + z · B ([W, out], scaled by alpha / R; rows of qkv in the grouped order of the prepared weights).
- * Adapters of different rank or with fewer targets are simply narrower.
+ * z = x · Aᵀ (A is [W, in], rows: per projection of the site, R ranks), then y = base + z · B ([W, out], scaled by alpha / R;
+ * columns of qkv in the grouped order of the prepared weights). Adapters of different rank or with fewer targets are simply
+ * narrower.
  */
 
 import type { JoinedProjection } from '#model/architectures/decoder.js'
@@ -38,7 +38,7 @@ export interface SiteWeights {
   readonly outputSize: number
 }
 
-/** One adapter, or several joined, for the step graph. */
+/** One adapter for the step graph. */
 export interface AdapterLayout {
   /** Per layer and site. */
   readonly layers: readonly Readonly<Record<JoinedProjection, SiteWeights>>[]
@@ -75,49 +75,6 @@ export function layoutAdapter(config: DecoderConfig, weights: AdapterWeights): A
     })
     return { a, b, width, inputSize, outputSize }
   })
-}
-
-/** Puts several adapters side by side; the mask of adapter n is 1 on its own ranks. */
-export function joinLayouts(config: DecoderConfig, layouts: readonly AdapterLayout[]): AdapterLayout {
-  const [only] = layouts
-  if (only !== undefined && layouts.length === 1) return only
-  return collectLayout(config, (layer, site) => {
-    const parts = layouts.map((layout) => siteOf(layout, layer, site))
-    return {
-      a: concatenated(parts.map((part) => part.a)),
-      b: concatenated(parts.map((part) => part.b)),
-      width: parts.reduce((sum, part) => sum + part.width, 0),
-      inputSize: inputSizeOf(config, site),
-      outputSize: outputSizeOf(config, site),
-    }
-  })
-}
-
-/**
- * Which ranks each token uses: [tokens, W], 1 on the ranks of the token's adapter.
- *
- * @param adapterOfToken index into `layouts`; -1 for the base model
- */
-export function adapterMask(
-  layouts: readonly AdapterLayout[],
-  site: JoinedProjection,
-  adapterOfToken: readonly number[],
-): Float32Array {
-  const widths = layouts.map((layout) => layout.widths[site])
-  const starts: number[] = []
-  let total = 0
-  for (const width of widths) {
-    starts.push(total)
-    total += width
-  }
-  const mask = new Float32Array(adapterOfToken.length * total)
-  adapterOfToken.forEach((adapter, token) => {
-    const start = starts[adapter]
-    const width = widths[adapter]
-    if (start === undefined || width === undefined) return
-    mask.fill(1, token * total + start, token * total + start + width)
-  })
-  return mask
 }
 
 export function siteOf(layout: AdapterLayout, layer: number, site: JoinedProjection): SiteWeights {
@@ -181,14 +138,4 @@ export function inputSizeOf(config: DecoderConfig, site: JoinedProjection): numb
 /** Size of a site's joined output. */
 export function outputSizeOf(config: DecoderConfig, site: JoinedProjection): number {
   return ADAPTER_SITES[site].reduce((sum, projection) => sum + projectionShape(config, projection)[0], 0)
-}
-
-function concatenated(parts: readonly Float32Array[]): Float32Array {
-  const out = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0))
-  let at = 0
-  for (const part of parts) {
-    out.set(part, at)
-    at += part.length
-  }
-  return out
 }

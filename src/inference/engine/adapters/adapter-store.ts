@@ -4,8 +4,8 @@
  * A lease keeps its layout alive by reference, so forgetting or evicting an adapter never disturbs running requests.
  */
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import type { AdapterSource } from '../generation.js'
 import { type AdapterLayout, layoutAdapter } from './adapter-layout.js'
-import type { AdapterSource } from './generation.js'
 
 /** Loads adapters on demand and keeps recent ones. */
 export class AdapterStore {

@@ -51,6 +51,8 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async run(batch, fetch) {
       const feeds: Record<string, HostTensor> = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
       Object.assign(feeds, zeroPointFeeds(session, batch), joined.feeds(batch))
+      const wanted = Uint8Array.of(fetch.includes('probabilities') ? 1 : 0)
+      feeds[STEP_INPUTS.wantsProbabilities] = { dtype: 'bool', shape: [], data: wanted }
       const outputs = await session.run(feeds, [STEP_OUTPUTS.newRows, ...fetch])
       return {
         newRows: floats(outputs, STEP_OUTPUTS.newRows),

@@ -19,6 +19,7 @@ import { matmul } from '#numerics/graph/ops/matmul.js'
 import { logSoftmax, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { activate } from '#numerics/nn/activation.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { buildDecoder, type DecoderKernels, type JoinedProjection, type NormName } from './decoder.js'
 import type { DecoderConfig } from './decoder-config.js'
 import { integerLinear } from './integer/integer-linear.js'
@@ -53,6 +54,8 @@ export const STEP_INPUTS = {
   /** uint8 [N] and [W], all 128; only where layers are integer products */
   zeroPoints: 'zero_points',
   headZeroPoints: 'head_zero_points',
+  /** bool []: whether probabilities are computed; their output has no rows where they are not */
+  wantsProbabilities: 'wants_probabilities',
   /** bool []: whether the adapter inputs are read; they may be empty where they are not */
   hasAdapters: 'has_adapters',
   /** int32 [adapters, slots]: the token in each slot of an adapter, any where there is none */
@@ -180,7 +183,6 @@ class StepKernels implements DecoderKernels {
   outputs(hidden: Value, newRows: Value): void {
     const g = this.#g
     const rows = this.#inputs.input(STEP_INPUTS.logitRows, 'int64', ['W'])
-    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
     const wanted = this.#one('Gather', [hidden, rows], { axis: int(0) })
     const { vocabularySize, isEmbeddingTied } = this.#config
     const isQuantized = this.#options.precision !== 'f32'
@@ -191,8 +193,21 @@ class StepKernels implements DecoderKernels {
       : this.#one('Gemm', [wanted, this.#inputs.weight(name)], { transB: int(1) })
     g.output(newRows, STEP_OUTPUTS.newRows)
     g.output(logSoftmax(g, logits), STEP_OUTPUTS.logprobs)
-    g.output(softmax(g, mul(g, logits, inverseTemperatures)), STEP_OUTPUTS.probabilities)
+    // a graph that is observed fetches none
+    if (this.#options.isObserved !== true) g.output(this.#probabilities(logits), STEP_OUTPUTS.probabilities)
     g.output(logits, STEP_OUTPUTS.logits)
+  }
+
+  /** Only where a choice draws from all tokens: with many rows they take as long as a layer. */
+  #probabilities(logits: Value): Value {
+    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
+    const { dtype, shape } = logits
+    const nothing = this.#g.constant(float32Tensor(new Float32Array(0), [0, this.#config.vocabularySize]))
+    const [probabilities] = branch(this.#g, this.#inputs.input(STEP_INPUTS.wantsProbabilities, 'bool', []), {
+      whenTrue: (body) => [softmax(body, mul(body, logits, inverseTemperatures))],
+      whenFalse: (body) => body.node('Identity', [nothing], {}, { outputs: [{ dtype, shape }] }),
+    })
+    return probabilities as Value
   }
 
   #addAdapters(

@@ -119,5 +119,8 @@ export async function rowSettings(
     ...(threads === undefined ? {} : { threads }),
   }
   if (precision === 'f32') return { model, session }
-  return { model: { ...model, integers: await integerLayers(prepared, runtime) }, session }
+  return {
+    model: { ...model, integers: await integerLayers(prepared, runtime) },
+    session: { ...session, isPrepacked: true },
+  }
 }

@@ -2,8 +2,8 @@
  * A row graph loaded and ready to run: feeds in the form the trainer has them, outputs as host tensors.
  *
  * The model file is written beside the prepared weights, because external data must lie below the model's directory, and is
- * deleted once the session is loaded. Weights are mapped, never copied: prepacking is off, so that the forward product and
- * the gradient through a weight share one copy. Memory patterns are off: row lengths change from step to step, and a pattern
+ * deleted once the session is loaded. Float32 weights are mapped, never copied: prepacking is off, so that the forward product
+ * and the gradient through a weight share one copy; integers have a copy for each anyway. Memory patterns are off: row lengths change from step to step, and a pattern
  * would reserve a run's peak again, beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
  */
 import { rm } from 'node:fs/promises'
@@ -26,6 +26,8 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   readonly frequencies: Float64Array
   /** Those of sliding layers where they differ, [D/2]. */
   readonly slidingFrequencies?: Float64Array | null
+  /** Constant weights are packed for the processor; default false. By the job alone: packed float32 products round otherwise. */
+  readonly isPrepacked?: boolean
 }
 
 /** A loaded row graph. */
@@ -81,13 +83,13 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
 /** As `openRowSession`, for a graph with feeds of its own. */
 export function openGraphSession(
   graph: Graph,
-  { runtime, directory, threads, profilePrefix }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
+  { runtime, directory, threads, profilePrefix, isPrepacked = false }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
 ): Promise<Session> {
   const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
   const options = {
     ...(threads === undefined ? {} : { threads }),
     ...(profilePrefix === undefined ? {} : { profilePrefix }),
-    isPrepacked: false,
+    isPrepacked,
     hasMemoryPattern: false,
   }
   return loadOnce(graph, path, () => runtime.loadSession(path, options))

@@ -83,7 +83,13 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
 /** As `openRowSession`, for a graph with feeds of its own. */
 export function openGraphSession(
   graph: Graph,
-  { runtime, directory, threads, profilePrefix, isPrepacked = false }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
+  {
+    runtime,
+    directory,
+    threads,
+    profilePrefix,
+    isPrepacked = false,
+  }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
 ): Promise<Session> {
   const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
   const options = {

@@ -87,6 +87,52 @@ test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, dele
   await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
 })
 
+test("TypeScript: preferences in OpenAI's rows move the model to the preferred answer; other methods are refused", {
+  timeout: 900_000,
+}, async () => {
+  const answer = (content: string) => [{ role: 'assistant', content }]
+  const pair = {
+    input: { messages: row('').messages.slice(0, 1) },
+    preferred_output: answer('Node'),
+    non_preferred_output: answer('Deno'),
+  }
+  const rows = Buffer.from(`${JSON.stringify(pair)}\n`.repeat(16))
+  const file = await client.files.create({ file: await toFile(rows, 'pairs.jsonl'), purpose: 'fine-tune' })
+  const hyperparameters = { beta: 0.2, n_epochs: 3, learning_rate_multiplier: 4 } as const
+  const refused = async (method: object, words: object) => {
+    const failure = client.fineTuning.jobs.create({ model: MODEL, training_file: file.id, ...method })
+    await expect(failure).rejects.toThrow(OpenAI.BadRequestError)
+    await expect(failure).rejects.toMatchObject(words)
+  }
+  await refused({ method: { type: 'reinforcement' } }, { param: 'method.type', code: 'unsupported_method' })
+  await refused({ method: { type: 'dpo', supervised: {} } }, { param: 'method.supervised' })
+  await refused({ method: { type: 'dpo' }, hyperparameters: { n_epochs: 1 } }, { param: 'hyperparameters' })
+  await refused({ method: { type: 'supervised' } }, { message: expect.stringContaining('Line 1') })
+
+  let job = await client.fineTuning.jobs.create({
+    model: MODEL,
+    training_file: file.id,
+    validation_file: file.id,
+    method: { type: 'dpo', dpo: { hyperparameters } },
+  })
+  expect(job.method).toEqual({ type: 'dpo', dpo: { hyperparameters: { ...hyperparameters, batch_size: 'auto' } } })
+  while (job.status === 'queued' || job.status === 'running') {
+    await sleep(250)
+    job = await client.fineTuning.jobs.retrieve(job.id)
+  }
+  expect(job.status, job.error?.message).toBe('succeeded')
+  expect(job.fine_tuned_model).toMatch(/:step1$/)
+  const margins: number[] = []
+  for await (const event of client.fineTuning.jobs.listEvents(job.id)) {
+    if (event.type === 'metrics') margins.push((event.data as { 'rewards/margins': number })['rewards/margins'])
+  }
+  // newest first: the preferred answer has gained on the other one
+  expect(margins.length).toBeGreaterThan(1)
+  expect(margins[0]).toBeGreaterThan(margins.at(-1) ?? 0)
+  const seen = await service.api.call('GET', `/v1/preview/training-jobs/${job.id.replace('ftjob-', '')}`)
+  expect(seen).toMatchObject({ kind: 'dpo' })
+})
+
 test.skipIf(!existsSync(PYTHON))(
   'Python: the same (skipped without .cache/venv, see .ci/run)',
   { timeout: 900_000 },

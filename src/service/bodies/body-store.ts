@@ -55,8 +55,12 @@ const ALL_MEMORY_BYTES = 32 * 1024 ** 2
 const WRITE_BYTES = 256 * 1024
 /** Small pieces are joined: each costs some hundred bytes of its own. */
 const MAX_PIECES = 64
-const CHAT_THREAD = { niceness: 0, maxHeapMb: 512 }
-const BULK_THREAD = { niceness: 5, maxHeapMb: 2048 }
+const CHAT_THREAD = { maxHeapMb: 512 }
+/**
+ * No less urgent than a chat, on purpose: beside an engine that takes all cores, a thread behind it read a burst of large bodies in
+ * twice the time, and chats have two threads against this one.
+ */
+const BULK_THREAD = { maxHeapMb: 2048 }
 
 export function createBodyStore(options: BodyStoreOptions): BodyStore {
   const { limits, temporaryPath } = options

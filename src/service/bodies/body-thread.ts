@@ -18,8 +18,6 @@ export interface BodyThread {
 }
 
 export interface BodyThreadOptions {
-  /** Linux: how far behind other threads this one stands, 0 to 19. */
-  readonly niceness: number
   /** Largest JavaScript heap, MB. */
   readonly maxHeapMb: number
 }
@@ -37,7 +35,6 @@ export function createBodyThread(options: BodyThreadOptions): BodyThread {
   function start(): Worker {
     if (worker !== null) return worker
     const created = new Worker(pathToFileURL(`${packageRoot()}/dist/src/service/bodies/thread-main.js`), {
-      workerData: { niceness: options.niceness },
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb },
       execArgv: [],
     })

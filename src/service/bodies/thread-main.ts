@@ -2,8 +2,7 @@
  * Entry of a thread that reads large bodies. Whole bodies are read at once; bodies of groups take turns, slice by slice,
  * so that a gigabyte does not stand in the way of a megabyte.
  */
-import { setPriority } from 'node:os'
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort } from 'node:worker_threads'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
 import { type ThreadReply, type ThreadTask, toPlainError } from './thread-protocol.js'
@@ -58,11 +57,6 @@ function parse(task: Extract<ThreadTask, { readonly type: 'parse' }>): void {
     reply({ type: 'failed', id: task.id, error: toPlainError(error) })
   }
 }
-
-// On Linux a priority belongs to the thread that asks: chats and other requests go before the bulk. Elsewhere it would be
-// the whole process's.
-const { niceness } = workerData as { readonly niceness: number }
-if (niceness > 0 && process.platform === 'linux') setPriority(niceness)
 
 parentPort?.on('message', (task: ThreadTask) => {
   if (task.type === 'parse') return parse(task)

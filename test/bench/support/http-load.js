@@ -1,7 +1,7 @@
 /**
  * Load over HTTP for benches: a cheap client, health asked beside it, and what the server holds.
  */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -66,4 +66,31 @@ export function quantile(values, q) {
 export function memoryMb(service, field) {
   const match = new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${service.child.pid}/status`, 'utf8'))
   return match === null ? 0 : Math.round(Number(match[1]) / 1024)
+}
+
+/** Processor seconds so far of a server's threads and of its children, by part. */
+export function processorSeconds(pid) {
+  const seconds = {}
+  const add = (part, stat) => {
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    // clock ticks in user and kernel mode, 100 a second: proc(5)
+    seconds[part] = (seconds[part] ?? 0) + (Number(fields[11]) + Number(fields[12])) / 100
+  }
+  const read = (path) => {
+    try {
+      return readFileSync(path, 'utf8')
+    } catch {
+      return null // it has ended
+    }
+  }
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    const stat = read(`/proc/${pid}/task/${thread}/stat`)
+    if (stat !== null) add(Number(thread) === pid ? "the server's event loop" : "the server's other threads", stat)
+    for (const child of (read(`/proc/${pid}/task/${thread}/children`) ?? '').split(' ').filter(Boolean)) {
+      const childStat = read(`/proc/${child}/stat`)
+      const command = read(`/proc/${child}/cmdline`) ?? ''
+      if (childStat !== null) add(command.includes('/inference/') ? 'the engine host' : 'training', childStat)
+    }
+  }
+  return seconds
 }

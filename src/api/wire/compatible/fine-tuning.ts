@@ -1,11 +1,11 @@
 /**
  * OpenAI's fine-tuning API over this engine: `/v1/fine_tuning/jobs` in the words of OpenAI's reference.
  *
- * A base model as `model` makes a new model; the name of a trained one trains that one on. Methods other than supervised and
- * integrations are refused by name.
+ * A base model as `model` makes a new model; the name of a trained one trains that one on. Methods other than supervised and dpo,
+ * and integrations, are refused by name.
  */
 import { z } from '@hono/zod-openapi'
-import { BATCH_SIZE, EPOCHS } from '#api/settings/training.js'
+import { BATCH_SIZE, BETA, EPOCHS } from '#api/settings/training.js'
 import { laxInteger, laxNumber } from '../lax.js'
 import { listSchema } from '../list.js'
 
@@ -20,8 +20,18 @@ export const hyperparametersSchema = z.object({
 })
 export type Hyperparameters = z.infer<typeof hyperparametersSchema>
 
+const dpoHyperparametersSchema = hyperparametersSchema.extend({
+  /** How strongly the answers that are preferred are told from the others. */
+  beta: z.union([auto, laxNumber(BETA)]).nullish(),
+})
+export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
+
 /** Keys and values of OpenAI's `metadata`. */
 export const metadataSchema = z.record(z.string().max(64), z.string().max(512))
+
+/** How a job learns, in OpenAI's words; the methods that are known there and not here are refused by name. */
+export const FINE_TUNING_METHODS = ['supervised', 'dpo'] as const
+export type FineTuningMethod = (typeof FINE_TUNING_METHODS)[number]
 
 export const createFineTuningJobRequestSchema = z.object({
   model: z.string().min(1).max(1024),
@@ -31,6 +41,7 @@ export const createFineTuningJobRequestSchema = z.object({
     .object({
       type: z.string().max(64),
       supervised: z.object({ hyperparameters: hyperparametersSchema.nullish() }).nullish(),
+      dpo: z.object({ hyperparameters: dpoHyperparametersSchema.nullish() }).nullish(),
     })
     .nullish(),
   /** OpenAI's older place of the same numbers. */
@@ -51,6 +62,8 @@ const chosenHyperparametersSchema = z.object({
   n_epochs: z.union([auto, z.number()]),
 })
 
+const chosenDpoHyperparametersSchema = chosenHyperparametersSchema.extend({ beta: z.number() })
+
 export const fineTuningJobSchema = z.object({
   /** `ftjob-` and the id of the training job. */
   id: z.string(),
@@ -61,11 +74,15 @@ export const fineTuningJobSchema = z.object({
   error: z.object({ code: z.string(), message: z.string(), param: z.string().nullable() }).nullable(),
   /** What chat takes as `model` once the job has succeeded. */
   fine_tuned_model: z.string().nullable(),
-  hyperparameters: chosenHyperparametersSchema,
-  method: z.object({
-    type: z.literal('supervised'),
-    supervised: z.object({ hyperparameters: chosenHyperparametersSchema }),
-  }),
+  /** Of supervised jobs only, as in OpenAI's reference. */
+  hyperparameters: chosenHyperparametersSchema.optional(),
+  method: z.discriminatedUnion('type', [
+    z.object({
+      type: z.literal('supervised'),
+      supervised: z.object({ hyperparameters: chosenHyperparametersSchema }),
+    }),
+    z.object({ type: z.literal('dpo'), dpo: z.object({ hyperparameters: chosenDpoHyperparametersSchema }) }),
+  ]),
   model: z.string(),
   organization_id: z.string(),
   result_files: z.array(z.string()),

@@ -1,5 +1,5 @@
 /**
- * OpenAI's fine-tuning API: each job is an ordinary SFT job of an ordinary model, and a row that remembers the words it was
+ * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, and a row that remembers the words it was
  * asked for in.
  */
 import { randomBytes } from 'node:crypto'
@@ -26,13 +26,14 @@ import {
 } from '#service/storage/fine-tuning/jobs.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
 import { countSftExamples } from '#training/data/examples/sft-example.js'
 import { digestOf } from '../access/request-digest.js'
 import { resolvePolicy } from '../chat/served-models.js'
 import type { Principal, ServiceContext } from '../context.js'
 import type { ModelService } from '../models.js'
 import type { CreateHeaders, TrainingJobService } from '../training/training-jobs.js'
-import { chooseHyperparameters } from './hyperparameters.js'
+import { chooseHyperparameters, methodOf } from './hyperparameters.js'
 import {
   fromFineTuningId,
   toFineTuningCheckpoint,
@@ -71,21 +72,24 @@ export function createFineTuningService(
     headers: CreateHeaders,
   ): Promise<FineTuningJob> {
     assertSupported(request)
+    const method = methodOf(request)
+    const count = method === 'supervised' ? countSftExamples : countPreferenceExamples
     const requestDigest = digestOf([request as JsonObject, headers.idempotencyKey])
     if (headers.idempotencyKey !== null || headers.isRetry) {
       const withinMs = headers.idempotencyKey === null ? RETRY_WINDOW_MS : KEY_WINDOW_MS
       const before = await findFineTuningByDigest(db, principal, { requestDigest, withinMs })
       if (before !== null) return toWire(before)
     }
-    const exampleCount = await countExamples(principal, 'training_file', request.training_file)
+    const exampleCount = await countExamples(principal, { field: 'training_file', id: request.training_file, count })
     if (request.validation_file !== null && request.validation_file !== undefined) {
-      await countExamples(principal, 'validation_file', request.validation_file)
+      await countExamples(principal, { field: 'validation_file', id: request.validation_file, count })
     }
     const { model, baseModel } = await resolvePolicy(context, principal, request.model)
     const chosen = chooseHyperparameters(request, { baseModel, exampleCount })
     const trained = model ?? (await createModel(principal, request, baseModel))
     try {
-      const job = await trainingJobs.createSft(
+      const createJob = method === 'supervised' ? trainingJobs.createSft : trainingJobs.createDpo
+      const job = await createJob(
         principal,
         {
           model_id: trained.id,
@@ -115,8 +119,15 @@ export function createFineTuningService(
 
   async function countExamples(
     principal: Principal,
-    field: 'training_file' | 'validation_file',
-    id: string,
+    {
+      field,
+      id,
+      count,
+    }: {
+      readonly field: 'training_file' | 'validation_file'
+      readonly id: string
+      readonly count: typeof countPreferenceExamples
+    },
   ): Promise<number> {
     const file = await findFile(db, principal, { id })
     if (file === null) {
@@ -132,7 +143,7 @@ export function createFineTuningService(
         { param: field },
       )
     }
-    return countSftExamples(await context.blobs.openRead(file.sha256))
+    return count(await context.blobs.openRead(file.sha256))
   }
 
   async function createModel(

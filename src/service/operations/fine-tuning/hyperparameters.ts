@@ -1,9 +1,15 @@
 /**
- * OpenAI's three hyperparameters in the words of an SFT job.
+ * OpenAI's hyperparameters in the words of an SFT or preference job.
  */
 
 import { learningRateFor } from '#api/settings/learning-rate.js'
-import type { CreateFineTuningJobRequest, Hyperparameters } from '#api/wire/compatible/fine-tuning.js'
+import { DPO_DEFAULTS, SFT_DEFAULTS } from '#api/settings/training.js'
+import {
+  type CreateFineTuningJobRequest,
+  type DpoHyperparameters,
+  FINE_TUNING_METHODS,
+  type FineTuningMethod,
+} from '#api/wire/compatible/fine-tuning.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 
@@ -13,50 +19,76 @@ export interface ChosenHyperparameters {
     readonly batch_size: number | 'auto'
     readonly learning_rate_multiplier: number
     readonly n_epochs: number
+    /** Of preference jobs only. */
+    readonly beta?: number
   }
   readonly config: JsonObject
 }
 
-/** @throws {InvalidRequestError} `unsupported_method` for anything but supervised fine-tuning; `invalid_value` if given twice */
+/** @throws {InvalidRequestError} `unsupported_method` for anything but supervised fine-tuning and preferences */
+export function methodOf({ method }: CreateFineTuningJobRequest): FineTuningMethod {
+  if (method === null || method === undefined) return 'supervised'
+  const known = FINE_TUNING_METHODS.find((name) => name === method.type)
+  if (known !== undefined) return known
+  throw new InvalidRequestError(
+    'unsupported_method',
+    `method.type must be one of ${FINE_TUNING_METHODS.join(', ')}, got "${method.type.slice(0, 64)}"`,
+    { param: 'method.type', hint: 'reinforcement learning is POST /v1/preview/training-jobs' },
+  )
+}
+
+/** @throws {InvalidRequestError} `unsupported_method`; `invalid_value` if given twice or for another method */
 export function chooseHyperparameters(
   request: CreateFineTuningJobRequest,
   { baseModel, exampleCount }: { readonly baseModel: string; readonly exampleCount: number },
 ): ChosenHyperparameters {
-  const wanted = requested(request)
+  const method = methodOf(request)
+  const wanted = requested(request, method)
   const epochs = given(wanted.n_epochs) ?? defaultEpochs(exampleCount)
   const batchSize = given(wanted.batch_size) ?? 'auto'
   const multiplier = given(wanted.learning_rate_multiplier) ?? 1
-  return {
-    shown: { batch_size: batchSize, learning_rate_multiplier: multiplier, n_epochs: epochs },
-    config: {
-      batch_size: batchSize,
-      epochs,
-      learning_rate: Math.min(1, learningRateFor(baseModel) * multiplier),
-      ...(request.seed === null || request.seed === undefined ? {} : { seed: request.seed }),
-    },
+  const shown: ChosenHyperparameters['shown'] = {
+    batch_size: batchSize,
+    learning_rate_multiplier: multiplier,
+    n_epochs: epochs,
   }
+  const config = {
+    batch_size: batchSize,
+    epochs,
+    learning_rate: Math.min(1, defaultRate(method, baseModel) * multiplier),
+    ...(request.seed === null || request.seed === undefined ? {} : { seed: request.seed }),
+  }
+  if (method === 'supervised') return { shown, config }
+  const beta = given(wanted.beta) ?? DPO_DEFAULTS.beta
+  return { shown: { ...shown, beta }, config: { ...config, beta } }
 }
 
-function requested({ method, hyperparameters }: CreateFineTuningJobRequest): Hyperparameters {
-  if (method === null || method === undefined) return hyperparameters ?? {}
-  if (method.type !== 'supervised') {
-    throw new InvalidRequestError(
-      'unsupported_method',
-      `method.type must be "supervised", got "${method.type.slice(0, 64)}"`,
-      { param: 'method.type', hint: 'reinforcement learning is POST /v1/preview/training-jobs' },
-    )
+/** Small models take larger rates; preferences by as much as examples, for which it was measured. */
+function defaultRate(method: FineTuningMethod, baseModel: string): number {
+  const rate = learningRateFor(baseModel)
+  return method === 'supervised' ? rate : DPO_DEFAULTS.learning_rate * (rate / SFT_DEFAULTS.learning_rate)
+}
+
+function requested(
+  { method, hyperparameters }: CreateFineTuningJobRequest,
+  wanted: FineTuningMethod,
+): DpoHyperparameters {
+  const other = FINE_TUNING_METHODS.find((name) => name !== wanted && (method?.[name] ?? null) !== null)
+  if (other !== undefined) {
+    throw new InvalidRequestError('invalid_value', `method.${other} does not belong to method.type "${wanted}"`, {
+      param: `method.${other}`,
+    })
   }
-  const inside = method.supervised?.hyperparameters
-  if (inside !== null && inside !== undefined && hyperparameters !== null && hyperparameters !== undefined) {
+  const inside = method?.[wanted]?.hyperparameters ?? null
+  const outside = hyperparameters ?? null
+  if (outside !== null && (inside !== null || wanted !== 'supervised')) {
     throw new InvalidRequestError(
       'invalid_value',
-      'hyperparameters must stand in method.supervised or beside it, not in both',
-      {
-        param: 'hyperparameters',
-      },
+      `hyperparameters must stand in method.${wanted}${wanted === 'supervised' ? ' or beside it, not in both' : ''}`,
+      { param: 'hyperparameters' },
     )
   }
-  return inside ?? hyperparameters ?? {}
+  return inside ?? outside ?? {}
 }
 
 function given<T>(value: T | 'auto' | null | undefined): T | null {

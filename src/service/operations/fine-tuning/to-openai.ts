@@ -26,7 +26,6 @@ export const fromFineTuningId = (id: string): string => (id.startsWith(JOB_PREFI
 
 export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs: number): FineTuningJob {
   const { request } = record
-  const hyperparameters = record.hyperparameters as FineTuningJob['hyperparameters']
   const isFailed = job.status === 'failed'
   return {
     id: toFineTuningId(job.id),
@@ -42,8 +41,7 @@ export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs:
         }
       : null,
     fine_tuned_model: job.status === 'completed' && job.step !== null ? `${record.trainedName}:step${job.step}` : null,
-    hyperparameters,
-    method: { type: 'supervised', supervised: { hyperparameters } },
+    ...methodOf(record, job),
     model: String(request['model']),
     organization_id: job.entity,
     result_files: [],
@@ -56,6 +54,22 @@ export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs:
     metadata: (request['metadata'] ?? null) as Record<string, string> | null,
     user_provided_suffix: text(request, 'suffix'),
   }
+}
+
+/** What was chosen, where OpenAI shows it for this method. */
+function methodOf(
+  { hyperparameters }: FineTuningRecord,
+  job: JobRecord,
+): Pick<FineTuningJob, 'hyperparameters' | 'method'> {
+  if (job.kind === 'dpo') {
+    const chosen = hyperparameters as Extract<
+      FineTuningJob['method'],
+      { readonly type: 'dpo' }
+    >['dpo']['hyperparameters']
+    return { method: { type: 'dpo', dpo: { hyperparameters: chosen } } }
+  }
+  const chosen = hyperparameters as NonNullable<FineTuningJob['hyperparameters']>
+  return { hyperparameters: chosen, method: { type: 'supervised', supervised: { hyperparameters: chosen } } }
 }
 
 /** By the pace of the steps so far; null before the first and after the end. */

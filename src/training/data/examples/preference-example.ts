@@ -1,9 +1,10 @@
 /**
- * Preference pairs from JSON Lines, checked line by line, in the forms TRL's users have them.
+ * Preference pairs from JSON Lines, checked line by line, in the forms TRL's and OpenAI's users have them.
  *
  * - `{"prompt", "chosen", "rejected"}` as texts: one user turn and two answers to it;
  * - the same as lists of messages: a conversation and two ways it goes on;
- * - `{"chosen", "rejected"}` as lists of messages: whole conversations, whose common beginning is the prompt.
+ * - `{"chosen", "rejected"}` as lists of messages: whole conversations, whose common beginning is the prompt;
+ * - `{"input": {"messages", "tools"?}, "preferred_output", "non_preferred_output"}`: the rows of OpenAI's preference jobs.
  *
  * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are
  * served here; TRL takes them as they are.
@@ -12,6 +13,9 @@ import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError } from '../json-lines.js'
 import { describe } from '../parse-choice.js'
 import { checkMessages, checkTools, readJsonLines } from './sft-example.js'
+
+const TRL_FIELDS = ['prompt', 'chosen', 'rejected'] as const
+const OPENAI_FIELDS = ['input', 'preferred_output', 'non_preferred_output'] as const
 
 /** One checked line. Both continuations end with an assistant message and are not empty. */
 export interface PreferenceExample {
@@ -52,6 +56,7 @@ function checkExample(value: unknown, number: number): PreferenceExample {
     )
   }
   const given = (name: string): unknown => value[name] ?? null
+  if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, number)
   const chosen = answerOf(given('chosen'), 'chosen', number)
   const rejected = answerOf(given('rejected'), 'rejected', number)
   const { prompt, start } = promptOf(given('prompt'), { chosen, rejected, number })
@@ -62,7 +67,28 @@ function checkExample(value: unknown, number: number): PreferenceExample {
     rejected: rejected.slice(start),
     tools: checkTools(value, number),
   }
-  assertAnswers(example)
+  assertAnswers(example, ['chosen', 'rejected'])
+  return example
+}
+
+/** `input.parallel_tool_calls` is taken and has no effect: nothing here limits calls to one. */
+function fromOpenAi(value: JsonObject, number: number): PreferenceExample {
+  const mixed = TRL_FIELDS.find((name) => (value[name] ?? null) !== null)
+  if (mixed !== undefined) {
+    throw lineError('invalid_example', number, `must have either input with both outputs or ${mixed}, not both`)
+  }
+  const input = value['input'] ?? null
+  if (!isJsonObject(input)) {
+    throw lineError('invalid_example', number, `must have input, an object with messages, got ${describe(input)}`)
+  }
+  const example = {
+    lineNumber: number,
+    prompt: checkMessages(input['messages'], 'input.messages', number),
+    chosen: checkMessages(value['preferred_output'], 'preferred_output', number),
+    rejected: checkMessages(value['non_preferred_output'], 'non_preferred_output', number),
+    tools: checkTools(input, number),
+  }
+  assertAnswers(example, ['preferred_output', 'non_preferred_output'])
   return example
 }
 
@@ -93,11 +119,22 @@ function commonMessages(a: readonly JsonObject[], b: readonly JsonObject[]): num
   return count
 }
 
-function assertAnswers({ chosen, rejected, lineNumber }: PreferenceExample): void {
+/** @param names of the chosen and the rejected answer, for messages */
+function assertAnswers(
+  { chosen, rejected, lineNumber }: PreferenceExample,
+  [chosenName, rejectedName]: readonly [string, string],
+): void {
   if (JSON.stringify(chosen) === JSON.stringify(rejected)) {
-    throw lineError('equal_answers', lineNumber, 'has equal answers chosen and rejected, which prefer nothing')
+    throw lineError(
+      'equal_answers',
+      lineNumber,
+      `has equal answers ${chosenName} and ${rejectedName}, which prefer nothing`,
+    )
   }
-  for (const [name, messages] of Object.entries({ chosen, rejected })) {
+  for (const [name, messages] of [
+    [chosenName, chosen],
+    [rejectedName, rejected],
+  ] as const) {
     const role = messages.at(-1)?.['role'] ?? null
     if (role !== 'assistant') {
       throw lineError(

@@ -33,13 +33,40 @@ describe('readPreferenceExamples', () => {
     ['texts', { prompt: 'q', chosen: 'a', rejected: 'b' }],
     ['messages', { prompt: [user], chosen: [answer('a')], rejected: [answer('b')] }],
     ['whole conversations', { chosen: [user, answer('a')], rejected: [user, answer('b')] }],
+    [
+      "OpenAI's rows",
+      { input: { messages: [user] }, preferred_output: [answer('a')], non_preferred_output: [answer('b')] },
+    ],
   ])('reads %s', async (_, row) => {
     expect(await collect(readPreferenceExamples(bytes([row])))).toEqual([
       { lineNumber: 1, prompt: [user], chosen: [answer('a')], rejected: [answer('b')], tools: null },
     ])
   })
 
+  it("takes the tools of OpenAI's rows", async () => {
+    const tools = [{ type: 'function', function: { name: 'f' } }]
+    const input = { messages: [user], tools, parallel_tool_calls: true }
+    const row = { input, preferred_output: [answer('a')], non_preferred_output: [answer('b')] }
+    expect(await collect(readPreferenceExamples(bytes([row])))).toMatchObject([{ tools }])
+  })
+
   it.each([
+    ['one output', { input: { messages: [user] }, preferred_output: [answer('a')] }, 'invalid_example'],
+    [
+      "OpenAI's fields mixed with others",
+      { input: { messages: [user] }, preferred_output: [answer('a')], rejected: 'b' },
+      'invalid_example',
+    ],
+    [
+      'input that is no object',
+      { input: 'q', preferred_output: [answer('a')], non_preferred_output: [answer('b')] },
+      'invalid_example',
+    ],
+    [
+      'equal outputs',
+      { input: { messages: [user] }, preferred_output: [answer('a')], non_preferred_output: [answer('a')] },
+      'equal_answers',
+    ],
     ['no answer', { prompt: 'q', chosen: 'a' }, 'invalid_example'],
     ['answers without anything in common and no prompt', { chosen: 'a', rejected: 'b' }, 'invalid_example'],
     ['equal answers', { prompt: 'q', chosen: 'a', rejected: 'a' }, 'equal_answers'],

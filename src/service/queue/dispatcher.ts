@@ -32,7 +32,7 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** Jobs that may run at once. */
   readonly trainWorkers: number
-  /** Whether the machine has memory for one more job; asked only while another runs. Default: it has. */
+  /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
   readonly hasRoom?: () => boolean
   readonly timing: JobTiming
 }
@@ -80,6 +80,8 @@ interface Slot {
   readonly jobId: string
   readonly worker: RunningWorker
   readonly attempt: number
+  /** Steps of the job when this attempt began. */
+  readonly stepsBefore: number
   readonly watch: AttemptWatch
   cancelTicks: number
 }
@@ -114,12 +116,22 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     for (const slot of slots) await giveUpStuck(slot)
     await killUnresponsive()
     while (!isStopped && slots.size < options.trainWorkers) {
-      // the one that runs must not be killed for memory by the next; alone, a job always starts
-      if (slots.size > 0 && options.hasRoom?.() === false) break
+      // those that run must not be killed for memory by the next; alone, a job always starts
+      if (slots.size > 0 && !(await hasRoom())) break
       const claimed = await claimNextJob(db, ids, { owner, leaseMs: leaseMs })
       if (claimed === null) break
       launch(claimed)
     }
+  }
+
+  /** What a worker will hold shows with its first step: until then nobody can tell what is left. */
+  async function hasRoom(): Promise<boolean> {
+    if (options.hasRoom === undefined) return true
+    for (const { jobId, stepsBefore } of slots) {
+      const job = await findJob(db, jobId)
+      if (job !== null && job.gradientSteps <= stepsBefore) return false
+    }
+    return options.hasRoom()
   }
 
   /** Fences first: whatever the process still does, and whenever it dies, changes nothing. */
@@ -155,6 +167,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       jobId: job.id,
       worker,
       attempt: job.attempt,
+      stepsBefore: job.gradientSteps,
       watch: watchAttempt(limits, sweepMs),
       cancelTicks: 0,
     }

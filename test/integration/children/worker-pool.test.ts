@@ -3,6 +3,7 @@
  */
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
+import { memoryBytes } from '#base/util/memory.js'
 import { createWorkerPool, type WorkerPool, type WorkerPoolOptions } from '#service/children/worker-pool.js'
 import { isAlive } from '../../support/service/is-alive.js'
 import { until } from '../../support/until.js'
@@ -64,5 +65,50 @@ describe('idle workers', { timeout: 120_000 }, () => {
     const pid = await attempt()
     expect(pool.idlePids()).toEqual([])
     await until(() => !isAlive(pid), 'the end of the worker')
+  })
+})
+
+describe('room for one more worker', { timeout: 120_000 }, () => {
+  const MB = 1024 ** 2
+  const tenth = memoryBytes() / 10
+
+  it.skipIf(process.platform !== 'linux')(
+    'is as much as the largest that runs holds, and a tenth of the machine',
+    async () => {
+      let availableBytes = Number.POSITIVE_INFINITY
+      create({
+        environment: { ...process.env, STAND_IN_HELD_BYTES: String(300 * MB) },
+        availableBytes: () => availableBytes,
+      })
+      const worker = pool.start(START)
+      // the least that is refused: what it holds shows as it grows
+      await until(() => {
+        availableBytes = tenth + 300 * MB
+        return !pool.hasRoom()
+      }, 'a worker that holds 300 MB')
+      availableBytes = tenth + 900 * MB
+      expect(pool.hasRoom()).toBe(true)
+      worker.kill()
+      await worker.ended
+      availableBytes = tenth + MB
+      expect(pool.hasRoom()).toBe(true)
+      availableBytes = tenth - MB
+      expect(pool.hasRoom()).toBe(false)
+    },
+  )
+
+  it('is made by giving up kept workers, the one that waited longest first', async () => {
+    let availableBytes = Number.POSITIVE_INFINITY
+    create({ availableBytes: () => availableBytes })
+    const both = [pool.start(START), pool.start({ ...START, modelId: 'other' })]
+    await Promise.all(both.map((worker) => worker.ended))
+    const [first, second] = pool.idlePids()
+    availableBytes = 0
+    expect(pool.hasRoom()).toBe(false)
+    expect(pool.idlePids()).toEqual([second])
+    await until(() => !isAlive(first ?? 0), 'the end of the kept worker')
+    availableBytes = Number.POSITIVE_INFINITY
+    expect(pool.hasRoom()).toBe(true)
+    expect(pool.idlePids()).toEqual([second])
   })
 })

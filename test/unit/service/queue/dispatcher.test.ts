@@ -33,7 +33,7 @@ afterEach(async () => {
   await fixture.close()
 })
 
-function start(timing: Partial<JobTiming> = {}, trainWorkers = 1): void {
+function start(timing: Partial<JobTiming> = {}, trainWorkers = 1, hasRoom?: () => boolean): void {
   dispatcher = createDispatcher({
     db: fixture.db,
     ids: systemIds,
@@ -41,6 +41,7 @@ function start(timing: Partial<JobTiming> = {}, trainWorkers = 1): void {
     signals: createJobSignals(),
     timing: { ...DEFAULT_JOB_TIMING, sweepMs: SWEEP_MS, backoffMs: 0, ...timing },
     trainWorkers,
+    ...(hasRoom === undefined ? {} : { hasRoom }),
     startWorker: (claimed) => {
       let end: (reason: string) => void = () => undefined
       const ended = new Promise<string>((resolve) => {
@@ -54,8 +55,8 @@ function start(timing: Partial<JobTiming> = {}, trainWorkers = 1): void {
   dispatcher.start()
 }
 
-async function submit(): Promise<string> {
-  const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
+async function submit(modelId?: string): Promise<string> {
+  const { job } = await createJob(fixture.db, fixture.newJob(modelId), ONCE)
   dispatcher.wake()
   return job.id
 }
@@ -155,5 +156,50 @@ describe('losses', () => {
     await until(async () => expect((await jobOf(id)).status).toBe('queued'))
     expect(await due()).toBeGreaterThan(4 * 3_600_000)
     expect((await jobOf(next)).status).toBe('queued')
+  })
+})
+
+describe('several workers', () => {
+  const step = (id: string) =>
+    fixture.db.updateTable('training_jobs').set({ gradient_step_count: 1 }).where('id', '=', id).execute()
+
+  it('start one after the other: the next when those before it have shown with a step what they hold, and it fits beside', async () => {
+    let isRoom = false
+    const asked = vi.fn(() => isRoom)
+    start({}, 3, asked)
+    const ids = [await submit()]
+    for (const name of ['b', 'c']) ids.push(await submit(await fixture.addModel(name)))
+    const [first = '', second = ''] = ids
+    await until(() => expect(workers).toHaveLength(1))
+    await pass(5000)
+    // alone it starts without a question; nothing is known of what it will hold
+    expect(asked).not.toHaveBeenCalled()
+    expect(workers).toHaveLength(1)
+    await step(first)
+    await pass(5000)
+    await until(() => expect(asked).toHaveBeenCalled())
+    expect(workers).toHaveLength(1)
+    isRoom = true
+    await pass(1000)
+    await until(() => expect(workers).toHaveLength(2))
+    await pass(5000)
+    expect(workers).toHaveLength(2)
+    await step(second)
+    await pass(1000)
+    await until(() => expect(workers).toHaveLength(3))
+    expect(workers.map(({ job }) => job.id)).toEqual(ids)
+  })
+
+  it('do not wait for room when none runs', async () => {
+    start({}, 2, () => false)
+    const first = await submit()
+    const second = await submit(await fixture.addModel('b'))
+    await until(() => expect(workers).toHaveLength(1))
+    await step(first)
+    await pass(2000)
+    expect(workers).toHaveLength(1)
+    workerAt(0).end('the worker exited with code 0')
+    await until(() => expect(workers.length).toBeGreaterThan(1))
+    expect([first, second]).toContain(workerAt(1).job.id)
   })
 })

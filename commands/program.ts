@@ -161,6 +161,7 @@ export async function runProgram(options: ProgramOptions): Promise<number> {
   const { argv, streams } = options
   try {
     if (argv[0] === 'help') return await printHelp(argv.slice(1), options)
+    if (argv[0] === '__complete') return await printNames(argv[1], options)
     const found = findEntry(argv, commandTable)
     const command = await found?.load()
     const line = parseCommandLine(argv, commandTable, command)
@@ -197,6 +198,20 @@ async function runCommand(
   const config = await loadConfig({ environment: options.environment, flags })
   const context = createContext({ ...options, config, isQuiet: globals.isQuiet })
   await command.invoke(context, raw)
+  return 0
+}
+
+/** Names for the completion of a shell, silent whatever happens; no command of its own, for nobody types it. */
+async function printNames(kind: string | undefined, options: ProgramOptions): Promise<number> {
+  const { COMPLETED_KINDS, listNames } = await import('#cli/command/complete-names.js')
+  const { loadConfig } = await import('#cli/config/load.js')
+  const { createContext } = await import('#cli/command/context.js')
+  const known = COMPLETED_KINDS.find((each) => each === kind)
+  const config = await loadConfig({ environment: options.environment, flags: {} }).catch(() => null)
+  if (known === undefined || config === null) return 0
+  for (const name of await listNames(createContext({ ...options, config, isQuiet: true }), known)) {
+    options.streams.stdout.write(`${name}\n`)
+  }
   return 0
 }
 

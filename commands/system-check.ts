@@ -40,7 +40,7 @@ export const systemCheck = defineCommand({
         { header: 'status', kind: 'status', get: (check) => check.status.toUpperCase() },
         { header: 'scope', get: (check) => check.scope },
         { header: 'check', get: (check) => check.name },
-        { header: 'result', get: (check) => check.message, canShrink: true },
+        { header: 'result', get: (check) => check.message, canWrap: true },
       ],
       (check) => `${check.name} ${check.status}`,
     )

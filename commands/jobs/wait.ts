@@ -60,7 +60,7 @@ export const waitForJobs = defineCommand({
     const columns = [
       { header: 'id', kind: 'shortId' as const, get: (job: TrainingJob) => job.id },
       { header: 'status', kind: 'status' as const, get: (job: TrainingJob) => job.status },
-      { header: 'outcome', get: describeOutcome, canShrink: true },
+      { header: 'outcome', get: describeOutcome, canWrap: true },
     ]
     output.rows(finished, finished, columns, (job) => job.id)
     for (const job of finished) requireCompleted(job)

@@ -1,8 +1,10 @@
 /**
- * Completion scripts from the table of commands: nouns, verbs and flags, static, so that no key press waits for anything.
+ * Completion scripts from the table of commands: nouns, verbs and flags are static, so that no key press waits for anything; names of
+ * models and jobs are asked of the service, which has a moment to answer (`trainyard __complete`).
  */
 import { settings } from '../config/schema.js'
 import { globalSettings } from './command-line.js'
+import type { CompletedKind } from './complete-names.js'
 import type { Command } from './define-command.js'
 import { longName } from './flags.js'
 
@@ -14,9 +16,9 @@ export function completionScript(shell: Shell, commands: readonly Command[]): st
   const words = tree(commands)
   switch (shell) {
     case 'bash':
-      return bashScript(words)
+      return bashScript(words, commands)
     case 'zsh':
-      return `#compdef trainyard\nautoload -U +X bashcompinit && bashcompinit\n${bashScript(words)}`
+      return `#compdef trainyard\nautoload -U +X bashcompinit && bashcompinit\n${bashScript(words, commands)}`
     case 'fish':
       return fishScript(commands)
   }
@@ -48,12 +50,25 @@ function flagsOf(command: Command): readonly string[] {
   return [...own, ...global, '--quiet', '--help'].filter((flag) => flag.startsWith('--'))
 }
 
-function bashScript(words: ReadonlyMap<string, readonly string[]>): string {
+/** What the first argument of a command names on the service; null: nothing there. */
+function namedBy(command: Command): CompletedKind | null {
+  const [first] = Object.entries(command.args)
+  if (first === undefined) return null
+  const [name, { asks }] = first
+  if (name === 'job') return 'job'
+  return name === 'model' ? (asks === 'served' ? 'served' : 'model') : null
+}
+
+function bashScript(words: ReadonlyMap<string, readonly string[]>, commands: readonly Command[]): string {
+  const named = commands.flatMap((command) => {
+    const kind = namedBy(command)
+    return kind === null ? [] : [`    '${command.path.join(' ')}') kind=${kind} ;;`]
+  })
   const cases = [...words].map(
     ([after, next]) => `    ${after === '' ? "''" : `'${after}'`}) words='${next.join(' ')}' ;;`,
   )
   return `_trainyard() {
-  local word path='' words='' current="\${COMP_WORDS[COMP_CWORD]}"
+  local word path='' words='' kind='' name current="\${COMP_WORDS[COMP_CWORD]}"
   local count=0 i
   for ((i = 1; i < COMP_CWORD && count < 2; i++)); do
     word="\${COMP_WORDS[i]}"
@@ -70,6 +85,16 @@ ${[...words]
   .join('\n')}
       esac ;;
   esac
+  case "$path" in
+${named.join('\n')}
+  esac
+  if [[ -n $kind && $count -eq $((COMP_CWORD - 1)) && $current != -* ]]; then
+    COMPREPLY=()
+    while read -r name; do
+      [[ $name == "$current"* ]] && COMPREPLY+=("$name")
+    done < <("\${COMP_WORDS[0]}" __complete "$kind" 2> /dev/null)
+    [[ \${#COMPREPLY[@]} -gt 0 ]] && return
+  fi
   if [[ -z $words ]]; then COMPREPLY=($(compgen -f -- "$current")); else COMPREPLY=($(compgen -W "$words" -- "$current")); fi
 }
 complete -o default -F _trainyard trainyard
@@ -91,6 +116,8 @@ function fishScript(commands: readonly Command[]): string {
       )
     }
     const seen = command.path.map((word) => `__fish_seen_subcommand_from ${word}`).join('; and ')
+    const kind = namedBy(command)
+    if (kind !== null) lines.push(`complete -c trainyard -n '${seen}' -a '(trainyard __complete ${kind} 2>/dev/null)'`)
     for (const flag of flagsOf(command)) lines.push(`complete -c trainyard -n '${seen}' -l ${flag.slice(2)}`)
   }
   return `${lines.join('\n')}\n`

@@ -1,7 +1,8 @@
 /**
  * Lists as text: aligned columns with an upper-case header on a terminal, tab-separated values in a pipe.
  *
- * Widths are those of a terminal: wide characters take two columns. Only columns marked `canShrink` are ever cut.
+ * Widths are those of a terminal: wide characters take two columns. Only columns marked `canShrink` are ever cut, and the last one,
+ * marked `canWrap`, is broken between words.
  */
 import { formatBytes, formatClock, formatCount, formatNumber, formatRelativeTime } from './format.js'
 import type { Sink } from './io.js'
@@ -28,6 +29,8 @@ export interface Column<T> {
   readonly get: (row: T) => string | number | null | undefined
   /** May be cut to fit the terminal. */
   readonly canShrink?: boolean
+  /** Goes on in lines below instead of being cut. The last column only. */
+  readonly canWrap?: boolean
 }
 
 /** Tab-separated rows: no header, full values, ISO times, plain numbers; an unknown value is empty. */
@@ -63,23 +66,33 @@ export function renderTable<T>(
   const gap = isTight ? TIGHT_GAP : GAP
   const widths = fitWidths(natural, columns, gap, options.sink.width)
   const { chalk } = options.sink
-  const lineOf = (texts: readonly string[], paintCell: (text: string, column: number) => string) =>
+  const between = ' '.repeat(gap)
+  type PaintCell = (text: string, column: number) => string
+  const cellOf = (text: string, i: number, paintCell: PaintCell): string => {
+    const cut = cutCell(text, widths[i] ?? 0)
+    const padding = ' '.repeat(Math.max(0, (widths[i] ?? 0) - displayWidth(cut)))
+    return RIGHT.has(columns[i]?.kind ?? 'text') ? padding + paintCell(cut, i) : paintCell(cut, i) + padding
+  }
+  const lineOf = (texts: readonly string[], paintCell: PaintCell) =>
     texts
-      .map((text, i) => {
-        const cut = cutCell(text, widths[i] ?? 0)
-        const padding = ' '.repeat(Math.max(0, (widths[i] ?? 0) - displayWidth(cut)))
-        const cell = paintCell(cut, i)
-        return RIGHT.has(columns[i]?.kind ?? 'text') ? padding + cell : cell + padding
-      })
-      .join(' '.repeat(gap))
+      .map((text, i) => cellOf(text, i, paintCell))
+      .join(between)
       .trimEnd()
   const header = lineOf(
     columns.map((column) => column.header.toUpperCase()),
     (text) => chalk.dim(text),
   )
-  const body = cells.map((row) => lineOf(row, (text, i) => paint(chalk, columns[i]?.kind ?? 'text', text)))
+  const paintValue: PaintCell = (text, i) => paint(chalk, columns[i]?.kind ?? 'text', text)
+  const last = columns.length - 1
+  const isWrapped = columns[last]?.canWrap === true
+  const indent = ' '.repeat(widths.slice(0, last).reduce((sum, width) => sum + width + gap, 0))
+  const body = cells.map((row) => {
+    if (!isWrapped) return lineOf(row, paintValue)
+    const head = row.slice(0, last).map((value, i) => cellOf(value, i, paintValue) + between)
+    return head.join('') + wrapWords(row[last] ?? '', widths[last] ?? 0).join(`\n${indent}`)
+  })
   const text = `${[header, ...body].join('\n')}\n`
-  return { text, isCut: widths.some((width, i) => width < (natural[i] ?? 0)) }
+  return { text, isCut: widths.some((width, i) => width < (natural[i] ?? 0) && !(isWrapped && i === last)) }
 }
 
 /** Two-column facts: `Name         email-agent`; long values go on below their beginning. */
@@ -170,7 +183,7 @@ function fitWidths<T>(natural: readonly number[], columns: readonly Column<T>[],
   while (excess > 0) {
     let widest = -1
     for (let i = 0; i < widths.length; i += 1) {
-      const isCandidate = columns[i]?.canShrink === true && (widths[i] ?? 0) > 8
+      const isCandidate = (columns[i]?.canShrink ?? columns[i]?.canWrap) === true && (widths[i] ?? 0) > 8
       if (isCandidate && (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0))) widest = i
     }
     if (widest < 0) return widths

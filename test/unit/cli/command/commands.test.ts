@@ -793,6 +793,18 @@ describe('whoami, version, system-check, config', () => {
       'gpu_queue fail',
     ])
   })
+  test('results of checks are shown whole in a narrow terminal', async () => {
+    const message = 'the engine of trainyard/spark answers, served as f32 because it is small'
+    const check = { name: 'gpu_queue', success: true, is_slow: false, duration_ms: 5, message, errors: [] }
+    const routes: Routes = {
+      'GET /v1/health': { body: { status: 'ok', version: '1' } },
+      'GET /v1/system-check': { body: { api: true, database: true, checks: [check] } },
+    }
+    const { stdout, stderr } = await run(['system-check', '--server-only'], routes, { tty: true, columns: 60 })
+    expect(stdout.replace(/\s+/g, ' ')).toContain(`PASS server gpu_queue ${message}, 5 ms`)
+    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(60)
+    expect(stdout + stderr).not.toMatch(/…|were cut/)
+  })
   test('config set, get, unset; an unknown key is exit 3; a secret is never an argument', async () => {
     const env = { HOME: folder }
     expect((await runCli(['config', 'set', 'project', 'games'], { env })).exitCode).toBe(0)

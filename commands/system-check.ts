@@ -96,7 +96,7 @@ async function checkMachine(context: CommandContext): Promise<readonly Check[]> 
     await checkLocal(
       context,
       'sqlite',
-      async () => `SQLite ${(await import('#service/storage/sqlite-binary.js')).assertSqliteLoads()} loads`,
+      async () => `SQLite ${(await import('#service/storage/sqlite.js')).assertSqliteLoads()} loads`,
       reinstall,
     ),
   ]

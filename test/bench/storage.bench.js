@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
+import { openSqlite } from '../../dist/src/service/storage/sqlite.js'
 
 const dist = '../../dist/src'
 const { openDatabase } = await import(`${dist}/service/storage/database.js`)
@@ -63,7 +63,7 @@ async function measure(file, models, events) {
 const id = (n) => `id${String(Math.floor(n)).padStart(9, '0')}`
 
 function fill(file, models, events) {
-  const sqlite = new SqliteDatabase(file)
+  const sqlite = openSqlite(file)
   sqlite.pragma('synchronous = OFF')
   const numbers = 'with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < ?)'
   sqlite

@@ -34,10 +34,20 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
     removeHistoryDuplicates: true,
   })
   let answering: AbortController | null = null
+  // What was typed is read on after Ctrl-D, but a closed editor shows no prompt: Node.js 24 throws.
+  let isClosed = false
+  lines.once('close', () => {
+    isClosed = true
+  })
+  function prompt(text: string): void {
+    if (isClosed) return
+    lines.setPrompt(text)
+    lines.prompt()
+  }
   lines.on('SIGINT', () => {
     if (answering !== null) answering.abort(new AppError('cancelled', 'interrupted', 'interrupted'))
     else io.stderr.write('\n(Ctrl-D or /exit leaves)\n')
-    if (answering === null) lines.prompt()
+    if (answering === null) prompt(lines.getPrompt())
   })
   signal.addEventListener('abort', () => lines.close(), { once: true })
 
@@ -89,10 +99,9 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
   }
 
   output.status(`${state.label} - /help for commands, Ctrl-D to leave`)
-  lines.setPrompt('> ')
-  lines.prompt()
+  prompt('> ')
   try {
-    for await (const turn of readTurns(lines)) {
+    for await (const turn of readTurns(lines, () => prompt('... '))) {
       const text = turn.trim()
       if (text !== '') {
         if (text.startsWith('/') && !text.startsWith('//')) {
@@ -101,8 +110,7 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
           await answer(text.startsWith('//') ? turn.slice(1) : turn)
         }
       }
-      lines.setPrompt('> ')
-      lines.prompt()
+      prompt('> ')
     }
   } finally {
     lines.close()
@@ -122,7 +130,7 @@ function toStream(sink: Sink): Writable {
 }
 
 /** What a person means by one turn: a line, or the lines between two `"""`. */
-async function* readTurns(lines: Interface): AsyncGenerator<string> {
+async function* readTurns(lines: Interface, promptForMore: () => void): AsyncGenerator<string> {
   let fenced: string[] | null = null
   for await (const line of lines) {
     if (fenced === null) {
@@ -145,8 +153,7 @@ async function* readTurns(lines: Interface): AsyncGenerator<string> {
     } else {
       fenced.push(line)
     }
-    lines.setPrompt('... ')
-    lines.prompt()
+    promptForMore()
   }
 }
 

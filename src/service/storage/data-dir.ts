@@ -19,9 +19,8 @@
  */
 import { chmod, mkdir, open, readdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
 import { ConflictError, StorageError } from '#base/errors.js'
-import { assertSqliteLoads } from './sqlite-binary.js'
+import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 
 /** A locked data directory. */
 export interface DataDir {
@@ -124,15 +123,15 @@ async function isPrivate(path: string): Promise<boolean> {
   return process.platform === 'win32' || ((await stat(path)).mode & 0o077) === 0
 }
 
-function acquireLock(lockPath: string, root: string): SqliteDatabase.Database {
-  let lock: SqliteDatabase.Database | null = null
+function acquireLock(lockPath: string, root: string): Sqlite {
+  let lock: Sqlite | null = null
   try {
-    lock = new SqliteDatabase(lockPath, { timeout: 0 })
+    lock = openSqlite(lockPath, { timeout: 0 })
     lock.exec('BEGIN EXCLUSIVE')
     return lock
   } catch (cause) {
     lock?.close()
-    if (cause instanceof SqliteDatabase.SqliteError && cause.code.startsWith('SQLITE_BUSY')) {
+    if (isSqliteError(cause) && cause.code.startsWith('SQLITE_BUSY')) {
       throw new ConflictError('data_dir_locked', `data directory "${root}" is used by another server`, {
         hint: 'stop that server, or choose another --data-dir',
         cause,

@@ -4,7 +4,6 @@
  * One connection per process. Kysely serializes transactions on it, so two of ours never interleave; another process
  * cannot write, because `data-dir.ts` holds the directory's lock. Nothing here knows what the tables mean.
  */
-import SqliteDatabase from 'better-sqlite3'
 import {
   type DatabaseConnection,
   type Driver,
@@ -19,6 +18,7 @@ import {
 import { AppError, StorageError } from '#base/errors.js'
 import { MIGRATIONS } from './migrations/index.js'
 import type { Schema } from './schema.js'
+import { isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 
 /** The database itself, from which transactions are opened. */
 export type DatabaseHandle = Kysely<Schema>
@@ -92,10 +92,10 @@ class Dialect extends SqliteDialect {
   }
 }
 
-function connect(path: string): SqliteDatabase.Database {
-  let sqlite: SqliteDatabase.Database | null = null
+function connect(path: string): Sqlite {
+  let sqlite: Sqlite | null = null
   try {
-    sqlite = new SqliteDatabase(path)
+    sqlite = openSqlite(path)
     // busy_timeout first: switching to WAL itself needs a lock that another reader may hold for a moment
     sqlite.pragma('busy_timeout = 10000')
     sqlite.pragma('journal_mode = WAL')
@@ -133,14 +133,13 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
 /** True for a violated unique index: another create came first. */
 export function isUniqueViolation(error: unknown): boolean {
   return (
-    error instanceof SqliteDatabase.SqliteError &&
-    (error.code === 'SQLITE_CONSTRAINT_UNIQUE' || error.code === 'SQLITE_CONSTRAINT_PRIMARYKEY')
+    isSqliteError(error) && (error.code === 'SQLITE_CONSTRAINT_UNIQUE' || error.code === 'SQLITE_CONSTRAINT_PRIMARYKEY')
   )
 }
 
 /** True when the disk is full or the file system refuses to write. */
 export function isDiskFailure(error: unknown): boolean {
-  if (error instanceof SqliteDatabase.SqliteError) {
+  if (isSqliteError(error)) {
     return /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN)/.test(error.code)
   }
   const code: unknown = error instanceof Error && 'code' in error ? error.code : null

@@ -5,11 +5,11 @@
 import { createHash } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { CheckpointFiles } from '#api/wire/checkpoints.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createLogger } from '#base/logging/logger.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const CHAT = '/v1/chat/completions'
@@ -132,7 +132,7 @@ describe('an optimizer state', () => {
 })
 
 it('a checkpoint from before manifests is served and trained on: the database has its digests', async () => {
-  const database = new SqliteDatabase(join(service.dataDir, 'trainyard.sqlite3'))
+  const database = openSqlite(join(service.dataDir, 'trainyard.sqlite3'))
   database.prepare("DELETE FROM checkpoint_files WHERE name = 'manifest.json'").run()
   database.close()
   expect((await chat()).status).toBe(200)

@@ -7,13 +7,13 @@ import { appendFile, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writ
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import SqliteDatabase from 'better-sqlite3'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createBackup } from '#service/operations/backup/backup.js'
 import { restoreBackup } from '#service/operations/backup/restore.js'
 import { type TarEntry, writeTar } from '#service/storage/archive/tar.js'
 import { RESTORE_MARKER } from '#service/storage/data-dir.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 import { runCli } from '../../support/service/run-cli.js'
 
@@ -207,7 +207,7 @@ describe('a restore', () => {
   it('refuses a backup of a newer schema', async () => {
     const newer = join(folder, 'newer')
     await restoreBackup(good, newer)
-    const sqlite = new SqliteDatabase(join(newer, 'trainyard.sqlite3'))
+    const sqlite = openSqlite(join(newer, 'trainyard.sqlite3'))
     sqlite.prepare("insert into kysely_migration (name, timestamp) values ('9999-future', '2030')").run()
     sqlite.close()
     await expect(createBackup(newer, join(folder, 'newer.tar'))).rejects.toMatchObject({ code: 'database_newer' })

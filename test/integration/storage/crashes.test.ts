@@ -7,13 +7,13 @@ import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createBlobStore } from '#service/storage/blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase } from '#service/storage/database.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 
 const SCRIPT = join(import.meta.dirname, '../../support/stand-ins/crash-at-write.mjs')
@@ -77,7 +77,7 @@ async function stateOf(dataDir: string): Promise<unknown> {
   }
   await close()
   directory.unlock()
-  const sqlite = new SqliteDatabase(directory.databasePath, { readonly: true })
+  const sqlite = openSqlite(directory.databasePath, { readonly: true })
   expect([sqlite.pragma('integrity_check', { simple: true }), sqlite.pragma('foreign_key_check')]).toEqual(['ok', []])
   sqlite.close()
   return state

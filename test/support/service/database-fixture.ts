@@ -1,9 +1,10 @@
 /**
  * Rows of a small service, and a database as SQL text: how fixtures of schemas are written and read.
  */
-import SqliteDatabase from 'better-sqlite3'
+
 import { hashSecret } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { openSqlite } from '../../../src/service/storage/sqlite.js'
 
 export const FIXTURE = {
   modelId: '019a0000-0000-7000-8000-000000000001',
@@ -119,7 +120,7 @@ export async function writeFixtureRows(db: DatabaseHandle): Promise<void> {
 
 /** Tables, indexes and rows as SQL statements. */
 export function dumpDatabase(path: string): string {
-  const sqlite = new SqliteDatabase(path, { readonly: true })
+  const sqlite = openSqlite(path, { readonly: true })
   const objects = sqlite
     .prepare(
       "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by type desc, rowid",

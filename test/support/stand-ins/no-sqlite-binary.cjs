@@ -3,7 +3,7 @@
  */
 const load = process.dlopen
 process.dlopen = (module, filename, ...rest) => {
-  if (!filename.endsWith('better_sqlite3.node')) return load(module, filename, ...rest)
+  if (!/better.sqlite3.*\.node$/.test(filename)) return load(module, filename, ...rest)
   throw Object.assign(new Error(`The module '${filename}' was compiled against a different Node.js version`), {
     code: 'ERR_DLOPEN_FAILED',
   })

@@ -1,11 +1,11 @@
 /**
  * A copy of a database that others have open and write: SQLite's online backup, as of one moment.
  */
-import SqliteDatabase from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import { StorageError } from '#base/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
+import { openSqlite } from '../sqlite.js'
 import { listReferencedBlobs } from '../upkeep/blob-references.js'
 
 /** All pages in one step: while steps leave pauses, each write of somebody else starts the copy anew. */
@@ -25,7 +25,7 @@ export interface SnapshotFacts {
  * @throws {StorageError} `database_unreadable`
  */
 export async function copyDatabase(path: string, target: string): Promise<void> {
-  const source = new SqliteDatabase(path, { fileMustExist: true, timeout: 10_000 })
+  const source = openSqlite(path, { fileMustExist: true, timeout: 10_000 })
   try {
     await source.backup(target, { progress: () => ALL_PAGES })
   } catch (cause) {
@@ -33,7 +33,7 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
   } finally {
     source.close()
   }
-  const copy = new SqliteDatabase(target)
+  const copy = openSqlite(target)
   // one file, without companions
   copy.pragma('journal_mode = DELETE')
   copy.close()
@@ -45,7 +45,7 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
  * @throws {StorageError} `database_unreadable`, and `database_newer` if this version of the program does not know its schema
  */
 export async function readSnapshot(path: string): Promise<SnapshotFacts> {
-  const sqlite = new SqliteDatabase(path, { readonly: true, fileMustExist: true })
+  const sqlite = openSqlite(path, { readonly: true, fileMustExist: true })
   const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) })
   try {
     const verdict: unknown = sqlite.pragma('integrity_check(1)', { simple: true })

@@ -7,7 +7,6 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findApiKey } from '#service/storage/api-keys.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -15,6 +14,7 @@ import { openDatabase } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
 import { findModelByName } from '#service/storage/models.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 import { dumpDatabase, FIXTURE, writeFixtureRows } from '../../../support/service/database-fixture.js'
@@ -39,7 +39,7 @@ if (process.env['UPDATE_GOLDEN'] === '1' && !existsSync(newest)) {
 const files = readdirSync(FOLDER).filter((name) => name.endsWith('.sql'))
 
 function schemaOf(path: string): unknown {
-  const sqlite = new SqliteDatabase(path, { readonly: true })
+  const sqlite = openSqlite(path, { readonly: true })
   const rows = sqlite.prepare('select type, name from sqlite_master order by type, name').all()
   sqlite.close()
   return rows
@@ -52,7 +52,7 @@ describe('a database that an earlier version wrote', () => {
 
   test.each(files)('%s: opens with everything that was in it', async (name) => {
     const path = join(directory, 'old.sqlite3')
-    const sqlite = new SqliteDatabase(path)
+    const sqlite = openSqlite(path)
     sqlite.exec(readFileSync(join(FOLDER, name), 'utf8'))
     sqlite.close()
     const { db, close } = await openDatabase(path)
@@ -68,7 +68,7 @@ describe('a database that an earlier version wrote', () => {
     await close()
     await (await openDatabase(join(directory, 'new.sqlite3'))).close()
     expect(schemaOf(path)).toEqual(schemaOf(join(directory, 'new.sqlite3')))
-    const checked = new SqliteDatabase(path, { readonly: true })
+    const checked = openSqlite(path, { readonly: true })
     expect(checked.pragma('foreign_key_check')).toEqual([])
     checked.close()
   })

@@ -5,13 +5,13 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import SqliteDatabase from 'better-sqlite3'
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { openDatabase } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { findSplitTotals } from '#service/storage/trajectories.js'
 
@@ -25,7 +25,7 @@ const NAMES = Object.keys(MIGRATIONS).sort()
 
 /** A database as the program left it when `last` was its newest migration. */
 async function createOld(path: string, last: string, statements: string): Promise<void> {
-  const sqlite = new SqliteDatabase(path)
+  const sqlite = openSqlite(path)
   const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: sqlite }) })
   const known = Object.fromEntries(Object.entries(MIGRATIONS).filter(([name]) => name <= last))
   const { error } = await new Migrator({ db, provider: { getMigrations: async () => known } }).migrateToLatest()
@@ -71,7 +71,7 @@ describe('a database of an earlier schema', () => {
     await createOld(old, NAMES[0] ?? '', ROWS)
     const schemaOf = async (path: string) => {
       await (await openDatabase(path)).close()
-      const sqlite = new SqliteDatabase(path, { readonly: true })
+      const sqlite = openSqlite(path, { readonly: true })
       const rows = sqlite.prepare('select type, name from sqlite_master order by type, name').all()
       sqlite.close()
       return rows

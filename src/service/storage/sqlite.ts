@@ -1,0 +1,48 @@
+/**
+ * better-sqlite3, in the version that this Node.js can load: the only place that loads it.
+ *
+ * Version 13 is built on Node-API, and its binaries come inside the package: nothing is fetched or compiled. It needs Node.js 22.
+ * Version 12 has a binary for one version of Node.js, which a script fetches or compiles. Compiled with the headers of Node.js 24.19
+ * or later, it ends the process when a statement is collected. So it serves Node.js 20 alone. npm installs of the two what
+ * `engines` allows, because both are optional.
+ */
+import { createRequire } from 'node:module'
+import type SqliteDatabase from 'better-sqlite3'
+import { StorageError } from '#base/errors.js'
+
+/** An open connection. */
+export type Sqlite = SqliteDatabase.Database
+
+const load = createRequire(import.meta.url)
+const nodeVersion = process.versions.node
+const isNode20 = Number.parseInt(nodeVersion, 10) < 22
+const PACKAGE = isNode20 ? 'better-sqlite3-12' : 'better-sqlite3'
+
+/** Opens a database file, or makes it. @throws what SQLite says */
+export function openSqlite(path: string, options?: SqliteDatabase.Options): Sqlite {
+  const Database = load(PACKAGE) as typeof SqliteDatabase
+  return new Database(path, options)
+}
+
+/** Whether SQLite itself refused, and not the code around it; its `code` is one of SQLite's extended result codes. */
+export function isSqliteError(error: unknown): error is Error & { readonly code: string } {
+  return error instanceof Error && error.name === 'SqliteError' && 'code' in error && typeof error.code === 'string'
+}
+
+/** @returns SQLite's version @throws {StorageError} `sqlite_unusable` with what brings the binary */
+export function assertSqliteLoads(): string {
+  try {
+    const database = openSqlite(':memory:')
+    const version = String(database.prepare('select sqlite_version()').pluck().get())
+    database.close()
+    return version
+  } catch (cause) {
+    const hint = isNode20
+      ? `run \`npm rebuild ${PACKAGE}\` where trainyard is installed; npm must be allowed to run its install script`
+      : 'install trainyard again with its optional packages, on Linux, macOS or Windows with an x64 or arm64 processor'
+    throw new StorageError('sqlite_unusable', `${PACKAGE} has no binary that Node.js ${nodeVersion} can load`, {
+      hint,
+      cause,
+    })
+  }
+}

@@ -38,10 +38,13 @@ export interface SiteWeights {
   readonly outputSize: number
 }
 
+/** A and B of a layer's sites. */
+type LayerWeights = Readonly<Record<JoinedProjection, SiteWeights>>
+
 /** One adapter for the step graph. */
 export interface AdapterLayout {
   /** Per layer and site. */
-  readonly layers: readonly Readonly<Record<JoinedProjection, SiteWeights>>[]
+  readonly layers: readonly LayerWeights[]
   /** W of each site, the same in all layers. */
   readonly widths: Readonly<Record<JoinedProjection, number>>
   readonly sizeBytes: number
@@ -49,9 +52,31 @@ export interface AdapterLayout {
 
 /** Lays out one adapter. */
 export function layoutAdapter(config: DecoderConfig, weights: AdapterWeights): AdapterLayout {
+  return layoutOf(Array.from({ length: config.layerCount }, (_, layer) => layoutLayer(config, weights, layer)))
+}
+
+/**
+ * The same, a layer at a time.
+ *
+ * @param pause awaited after each layer: running choices have their steps meanwhile
+ */
+export async function layoutAdapterInPieces(
+  config: DecoderConfig,
+  weights: AdapterWeights,
+  pause: () => Promise<void>,
+): Promise<AdapterLayout> {
+  const layers: LayerWeights[] = []
+  for (let layer = 0; layer < config.layerCount; layer++) {
+    layers.push(layoutLayer(config, weights, layer))
+    await pause()
+  }
+  return layoutOf(layers)
+}
+
+function layoutLayer(config: DecoderConfig, weights: AdapterWeights, layer: number): LayerWeights {
   const { rank, alpha } = weights.config
   const scale = alpha / rank
-  return collectLayout(config, (layer, site) => {
+  const build = (site: JoinedProjection): SiteWeights => {
     // A site keeps its full width when only some of its projections are adapted, so that layers agree.
     const projections = ADAPTER_SITES[site].filter((projection) => isTargeted(config, weights, projection))
     const inputSize = inputSizeOf(config, site)
@@ -74,33 +99,22 @@ export function layoutAdapter(config: DecoderConfig, weights: AdapterWeights): A
       }
     })
     return { a, b, width, inputSize, outputSize }
-  })
+  }
+  return { qkv: build('qkv'), o: build('o'), gate_up: build('gate_up'), down: build('down') }
+}
+
+function layoutOf(layers: readonly LayerWeights[]): AdapterLayout {
+  const widthOf = (site: JoinedProjection): number => layers[0]?.[site].width ?? 0
+  const widths = { qkv: widthOf('qkv'), o: widthOf('o'), gate_up: widthOf('gate_up'), down: widthOf('down') }
+  const sizeOf = ({ a, b }: SiteWeights): number => a.byteLength + b.byteLength
+  const sizes = layers.flatMap((sites) => JOINED_PROJECTIONS.map((site) => sizeOf(sites[site])))
+  return { layers, widths, sizeBytes: sizes.reduce((sum, size) => sum + size, 0) }
 }
 
 export function siteOf(layout: AdapterLayout, layer: number, site: JoinedProjection): SiteWeights {
   const sites = layout.layers[layer]
   if (sites === undefined) throw new Error(`adapter has no layer ${layer}`)
   return sites[site]
-}
-
-function collectLayout(
-  config: DecoderConfig,
-  build: (layer: number, site: JoinedProjection) => SiteWeights,
-): AdapterLayout {
-  let sizeBytes = 0
-  const layers = Array.from({ length: config.layerCount }, (_, layer) => {
-    const sites = {
-      qkv: build(layer, 'qkv'),
-      o: build(layer, 'o'),
-      gate_up: build(layer, 'gate_up'),
-      down: build(layer, 'down'),
-    }
-    for (const site of JOINED_PROJECTIONS) sizeBytes += sites[site].a.byteLength + sites[site].b.byteLength
-    return sites
-  })
-  const widthOf = (site: JoinedProjection): number => layers[0]?.[site].width ?? 0
-  const widths = { qkv: widthOf('qkv'), o: widthOf('o'), gate_up: widthOf('gate_up'), down: widthOf('down') }
-  return { layers, widths, sizeBytes }
 }
 
 function isTargeted(config: DecoderConfig, weights: AdapterWeights, projection: Projection): boolean {

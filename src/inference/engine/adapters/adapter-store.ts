@@ -3,9 +3,13 @@
  *
  * A lease keeps its layout alive by reference, so forgetting or evicting an adapter never disturbs running requests.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { AdapterSource } from '../generation.js'
-import { type AdapterLayout, layoutAdapter } from './adapter-layout.js'
+import { type AdapterLayout, layoutAdapterInPieces } from './adapter-layout.js'
+
+/** How long a new adapter may keep the engine's thread from its next step. */
+const PIECE_MS = 5
 
 /** Loads adapters on demand and keeps recent ones. */
 export class AdapterStore {
@@ -41,7 +45,7 @@ export class AdapterStore {
 
   async #load(source: AdapterSource): Promise<AdapterLayout> {
     try {
-      const layout = layoutAdapter(this.#config, await source.load())
+      const layout = await layoutAdapterInPieces(this.#config, await source.load(), pausing())
       this.#sizes.set(source.digest, layout.sizeBytes)
       this.#evict(source.digest)
       return layout
@@ -59,5 +63,15 @@ export class AdapterStore {
       total -= this.#sizes.get(digest) ?? 0
       this.forget(digest)
     }
+  }
+}
+
+/** Lets the engine step whenever a piece's time is up. */
+function pausing(): () => Promise<void> {
+  let sinceMs = performance.now()
+  return async () => {
+    if (performance.now() - sinceMs < PIECE_MS) return
+    await setImmediate()
+    sinceMs = performance.now()
   }
 }

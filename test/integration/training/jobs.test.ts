@@ -79,6 +79,23 @@ describe('SFT job', () => {
     expect(steps.map((data) => data['num_trajectories'])).toEqual([1, 2])
   })
 
+  it('trains a row of more than 1,024 tokens through blocks of attention, and shorter ones beside it, bit-identical again', async () => {
+    const batches = [[sequence('short', 40)], [sequence('long', 1100)]]
+    const runs = await Promise.all(
+      ['long rows', 'long rows'].map(async (seed) => {
+        const context = fixture.context(seed)
+        return { ...(await run(batches, { learning_rate: 0.01 }, context)), adapter: context.adapter }
+      }),
+    )
+    const [first, second] = runs
+    expect(first!.steps).toHaveLength(2)
+    for (const [path, values] of first!.adapter.b) expect(second!.adapter.b.get(path)).toEqual(values)
+    // The same row alone is computed whole, by a dense bias.
+    const alone = await run(batches.slice(0, 1), { learning_rate: 0.01 }, fixture.context('long rows'))
+    expect(first!.steps[0]!['loss']).toBeCloseTo(alone.steps[0]!['loss']!, 5)
+    expect(first!.steps[0]!['grad_norm']).toBeCloseTo(alone.steps[0]!['grad_norm']!, 4)
+  })
+
   it('passes over the data once per epoch, with one schedule over all of them', async () => {
     const batches = [[sequence('a')], [], [sequence('b')]]
     const twice = fixture.context('epochs')

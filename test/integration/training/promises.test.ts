@@ -16,7 +16,7 @@ import { packRows } from '#training/data/pack.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
-import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import { attentionBlockFor, perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { toMicroBatches } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
 import {
@@ -123,6 +123,20 @@ describe('supervised training', () => {
       const recomputed = await fixture.gradients(adapter, SFT, toMicroBatches({ sequences }), again)
       for (const [name, values] of blocks) expect(recomputed.get(name), name).toEqual(values)
     }
+  })
+
+  it('gives a row of 1,100 tokens the gradients that a dense bias gives it', async () => {
+    const adapter = withRandomB(fixture.context('long').adapter, 'long')
+    const length = 1100
+    const { tokenIds, lossMask } = randomSequence('long', length, 900)
+    const batch = toRowBatch([sequenceRow(tokenIds, lossMask)])
+    expect(batch.feeds['bias']).toBeUndefined()
+    const attentionBlock = attentionBlockFor(length)
+    expect([attentionBlockFor(1024), attentionBlock]).toEqual([undefined, 256])
+    const blocks = await fixture.gradients(adapter, SFT, [sftInputs(batch, 100)], { attentionBlock: attentionBlock! })
+    const causal = Float32Array.from({ length: length * length }, (_, i) => (i % length <= i / length ? 0 : -1e30))
+    const dense = { ...batch, feeds: { ...batch.feeds, bias: float32Tensor(causal, [1, length, length]) } }
+    expectClose(blocks, await fixture.gradients(adapter, SFT, [sftInputs(dense, 100)]))
   })
 
   it('leaves adapter and optimizer untouched when the loss is not finite', async () => {

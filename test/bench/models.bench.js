@@ -12,6 +12,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
+import { createClient } from './support/http-load.js'
 
 export const title = 'Models people train: LoRA rank 8 in batches of 2 x 256 tokens'
 
@@ -200,8 +201,8 @@ async function train(service, key, name) {
 
 /** What a job of reinforcement learning, on answers of the model it trains, says about their log-probabilities. */
 async function mismatchOf(load, service, key, baseModel) {
-  const { createClient, gather, group, TrainableModel } = await load('rl')
-  const client = createClient({ baseUrl: service.url, apiKey: key })
+  const { createClient: createRlClient, gather, group, TrainableModel } = await load('rl')
+  const client = createRlClient({ baseUrl: service.url, apiKey: key })
   const model = await new TrainableModel(client, { name: 'sampled', baseModel }).register()
   const groups = await gather(
     ['Some words.', 'Other words.', 'One, two, three.'].map((content, prompt) =>
@@ -227,15 +228,16 @@ async function folderBytes(directory) {
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-async function call(service, key, route, json) {
-  const response = await fetch(service.url + route, {
-    method: json === undefined ? 'GET' : 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-  })
-  const body = await response.json()
-  if (!response.ok) throw new Error(`${route}: ${response.status} ${JSON.stringify(body)}`)
-  return body
+/** By the service's address. */
+const clients = new Map()
+
+/** Node's own client: `fetch` gives up after five minutes, and a first start may take longer on a busy machine. */
+async function call({ url }, key, route, json) {
+  const send = clients.get(url) ?? createClient({ url, key })
+  clients.set(url, send)
+  const { status, text } = await send(json === undefined ? 'GET' : 'POST', route, json)
+  if (status >= 300) throw new Error(`${route}: ${status} ${text}`)
+  return JSON.parse(text)
 }
 
 /** Peak resident memory of a process; mapped files count. Linux only. */

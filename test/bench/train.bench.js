@@ -8,7 +8,7 @@
  * depend on them. The work runs in a process of its own, so that its peak memory is its own.
  */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -16,25 +16,7 @@ import { measureRoof } from './support/matrix-roof.js'
 
 export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
 
-const CONFIG = {
-  family: 'llama',
-  layerCount: 30,
-  hiddenSize: 576,
-  headCount: 9,
-  kvHeadCount: 3,
-  headSize: 64,
-  mlpSize: 1536,
-  vocabularySize: 49152,
-  contextLength: 8192,
-  normEpsilon: 1e-5,
-  rotary: { theta: 100000, llama3Scaling: null, linearFactor: 1 },
-  activation: 'silu',
-  hasQkvBias: false,
-  hasOutputBias: false,
-  hasMlpBias: false,
-  hasQkNorm: false,
-  isEmbeddingTied: true,
-}
+const CONFIG = JSON.parse(readFileSync(path.join(import.meta.dirname, '../support/model/smollm2-135m.json'), 'utf8'))
 const STEPS = Number(process.env.TRAINYARD_BENCH_STEPS ?? 3)
 /** On a busy machine: one thread and processor time instead of wall-clock time, so that ratios still mean something. */
 const isBusy = process.env.TRAINYARD_BENCH_BUSY === '1'

@@ -18,37 +18,10 @@ import {
   trainingJobSchema,
 } from '#api/wire/training-jobs.js'
 import { logTrajectoriesRequestSchema, trajectoryGroupSchema } from '#api/wire/trajectories.js'
+/** Every key of `experimental_config` as `backend.train()` sends it when the user changes nothing. */
+import defaultConfig from '../fixtures/trajectories/client-default-config.json' with { type: 'json' }
 
 const ID = '01a1fd9c-2998-714d-8b5f-9a608c2e50ba'
-
-/** Every key of `experimental_config` as `backend.train()` sends it when the user changes nothing. */
-const DEFAULT_CONFIG = {
-  learning_rate: 5e-6,
-  advantage_balance: 0.0,
-  epsilon: null,
-  epsilon_high: null,
-  importance_sampling_level: 'token',
-  kimi_k2_tau: null,
-  mask_prob_ratio: false,
-  max_negative_advantage_importance_sampling_weight: null,
-  ppo: false,
-  precalculate_logprobs: false,
-  scale_rewards: true,
-  loss_fn: 'cispo',
-  normalize_advantages: true,
-  allow_training_without_logprobs: false,
-  kl_penalty_coef: 0.0,
-  kl_penalty_source: 'current_learner',
-  kl_penalty_reference_step: null,
-  kl_penalty_step_lag: null,
-  kl_ref_adapter_path: null,
-  logprob_calculation_chunk_size: 1024,
-  packed_sequence_length: null,
-  num_trajectories_learning_rate_multiplier_power: 0.0,
-  plot_tensors: false,
-  scale_learning_rate_by_reward_std_dev: false,
-  truncated_importance_sampling: null,
-}
 
 const GROUP = {
   trajectories: [
@@ -105,7 +78,7 @@ const REQUESTS: readonly (readonly [name: string, schema: z.ZodType, body: unkno
   [
     'train by RL',
     createRlJobRequestSchema,
-    { model_id: ID, trajectory_groups: [GROUP], experimental_config: DEFAULT_CONFIG },
+    { model_id: ID, trajectory_groups: [GROUP], experimental_config: defaultConfig },
   ],
   [
     'train by RL without a config',

@@ -62,7 +62,7 @@ const cities = (text) => text.split(' ').map((city) => ({ city }))
  * each held-out question `heldOutSize` times after it. `wrong` is the answer that preferences reject.
  */
 export const TASKS = {
-  order: { title: 'order number, nothing else', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },
+  order: { title: 'an order number', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },
   larger: { title: 'the larger number', ...largerNumbers(), partial: 0, perStep: 20, size: 8, heldOutSize: 4 },
   reverse: { title: 'a word backwards', ...reversedWords(), partial: 0, perStep: 30, size: 8, heldOutSize: 4 },
   tools: {

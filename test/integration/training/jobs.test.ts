@@ -156,6 +156,23 @@ describe('SFT job', () => {
     expect(outcome.metrics['loss/train']).toBeCloseTo((steps[0]!['loss']! + steps[1]!['loss']!) / 2, 6)
     expect(outcome.metrics['data/step_num_gradient_steps']).toBe(2)
   })
+
+  it('metric_logging puts the means of the call under sft/ on the checkpoint', async () => {
+    const train = async (enabled: boolean) => {
+      const config = { learning_rate: [0.1, 0.3], metric_logging: { enabled, target_training_step: 1 } }
+      return await run([[sequence('a')], [sequence('b')]], config, fixture.context('logged'))
+    }
+    const { steps, outcome } = await train(true)
+    const mean = (name: string) => (steps[0]![name]! + steps[1]![name]!) / 2
+    const logged = Object.fromEntries(Object.entries(outcome.metrics).filter(([name]) => name.startsWith('sft/')))
+    expect(logged).toEqual({
+      'sft/loss': expect.closeTo(mean('loss'), 6),
+      'sft/grad_norm': expect.closeTo(mean('grad_norm'), 6),
+      'sft/learning_rate': expect.closeTo(0.2, 9),
+    })
+    const unlogged = await train(false)
+    expect(Object.keys(unlogged.outcome.metrics).filter((name) => name.startsWith('sft/'))).toEqual([])
+  })
 })
 
 describe('RL job', () => {

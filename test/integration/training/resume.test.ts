@@ -16,6 +16,7 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from '#training/worker/base-model.js'
 import { runJob } from '#training/worker/run-job.js'
 import { FencedError, type WorkerClient } from '#training/worker/worker-client.js'
+import { workerJob } from '../../support/model/worker-job.js'
 
 const STEPS = 20
 
@@ -84,24 +85,11 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     },
     fail: () => Promise.reject(new Error('unused')),
   }
-  const described: WorkerJob = {
-    id: 'job-1',
-    kind: 'sft',
-    attempt: 1,
-    model_id: 'model-1',
-    model_name: 'm',
-    parent_step: 0,
-    parent_kind: null,
-    parent_files: [],
-    reference_files: [],
-    has_validation: false,
-    base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
-    config: {},
-    lease_seconds: 30,
+  const described = workerJob(modelPath, directory, {
     resume_seconds: death === null ? 3600 : 0,
     resume: held.resume === null ? null : { sha256: digest(held.resume.bytes), events: held.resume.events },
     ...job,
-  }
+  })
   const options = {
     runtime: createOrtRuntime(),
     clock: systemClock,

@@ -16,6 +16,7 @@ import type { WorkerEvents, WorkerFailure, WorkerJob } from '#api/wire/worker.js
 import type { JsonObject } from '#base/util/json.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { decodeAdapter } from '#model/weights/adapter.js'
+import { workerJob } from '../../support/model/worker-job.js'
 
 const TOKEN = 'attempt-token'
 const WORKER = new URL('../../../dist/src/training/worker/main.js', import.meta.url).pathname
@@ -51,27 +52,6 @@ interface FakeOptions {
   readonly isCancelRequested?: (recorded: Recorded) => boolean
 }
 
-function makeJob(overrides: Partial<WorkerJob>): WorkerJob {
-  return {
-    id: 'job-1',
-    kind: 'sft',
-    attempt: 1,
-    model_id: 'model-1',
-    model_name: 'm',
-    parent_step: 0,
-    parent_kind: null,
-    parent_files: [],
-    reference_files: [],
-    has_validation: false,
-    base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
-    config: {},
-    lease_seconds: 30,
-    resume_seconds: 60,
-    resume: null,
-    ...overrides,
-  }
-}
-
 async function startServer(options: FakeOptions): Promise<{ url: string; recorded: Recorded; server: Server }> {
   const recorded: Recorded = {
     events: [],
@@ -81,7 +61,7 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
     failure: null,
     unauthorized: 0,
   }
-  const job = makeJob(options.job ?? {})
+  const job = workerJob(modelPath, directory, options.job ?? {})
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)

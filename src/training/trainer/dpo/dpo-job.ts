@@ -7,15 +7,15 @@
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import type { PreferenceBatch, PreferenceSurvey } from '#training/data/preference-data.js'
 import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
+import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { memoryFacts, planMemory } from '../memory.js'
-import { averageSteps, countStep } from '../progress.js'
-import { leftOut, noteStep } from '../report.js'
+import { averageSteps } from '../progress.js'
+import { leftOut } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
-import { rateOf } from '../sft/sft-schedule.js'
 import { createTrainer, type MicroBatch } from '../trainer.js'
-import { createValidation, type ValidationMetrics } from '../validation.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
 import { openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
@@ -102,8 +102,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   const { survey, hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
-  const { beta, labelSmoothing, epochs } = hyperparameters
-  const batchCount = survey.batchCount * epochs
+  const { beta, labelSmoothing } = hyperparameters
   const memory = planMemory(context.prepared.config, largestPairBatch(survey), context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   // Scored with the weights the job starts from, also when it goes on from a resume point.
@@ -112,35 +111,24 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, context)
   report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
   applyResumePoint(context, context.resumePoint)
-  const alreadyDone = progress.stepCount
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
-  const trainer = await createTrainer({
-    ...context,
-    loss: { kind: 'preference', options: { beta, labelSmoothing } },
-    settings,
-    ...memory,
-  })
-  const stepsPerEpoch = survey.trainableBatchCount
+  const loss = { kind: 'preference' as const, options: { beta, labelSmoothing } }
+  const trainer = await createTrainer({ ...context, loss, settings, ...memory })
   const measurement =
     job.validation === null || validationReferences === null
       ? null
       : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
-  const validation =
-    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
-  try {
-    if (alreadyDone === 0) await validation?.measure()
-    let position = 0
-    for await (const { batch, epoch } of allBatches(job, epochs)) {
-      if (batch.pairs.length === 0) continue
-      position += 1
-      if (position <= alreadyDone) continue
-      if (validation?.isOver() === true) break
-      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, batchCount)
+  const steps: BatchSteps<PreferenceBatch> = {
+    trainer,
+    measurement,
+    maxGradientNorm: settings.maxGradientNorm,
+    averaged: STEP_METRICS,
+    isTrainable: ({ pairs }) => pairs.length > 0,
+    async makeStep(batch, learningRate) {
       const startedMs = clock.monotonicMs()
       const reference = references[batch.index] ?? noLogps(batch.pairs.length)
       const parts = toPairRows(batch.pairs)
-      const microBatches = toMicroBatches(parts, reference)
-      const result = await trainer.step(microBatches, { learningRate })
+      const result = await trainer.step(toMicroBatches(parts, reference), { learningRate })
       const policy = noLogps(batch.pairs.length)
       for (const [p, part] of parts.entries()) {
         addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))
@@ -155,28 +143,10 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
         num_trainable_tokens: batch.answerTokenCount,
         tokens_per_second: batch.tokenCount / ((clock.monotonicMs() - startedMs) / 1000),
       })
-      countStep(progress, data, STEP_METRICS)
-      const { maxGradientNorm } = settings
-      noteStep(report, { tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount, ...result, maxGradientNorm })
-      const isLast = progress.stepCount === stepsPerEpoch * epochs
-      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
-      report.hasStoppedEarly = !isLast && validation?.isOver() === true
-      yield { type: 'gradient_step', data: { ...data, ...measured } }
-    }
-    return validation?.finish() ?? {}
-  } finally {
-    await trainer.release()
-    await measurement?.release()
+      return { result, data, tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount }
+    },
   }
-}
-
-async function* allBatches(
-  { openBatches }: PreferenceRows,
-  epochs: number,
-): AsyncGenerator<{ readonly batch: PreferenceBatch; readonly epoch: number }> {
-  for (let epoch = 0; epoch < epochs; epoch += 1) {
-    for await (const batch of openBatches()) yield { batch, epoch }
-  }
+  return yield* trainEpochs(job, steps, context)
 }
 
 /** Log-probabilities of all batches under the reference; zeros without one. */

@@ -3,10 +3,10 @@
  */
 import { answers } from '#training/data/preference-data.js'
 import { rowCost } from '#training/data/training-batch.js'
+import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'
 import { describeMask, type JobPlan, type PlannedSequence, SHOWN_SEQUENCES, sampleRows } from '../plan/job-plan.js'
-import { measurementCount } from '../validation.js'
 import { type DpoJob, outlineDpo } from './dpo-job.js'
 import { largestPairBatch, pairBatchSizes } from './dpo-rows.js'
 

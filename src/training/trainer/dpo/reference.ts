@@ -4,8 +4,8 @@
 import { InvalidRequestError } from '#base/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#training/data/preference-data.js'
 import type { DpoHyperparameters } from '#training/hyperparameters.js'
+import type { Measured } from '../epochs/validation.js'
 import { openScores, type Score, type ScoringContext } from '../scores.js'
-import type { Measured } from '../validation.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, noLogps, toPairRows } from './dpo-rows.js'
 

@@ -7,16 +7,16 @@
 
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#training/data/sft-data.js'
 import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
+import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
+import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { memoryFacts, planMemory } from '../memory.js'
-import { averageSteps, countStep, type JobProgress } from '../progress.js'
-import { leftOut, noteStep } from '../report.js'
+import { averageSteps, type JobProgress } from '../progress.js'
+import { leftOut } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
-import { createValidation, type ValidationMetrics } from '../validation.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
-import { rateOf } from './sft-schedule.js'
 import { openSftLoss, type ValidationRows } from './validation-loss.js'
 
 /** What an SFT job trains on, besides its context. */
@@ -107,65 +107,28 @@ function rowOptions({ survey, validation, hyperparameters }: SftJob): Parameters
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { survey, hyperparameters } = job
-  const { progress, clock } = context
-  const { report } = progress
-  const batchCount = survey.batchCount * hyperparameters.epochs
-  const alreadyDone = progress.stepCount
+  const { clock } = context
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
   const memory = planMemory(context.prepared.config, largestMicroBatch(survey), context.availableBytes ?? null)
-  report.facts['memory'] = memoryFacts(memory)
-  const trainer = await createTrainer({
-    ...context,
-    loss: { kind: 'cross_entropy' },
-    settings,
-    ...memory,
-  })
-  const stepsPerEpoch = survey.trainableBatchCount
+  context.progress.report.facts['memory'] = memoryFacts(memory)
+  const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
   const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)
-  const validation =
-    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
-  try {
-    if (alreadyDone === 0) await validation?.measure()
-    let position = 0
-    for await (const { batch, epoch } of allBatches(job)) {
-      if (batch.trainableTokenCount === 0) continue
-      position += 1
-      if (position <= alreadyDone) continue
-      // also in a job that goes on from a point left just before it would have stopped
-      if (validation?.isOver() === true) break
-      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, batchCount)
+  const steps: BatchSteps<SftBatch> = {
+    trainer,
+    measurement,
+    maxGradientNorm: settings.maxGradientNorm,
+    averaged: STEP_METRICS,
+    isTrainable: ({ trainableTokenCount }) => trainableTokenCount > 0,
+    async makeStep(batch, learningRate) {
       const startedMs = clock.monotonicMs()
       const microBatches = toMicroBatches(batch)
       const result = await trainer.step(microBatches, { learningRate })
       const elapsedMs = clock.monotonicMs() - startedMs
       const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
-      countStep(progress, data, STEP_METRICS)
-      noteStep(report, {
-        tokens: batch.tokenCount,
-        trainedTokens: batch.trainableTokenCount,
-        ...result,
-        maxGradientNorm: settings.maxGradientNorm,
-      })
-      const isLast = progress.stepCount === stepsPerEpoch * hyperparameters.epochs
-      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
-      report.hasStoppedEarly = !isLast && validation?.isOver() === true
-      yield { type: 'gradient_step', data: { ...data, ...measured } }
-    }
-    return validation?.finish() ?? {}
-  } finally {
-    await trainer.release()
-    await measurement?.release()
+      return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }
+    },
   }
-}
-
-/** The batches of every epoch, in the order of the file each time. */
-async function* allBatches({
-  openBatches,
-  hyperparameters,
-}: SftJob): AsyncGenerator<{ readonly batch: SftBatch; readonly epoch: number }> {
-  for (let epoch = 0; epoch < hyperparameters.epochs; epoch += 1) {
-    for await (const batch of openBatches()) yield { batch, epoch }
-  }
+  return yield* trainEpochs(job, steps, context)
 }
 
 /** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */

@@ -2,10 +2,10 @@
  * The plan of an SFT job: its outline, and one more pass over the rows for masks and sizes.
  */
 import { rowCost } from '#training/data/training-batch.js'
+import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'
 import { describeMask, type JobPlan, type PlannedSequence, SHOWN_SEQUENCES, sampleRows } from '../plan/job-plan.js'
-import { measurementCount } from '../validation.js'
 import { outlineSft, type SftJob } from './sft-job.js'
 import { largestMicroBatch, rowBatchSizes } from './sft-rows.js'
 

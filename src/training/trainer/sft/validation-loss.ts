@@ -4,8 +4,8 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
+import type { Measured } from '../epochs/validation.js'
 import { openScores, type ScoringContext } from '../scores.js'
-import type { Measured } from '../validation.js'
 import { toRowBatches } from './sft-rows.js'
 
 /** Rows a job is measured on. */

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import defaultConfig from '../../../fixtures/trajectories/client-default-config.json' with { type: 'json' }
 
 describe('resolveRlConfig', () => {
   it('has the defaults of CISPO', () => {
@@ -37,34 +38,7 @@ describe('resolveRlConfig', () => {
   })
 
   it('takes what the published client sends by default, nulls included, as nothing but the learning rate', () => {
-    const sent = {
-      learning_rate: 5e-6,
-      advantage_balance: 0.0,
-      epsilon: null,
-      epsilon_high: null,
-      importance_sampling_level: 'token',
-      kimi_k2_tau: null,
-      mask_prob_ratio: false,
-      max_negative_advantage_importance_sampling_weight: null,
-      ppo: false,
-      precalculate_logprobs: false,
-      scale_rewards: true,
-      loss_fn: 'cispo',
-      normalize_advantages: true,
-      allow_training_without_logprobs: false,
-      kl_penalty_coef: 0.0,
-      kl_penalty_source: 'current_learner',
-      kl_penalty_reference_step: null,
-      kl_penalty_step_lag: null,
-      kl_ref_adapter_path: null,
-      logprob_calculation_chunk_size: 1024,
-      packed_sequence_length: null,
-      num_trajectories_learning_rate_multiplier_power: 0.0,
-      plot_tensors: false,
-      scale_learning_rate_by_reward_std_dev: false,
-      truncated_importance_sampling: null,
-    }
-    expect(resolveRlConfig(sent)).toEqual(resolveRlConfig({}))
+    expect(resolveRlConfig(defaultConfig)).toEqual(resolveRlConfig({}))
   })
 
   it('has the defaults of PPO, epsilon_high following epsilon', () => {

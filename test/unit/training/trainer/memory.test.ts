@@ -4,26 +4,9 @@
 import { describe, expect, it } from 'vitest'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { activationBytes, needsRecomputation, planMemory, recomputedBytes } from '#training/trainer/memory.js'
+import smollm2 from '../../../support/model/smollm2-135m.json' with { type: 'json' }
 
-const smol: DecoderConfig = {
-  family: 'llama',
-  layerCount: 30,
-  hiddenSize: 576,
-  headCount: 9,
-  kvHeadCount: 3,
-  headSize: 64,
-  mlpSize: 1536,
-  vocabularySize: 49152,
-  contextLength: 8192,
-  normEpsilon: 1e-5,
-  rotary: { theta: 1e5, llama3Scaling: null, linearFactor: 1 },
-  activation: 'silu',
-  hasQkvBias: false,
-  hasOutputBias: false,
-  hasMlpBias: false,
-  hasQkNorm: false,
-  isEmbeddingTied: true,
-}
+const smol = smollm2 as DecoderConfig
 
 describe('needsRecomputation', () => {
   it('keeps the activations of four rows of 256 tokens of a 135M model, about 0.7 GB', () => {

@@ -1,6 +1,6 @@
 /** When a job has stopped getting better. */
 import { describe, expect, it } from 'vitest'
-import { measurementsSinceBetter } from '#training/trainer/validation.js'
+import { measurementsSinceBetter } from '#training/trainer/epochs/validation.js'
 
 const since = (losses: readonly number[], minDelta = 0): number =>
   measurementsSinceBetter(

@@ -7,8 +7,8 @@
  */
 import { TrainingError } from '#base/errors.js'
 import type { SftHyperparameters } from '#training/hyperparameters.js'
-import type { JobContext } from './job.js'
-import { copyState, restoreState } from './kept-state.js'
+import type { JobContext } from '../job.js'
+import { copyState, restoreState } from '../kept-state.js'
 
 /** What rows that are not trained on say: the loss of training over all of them, and what the kind of job measures besides. */
 export interface Measured {

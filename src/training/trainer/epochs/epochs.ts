@@ -1,0 +1,91 @@
+/**
+ * The loop of a job over rows of a file: passes over its batches in order, a gradient step each, measurements between them.
+ */
+import type { SftHyperparameters } from '#training/hyperparameters.js'
+import type { JobContext, TrainingEvent } from '../job.js'
+import { countStep } from '../progress.js'
+import { noteStep } from '../report.js'
+import { rateOf } from '../sft/sft-schedule.js'
+import type { StepResult, Trainer } from '../trainer.js'
+import { createValidation, type Measured, type ValidationMetrics, type ValidationOptions } from './validation.js'
+
+/** What such a job reads. */
+export interface BatchedRows<Batch> {
+  readonly survey: { readonly batchCount: number; readonly trainableBatchCount: number }
+  /** All batches from the first; called once per epoch. `index` counts those in which nothing trains too. */
+  readonly openBatches: () => AsyncIterable<Batch>
+  readonly hyperparameters: ValidationOptions & Parameters<typeof rateOf>[0] & Pick<SftHyperparameters, 'epochs'>
+}
+
+/** What a kind of job does with its batches. */
+export interface BatchSteps<Batch> {
+  readonly trainer: Trainer
+  readonly maxGradientNorm: number
+  /** Names that are averaged over steps into the checkpoint's metrics. */
+  readonly averaged: readonly string[]
+  isTrainable(batch: Batch): boolean
+  /** Makes the gradient step of a batch. */
+  makeStep(batch: Batch, learningRate: number): Promise<BatchStep>
+  /** Measures the validation rows; null without any. */
+  readonly measurement: { measureRows(): Promise<Measured>; release(): Promise<void> } | null
+}
+
+export interface BatchStep {
+  readonly result: StepResult
+  /** The event's data but for what is measured. */
+  readonly data: Readonly<Record<string, number>>
+  readonly tokens: number
+  readonly trainedTokens: number
+}
+
+/**
+ * Runs all epochs, from where the job's progress stands, and releases trainer and measurement.
+ *
+ * @returns what validation rows say of the state the job ends with
+ */
+export async function* trainEpochs<Batch extends { readonly index: number }>(
+  { survey, openBatches, hyperparameters }: BatchedRows<Batch>,
+  { trainer, measurement, maxGradientNorm, averaged, isTrainable, makeStep }: BatchSteps<Batch>,
+  context: JobContext,
+): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+  const { progress } = context
+  const { report } = progress
+  const { epochs } = hyperparameters
+  const alreadyDone = progress.stepCount
+  const stepsPerEpoch = survey.trainableBatchCount
+  const validation =
+    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
+  try {
+    if (alreadyDone === 0) await validation?.measure()
+    let position = 0
+    for await (const { batch, epoch } of allBatches(openBatches, epochs)) {
+      if (!isTrainable(batch)) continue
+      position += 1
+      if (position <= alreadyDone) continue
+      // also in a job that goes on from a point left just before it would have stopped
+      if (validation?.isOver() === true) break
+      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, survey.batchCount * epochs)
+      const { result, data, tokens, trainedTokens } = await makeStep(batch, learningRate)
+      countStep(progress, data, averaged)
+      noteStep(report, { ...result, tokens, trainedTokens, maxGradientNorm })
+      const isLast = progress.stepCount === stepsPerEpoch * epochs
+      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
+      report.hasStoppedEarly = !isLast && validation?.isOver() === true
+      yield { type: 'gradient_step', data: { ...data, ...measured } }
+    }
+    return validation?.finish() ?? {}
+  } finally {
+    await trainer.release()
+    await measurement?.release()
+  }
+}
+
+/** The batches of every epoch, in the order of the file each time. */
+async function* allBatches<Batch>(
+  openBatches: () => AsyncIterable<Batch>,
+  epochs: number,
+): AsyncGenerator<{ readonly batch: Batch; readonly epoch: number }> {
+  for (let epoch = 0; epoch < epochs; epoch += 1) {
+    for await (const batch of openBatches()) yield { batch, epoch }
+  }
+}

@@ -1,0 +1,27 @@
+/**
+ * A job as the service hands it to a worker, on the small random model.
+ */
+import { join } from 'node:path'
+import type { WorkerJob } from '#api/wire/worker.js'
+
+/** @param directory where the base model is prepared */
+export function workerJob(modelPath: string, directory: string, overrides: Partial<WorkerJob>): WorkerJob {
+  return {
+    id: 'job-1',
+    kind: 'sft',
+    attempt: 1,
+    model_id: 'model-1',
+    model_name: 'm',
+    parent_step: 0,
+    parent_kind: null,
+    parent_files: [],
+    reference_files: [],
+    has_validation: false,
+    base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
+    config: {},
+    lease_seconds: 30,
+    resume_seconds: 60,
+    resume: null,
+    ...overrides,
+  }
+}

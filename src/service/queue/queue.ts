@@ -31,6 +31,8 @@ export interface CreateJobOptions {
   readonly isRetry: boolean
   /** Jobs of one entity that may wait or run; beyond it a create answers 429. */
   readonly maxUnfinished: number
+  /** What is stored with a new job, all or nothing. */
+  readonly also?: ((transaction: Database, jobId: string) => Promise<void>) | undefined
 }
 
 /**
@@ -63,6 +65,7 @@ export async function createJob(
     await insertJob(transaction, job)
     const scope = scopeOf(job, options)
     if (scope !== null) await rememberIdempotent(transaction, scope, job.requestDigest, job.id)
+    await options.also?.(transaction, job.id)
     const stored = await findJob(transaction, job.id)
     if (stored === null) throw new AppError('internal', 'internal_error', 'a job vanished while it was created')
     return { job: stored, isNew: true }

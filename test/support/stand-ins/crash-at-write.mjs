@@ -10,11 +10,18 @@ import fs, { open } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import Database from 'better-sqlite3'
 import { createLogger } from '../../../dist/src/base/logging/logger.js'
+import { systemClock } from '../../../dist/src/base/util/clock.js'
 import { systemIds as ids } from '../../../dist/src/base/util/ids.js'
+import { createGroupReading } from '../../../dist/src/service/bodies/group-reading.js'
 import { createKeyService } from '../../../dist/src/service/operations/access/keys.js'
 import { createCheckpointService } from '../../../dist/src/service/operations/checkpoints.js'
 import { createFileService } from '../../../dist/src/service/operations/files.js'
+import { createFineTuningService } from '../../../dist/src/service/operations/fine-tuning/fine-tuning.js'
 import { createModelService } from '../../../dist/src/service/operations/models.js'
+import { createTrainingJobService } from '../../../dist/src/service/operations/training/training-jobs.js'
+import { createTrajectoryLogService } from '../../../dist/src/service/operations/trajectory-log.js'
+import { createOutbox, DEFAULT_OUTBOX_TIMING } from '../../../dist/src/service/operations/webhooks/outbox.js'
+import { createWebhookService } from '../../../dist/src/service/operations/webhooks/webhooks.js'
 import { appendEvents } from '../../../dist/src/service/queue/event-log.js'
 import { withLease } from '../../../dist/src/service/queue/lease.js'
 import { completeJob, failAttempt, requestCancel } from '../../../dist/src/service/queue/outcome.js'
@@ -69,6 +76,10 @@ const context = {
   baseModels: [{ name: 'base', sourcePath: '' }],
   engines: { forgetAdapter: () => undefined },
   signals: { notify: () => undefined },
+  dispatcher: { wake: () => undefined },
+  clock: systemClock,
+  trainWorkers: 1,
+  maxQueuedJobs: 100,
   requestSweep: () => undefined,
 }
 const principal = { entity: 'local', project: null, keyId: 'k', keyPrefix: 'ty_', scope: 'admin', usageProject: null }
@@ -120,6 +131,38 @@ const started = (attempt) =>
     }),
   )
 
+const files = createFileService(context)
+const uploadRows = (text, purpose, key = null) =>
+  files.upload(principal, [Buffer.from(text)], async () => ({ filename: 'a', purpose, artifact: null }), key)
+
+/** A body of one group, as the routes hand it on. */
+function receivedGroups() {
+  const trajectories = [{ messages_and_choices: [{ role: 'user', content: 'q' }], reward: 1 }]
+  const bytes = Buffer.from(JSON.stringify({ split: 'val', trajectory_groups: [{ trajectories }] }))
+  const targetPath = blobs.temporaryPath()
+  const task = { name: 'logTrajectories', source: { bytes }, targetPath, maxGroupBytes: 1e6 }
+  const reading = createGroupReading(task)
+  for (;;) {
+    const read = reading.step()
+    if (read !== null) return { ...read, path: targetPath }
+  }
+}
+
+const outbox = () =>
+  createOutbox({ ...context, rules: {}, version: '0', timing: { ...DEFAULT_OUTBOX_TIMING, pollMs: 3_600_000 } })
+const webhooks = createWebhookService(context, {
+  rules: { check: (url) => new URL(url) },
+  outbox: { wake: () => undefined },
+})
+const listen = () => webhooks.create(principal, { url: 'https://example.com/hook' })
+
+/** Looks for new events once, and sends nothing. */
+async function collect() {
+  const once = outbox()
+  once.wake()
+  await once.stop()
+}
+
 /** A model with a checkpoint, and a job of it that runs and has told of a step. */
 async function prepare() {
   const model = await models.create(principal, modelRequest('m'), null)
@@ -137,13 +180,48 @@ async function prepare() {
 const transitions = {
   'create model': () => () => models.create(principal, modelRequest('new'), 'key'),
   'create key': () => () => createKeyService(context).create(principal, { scope: 'read' }, null),
-  'upload file': () => () =>
-    createFileService(context).upload(
-      principal,
-      [Buffer.from('rows')],
-      async () => ({ filename: 'a', purpose: 'fine-tune', artifact: null }),
-      'key',
-    ),
+  'revoke key': async () => {
+    const keys = createKeyService(context)
+    const { id } = await keys.create(principal, { scope: 'read' }, null)
+    return () => keys.delete(principal, id)
+  },
+  'upload file': () => () => uploadRows('rows', 'fine-tune', 'key'),
+  'delete file': async () => {
+    const { id } = await uploadRows('rows', 'fine-tune')
+    return () => files.delete(principal, id)
+  },
+  'create fine-tuning job': async () => {
+    await models.create(principal, modelRequest('m'), null)
+    const row = { messages: ['user', 'assistant'].map((role) => ({ role, content: 'x' })) }
+    const file = await uploadRows(`${JSON.stringify(row)}\n`, 'fine-tune')
+    const services = { models, trainingJobs: createTrainingJobService(context) }
+    const request = { model: 'local/p/m', training_file: file.id }
+    return () => createFineTuningService(context, services).create(principal, request, { idempotencyKey: 'key' })
+  },
+  'log trajectories': async () => {
+    const { model } = await prepare()
+    const log = createTrajectoryLogService(context)
+    return () => log.log(principal, model.id, receivedGroups(), { idempotencyKey: 'key', isRetry: false })
+  },
+  'create webhook': () => listen,
+  'tell webhooks': async () => {
+    await listen()
+    await prepare()
+    return collect
+  },
+  'send a message again': async () => {
+    const { id } = await listen()
+    await prepare()
+    await collect()
+    const [delivery] = (await webhooks.deliveries(principal, id, {})).data
+    return () => webhooks.redeliver(principal, id, delivery.id)
+  },
+  'delete webhook': async () => {
+    const { id } = await listen()
+    await prepare()
+    await collect()
+    return () => webhooks.delete(principal, id)
+  },
   'create job': async () => {
     const model = await models.create(principal, modelRequest('m'), null)
     return () => submit(model.id, 'new')

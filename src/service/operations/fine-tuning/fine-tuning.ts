@@ -97,18 +97,22 @@ export function createFineTuningService(
           validation_data_url: request.validation_file ?? null,
           config: chosen.config as never,
         },
-        // repeated creates were told apart above: two of the same words are two jobs
-        { idempotencyKey: `fine-tuning ${context.ids.uuid()}`, isRetry: false },
+        {
+          // repeated creates were told apart above: two of the same words are two jobs
+          idempotencyKey: `fine-tuning ${context.ids.uuid()}`,
+          isRetry: false,
+          also: (transaction, jobId) =>
+            insertFineTuningJob(transaction, {
+              jobId,
+              entity: trained.entity,
+              project: trained.project,
+              requestDigest,
+              request: request as JsonObject,
+              trainedName: `${trained.entity}/${trained.project}/${trained.name}`,
+              hyperparameters: chosen.shown,
+            }),
+        },
       )
-      await insertFineTuningJob(db, {
-        jobId: job.id,
-        entity: trained.entity,
-        project: trained.project,
-        requestDigest,
-        request: request as JsonObject,
-        trainedName: `${trained.entity}/${trained.project}/${trained.name}`,
-        hyperparameters: chosen.shown,
-      })
       return await get(principal, toFineTuningId(job.id))
     } catch (error) {
       // a model that was made for a job that does not exist is nobody's

@@ -14,7 +14,7 @@ import type {
 import { NotFoundError } from '#base/errors.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { requestCancel } from '#service/queue/outcome.js'
-import { createJob } from '#service/queue/queue.js'
+import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { isOwn } from '../access/tenant.js'
@@ -37,6 +37,8 @@ export interface CreateHeaders {
   readonly idempotencyKey: string | null
   /** `x-stainless-retry-count` above 0. */
   readonly isRetry: boolean
+  /** For callers inside the server: what is stored with a new job, all or nothing. */
+  readonly also?: CreateJobOptions['also']
 }
 
 export interface TrainingJobService {

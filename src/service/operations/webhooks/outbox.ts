@@ -27,8 +27,8 @@ import {
   setAttempt,
   type TailEvent,
 } from '#service/storage/webhooks/webhooks.js'
+import type { AddressRules } from '../address-rules.js'
 import { toWireCheckpoint, toWireJob } from '../to-wire.js'
-import type { AddressRules } from './address-rules.js'
 import { ATTEMPT_TIMEOUT_MS, sendWebhook } from './send.js'
 
 export interface OutboxTiming {

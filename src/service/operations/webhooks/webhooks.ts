@@ -29,8 +29,8 @@ import {
 } from '#service/storage/webhooks/webhooks.js'
 import type { Principal } from '../access/principal.js'
 import { checkProject } from '../access/tenant.js'
+import type { AddressRules } from '../address-rules.js'
 import type { ServiceContext } from '../context.js'
-import type { AddressRules } from './address-rules.js'
 import type { Outbox } from './outbox.js'
 
 export interface WebhookService {

@@ -172,8 +172,10 @@ it(`answers ${COUNT} mutated requests without a fault`, { timeout: 60_000 + COUN
     const text = await response.text()
     const what = `seed ${SEED}, request ${i}: ${route.method} ${address.slice(0, 300)} ${(body ?? '').slice(0, 1000)}\n${text.slice(0, 500)}`
     seen.set(response.status, (seen.get(response.status) ?? 0) + 1)
-    // 501 names what is known and not here; nothing else of the server's may be wrong
-    expect(response.status === 501 || response.status < 500, what).toBe(true)
+    // 501 names what is known and not here, and the system check says with 503 that a part is slow, as on a busy machine; nothing
+    // else of the server's may be wrong
+    const isSlow = response.status === 503 && route.path === '/v1/system-check'
+    expect(response.status === 501 || isSlow || response.status < 500, what).toBe(true)
     for (const secret of [service.apiKey, service.dataDir, '    at ', 'node_modules'])
       expect(text.includes(secret), what).toBe(false)
   }

@@ -6,7 +6,7 @@ import { type Database, databaseNowMs } from './database.js'
 
 export interface IdempotencyScope {
   readonly entity: string
-  readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs'
+  readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs' | 'fine-tuning-jobs' | 'webhooks'
   readonly key: string
 }
 

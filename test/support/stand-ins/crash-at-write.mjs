@@ -154,7 +154,7 @@ const webhooks = createWebhookService(context, {
   rules: { check: (url) => new URL(url) },
   outbox: { wake: () => undefined },
 })
-const listen = () => webhooks.create(principal, { url: 'https://example.com/hook' })
+const listen = () => webhooks.create(principal, { url: 'https://example.com/hook' }, 'key')
 
 /** Looks for new events once, and sends nothing. */
 async function collect() {

@@ -4,13 +4,14 @@
 import { pageQuerySchema } from '#api/wire/list.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { idempotencyKey } from '../headers.js'
 
 export function bindWebhooks(app: App, options: AppOptions): void {
   const { webhooks } = options.services
   const root = '/v1/preview/webhooks' as const
   const one = `${root}/:webhook_id` as const
   app.post(root, async (c) => {
-    const created = await webhooks.create(c.get('principal'), await readJson(c, 'createWebhook'))
+    const created = await webhooks.create(c.get('principal'), await readJson(c, 'createWebhook'), idempotencyKey(c))
     // a proxy must not keep the one answer that holds the secret
     c.header('cache-control', 'no-store')
     return c.json(created)

@@ -14,6 +14,7 @@ import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
 import { AppError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { findFile } from '#service/storage/files.js'
 import {
@@ -24,6 +25,7 @@ import {
   listFineTuningJobs,
   setTrainedTokens,
 } from '#service/storage/fine-tuning/jobs.js'
+import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
@@ -56,7 +58,6 @@ export interface FineTuningService {
 const DEFAULT_PROJECT = 'fine-tuning'
 /** A create the client says it repeats is the same one within this time. */
 const RETRY_WINDOW_MS = 30 * 60_000
-const KEY_WINDOW_MS = 24 * 3600_000
 const MAX_METADATA = 16
 const EVENT_PREFIX = 'ftevent-'
 
@@ -74,12 +75,11 @@ export function createFineTuningService(
     assertSupported(request)
     const method = methodOf(request)
     const count = method === 'supervised' ? countSftExamples : countPreferenceExamples
-    const requestDigest = digestOf([request as JsonObject, headers.idempotencyKey])
-    if (headers.idempotencyKey !== null || headers.isRetry) {
-      const withinMs = headers.idempotencyKey === null ? RETRY_WINDOW_MS : KEY_WINDOW_MS
-      const before = await findFineTuningByDigest(db, principal, { requestDigest, withinMs })
-      if (before !== null) return toWire(before)
-    }
+    const key = headers.idempotencyKey
+    const requestDigest = digestOf([request as JsonObject])
+    const scope = key === null ? null : { entity: principal.entity, scope: 'fine-tuning-jobs' as const, key }
+    const before = await findRepeated(db, principal, { scope, requestDigest, isRetry: headers.isRetry })
+    if (before !== null) return toWire(before)
     const exampleCount = await countExamples(principal, { field: 'training_file', id: request.training_file, count })
     if (request.validation_file !== null && request.validation_file !== undefined) {
       await countExamples(principal, { field: 'validation_file', id: request.validation_file, count })
@@ -98,11 +98,14 @@ export function createFineTuningService(
           config: chosen.config as never,
         },
         {
-          // repeated creates were told apart above: two of the same words are two jobs
+          // repeated creates are told apart here: two of the same words are two jobs
           idempotencyKey: `fine-tuning ${context.ids.uuid()}`,
           isRetry: false,
-          also: (transaction, jobId) =>
-            insertFineTuningJob(transaction, {
+          also: async (transaction, jobId) => {
+            const first = await findRepeated(transaction, principal, { scope, requestDigest, isRetry: false })
+            if (first !== null) throw new RepeatedCreate(first)
+            if (scope !== null) await rememberIdempotent(transaction, scope, requestDigest, jobId)
+            await insertFineTuningJob(transaction, {
               jobId,
               entity: trained.entity,
               project: trained.project,
@@ -110,13 +113,16 @@ export function createFineTuningService(
               request: request as JsonObject,
               trainedName: `${trained.entity}/${trained.project}/${trained.name}`,
               hyperparameters: chosen.shown,
-            }),
+            })
+          },
         },
       )
       return await get(principal, toFineTuningId(job.id))
     } catch (error) {
       // a model that was made for a job that does not exist is nobody's
       if (model === null) await models.delete(principal, trained.id)
+      // the same request came twice at once, and this is the second
+      if (error instanceof RepeatedCreate) return toWire(error.first)
       throw error
     }
   }
@@ -253,6 +259,36 @@ export function createFineTuningService(
       return toList([toFineTuningCheckpoint(checkpoint, job, record.trainedName)], false)
     },
   }
+}
+
+/** Rolls back the transaction of a create that another one came before. */
+class RepeatedCreate extends Error {
+  readonly first: FineTuningRecord
+  constructor(first: FineTuningRecord) {
+    super('the request was repeated')
+    this.first = first
+  }
+}
+
+/**
+ * The job this request made before: by its key, or by its words when the client says that it sends them again.
+ *
+ * @throws {ConflictError} `idempotency_key_reused`
+ */
+async function findRepeated(
+  db: Database,
+  principal: Principal,
+  {
+    scope,
+    requestDigest,
+    isRetry,
+  }: { readonly scope: IdempotencyScope | null; readonly requestDigest: string; readonly isRetry: boolean },
+): Promise<FineTuningRecord | null> {
+  if (scope !== null) {
+    const id = await findIdempotent(db, scope, requestDigest)
+    return id === null ? null : findFineTuningJob(db, principal, id)
+  }
+  return isRetry ? findFineTuningByDigest(db, principal, { requestDigest, withinMs: RETRY_WINDOW_MS }) : null
 }
 
 /** @throws {InvalidRequestError} `unsupported_parameter` for what would have no effect */

@@ -12,6 +12,7 @@ import type {
   WebhookDelivery,
 } from '#api/wire/webhooks/webhooks.js'
 import { AppError, NotFoundError } from '#base/errors.js'
+import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import {
   countWebhooks,
   type DeliveryRecord,
@@ -28,13 +29,15 @@ import {
   type WebhookRecord,
 } from '#service/storage/webhooks/webhooks.js'
 import type { Principal } from '../access/principal.js'
+import { digestOf } from '../access/request-digest.js'
 import { checkProject } from '../access/tenant.js'
 import type { AddressRules } from '../address-rules.js'
 import type { ServiceContext } from '../context.js'
 import type { Outbox } from './outbox.js'
 
 export interface WebhookService {
-  create(principal: Principal, request: CreateWebhookRequest): Promise<CreatedWebhook>
+  /** A repeated key answers with the webhook it made, and its secret. @throws {ConflictError} `idempotency_key_reused` */
+  create(principal: Principal, request: CreateWebhookRequest, idempotencyKey: string | null): Promise<CreatedWebhook>
   list(principal: Principal, query: PageQuery): Promise<List<Webhook>>
   get(principal: Principal, id: string): Promise<Webhook>
   delete(principal: Principal, id: string): Promise<DeletedWebhook>
@@ -62,13 +65,18 @@ export function createWebhookService(
   }
 
   return {
-    create: async (principal, request) => {
+    create: async (principal, request, idempotencyKey) => {
       const url = rules.check(request.url).href
       const project = checkProject(principal, request.project ?? undefined) ?? null
       const secret = `whsec_${randomBytes(32).toString('base64')}`
       const events = request.events ?? WEBHOOK_EVENTS
-      const id = ids.uuid()
-      await db.transaction().execute(async (transaction) => {
+      const key =
+        idempotencyKey === null ? null : { entity: principal.entity, scope: 'webhooks' as const, key: idempotencyKey }
+      const digest = digestOf([url, project, events])
+      const id = await db.transaction().execute(async (transaction) => {
+        const before = key === null ? null : await findIdempotent(transaction, key, digest)
+        if (before !== null) return before
+        const made = ids.uuid()
         const own = await listWebhooks(
           transaction,
           { entity: principal.entity, project: null },
@@ -83,15 +91,18 @@ export function createWebhookService(
         const isFirst = (await countWebhooks(transaction)) === 0 || (await findEventCursor(transaction)) === null
         if (isFirst) await putEventCursor(transaction, await lastEventId(transaction))
         await insertWebhook(transaction, {
-          id,
+          id: made,
           entity: principal.entity,
           project,
           url,
           secret,
           events: [...new Set(events)],
         })
+        if (key !== null) await rememberIdempotent(transaction, key, digest, made)
+        return made
       })
-      return { ...(await toWire(await requireWebhook(principal, id))), secret }
+      const webhook = await requireWebhook(principal, id)
+      return { ...toWire(webhook), secret: webhook.secret }
     },
     list: async (principal, query) => {
       const page = await listWebhooks(db, principal, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })

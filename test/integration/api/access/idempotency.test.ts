@@ -52,6 +52,13 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
   },
   '/v1/preview/models/:model_id/log': (n, headers) =>
     send(`/v1/preview/models/${modelId}/log`, { split: 'val', trajectory_groups: [sampleGroup([n, 1])] }, headers),
+  '/v1/preview/webhooks': (n, headers) => send('/v1/preview/webhooks', { url: `https://example.com/${n}` }, headers),
+  '/v1/fine_tuning/jobs': async (n, headers) => {
+    const messages = ['user', 'assistant'].map((role) => ({ role, content: 'x' }))
+    const file = await upload(`${JSON.stringify({ messages })}\n`, { 'idempotency-key': 'rows of fine-tuning' })
+    const request = { model: 'trainyard/tiny-random', training_file: file.body['id'], seed: n }
+    return send('/v1/fine_tuning/jobs', request, headers)
+  },
   '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),
 }
 /** Routes that say the same however often they are called, with or without a key. */
@@ -59,8 +66,8 @@ const REPEATABLE: readonly string[] = ['/v1/preview/training-jobs/:training_job_
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [
   /^\/v1\/preview\/(?:keys|base-models)$/,
-  /fine_tuning/,
-  /webhook/,
+  /fine_tuning\/jobs\/.*/,
+  /webhooks\/.*/,
   /files\/.*/,
   /uploads/,
 ]

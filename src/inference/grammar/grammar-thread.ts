@@ -52,7 +52,8 @@ interface OpenChoice {
   count: number
 }
 
-async function compile(
+/** Compiles what `toGrammarWork` made of a specification; tests call it without a thread. */
+export async function compile(
   { Testings }: Xgrammar,
   compiler: Compiler,
   { spec, schemas }: Pick<GrammarThreadData, 'spec' | 'schemas'>,

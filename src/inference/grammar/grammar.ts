@@ -61,7 +61,7 @@ export async function compileGrammar(
   options: { readonly clock: Clock; readonly limits?: GrammarLimits },
 ): Promise<Grammar> {
   const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
-  const data: GrammarThreadData = { ...withHonouredSchema(spec), table, maxBytes: limits.maxBytes }
+  const data: GrammarThreadData = { ...toGrammarWork(spec), table, maxBytes: limits.maxBytes }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
   // a process's own preloaded modules (its lifeline) are not a thread's business
@@ -156,8 +156,12 @@ export async function compileGrammar(
   }
 }
 
-/** Whatever the compiler would skip in a schema is refused before it starts. */
-function withHonouredSchema(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' | 'schemas'> {
+/**
+ * What a grammar's thread compiles: the specification, and its schemas as the compiler understands them.
+ *
+ * @throws {InvalidRequestError} `unsupported_schema`: whatever the compiler would skip in a schema is refused before it starts
+ */
+export function toGrammarWork(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' | 'schemas'> {
   if (spec.kind === 'structural_tag') {
     const { tag, schemas } = toNumberedTag(spec.tag)
     return { spec: { ...spec, tag }, schemas }

@@ -1,0 +1,173 @@
+/**
+ * Errors as clients see them (6) and the routes beside chat (8), without a model's computing. Stand-in engine.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+
+let service: TestService
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.dispose())
+
+const CHAT = '/v1/chat/completions'
+const hi = JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] })
+
+interface ErrorBody {
+  readonly error: { readonly message: string; readonly type: string; readonly code: number }
+}
+
+describe('errors (6)', () => {
+  it.each(['"text"', '[]', '42', 'null', '{"messages": [', ''])('a body of %s is 400', async (body) => {
+    const response = await service.fetch(CHAT, {
+      method: 'POST',
+      body,
+      headers: { 'content-type': 'application/json' },
+    })
+    expect(response.status).toBe(400)
+    const { error } = (await response.json()) as ErrorBody
+    expect([error.code, typeof error.message]).toEqual([400, 'string'])
+  })
+
+  it('malformed JSON is named so', async () => {
+    const headers = { 'content-type': 'application/json' }
+    const response = await service.fetch(CHAT, { method: 'POST', body: '{"messages": [', headers })
+    expect(await response.text()).toContain('json_invalid')
+  })
+
+  it.each(['application/json', 'application/json; charset=utf-8', 'APPLICATION/JSON;CHARSET=UTF-8'])(
+    'the content type %s passes',
+    async (type) => {
+      const response = await service.fetch(CHAT, { method: 'POST', body: hi, headers: { 'content-type': type } })
+      expect(response.status).toBe(200)
+    },
+  )
+
+  it.each(['text/plain', 'application/x-www-form-urlencoded'])('the content type %s does not', async (type) => {
+    const response = await service.fetch(CHAT, { method: 'POST', body: hi, headers: { 'content-type': type } })
+    expect(response.status).toBe(400)
+    expect(await response.text()).toContain("Unsupported Media Type: Only 'application/json' is allowed")
+  })
+
+  it('no key and a wrong one are 401, the scheme in any case', async () => {
+    const ask = async (authorization: string) =>
+      service.fetch(CHAT, { method: 'POST', body: hi, headers: { authorization, 'content-type': 'application/json' } })
+    for (const wrong of ['', 'Bearer nope', `Basic ${service.apiKey}`]) {
+      const response = await ask(wrong)
+      expect([response.status, await response.json()]).toEqual([
+        401,
+        expect.objectContaining({ error: 'Unauthorized' }),
+      ])
+    }
+    for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+      expect((await ask(`${scheme} ${service.apiKey}`)).status).toBe(200)
+    }
+  })
+
+  it('an unknown path is 404, another method 405', async () => {
+    expect((await service.fetch('/v1/chat/nothing')).status).toBe(404)
+    const response = await service.fetch(CHAT, { method: 'DELETE' })
+    expect(response.status).toBe(405)
+  })
+
+  it('a refusal that is final says so to SDKs that would try again', async () => {
+    const body = { messages: [{ role: 'user', content: [{ type: 'hologram' }] }] }
+    const response = await service.fetch(CHAT, { json: body })
+    expect([response.status, response.headers.get('x-should-retry')]).toEqual([501, 'false'])
+  })
+})
+
+describe('other routes (8)', () => {
+  it('adapters are not loaded by path: models are trained or imported', async () => {
+    for (const path of ['/v1/load_lora_adapter', '/v1/unload_lora_adapter']) {
+      expect((await service.fetch(path, { json: { lora_name: 'a', lora_path: '/etc' } })).status).toBe(404)
+    }
+  })
+
+  it('a base model’s card', async () => {
+    const { body } = await service.json<{ object: string; data: object[] }>('/v1/models')
+    expect(body.object).toBe('list')
+    expect(body.data[0]).toMatchObject({
+      id: 'trainyard/tiny-random',
+      object: 'model',
+      created: expect.any(Number),
+      owned_by: expect.any(String),
+      root: expect.any(String),
+      parent: null,
+      max_model_len: 2048,
+      permission: expect.any(Array),
+    })
+  })
+
+  it('probes answer at the root', async () => {
+    for (const [method, path] of [
+      ['GET', '/health'],
+      ['GET', '/ping'],
+      ['POST', '/ping'],
+    ] as const) {
+      const response = await fetch(service.url + path, { method })
+      expect([path, response.status]).toEqual([path, 200])
+    }
+    const version = (await (await fetch(`${service.url}/version`)).json()) as { version: string }
+    expect(version.version).toMatch(/^\d+\.\d+\.\d+/)
+  })
+
+  it.each([
+    [
+      'gauge',
+      [
+        'num_requests_running',
+        'num_requests_waiting',
+        'kv_cache_usage_perc',
+        'lora_requests_info',
+        'cache_config_info',
+      ],
+    ],
+    [
+      'counter',
+      [
+        'prefix_cache_queries_total',
+        'prefix_cache_hits_total',
+        'num_preemptions_total',
+        'prompt_tokens_total',
+        'generation_tokens_total',
+        'request_success_total',
+      ],
+    ],
+    [
+      'histogram',
+      [
+        'iteration_tokens_total',
+        'request_prompt_tokens',
+        'request_generation_tokens',
+        'request_params_n',
+        'request_params_max_tokens',
+        'time_to_first_token_seconds',
+        'inter_token_latency_seconds',
+        'request_time_per_output_token_seconds',
+        'e2e_request_latency_seconds',
+        'request_queue_time_seconds',
+        'request_inference_time_seconds',
+        'request_prefill_time_seconds',
+        'request_decode_time_seconds',
+      ],
+    ],
+  ])('metrics of type %s have vLLM’s names', async (type, names) => {
+    await service.json(CHAT, { json: JSON.parse(hi) })
+    const text = await (await fetch(`${service.url}/metrics`)).text()
+    for (const name of names) expect(text).toContain(`# TYPE vllm:${name} ${type}\n`)
+  })
+
+  it('and its buckets', async () => {
+    const text = await (await fetch(`${service.url}/metrics`)).text()
+    const bucketsOf = (name: string) =>
+      [...text.matchAll(new RegExp(`^vllm:${name}_bucket\\{[^}]*le="([^"]+)"`, 'gm'))].map(([, bound]) => Number(bound))
+    const first = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
+    expect(bucketsOf('time_to_first_token_seconds').slice(0, 22)).toEqual([...first, 160, 640, 2560])
+    const between = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
+    expect(bucketsOf('inter_token_latency_seconds').slice(0, 19)).toEqual(between)
+    const whole = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680]
+    expect(bucketsOf('e2e_request_latency_seconds').slice(0, 21)).toEqual(whole)
+    expect(bucketsOf('request_prompt_tokens').slice(0, 10)).toEqual([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
+  })
+})

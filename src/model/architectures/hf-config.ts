@@ -11,6 +11,7 @@
 
 import { WeightsError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { textPartOf } from '#model/weights/text-part.js'
 import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'
@@ -123,12 +124,13 @@ const FAMILIES: ReadonlyMap<string, Family> = new Map<string, Family>([
 export const HF_FAMILIES: readonly string[] = [...FAMILIES.keys()]
 
 /**
- * Maps `config.json` to a decoder.
+ * Maps `config.json` to a decoder; of a model for images and text its text part.
  *
  * @throws {WeightsError} `unknown_architecture` listing the supported ones; `invalid_config` naming the key;
  *   `unsupported_model` for a variant of a known family that we do not compute
  */
-export function fromHfConfig(json: JsonObject): DecoderConfig {
+export function fromHfConfig(whole: JsonObject): DecoderConfig {
+  const json = textPartOf(whole)
   const reader = createConfigReader((key) => json[key], WHAT)
   const [name, family] = familyOf(json)
   refuseUnsupported(reader, name)

@@ -12,6 +12,7 @@ import { isJsonObject } from '#base/util/json.js'
 import { digestParts, readTextFile } from './byte-file.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
 import { parseStrictJsonObject } from './strict-json.js'
+import { textPartOf, textTensorName } from './text-part.js'
 import { assertFinite, type WeightSource } from './weight-source.js'
 
 const MAX_CONFIG_BYTES = 10_000_000
@@ -35,7 +36,8 @@ export function pickleError(path: string): WeightsError {
 }
 
 /**
- * Opens a directory with `config.json` and safetensors weights; headers of all shards are checked at once.
+ * Opens a directory with `config.json` and safetensors weights; headers of all shards are checked at once. Of a model for images and
+ * text the text part is opened, under the names that it has alone.
  *
  * @throws {WeightsError} `pickle_refused` if only pickle weights exist; `invalid_index` for a shard index that names
  *   paths, missing files or missing tensors; and everything `openSafetensors` throws
@@ -46,9 +48,10 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`)
   }
   const configText = await readTextFile(join(path, 'config.json'), MAX_CONFIG_BYTES)
-  const hfConfig = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
+  const config = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
+  const hfConfig = textPartOf(config)
   const { files, placement } = await openShards(path, names)
-  const located = toHfNames(placement)
+  const located = hfConfig === config ? toHfNames(placement) : toTextNames(placement)
   const locate = (name: string): Location => {
     const location = located.get(name)
     if (location === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
@@ -142,6 +145,12 @@ function toHfNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string
   return new Map(
     [...placement].map(([name, location]) => [name.startsWith('lm_head.') ? name : `model.${name}`, location]),
   )
+}
+
+/** The tensors of the text part, named as if there were nothing else. */
+function toTextNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string, Location> {
+  const renamed = [...placement].map(([name, location]): [string | null, Location] => [textTensorName(name), location])
+  return new Map(renamed.filter((entry): entry is [string, Location] => entry[0] !== null))
 }
 
 function entryOf({ file, storedName }: Location): { readonly dtype: string; readonly shape: readonly number[] } {

@@ -121,6 +121,32 @@ function floats(tensor: HostTensor | undefined): Float32Array {
   return tensor.data
 }
 
+describe('the text part of a model for images and text', () => {
+  const golden = GOLDENS['gemma3'] as FamilyGolden
+
+  test.each([
+    ['as it is published', (name: string) => `language_model.${name}`],
+    ['as its classes name it', (name: string) => name.replace('model.', 'model.language_model.')],
+  ])('gives transformers’ logits, %s', async (_, toName) => {
+    const directory = await writeModel('gemma3', golden)
+    const { architectures: _own, ...text } = golden.config
+    const whole = { model_type: 'gemma3', architectures: ['Gemma3ForConditionalGeneration'], vision_config: {} }
+    await writeFile(join(directory, 'config.json'), JSON.stringify({ ...whole, text_config: text }))
+    const tensors = new Map<string, HostTensor>()
+    const source = await openWeights(await writeModel('gemma3', golden))
+    for (const name of source.tensorNames) {
+      tensors.set(toName(name), float32Tensor(await source.readFloat32(name), source.tensorShape(name)))
+    }
+    await source.close()
+    tensors.set('vision_tower.embeddings.weight', float32Tensor(new Float32Array(4), [2, 2]))
+    await writeSafetensors(join(directory, 'model.safetensors'), tensors)
+    const prepared = await prepare(directory)
+    const model = await loadForTest(prepared)
+    expect(relativeError(await feed(model, golden.tokens), rows(golden.logits))).toBeLessThan(TOLERANCE)
+    await model.release()
+  })
+})
+
 describe.each(Object.keys(GOLDENS))('%s', (family) => {
   const golden = GOLDENS[family] as FamilyGolden
   const { tokens } = golden

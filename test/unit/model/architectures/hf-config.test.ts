@@ -172,8 +172,27 @@ test('without model_type the architecture decides', () => {
   expect(fromHfConfig(rest).family).toBe('qwen3')
 })
 
-test('a model of more than text is told where its text part is', () => {
-  const config = { model_type: 'gemma3', text_config: { ...SMOLLM2, model_type: 'gemma3_text' }, vision_config: {} }
+test('of a model for images and text the text part is read, with what published files leave out', () => {
+  // google/gemma-3-4b-it
+  const text = {
+    model_type: 'gemma3_text',
+    ...{ hidden_size: 2560, intermediate_size: 10240, num_hidden_layers: 34, sliding_window: 1024 },
+    rope_scaling: { factor: 8, rope_type: 'linear' },
+  }
+  const whole = { model_type: 'gemma3', architectures: ['Gemma3ForConditionalGeneration'], vision_config: {} }
+  expect(fromHfConfig({ ...whole, text_config: text })).toMatchObject({
+    family: 'gemma3_text',
+    ...{ layerCount: 34, hiddenSize: 2560, headCount: 8, kvHeadCount: 4, headSize: 256, mlpSize: 10_240 },
+    ...{ vocabularySize: 262_208, contextLength: 131_072, slidingWindow: 1024, isEmbeddingTied: true },
+    rotary: { theta: 1e6, linearFactor: 8 },
+    slidingRotary: { theta: 1e4, linearFactor: 1 },
+  })
+  const quantized = { ...whole, text_config: text, quantization_config: { bits: 4 } }
+  expect(() => fromHfConfig(quantized)).toThrow(expect.objectContaining({ code: 'unsupported_model' }))
+})
+
+test('another model of more than text is told where its text part is', () => {
+  const config = { model_type: 'llava', text_config: { ...SMOLLM2 }, vision_config: {} }
   expect(() => fromHfConfig(config)).toThrow(expect.objectContaining({ hint: expect.stringContaining('GGUF') }))
 })
 

@@ -25,7 +25,7 @@ const TEXT_PARTS: ReadonlyMap<unknown, TextPart> = new Map([
         num_key_value_heads: 4,
         head_dim: 256,
         vocab_size: 262_208,
-        max_position_embeddings: 131_072,
+        max_position_embeddings: 2 ** 17,
       },
     },
   ],

@@ -98,6 +98,19 @@ describe('what may be written', () => {
     }
   })
 
+  test.each(['^🐲{1,3}$', '^(é+|[ß]{2}|🐲?x)$', '^[^a]🐲*$'])(
+    'how often a character of several bytes comes: %s',
+    async (pattern) => {
+      const schema = JSON.stringify({ type: 'string', pattern })
+      for (const text of await samples({ kind: 'json_schema', schema, isWhitespaceFree: false }, 8)) {
+        expect(JSON.parse(text)).toMatch(new RegExp(pattern, 'u'))
+      }
+      const plain = pattern.replace(/^\^|\$$/g, '')
+      for (const text of await samples({ kind: 'regex', pattern: plain }, 8))
+        expect(text).toMatch(new RegExp(pattern, 'u'))
+    },
+  )
+
   test('one of the choices, whatever characters they hold', async () => {
     const choices = ['yes', 'no "quoted"', 'back\\slash', 'line\nbreak', 'äöü 😀', 'a']
     const texts = await samples({ kind: 'choice', choices }, 40)

@@ -217,5 +217,7 @@ function characterRule(ranges: readonly CodeRange[]): string {
   })
   const options = [...classAlternatives(plainPart(ranges)), ...escaped]
   if (options.length === 0) throw new PatternError('asks for a character that JSON cannot write')
-  return options.length === 1 ? String(options[0]) : `(${options.join(' | ')})`
+  const rule = options.join(' | ')
+  // Several bytes are one character to a quantifier, too.
+  return rule.includes(' ') ? `(${rule})` : rule
 }

@@ -8,7 +8,6 @@
  */
 import fs, { open } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
-import Database from 'better-sqlite3'
 import { createLogger } from '../../../dist/src/base/logging/logger.js'
 import { systemClock } from '../../../dist/src/base/util/clock.js'
 import { systemIds as ids } from '../../../dist/src/base/util/ids.js'
@@ -32,6 +31,7 @@ import { openDataDir } from '../../../dist/src/service/storage/data-dir.js'
 import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
 import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
+import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
 
 const [root, name, point] = process.argv.slice(2)
 const dieAt = Number(point)
@@ -54,7 +54,7 @@ function tap(object, method, isWrite = () => true) {
 
 const dataDir = await openDataDir(root)
 const { db, close } = await openDatabase(dataDir.databasePath)
-const statement = new Database(':memory:').prepare('select 1')
+const statement = openSqlite(':memory:').prepare('select 1')
 const CHANGES = /^\s*(?:insert|update|delete|replace|commit)/i
 for (const method of ['run', 'all']) {
   tap(Object.getPrototypeOf(statement), method, function isChange() {

@@ -75,7 +75,7 @@ try {
     const { status, body, ms } = await ask({ structured_outputs: toStructuredOutputs(spec), seed: 1 })
     times.push(ms)
     if (status === 200) counts.taken++
-    else if (status === 400) counts.refused++
+    else if (status === 400 || status === 413) counts.refused++
     else {
       counts.other++
       console.log(`  ${status} ${body.error?.message}\n    ${JSON.stringify(spec).slice(0, 200)}`)

@@ -15,8 +15,8 @@ export const title = 'Service: start-up, memory, throughput through HTTP'
 
 const LAUNCHER = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
 
-const SPARK = { baseModel: 'trainyard/spark', rows: 1600, words: 60, name: 'spark' }
-const SMOLLM2 = { baseModel: 'smollm2-135m', rows: 32, words: 150, name: '135M' }
+const SPARK = { baseModel: 'trainyard/spark', rows: 240, words: 60, name: 'spark' }
+const SMOLLM2 = { baseModel: 'smollm2-135m', rows: 16, words: 150, name: '135M' }
 
 export async function run({ only = '' } = {}) {
   if (only === 'beside') return await besideOnly()

@@ -41,6 +41,20 @@ async function serve(answer: RequestListener): Promise<Connection> {
   return { client, waitedMs: () => waited }
 }
 
+/** Time passes only when the test says so, for signals too, which the platform's own timers would end. */
+function holdTimers(): void {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  vi.spyOn(AbortSignal, 'timeout').mockImplementation((timeMs) => {
+    const controller = new AbortController()
+    setTimeout(() => controller.abort(new DOMException('timed out', 'TimeoutError')), timeMs)
+    return controller.signal
+  })
+  onTestFinished(() => {
+    vi.useRealTimers()
+    vi.restoreAllMocks()
+  })
+}
+
 it('waits minutes for room on the disk', async () => {
   const { client, waitedMs } = await connect(100, 'disk_full')
   await client.complete({ files: {}, metrics: {} })
@@ -65,8 +79,7 @@ it('gives up a server that is not there much sooner', async () => {
 })
 
 it('reads rows for as long as the training takes', async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-  onTestFinished(() => void vi.useRealTimers())
+  holdTimers()
   let sendRest = (): void => {}
   const { client } = await serve((_, response) => {
     response.writeHead(200).write('first\n')
@@ -81,8 +94,7 @@ it('reads rows for as long as the training takes', async () => {
 })
 
 it('asks again when no answer comes', async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-  onTestFinished(() => void vi.useRealTimers())
+  holdTimers()
   let requestCount = 0
   const { client } = await serve((_, response) => {
     requestCount += 1

@@ -4,6 +4,7 @@
  * `createToolEnvironment` is the common case: functions the model may call until it answers without a call.
  */
 import type { JsonObject } from '#base/util/json.js'
+import { createRng } from '#base/util/rng.js'
 import type { ToolCall } from './tool-calls.js'
 import type { Answer, AskOptions, Message, Tool, Trajectory } from './trajectory.js'
 
@@ -40,17 +41,20 @@ export interface Player {
  * The trajectory's `turns` counts the model's turns; `is_cut_off` is true when `maxTurns` ended it.
  *
  * @param options.maxTurns turns of the model at most; default 10
+ * @param options.seed of the first turn; each later turn draws from a seed made of it. The same seed in every turn would be the
+ *   same random numbers: turns would rise and fall together, or one against the other, and hide from training what is good
  */
 export async function play(
   player: Player,
   environment: Environment,
   options: AskOptions & { readonly maxTurns?: number } = {},
 ): Promise<Trajectory> {
-  const { maxTurns = 10, ...ask } = options
+  const { maxTurns = 10, seed, ...ask } = options
   const { messages, tools } = await environment.reset()
   const trajectory = player.trajectory(messages, tools === undefined ? {} : { tools })
   for (let turns = 1; ; turns += 1) {
-    const turn = await environment.step(await trajectory.ask(ask), trajectory)
+    const answer = await trajectory.ask(seed === undefined ? ask : { ...ask, seed: seedOfTurn(seed, turns) })
+    const turn = await environment.step(answer, trajectory)
     trajectory.reward += turn.reward ?? 0
     Object.assign(trajectory.metrics, turn.metrics, { turns })
     if (turn.isDone === true || turns >= maxTurns) {
@@ -59,6 +63,10 @@ export async function play(
     }
     trajectory.add(...(turn.messages ?? []))
   }
+}
+
+function seedOfTurn(seed: number, turn: number): number {
+  return turn === 1 ? seed : createRng(`${seed} turn ${turn}`).integer(2 ** 31)
 }
 
 /** A function the model may call. */

@@ -1,5 +1,6 @@
 /** The loop's parts: gathering with failures, what a trajectory sends, training, judging, tools, keeping the best. */
 import { describe, expect, test } from 'vitest'
+import { isJsonObject } from '#base/util/json.js'
 import { createClient } from '../../../../src/api/client/client.js'
 import type { ChatResponse } from '../../../../src/api/wire/chat-completions.js'
 import {
@@ -286,6 +287,21 @@ describe('environments and rewards', () => {
       reward: 1.5,
       metrics: { turns: 3, is_cut_off: true },
     })
+  })
+  test('every turn draws from a seed of its own, the same ones for the same seed', async () => {
+    const endless = { reset: () => ({ messages: [{ role: 'user', content: 'q' }] }), step: () => ({}) }
+    const seedsOf = async (seed?: number) => {
+      const { model, requests } = await scripted({ 'POST /v1/chat/completions': { body: response('again') } })
+      await play(model, endless, { maxTurns: 4, ...(seed === undefined ? {} : { seed }) })
+      return requests.flatMap(({ body }) => (isJsonObject(body) && 'messages' in body ? [body['seed']] : []))
+    }
+    const seeds = await seedsOf(7)
+    expect(seeds[0]).toBe(7)
+    expect(new Set(seeds).size).toBe(4)
+    expect(seeds.every((seed) => Number.isInteger(seed))).toBe(true)
+    expect(await seedsOf(7)).toEqual(seeds)
+    expect(new Set([...seeds, ...(await seedsOf(8))]).size).toBe(8)
+    expect(await seedsOf()).toEqual([undefined, undefined, undefined, undefined])
   })
   test('rewards add up by weight and leave their own values as metrics', async () => {
     const trajectory = rewarded(0)

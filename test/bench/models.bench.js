@@ -6,7 +6,10 @@
  * count) and on the disk, and a reinforcement learning job on sampled answers: how far the sampler's log-probabilities lie from
  * the trainer's. Speed does not depend on what the weights are; how far rounding moves a probability does.
  *
- *     npm run bench -- models [--names Qwen3-0.6B,gemma-3-270m] [--precision int8]
+ *     npm run bench -- models [--names Qwen3-0.6B,gemma-3-270m] [--precision int8] [--kept-dir DIR [--parts prepare]]
+ *
+ * `--kept-dir` keeps weights and prepared weights, `--parts` runs some of prepare, serve, train, mismatch: so the long preparation
+ * may be done before the machine is quiet.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises'
@@ -81,19 +84,25 @@ const MODELS = {
   },
 }
 
-export async function run({ names, precision = 'int8' }, print) {
+const PARTS = ['prepare', 'serve', 'train', 'mismatch']
+
+export async function run({ names, precision = 'int8', parts: asked = PARTS.join(), 'kept-dir': keptDir }, print) {
   const wanted = names?.split(',') ?? Object.keys(MODELS)
   const unknown = wanted.find((name) => MODELS[name] === undefined)
   if (unknown !== undefined) return `no model "${unknown}"; known: ${Object.keys(MODELS).join(', ')}`
-  for (const name of wanted) await measure(name, { config: MODELS[name], precision, print })
+  const parts = asked.split(',')
+  if (!parts.every((part) => PARTS.includes(part))) return `--parts takes ${PARTS.join(', ')}`
+  if (!parts.includes('prepare') && keptDir === undefined) return 'without "prepare" --kept-dir is needed'
+  for (const name of wanted) await measure(name, { config: MODELS[name], precision, parts, keptDir, print })
   return []
 }
 
-async function measure(name, { config, precision, print }) {
+async function measure(name, { config, precision, parts, keptDir, print }) {
   const load = (file) => import(new URL(`../../dist/src/${file}.js`, import.meta.url))
   const { createService } = await load('service/create-service')
   const { createLogger } = await load('base/logging/logger')
-  const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-models-'))
+  const directory =
+    keptDir === undefined ? mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-models-')) : path.join(keptDir, name)
   const options = {
     dataDir: path.join(directory, 'data'),
     baseModels: [{ name, sourcePath: path.join(directory, 'model') }],
@@ -101,42 +110,59 @@ async function measure(name, { config, precision, print }) {
     port: 0,
     logger: createLogger({ level: 'silent' }),
   }
+  const keyFile = path.join(directory, 'key')
   let service = null
   let key = null
   const start = async () => {
     const begun = performance.now()
     service = await createService(options)
-    key ??= service.createdApiKey
+    if (service.createdApiKey) await writeFile(keyFile, service.createdApiKey)
+    key = readFileSync(keyFile, 'utf8')
     await complete(service, key, { name, count: 1, streams: 1 })
     return (performance.now() - begun) / 1000
   }
+  const has = (part) => parts.includes(part)
   try {
-    const parameters = await writeModel(load, path.join(directory, 'model'), config)
-    const row = (what, value, unit) =>
-      print({ name: `${name} (${(parameters / 1e6).toFixed(0)} M): ${what}`, value, unit })
-    row('first start, weights prepared', await start(), 's')
-    await service.close(1000)
-    row('later start to first token', await start(), 's')
-    row('prepared weights on the disk', (await folderBytes(path.join(options.dataDir, 'prepared'))) / 1e9, 'GB')
-    for (const streams of [1, 8]) {
-      const runs = []
-      for (let i = 0; i < 3; i++) runs.push(await complete(service, key, { name, count: 24, streams }))
-      row(`decode at ${precision}, streams: ${streams}`, Math.max(...runs), 'tok/s')
+    const prepared = path.join(options.dataDir, 'prepared')
+    const size = path.join(directory, 'parameters')
+    if (has('prepare')) {
+      await writeFile(size, String(await writeModel(load, path.join(directory, 'model'), config)))
     }
-    const [enginePid] = service.enginePids()
-    row('peak memory of the engine host', peakBytes(enginePid) / 1e9, 'GB')
-    const training = await train(service, key, name)
-    row('training', training.tokensPerSecond, 'tok/s')
-    row('peak memory of the training worker', training.peakBytes / 1e9, 'GB')
-    const { kl, ...mismatch } = await mismatchOf(load, service, key, name)
-    row(`sampler at ${precision} against trainer, KL`, kl, 'nats a token')
-    row('ratio, 1st percentile', mismatch.ratio_p01, '')
-    row('ratio, 99th percentile', mismatch.ratio_p99, '')
-    row('share of tokens outside the clip range', mismatch.clipped_share, '')
-    row('old log-probabilities computed again (1: yes)', mismatch.recomputed, '')
+    const label = `${name} (${(Number(readFileSync(size, 'utf8')) / 1e6).toFixed(0)} M)`
+    const row = (what, value, unit) => print({ name: `${label}: ${what}`, value, unit })
+    if (has('prepare')) {
+      row('first start, weights prepared', await start(), 's')
+      row(`prepared weights for serving at ${precision}`, (await folderBytes(prepared)) / 1e9, 'GB')
+      await service.close(1000)
+    }
+    if (parts.every((part) => part === 'prepare')) return
+    row('later start to first token', await start(), 's')
+    if (has('serve')) {
+      for (const streams of [1, 8]) {
+        const runs = []
+        for (let i = 0; i < 2; i++) runs.push(await complete(service, key, { name, count: 24, streams }))
+        row(`decode at ${precision}, streams: ${streams}`, Math.max(...runs), 'tok/s')
+      }
+      const [enginePid] = service.enginePids()
+      row('peak memory of the engine host', peakBytes(enginePid) / 1e9, 'GB')
+    }
+    if (has('train')) {
+      const training = await train(service, key, name)
+      row('training in f32', training.tokensPerSecond, 'tok/s')
+      row('peak memory of the training worker', training.peakBytes / 1e9, 'GB')
+      row('prepared weights with those for training', (await folderBytes(prepared)) / 1e9, 'GB')
+    }
+    if (has('mismatch')) {
+      const { kl, ...mismatch } = await mismatchOf(load, service, key, name)
+      row(`sampler at ${precision} against trainer, KL`, kl, 'nats a token')
+      row('ratio, 1st percentile', mismatch.ratio_p01, '')
+      row('ratio, 99th percentile', mismatch.ratio_p99, '')
+      row('share of tokens outside the clip range', mismatch.clipped_share, '')
+      row('old log-probabilities computed again (1: yes)', mismatch.recomputed, '')
+    }
   } finally {
     await service?.close(1000)
-    rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
+    if (keptDir === undefined) rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 
@@ -246,6 +272,11 @@ function peakBytes(pid) {
   return Number(kilobytes ?? Number.NaN) * 1024
 }
 
+/** Largest absolute random weight. */
+const NOISE = 0.03
+/** Standard deviation of the logits: with some hundred thousand tokens, answers of about the entropy of trained models, 2 to 3 nats. */
+const LOGIT_DEVIATION = 4.4
+
 /** A Hugging Face directory in bfloat16 with the byte tokenizer. @returns its parameters */
 async function writeModel(load, directory, config) {
   const { fromHfConfig } = await load('model/architectures/hf-config')
@@ -258,12 +289,27 @@ async function writeModel(load, directory, config) {
   const tensors = [...decoderTensorShapes(decoder)].map(([name, shape]) => ({ name, dtype: 'bfloat16', shape }))
   const file = await open(path.join(directory, 'model.safetensors'), 'w')
   await file.write(buildHeader(tensors, { format: 'pt' }))
-  const noise = noiseBits(1 << 20, 0.03)
-  const norm = new Uint16Array(1 << 13).fill(config.model_type === 'gemma3_text' ? 0 : 0x3f80)
-  for (const { shape } of tensors) {
-    const source = shape.length === 1 ? norm : noise
-    for (let left = shape.reduce((a, b) => a * b, 1); left > 0; left -= source.length) {
-      await file.write(new Uint8Array(source.buffer, 0, 2 * Math.min(left, source.length)))
+  // A length without factors in common with a row's, so that no two rows of a table are equal.
+  const noise = noiseBits((1 << 20) - 3, NOISE)
+  const zero = config.model_type === 'gemma3_text' ? 1 : 0
+  const finalNorm = LOGIT_DEVIATION / ((NOISE / Math.sqrt(3)) * Math.sqrt(config.hidden_size))
+  let at = 0
+  for (const { name, shape } of tensors) {
+    if (shape.length === 1) {
+      const value =
+        name.endsWith('_norm.weight') || name.includes('layernorm')
+          ? 1
+          : name === 'model.norm.weight'
+            ? finalNorm
+            : zero
+      await file.write(new Uint8Array(bfloat16(new Float32Array(shape[0]).fill(value - zero)).buffer))
+      continue
+    }
+    for (let left = shape.reduce((a, b) => a * b, 1); left > 0; ) {
+      const count = Math.min(left, noise.length - at)
+      await file.write(new Uint8Array(noise.buffer, 2 * at, 2 * count))
+      left -= count
+      at = (at + count) % noise.length
     }
   }
   await file.close()
@@ -284,5 +330,7 @@ function noiseBits(count, scale) {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
     values[i] = (state / 2 ** 31 - 1) * scale
   }
-  return Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16)
+  return bfloat16(values)
 }
+
+const bfloat16 = (values) => Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16)

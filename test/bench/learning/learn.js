@@ -3,7 +3,8 @@
  * run; with `--store` the curves go to `curves.json`, which `draw.js` draws and `pytorch.py` and `preferences.py` make beside it.
  *
  *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
- *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--held-out N] [--store]
+ *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
+ *         [--questions N --answers N] of a job [--held-out N] questions asked after it
  *         [--url URL --key KEY]
  *
  * Methods: `cispo` and `ppo` (a job trains on sampled answers), `sft` (on the right answers) and `dpo` (on the right ones against
@@ -32,6 +33,8 @@ const { values } = parseArgs({
     'base-model': { type: 'string', default: 'trainyard/spark' },
     'tokens-per-step': { type: 'string' },
     'held-out': { type: 'string' },
+    questions: { type: 'string' },
+    answers: { type: 'string' },
     store: { type: 'boolean', default: false },
     url: { type: 'string' },
     key: { type: 'string' },
@@ -74,22 +77,34 @@ console.log(
 console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |')
 try {
   for (const taskName of tasks) {
-    const task = TASKS[taskName]
+    const standard = TASKS[taskName]
+    const task = {
+      ...standard,
+      perStep: Number(values.questions ?? standard.perStep),
+      size: Number(values.answers ?? standard.size),
+      heldOut: standard.heldOut.slice(0, Number(values['held-out'] ?? standard.heldOut.length)),
+    }
     for (const method of methods) {
       for (const rate of values.rates.split(',').map(Number)) {
         for (const seed of values.seeds.split(',').map(Number)) {
+          const store = async (curves) => {
+            if (!values.store) return
+            await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...curves })
+          }
           const run = await learn(client, task, {
             ...{ baseModel, method, rate, seed, tokensPerStep, jobs: Number(values.jobs) },
-            heldOut: task.heldOut.slice(0, Number(values['held-out'] ?? task.heldOut.length)),
-            onJob: ({ curve }) => progress(`${taskName} ${method} ${rate} seed ${seed}: ${curve.map(show).join(' ')}`),
+            heldOut: task.heldOut,
+            // After each job: a run that is cut short keeps what it has measured.
+            onJob: async (curves) => {
+              progress(`${taskName} ${method} ${rate} seed ${seed}: ${curves.curve.map(show).join(' ')}`)
+              await store(curves)
+            },
           })
           const { moved, norm, entropy, secondsPerJob, memory, ...stored } = run
           const cells = [taskName, method, rate, seed, run.curve.map(show).join(' '), show(moved), run.gradientSteps]
           cells.push(Number.isNaN(norm) ? '-' : `${show(norm)}x`, show(entropy), show(secondsPerJob), show(memory))
           console.log(`| ${cells.join(' | ')} |`)
-          if (values.store) {
-            await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...stored })
-          }
+          await store(stored)
         }
       }
     }

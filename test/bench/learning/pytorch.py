@@ -94,7 +94,7 @@ def rollouts(model, tokenizer, task, questions, size, ends):
 def advantages(groups):
     """Trajectories with their advantage and token weight, as `src/docs/how-training-works.md` sections 2 and 3 define them."""
     kept = []
-    for group in groups:
+    for index, group in enumerate(groups):
         rewards = [entry[3] for entry in group]
         mean = sum(rewards) / len(rewards)
         std = math.sqrt(sum((r - mean) ** 2 for r in rewards) / len(rewards))
@@ -103,7 +103,7 @@ def advantages(groups):
         for (prompt, ids, logps, reward) in group:
             a = (reward - mean) / (std + 1e-6)
             if a != 0:
-                kept.append({"prompt": prompt, "ids": ids, "logps": logps, "a": a, "w": 1 / (len(ids) + 1e-6)})
+                kept.append({"group": index, "prompt": prompt, "ids": ids, "logps": logps, "a": a, "w": 1 / (len(ids) + 1e-6)})
     if not kept:
         return []
     tokens = sum(len(t["ids"]) for t in kept)
@@ -117,9 +117,11 @@ def advantages(groups):
 
 
 def pack(trajectories, capacity, rng):
-    """Each sequence into the step that it fills best; the order of the steps is shuffled."""
-    steps = []
-    for t in sorted(trajectories, key=lambda t: -len(t["prompt"]) - len(t["ids"])):
+    """Groups in decreasing length of their longest sequence, each sequence into the step that it fills best; the order of the steps is shuffled."""
+    longest, steps = {}, []
+    for t in trajectories:
+        longest[t["group"]] = max(longest.get(t["group"], 0), len(t["prompt"]) + len(t["ids"]))
+    for t in sorted(trajectories, key=lambda t: -longest[t["group"]]):
         length = len(t["prompt"]) + len(t["ids"])
         fitting = [s for s in steps if s[0] + length <= capacity]
         best = max(fitting, key=lambda s: s[0]) if fitting else None

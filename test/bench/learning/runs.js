@@ -21,7 +21,7 @@ const BATCH_SIZE = 8
 const CLIP_NORMS = { cispo: 0.1, ppo: 0.1, sft: 1, dpo: 1 }
 
 /**
- * @param options.onJob told of the curves after each measurement
+ * @param options.onJob told of the optimizer's steps and the curves after each measurement
  * @returns curves: `curve` (held-out reward), for `sft` and `dpo` `trained` (reward of the questions trained on), for `dpo`
  *   `accuracy` and `margin` (of held-out pairs); and what the jobs looked like
  */
@@ -36,7 +36,7 @@ export async function learn(client, task, { baseModel, method, jobs, onJob, ...o
   const measure = async () => {
     add('curve', await rewardOn(run, run.heldOut))
     if (method === 'sft' || method === 'dpo') add('trained', await rewardOn(run, task.training))
-    onJob(run.curves)
+    await onJob({ gradientSteps: run.steps.length, ...run.curves })
   }
   const untrained = await firstTokens(run, null)
   await measure()
@@ -117,7 +117,14 @@ const trainOptions = (run) => ({
   },
 })
 
-const rollouts = (run, questions, size) => gather(questions.map((question) => group(size, () => ask(run, question))))
+async function rollouts(run, questions, size) {
+  const groups = await gather(questions.map((question) => group(size, () => ask(run, question))))
+  // Failed rollouts are left out of means, as in training; where all fail there is a reason to be told.
+  if (groups.every(({ trajectories }) => trajectories.length === 0)) {
+    throw new Error(`every rollout failed: ${groups[0]?.exceptions[0]?.message}`)
+  }
+  return groups
+}
 
 async function rewardOn(run, questions) {
   const { metrics } = await run.model.evaluate(await rollouts(run, questions, run.task.heldOutSize))

@@ -7,6 +7,7 @@
 import { type LossAggregation, normalizeBatch } from './advantages.js'
 import { partitionSteps, stepLengthFor } from './optimizer-steps.js'
 import { type PackedRow, packRows } from './pack.js'
+import { attentionBlockRows, attentionBlocks, attentionPairs, DENSE_ATTENTION_TOKENS } from './rows/attention-blocks.js'
 import {
   type HistorySplits,
   NAMED_PATHS,
@@ -69,7 +70,7 @@ export interface TrainingBatch {
 const ROW_MULTIPLE = 256
 /** Rows up to this length are tried in order to store shared prompts less often. */
 const MAX_TRIED_ROW_LENGTH = 2048
-/** Attention is taken to cost as much as everything else in a row of about this many tokens: an estimate by operation counts, not fitted. */
+/** Attention is taken to cost as much as everything else where a query meets this many keys: an estimate by operation counts, not fitted. */
 const ATTENTION_LENGTH = 2048
 
 /**
@@ -124,15 +125,28 @@ export function computedRowLength(
   let best = { rowLength: least, cost: Number.POSITIVE_INFINITY }
   for (let rowLength = least; rowLength === least || rowLength <= MAX_TRIED_ROW_LENGTH; rowLength *= 2) {
     const rows = parts.flatMap((part) => packRows(part, { ...padding, rowLength }))
-    const cost = rows.reduce((sum, { tokens: { length } }) => sum + rowCost(length), 0)
+    const cost = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
     if (cost < best.cost) best = { rowLength, cost }
   }
   return best.rowLength
 }
 
-/** What a row costs, in tokens of short rows: stored tokens and their attention. */
+/** What a row of one sequence costs, in tokens of short rows: stored tokens and their attention. */
 export function rowCost(length: number): number {
-  return length * (1 + length / ATTENTION_LENGTH)
+  const block = attentionBlockRows(length)
+  return costOf(length, length > DENSE_ATTENTION_TOKENS ? (length + Math.min(block, length)) / 2 : length)
+}
+
+/** The same of a packed row, whose segments attend to less. */
+export function packedRowCost(row: PackedRow): number {
+  const { length } = row.tokens
+  if (length <= DENSE_ATTENTION_TOKENS) return rowCost(length)
+  return costOf(length, attentionPairs(attentionBlocks(row, attentionBlockRows(length))) / length)
+}
+
+/** @param keys that a query meets on average */
+function costOf(length: number, keys: number): number {
+  return length * (1 + keys / ATTENTION_LENGTH)
 }
 
 /** Where the first sequences longer than the limit come from. */

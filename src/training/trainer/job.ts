@@ -14,11 +14,11 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '#training/hyperparameters.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'
-import { attentionBlockFor } from './row-batch.js'
 import type { RowModel } from './row-decoder.js'
 import type { RowSessionOptions } from './row-session.js'
 import { adapterParameters } from './trainer.js'
@@ -109,7 +109,7 @@ export async function rowSettings(
     config: prepared.config,
     tensors,
     adapter: { rank, alpha },
-    attentionBlock: attentionBlockFor(longestRow),
+    isAttentionBlocked: longestRow > DENSE_ATTENTION_TOKENS,
   }
   const session = {
     runtime,

@@ -7,7 +7,7 @@
  */
 import { TrainingError } from '#base/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import { attentionBlockFor } from './row-batch.js'
+import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 
 /** Activations above this are computed again layer by layer: a third more time, a third of the memory. */
 const KEPT_ACTIVATION_BYTES = 2 * 2 ** 30
@@ -34,13 +34,13 @@ export function needsRecomputation(config: DecoderConfig, largest: BatchSize): b
   return activationBytes(config, largest) > KEPT_ACTIVATION_BYTES
 }
 
-/** The one of several micro-batches whose rows take most memory: where the number of tokens is about the same, the longest. */
+/** The one of several micro-batches whose rows take most memory: the most tokens, and of those the longest rows. */
 export function largestBatch(sizes: readonly BatchSize[]): BatchSize {
-  const attention = ({ rows, length }: BatchSize): number => rows * length * length
-  return sizes.reduce((largest, size) => (attention(size) > attention(largest) ? size : largest), {
-    rows: 1,
-    length: 1,
-  })
+  const isLarger = (a: BatchSize, b: BatchSize): boolean => {
+    const difference = a.rows * a.length - b.rows * b.length
+    return difference > 0 || (difference === 0 && a.length > b.length)
+  }
+  return sizes.reduce((largest, size) => (isLarger(size, largest) ? size : largest), { rows: 1, length: 1 })
 }
 
 /** Trained positions whose logits exist at once, and how many arrays of that size the head holds. */
@@ -69,8 +69,8 @@ function workingBytes(config: DecoderConfig, size: BatchSize): number {
   const { headCount, layerCount, vocabularySize } = config
   const { rows, length } = size
   const layer = (LAYER_ARRAYS * activationBytes(config, size)) / layerCount
-  const queries = attentionBlockFor(length) ?? length
-  const scores = 4 * SCORE_ARRAYS * headCount * rows * queries * length
+  const queries = length > DENSE_ATTENTION_TOKENS ? attentionBlockRows(rows * length) : rows * length
+  const scores = 4 * SCORE_ARRAYS * headCount * queries * length
   const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
   return layer + scores + head
 }

@@ -5,6 +5,12 @@
  * log-probability) is therefore read at t + 1 and laid out in the order of the trained positions.
  */
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import {
+  attentionBlockRows,
+  attentionBlocks,
+  DENSE_ATTENTION_TOKENS,
+  type TokenSegments,
+} from '#training/data/rows/attention-blocks.js'
 
 /** One row. All arrays have the row's length; padding has segment -1 and mask 0. */
 export interface Row {
@@ -38,14 +44,12 @@ export interface RowBatch {
   readonly feeds: Readonly<Record<string, HostTensor>>
   /** Padded length T. */
   readonly length: number
+  /** Those of all tokens [B*T], numbered through the batch. */
+  readonly segments: TokenSegments
 }
 
 /** Most trained positions whose logits exist at once: 50 MB for a vocabulary of 49,152. */
 export const DEFAULT_CHUNK = 256
-/** Longest row whose attention is computed whole, by a bias over all pairs of tokens; longer ones go in blocks of queries. */
-export const DENSE_ATTENTION_TOKENS = 1024
-/** Most queries of a block: of 135M's heads at 8,192 tokens, 75 MB of scores. */
-const ATTENTION_BLOCK = 256
 /** Segment of padding, whose tokens see each other and nothing else. */
 const PADDING_GROUP = -1
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
@@ -72,8 +76,8 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
   const positions = new BigInt64Array(count * length)
   const isDense = length <= DENSE_ATTENTION_TOKENS
   const bias = isDense ? new Float32Array(count * length * length) : null
-  const groupIds = new Int32Array(count * length).fill(PADDING_GROUP)
-  const parentIds = new Int32Array(count * length).fill(PADDING_GROUP)
+  const groupIds = new Int32Array(count * length)
+  const parentIds = new Int32Array(count * length)
   const trained: TrainedToken[] = []
   rows.forEach((row, r) => {
     if (row.tokens.length > length) throw new RangeError(`a row of ${row.tokens.length} tokens does not fit ${length}`)
@@ -81,8 +85,12 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
       tokens[r * length + t] = BigInt(row.tokens[t] as number)
       positions[r * length + t] = BigInt(row.positions[t] as number)
     }
-    groupIds.set(row.groupIds, r * length)
-    parentIds.set(row.parentIds, r * length)
+    // Segments of different rows are different segments of the batch; padding sees padding of its row.
+    const numbered = (id = PADDING_GROUP): number => (id < 0 ? PADDING_GROUP - r : id * count + r)
+    for (let t = 0; t < length; t++) {
+      groupIds[r * length + t] = numbered(row.groupIds[t])
+      parentIds[r * length + t] = numbered(row.parentIds[t])
+    }
     if (bias !== null) fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
     trained.push(...trainedTokens(row, r, length))
   })
@@ -101,12 +109,11 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
     trained,
     paddedCount: padded,
     length,
+    segments: { groupIds, parentIds },
     feeds: {
       tokens: int64(tokens, [count, length]),
       positions: int64(positions, [count, length]),
       ...(bias === null ? {} : { bias: float32Tensor(bias, [count, length, length]) }),
-      group_ids: { dtype: 'int32', shape: [count, length], data: groupIds },
-      parent_ids: { dtype: 'int32', shape: [count, length], data: parentIds },
       label_positions: int64(labelPositions, [chunks, size]),
       labels: int64(labels, [chunks, size]),
       row_of_position: int64(rowOfPosition, [count * length]),
@@ -114,12 +121,38 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
   }
 }
 
-/**
- * The block of attention (`RowModel.attentionBlock`) for graphs that run rows of up to this length. By the data alone, so that
- * a job's numbers do not depend on the machine's memory.
- */
-export function attentionBlockFor(longestRow: number): number | undefined {
-  return longestRow > DENSE_ATTENTION_TOKENS ? ATTENTION_BLOCK : undefined
+/** What a graph whose attention goes in blocks takes besides. @param most queries of a block; default what suits the batch */
+export function blockFeeds(batch: RowBatch, most?: number): Record<string, HostTensor> {
+  const { groupIds, parentIds } = batch.segments
+  const { starts, rows, keys } = attentionBlocks(batch.segments, most ?? attentionBlockRows(groupIds.length))
+  const places = new BigInt64Array(starts.length * groupIds.length)
+  const bounds = [0]
+  keys.forEach((listed, block) => {
+    const place = places.subarray(block * groupIds.length, (block + 1) * groupIds.length).fill(BigInt(listed.length))
+    listed.forEach((key, at) => {
+      place[key] = BigInt(at)
+    })
+    bounds.push((bounds[block] ?? 0) + listed.length)
+  })
+  const int64 = (values: readonly number[]): HostTensor => ({
+    dtype: 'int64',
+    shape: [values.length],
+    data: BigInt64Array.from(values, BigInt),
+  })
+  const ids = (data: Int32Array): HostTensor => ({
+    dtype: 'int32',
+    shape: [data.length / batch.length, batch.length],
+    data,
+  })
+  return {
+    block_starts: int64(starts),
+    block_offsets: int64(Array.from({ length: rows }, (_, row) => row)),
+    key_indices: int64(keys.flatMap((listed) => [...listed])),
+    key_bounds: int64(bounds),
+    key_places: { dtype: 'int64', shape: [starts.length, groupIds.length], data: places },
+    group_ids: ids(groupIds),
+    parent_ids: ids(parentIds),
+  }
 }
 
 /**

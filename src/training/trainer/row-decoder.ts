@@ -13,7 +13,7 @@ import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { type AttentionMask, attentionBlocks } from '#numerics/graph/ops/attention.js'
+import type { AttentionMask } from '#numerics/graph/ops/attention.js'
 import { cast, less, sub, where } from '#numerics/graph/ops/elementwise.js'
 import { reshape, split } from '#numerics/graph/ops/shape.js'
 import type { LoraPair } from '#numerics/nn/lora.js'
@@ -27,8 +27,8 @@ export interface RowModel {
   readonly integers?: ReadonlyMap<string, PreparedTensor> | undefined
   /** Shape of the adapter; null for a graph of the base model alone. */
   readonly adapter: { readonly rank: number; readonly alpha: number } | null
-  /** Most queries whose attention is computed at once (see `attentionBlockFor`); absent: those of a whole row, by a dense bias. */
-  readonly attentionBlock?: number | undefined
+  /** Whether attention goes in blocks of queries with the keys listed for them; absent: whole rows, by a dense bias. */
+  readonly isAttentionBlocked?: boolean | undefined
 }
 
 /** Added to the score of what a token may not see; its exponential is exactly 0. */
@@ -67,7 +67,7 @@ export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
   const integers = integersOf(model, mapped)
   const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath), scale }
-  const hidden = emitHidden(g, config, weights, model.attentionBlock)
+  const hidden = emitHidden(g, config, weights, model.isAttentionBlocked)
   return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }
 
@@ -101,15 +101,16 @@ function emitHidden(
   g: GraphBuilder,
   config: DecoderConfig,
   weights: RowWeights,
-  attentionBlock?: number,
+  isBlocked = false,
 ): Pick<EmittedDecoder, 'hidden' | 'embedded'> {
   const half = config.headSize / 2
   const tokens = g.input('tokens', 'int64', ['B', 'T'])
   const positions = g.input('positions', 'int64', ['B', 'T'])
   const inputs = {
     tokens,
-    positions,
-    mask: attentionBlock === undefined ? denseMask(g) : blockedMask(g, attentionBlock),
+    // In blocks all rows are one sequence, whose segments differ.
+    positions: isBlocked ? reshape(g, positions, [1, 'B*T']) : positions,
+    mask: isBlocked ? blockedMask(g) : denseMask(g),
     cos: g.input('cos', 'float32', ['P', half]),
     sin: g.input('sin', 'float32', ['P', half]),
   }
@@ -123,15 +124,18 @@ function denseMask(g: GraphBuilder): AttentionMask {
   return { kind: 'whole', bias: g.input('bias', 'float32', ['B', 'T', 'T']) }
 }
 
-function blockedMask(g: GraphBuilder, most: number): AttentionMask {
-  const ids = (name: string): Value => g.input(name, 'int32', ['B', 'T'])
-  const [groups, parents] = [ids('group_ids'), ids('parent_ids')]
+function blockedMask(g: GraphBuilder): AttentionMask {
+  const ids = (name: string): Value => reshape(g, g.input(name, 'int32', ['B', 'T']), [1, 'B*T'])
   return {
     kind: 'blocked',
-    groups,
-    parents,
+    starts: g.input('block_starts', 'int64', ['Blocks']),
+    offsets: g.input('block_offsets', 'int64', ['BlockRows']),
+    keyIndices: g.input('key_indices', 'int64', ['Listed']),
+    keyBounds: g.input('key_bounds', 'int64', ['Bounds']),
+    keyPlaces: g.input('key_places', 'int64', ['Blocks', 'B*T']),
+    groups: ids('group_ids'),
+    parents: ids('parent_ids'),
     window: null,
-    ...g.scope('attention_blocks', () => attentionBlocks(g, 'T', most)),
   }
 }
 

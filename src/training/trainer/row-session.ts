@@ -15,7 +15,7 @@ import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 import type { Runtime, Session, SessionOptions } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { RowBatch } from './row-batch.js'
+import { blockFeeds, type RowBatch } from './row-batch.js'
 
 /** Where a row graph runs. */
 export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'profilePrefix'> {
@@ -28,6 +28,8 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   readonly slidingFrequencies?: Float64Array | null
   /** Constant weights are packed for the processor; default false. By the job alone: packed float32 products round otherwise. */
   readonly isPrepacked?: boolean
+  /** Most queries of a block, where attention goes in blocks; default what suits each batch. */
+  readonly attentionBlock?: number | undefined
 }
 
 /** A loaded row graph. */
@@ -58,7 +60,7 @@ const TABLE_STEP = 1024
  * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
  */
 export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
-  const { frequencies, slidingFrequencies = null } = options
+  const { frequencies, slidingFrequencies = null, attentionBlock } = options
   const session = await openGraphSession(graph, options)
   const known = new Set(session.inputNames)
   const tablesFor = (length: number): Tables => ({
@@ -72,7 +74,8 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
       if (needed > tables.length) tables = tablesFor(needed)
       const { cos, sin, sliding } = tables
       const windowed = sliding === undefined ? {} : { sliding_cos: sliding.cos, sliding_sin: sliding.sin }
-      const feeds = { ...batch.feeds, cos, sin, ...windowed, ...adapter, ...extras }
+      const blocks = known.has('block_starts') ? blockFeeds(batch, attentionBlock) : {}
+      const feeds = { ...batch.feeds, ...blocks, cos, sin, ...windowed, ...adapter, ...extras }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
     },
@@ -89,7 +92,7 @@ export function openGraphSession(
     threads,
     profilePrefix,
     isPrepacked = false,
-  }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies'>,
+  }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies' | 'attentionBlock'>,
 ): Promise<Session> {
   const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
   const options = {

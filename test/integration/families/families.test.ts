@@ -93,14 +93,15 @@ function rows(packed: PackedArray): Float32Array[] {
   return Array.from({ length: count }, (_, i) => values.slice(i * width, (i + 1) * width))
 }
 
-function rowModel(prepared: PreparedModel, golden: FamilyGolden, attentionBlock?: number): RowModel {
-  return { config: prepared.config, tensors: prepared.tensors('f32'), adapter: golden.adapter, attentionBlock }
+function rowModel(prepared: PreparedModel, golden: FamilyGolden, isAttentionBlocked = false): RowModel {
+  return { config: prepared.config, tensors: prepared.tensors('f32'), adapter: golden.adapter, isAttentionBlocked }
 }
 
 async function runRows(
   graph: ReturnType<typeof buildLogitsGraph>,
   prepared: PreparedModel,
   run: (session: Awaited<ReturnType<typeof openRowSession>>) => Promise<Record<string, HostTensor>>,
+  attentionBlock?: number,
 ): Promise<Record<string, HostTensor>> {
   const tensors = prepared.tensors('f32')
   const session = await openRowSession(graph, {
@@ -108,6 +109,7 @@ async function runRows(
     directory: prepared.directory,
     frequencies: await readRotaryFrequencies(tensors),
     slidingFrequencies: await readSlidingFrequencies(tensors),
+    attentionBlock,
   })
   try {
     return await run(session)
@@ -183,9 +185,12 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
       const prepared = await prepare(await writeModel(family, golden))
       const mask = new Uint8Array(tokens.length).fill(1)
       const batch = toRowBatch([sequenceRow(Int32Array.from(tokens), mask)], { length: 32 })
-      const model = rowModel(prepared, golden, attentionBlock)
-      const logits = await runRows(buildLogitsGraph(model), prepared, (session) =>
-        session.run(batch, adapterFeeds(adapter)),
+      const model = rowModel(prepared, golden, attentionBlock !== undefined)
+      const logits = await runRows(
+        buildLogitsGraph(model),
+        prepared,
+        (session) => session.run(batch, adapterFeeds(adapter)),
+        attentionBlock,
       )
       const width = golden.logits.shape[1] ?? 0
       const actual = tokens.map((_, i) => floats(logits['logits']).slice(i * width, (i + 1) * width))
@@ -195,8 +200,11 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
         weight: perToken(batch, () => 1),
         denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
       }
-      const trained = await runRows(buildTrainGraph(model, { kind: 'cross_entropy' }), prepared, (session) =>
-        session.run(batch, adapterFeeds(adapter), extras),
+      const trained = await runRows(
+        buildTrainGraph(model, { kind: 'cross_entropy' }),
+        prepared,
+        (session) => session.run(batch, adapterFeeds(adapter), extras),
+        attentionBlock,
       )
       expect(floats(trained['loss'])[0]).toBeCloseTo(golden.loss, 4)
       for (const [name, packed] of Object.entries(golden.gradients)) {

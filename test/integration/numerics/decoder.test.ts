@@ -45,7 +45,12 @@ describe.each(VARIANTS)('decoder: $variant, attention in blocks of $attentionBlo
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'trainyard-decoder-'))
     prepared = await prepareFormulaModel(config, directory)
-    model = { config, tensors: prepared.tensors('f32'), adapter: golden.adapter, attentionBlock }
+    model = {
+      config,
+      tensors: prepared.tensors('f32'),
+      adapter: golden.adapter,
+      isAttentionBlocked: attentionBlock !== undefined,
+    }
   })
   afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
@@ -56,7 +61,7 @@ describe.each(VARIANTS)('decoder: $variant, attention in blocks of $attentionBlo
     feeds = adapterFeeds(adapter),
   ) => {
     const frequencies = await readRotaryFrequencies(prepared.tensors('f32'))
-    const session = await openRowSession(graph, { runtime: createOrtRuntime(), directory, frequencies })
+    const session = await openRowSession(graph, { runtime: createOrtRuntime(), directory, frequencies, attentionBlock })
     try {
       return await session.run(batch, feeds, extras)
     } finally {

@@ -13,10 +13,11 @@ import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weight
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { packRows } from '#training/data/pack.js'
+import { attentionBlockRows } from '#training/data/rows/attention-blocks.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
-import { attentionBlockFor, perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { toMicroBatches } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
 import {
@@ -131,9 +132,8 @@ describe('supervised training', () => {
     const { tokenIds, lossMask } = randomSequence('long', length, 900)
     const batch = toRowBatch([sequenceRow(tokenIds, lossMask)])
     expect(batch.feeds['bias']).toBeUndefined()
-    const attentionBlock = attentionBlockFor(length)
-    expect([attentionBlockFor(1024), attentionBlock]).toEqual([undefined, 256])
-    const blocks = await fixture.gradients(adapter, SFT, [sftInputs(batch, 100)], { attentionBlock: attentionBlock! })
+    const attentionBlock = attentionBlockRows(length)
+    const blocks = await fixture.gradients(adapter, SFT, [sftInputs(batch, 100)], { attentionBlock })
     const causal = Float32Array.from({ length: length * length }, (_, i) => (i % length <= i / length ? 0 : -1e30))
     const dense = { ...batch, feeds: { ...batch.feeds, bias: float32Tensor(causal, [1, length, length]) } }
     expectClose(blocks, await fixture.gradients(adapter, SFT, [sftInputs(dense, 100)]))

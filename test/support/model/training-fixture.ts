@@ -92,8 +92,8 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
       return createTrainer({ model: modelOf(adapter), session: used, loss, adapter, optimizer, settings })
     },
     gradients: async (adapter, loss, microBatches, { attentionBlock, ...options } = {}) => {
-      const model = { ...modelOf(adapter), attentionBlock }
-      const open = await openRowSession(buildTrainGraph(model, loss, options), session)
+      const model = { ...modelOf(adapter), isAttentionBlocked: attentionBlock !== undefined }
+      const open = await openRowSession(buildTrainGraph(model, loss, options), { ...session, attentionBlock })
       const sums = new Map<string, Float32Array>()
       try {
         for (const { batch, lossInputs } of microBatches) {

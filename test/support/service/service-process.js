@@ -12,11 +12,12 @@ const ROOT = path.resolve(import.meta.dirname, '../../..')
 /**
  * Starts `trainyard serve` on a free port with a data directory of its own.
  *
- * @param {{ args?: string[], env?: NodeJS.ProcessEnv }} [options] further flags of `serve`, and environment variables
+ * @param {{ args?: string[], env?: NodeJS.ProcessEnv, keptDir?: string }} [options] further flags of `serve`, environment
+ *   variables, and a data directory that is used as it is and kept
  * @returns the address, the key, the process, the seconds until ready, and `stop()` which removes the data directory
  */
-export async function startService({ args = [], env = {} } = {}) {
-  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'trainyard-test-'))
+export async function startService({ args = [], env = {}, keptDir } = {}) {
+  const dataDir = keptDir ?? mkdtempSync(path.join(os.tmpdir(), 'trainyard-test-'))
   const startedAt = performance.now()
   const child = spawn(
     process.execPath,
@@ -45,7 +46,7 @@ export async function startService({ args = [], env = {} } = {}) {
       const ended = new Promise((resolve) => child.once('exit', resolve))
       child.kill('SIGTERM')
       await ended
-      rmSync(dataDir, { recursive: true, force: true, maxRetries: 20 })
+      if (keptDir === undefined) rmSync(dataDir, { recursive: true, force: true, maxRetries: 20 })
     },
   }
 }

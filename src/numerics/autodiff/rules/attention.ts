@@ -23,10 +23,11 @@ import {
   stackHeads,
 } from '#numerics/graph/ops/attention.js'
 import { add, mul, sub } from '#numerics/graph/ops/elementwise.js'
+import { gather } from '#numerics/graph/ops/index.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { fusedMatmul } from '#numerics/graph/ops/matmul.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
-import { expand, reshape, transpose } from '#numerics/graph/ops/shape.js'
+import { concat, expand, reshape, transpose } from '#numerics/graph/ops/shape.js'
 import { after } from '../after.js'
 import { type GradientRule, single } from '../rule.js'
 
@@ -107,7 +108,8 @@ function blockedGradient(
     count: 'Blocks',
     carried: [zeros, zeros],
     body: (body, index, [dKey, dValue]) => {
-      const range = blockRange(body, mask, { index, keys: heads.key })
+      const range = blockRange(body, mask, index)
+      const places = gather(body, mask.keyPlaces, index, 0) // [T]
       const rows = (x: Value): Value => blockQueries(body, x, range, 3)
       const query = rows(padded.query)
       const seen = blockKeys(body, heads, range)
@@ -117,7 +119,7 @@ function blockedGradient(
       const arriving = { dOut: stackHeads(body, rows(padded.dOut)), delta: stackHeads(body, rows(padded.delta)) }
       const gradient = productGradients(body, { ...parts, ...arriving, probabilities }, scale)
       const summed = (sum: Value | undefined, part: Value): Value =>
-        add(body, sum as Value, fillKeys(body, part, heads.key))
+        add(body, sum as Value, spreadKeys(body, part, places))
       return {
         carried: [summed(dKey, gradient.key), summed(dValue, gradient.value)],
         scanned: [reshape(body, gradient.query, query.shape)],
@@ -132,11 +134,9 @@ function blockedGradient(
   }
 }
 
-/** Zeros for the keys that a block does not see. */
-function fillKeys(g: GraphBuilder, part: Value, whole: Value): Value {
-  const missing = g.node('Sub', [g.dimValue(whole.shape[2] as Dim), g.dimValue(part.shape[2] as Dim)])[0] as Value
-  const sizes = g.node('Concat', [g.int64s([0, 0, 0, 0, 0, 0]), missing, g.int64s([0])], {
-    axis: { kind: 'int', value: 0 },
-  })[0] as Value
-  return g.node('Pad', [part, sizes], {}, { outputs: [{ dtype: part.dtype, shape: whole.shape }] })[0] as Value
+/** The gradient of all keys from that of the listed ones [B, K, Keys, D]: zeros for the others. */
+function spreadKeys(g: GraphBuilder, part: Value, places: Value): Value {
+  const [b = 'B', kvHeadCount = 1, , size = 1] = part.shape
+  const zeros = expand(g, g.scalar(0), [b, kvHeadCount, 1, size])
+  return gather(g, concat(g, [part, zeros], 2), places, 2)
 }

@@ -2,9 +2,9 @@
  * Attention of whole rows as one operator with its own gradient, in one product or in blocks of queries.
  *
  * Probabilities are never kept for the backward pass: its rule (`autodiff/rules/attention.ts`) makes them again from queries and
- * keys. In blocks they never exist whole either: a Loop takes some queries at a time, with the keys up to the last of them, so
- * memory grows with the length of a row and not with its square, and half of the work, which a causal mask would throw away, is
- * not done. Who sees whom is then decided inside a block, from the tokens' segments.
+ * keys. In blocks they never exist whole either: a Loop takes some queries at a time, with the keys that are listed for them, so
+ * memory grows with the length of a row and not with its square, and most of the work that a mask would throw away is not done.
+ * Who sees whom is then decided inside a block, from the tokens' segments.
  * Source: recomputation in FlashAttention (arXiv:2205.14135); here every query still meets all its keys in one softmax.
  */
 import { float, int } from '../attributes.js'
@@ -30,12 +30,17 @@ export interface AttentionHeads {
   readonly value: Value
 }
 
-/** Who sees whom, decided block by block. */
+/** Who sees whom, decided block by block: each block of queries meets the keys that are listed for it. */
 export interface BlockedMask {
   /** First query of each block, int64 [Blocks]. */
   readonly starts: Value
   /** 0, 1, … within a block, int64 [BlockRows]. */
   readonly offsets: Value
+  /** Indices of the keys of all blocks, ascending in each, int64 [Listed], and where each block's begin, int64 [Blocks + 1]. */
+  readonly keyIndices: Value
+  readonly keyBounds: Value
+  /** Where a block lists each key, int64 [Blocks, T]; the number of its keys for those that it does not. */
+  readonly keyPlaces: Value
   /** Segment of each token, int32 [B, T]. */
   readonly groups: Value
   /** Segment whose tokens it sees besides its own, int32 [B, T]. */
@@ -48,28 +53,6 @@ export interface BlockedMask {
 export type AttentionMask =
   | { readonly kind: 'whole'; readonly bias: Value }
   | ({ readonly kind: 'blocked' } & BlockedMask)
-
-/**
- * Emits where blocks begin: as few as have at most `most` queries each, equally long.
- *
- * @param length T, a size that a tensor of the graph has
- */
-export function attentionBlocks(g: GraphBuilder, length: Dim, most: number): Pick<BlockedMask, 'starts' | 'offsets'> {
-  const one = g.int64s([1])
-  const int64 = (op: string, inputs: readonly Value[], shape: readonly Dim[]): Value =>
-    g.node(op, inputs, {}, { outputs: [{ dtype: 'int64', shape }] })[0] as Value
-  const ceilDivided = (a: Value, b: Value): Value => int64('Div', [sub(g, add(g, a, b), one), b], [1])
-  const tokens = g.dimValue(length)
-  const count = ceilDivided(tokens, g.int64s([most]))
-  const size = ceilDivided(tokens, count)
-  const scalar = (x: Value): Value => int64('Squeeze', [x, g.int64s([0])], [])
-  const range = (end: Value, symbol: string): Value =>
-    int64('Range', [g.int64Scalar(0), scalar(end), g.int64Scalar(1)], [symbol])
-  return {
-    starts: int64('Mul', [range(count, 'Blocks'), size], ['Blocks']),
-    offsets: range(size, 'BlockRows'),
-  }
-}
 
 /**
  * Attention of heads under a mask.
@@ -96,17 +79,27 @@ export function rowAttention(
 
 function maskInputs(mask: AttentionMask): readonly Value[] {
   if (mask.kind === 'whole') return [mask.bias]
-  const { starts, offsets, groups, parents, window } = mask
-  return [starts, offsets, groups, parents, ...(window === null ? [] : [window.positions])]
+  const { starts, offsets, keyIndices, keyBounds, keyPlaces, groups, parents, window } = mask
+  const always = [starts, offsets, keyIndices, keyBounds, keyPlaces, groups, parents]
+  return [...always, ...(window === null ? [] : [window.positions])]
 }
 
 /** What `maskInputs` listed, read back by the gradient rule. */
 export function maskOf(inputs: readonly Value[], windowSize: number): AttentionMask {
-  const [first, offsets, groups, parents, positions] = inputs
+  const [first, ...others] = inputs
   if (first === undefined) throw new Error('attention has a mask')
-  if (offsets === undefined || groups === undefined || parents === undefined) return { kind: 'whole', bias: first }
+  if (others.length === 0) return { kind: 'whole', bias: first }
+  const [offsets, keyIndices, keyBounds, keyPlaces, groups, parents, positions] = others as [
+    Value,
+    Value,
+    Value,
+    Value,
+    Value,
+    Value,
+    Value?,
+  ]
   const window = positions === undefined ? null : { positions, size: windowSize }
-  return { kind: 'blocked', starts: first, offsets, groups, parents, window }
+  return { kind: 'blocked', starts: first, offsets, keyIndices, keyBounds, keyPlaces, groups, parents, window }
 }
 
 /**
@@ -163,7 +156,7 @@ function mixBlocks(g: GraphBuilder, heads: AttentionHeads, mask: BlockedMask, sc
     count: 'Blocks',
     carried: [],
     body: (body, index) => {
-      const range = blockRange(body, mask, { index, keys: heads.key })
+      const range = blockRange(body, mask, index)
       const rows = blockQueries(body, padded.query, range, 3)
       const query = stackHeads(body, rows)
       const { key, value } = blockKeys(body, heads, range)
@@ -175,23 +168,26 @@ function mixBlocks(g: GraphBuilder, heads: AttentionHeads, mask: BlockedMask, sc
   return joinBlocks(g, scanned[0] as Value, 1, heads.key.shape[2] as Dim)
 }
 
-/** Where a block lies, as int64 [1]. */
+/** Where a block lies. */
 export interface BlockRange {
+  /** int64 [1] */
   readonly start: Value
   readonly end: Value
-  /** First key that no query of the block sees. */
-  readonly keyEnd: Value
+  /** The keys it meets, int64 [Keys]. */
+  readonly keys: Value
 }
 
 export function blockRange(
   g: GraphBuilder,
-  { starts, offsets }: BlockedMask,
-  { index, keys }: { readonly index: Value; readonly keys: Value },
+  { starts, offsets, keyIndices, keyBounds }: BlockedMask,
+  index: Value,
 ): BlockRange {
-  const start = unsqueeze(g, gather(g, starts, index, 0), [0])
+  const at = unsqueeze(g, index, [0])
+  const start = gather(g, starts, at, 0)
   const end = add(g, start, g.dimValue(offsets.shape[0] as Dim))
-  const keyEnd = g.node('Min', [end, g.dimValue(keys.shape[2] as Dim)])[0] as Value
-  return { start, end, keyEnd }
+  const from = gather(g, keyBounds, at, 0)
+  const to = gather(g, keyBounds, add(g, at, g.int64s([1])), 0)
+  return { start, end, keys: cut(g, keyIndices, { start: from, end: to, axis: 0, length: 'Keys' }) }
 }
 
 /** The rows of a block, from a tensor padded to whole blocks. */
@@ -199,14 +195,13 @@ export function blockQueries(g: GraphBuilder, x: Value, { start, end }: BlockRan
   return cut(g, x, { start, end, axis, length: 'BlockRows' })
 }
 
-/** The keys and values that a block sees. */
+/** The keys and values that a block meets. */
 export function blockKeys(
   g: GraphBuilder,
   { key, value }: Pick<AttentionHeads, 'key' | 'value'>,
-  { keyEnd }: BlockRange,
+  { keys }: BlockRange,
 ): { readonly key: Value; readonly value: Value } {
-  const seen = (x: Value): Value => cut(g, x, { start: g.int64s([0]), end: keyEnd, axis: 2, length: 'Keys' })
-  return { key: seen(key), value: seen(value) }
+  return { key: gather(g, key, keys, 2), value: gather(g, value, keys, 2) }
 }
 
 function cut(
@@ -265,20 +260,10 @@ export function joinBlocks(g: GraphBuilder, blocks: Value, axis: number, length:
 /** The bias of one block, float32 [B, BlockRows, Keys]. */
 export function blockBias(g: GraphBuilder, mask: BlockedMask & PaddedMask, range: BlockRange): Value {
   const ofQueries = (x: Value): Value => unsqueeze(g, blockQueries(g, x, range, 1), [2])
-  const ofKeys = (x: Value): Value =>
-    unsqueeze(g, cut(g, x, { start: g.int64s([0]), end: range.keyEnd, axis: 1, length: 'Keys' }), [1])
+  const ofKeys = (x: Value): Value => unsqueeze(g, gather(g, x, range.keys, 1), [1])
   const groups = ofKeys(mask.groups)
   const related = or(g, equal(g, ofQueries(mask.queryGroups), groups), equal(g, ofQueries(mask.queryParents), groups))
-  const scalar = (x: Value): Value => g.node('Squeeze', [x, g.int64s([0])])[0] as Value
-  const keys = g.node(
-    'Range',
-    [g.int64Scalar(0), scalar(range.keyEnd), g.int64Scalar(1)],
-    {},
-    {
-      outputs: [{ dtype: 'int64', shape: ['Keys'] }],
-    },
-  )[0] as Value
-  const isBefore = lessOrEqual(g, unsqueeze(g, keys, [0]), unsqueeze(g, add(g, mask.offsets, range.start), [1]))
+  const isBefore = lessOrEqual(g, unsqueeze(g, range.keys, [0]), unsqueeze(g, add(g, mask.offsets, range.start), [1]))
   const seen = and(g, related, isBefore)
   return where(g, isNear(g, mask, { seen, ofQueries, ofKeys }), g.scalar(0), g.scalar(HIDDEN))
 }

@@ -7,7 +7,7 @@ import { groupAdvantages } from '#training/data/advantages.js'
 import { standardDeviation } from '#training/data/metrics.js'
 import type { PackedRow } from '#training/data/pack.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
-import { buildTrainingBatch, type PackedStep, rowCost } from '#training/data/training-batch.js'
+import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/data/training-batch.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/data/turns.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
@@ -100,7 +100,7 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
   const { steps, started, firstSequences, sequenceCount } = outlineRl(job, context)
   const rows = steps.flatMap((step) => step.rows)
   const batches = steps.flatMap((step) => rowBatches(step.rows))
-  const work = batches.map(sizeOf).reduce((sum, size) => sum + size.rows * rowCost(size.length), 0)
+  const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
   const { precalculateLogprobs, policyLoss } = hyperparameters
   const passCount = (precalculateLogprobs ? 1 : 0) + (policyLoss.kl === null ? 0 : 1)
   return {

@@ -3,7 +3,7 @@
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { attentionBlocks, rowAttention } from '#numerics/graph/ops/attention.js'
+import { rowAttention } from '#numerics/graph/ops/attention.js'
 import { normals, opCase } from '../../../support/reference/op-case.js'
 import { reference } from '../../../support/reference/reference-tensor.js'
 
@@ -20,6 +20,11 @@ const SHAPES = {
   groups: ['B', 'T'],
   parents: ['B', 'T'],
   positions: ['B', 'T'],
+  starts: ['Blocks'],
+  offsets: ['BlockRows'],
+  keyIndices: ['Listed'],
+  keyBounds: ['Bounds'],
+  keyPlaces: ['Blocks', 'T'],
 }
 /** A prompt that two answers share, and a row of one sequence with padding. */
 const GROUPS = [0, 0, 0, 1, 1, 2, 2, 0, 0, 0, 0, 0, -1, -1]
@@ -38,27 +43,32 @@ export function attentionCases(): void {
   for (const most of [1, 3, 4, 100]) {
     opCase('RowAttention', {
       about: `blocks of at most ${most} queries`,
-      inputs: { ...heads, ...ids() },
+      inputs: { ...heads, ...ids(most) },
       symbols: SHAPES,
-      build: (g, v) => blocked(g, v, { most, windowSize: null }),
+      build: (g, v) => blocked(g, v, null),
     })
   }
   opCase('RowAttention', {
     about: 'blocks with a window',
-    inputs: { ...heads, ...ids() },
+    inputs: { ...heads, ...ids(3) },
     symbols: SHAPES,
-    build: (g, v) => blocked(g, v, { most: 3, windowSize: 2 }),
+    build: (g, v) => blocked(g, v, 2),
   })
 }
 
-function blocked(
-  g: GraphBuilder,
-  v: Readonly<Record<string, Value>>,
-  { most, windowSize }: { readonly most: number; readonly windowSize: number | null },
-): Value {
+function blocked(g: GraphBuilder, v: Readonly<Record<string, Value>>, windowSize: number | null): Value {
   const window = windowSize === null ? null : { positions: v['positions']!, size: windowSize }
-  const blocks = attentionBlocks(g, 'T', most)
-  const mask = { kind: 'blocked', ...blocks, groups: v['groups']!, parents: v['parents']!, window } as const
+  const mask = {
+    kind: 'blocked',
+    starts: v['starts']!,
+    offsets: v['offsets']!,
+    keyIndices: v['keyIndices']!,
+    keyBounds: v['keyBounds']!,
+    keyPlaces: v['keyPlaces']!,
+    groups: v['groups']!,
+    parents: v['parents']!,
+    window,
+  } as const
   return rowAttention(g, headsOf(v), mask, { scale: 0.5 })
 }
 
@@ -66,10 +76,31 @@ function headsOf(v: Readonly<Record<string, Value>>) {
   return { query: v['query']!, key: v['key']!, value: v['value']! }
 }
 
-function ids() {
+/** Both rows of the batch have the same blocks, each with every key up to its last query. */
+function ids(most: number) {
+  const count = Math.ceil(T / most)
+  const rows = Math.ceil(T / count)
+  const ends = Array.from({ length: count }, (_, block) => Math.min(T, (block + 1) * rows))
+  const upTo = (end: number) => Array.from({ length: end }, (_, key) => key)
+  const int64 = (shape: number[], values: number[]) => reference('int64', shape, values)
+  const listed = ends.flatMap(upTo)
   return {
     groups: reference('int32', [B, T], GROUPS),
     parents: reference('int32', [B, T], PARENTS),
-    positions: reference('int64', [B, T], POSITIONS),
+    positions: int64([B, T], POSITIONS),
+    starts: int64(
+      [count],
+      ends.map((_, block) => block * rows),
+    ),
+    offsets: int64([rows], upTo(rows)),
+    keyIndices: int64([listed.length], listed),
+    keyBounds: int64(
+      [count + 1],
+      [0, ...ends.map((_, block) => ends.slice(0, block + 1).reduce((sum, end) => sum + end, 0))],
+    ),
+    keyPlaces: int64(
+      [count, T],
+      ends.flatMap((end) => Array.from({ length: T }, (_, key) => Math.min(key, end))),
+    ),
   }
 }

@@ -229,6 +229,21 @@ describe('RL job', () => {
     expect(joined.steps.map((data) => data['num_trainable_tokens'])).toEqual([80, 40])
   })
 
+  it('gives the same losses and gradients whatever `logprob_calculation_chunk_size` is', async () => {
+    const train = async (config: JsonObject) => {
+      const context = fixture.context('chunks')
+      const options = { packed_sequence_length: 64, kl_penalty_coef: 0.1, precalculate_logprobs: true, ...config }
+      const { steps } = await run(options, { ...context, adapter: withRandomB(context.adapter, 'chunks') })
+      return steps.flatMap(({ loss, grad_norm, entropy }) => [loss, grad_norm, entropy].map(Number))
+    }
+    const whole = await train({})
+    expect(whole.length).toBeGreaterThan(3)
+    for (const chunk of [1, 7, 64]) {
+      const values = await train({ logprob_calculation_chunk_size: chunk })
+      expect(values, `chunk ${chunk}`).toEqual(whole.map((value) => expect.closeTo(value, 5)))
+    }
+  })
+
   it('uses its own log-probabilities where data of its own step carries others, and says so', async () => {
     const own = groups(6, 20).map((group) => ({
       ...group,

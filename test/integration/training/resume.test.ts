@@ -13,6 +13,7 @@ import { systemClock } from '#base/util/clock.js'
 import { createRng } from '#base/util/rng.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 import { createBaseModelOpener } from '#training/worker/base-model.js'
 import { runJob } from '#training/worker/run-job.js'
 import { FencedError, type WorkerClient } from '#training/worker/worker-client.js'
@@ -127,25 +128,28 @@ const rows = Array.from({ length: STEPS }, (_, i) => ({
 
 const rng = createRng('resume')
 const ids = (length: number) => Array.from({ length }, () => 40 + rng.integer(60))
-const groups = Array.from({ length: 10 }, (_, n) => ({
-  trajectories: [0, 1].map((reward) => {
-    const answer = ids(4 + n)
-    return {
-      reward,
-      messages_and_choices: [
-        { role: 'user', content: 'hi' },
-        {
-          finish_reason: 'stop',
-          index: 0,
-          message: { role: 'assistant', content: 'x' },
-          prompt_token_ids: ids(5),
-          token_ids: answer,
-          logprobs: { content: answer.map((id) => ({ token: `token_id:${id}`, logprob: -5, top_logprobs: [] })) },
-        },
-      ],
-    }
-  }),
-}))
+/** Ten groups of two answers, the n-th of `shortest` + n tokens. */
+const groupsOf = (shortest: number) =>
+  Array.from({ length: 10 }, (_, n) => ({
+    trajectories: [0, 1].map((reward) => {
+      const answer = ids(shortest + n)
+      return {
+        reward,
+        messages_and_choices: [
+          { role: 'user', content: 'hi' },
+          {
+            finish_reason: 'stop',
+            index: 0,
+            message: { role: 'assistant', content: 'x' },
+            prompt_token_ids: ids(5),
+            token_ids: answer,
+            logprobs: { content: answer.map((id) => ({ token: `token_id:${id}`, logprob: -5, top_logprobs: [] })) },
+          },
+        ],
+      }
+    }),
+  }))
+const groups = groupsOf(4)
 
 const ownGroups = groups.map(({ trajectories }) => ({
   trajectories: trajectories.map((each) => ({ ...each, initial_policy_version: 0, final_policy_version: 0 })),
@@ -179,6 +183,11 @@ describe.each([
     'RL with log-probabilities of the starting weights',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2, precalculate_logprobs: true } },
     groups,
+  ],
+  [
+    'RL on rows whose attention goes in blocks',
+    { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2 } },
+    groupsOf(DENSE_ATTENTION_TOKENS),
   ],
   [
     'RL on data of its own step with log-probabilities that cannot be true',

@@ -169,7 +169,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     env: ['TRAINYARD_THREADS'],
     flag: '--threads <n>',
     usedBy: 'service',
-    summary: 'threads for inference and training; default all cores',
+    summary: 'threads for inference and training each; default all cores, up to 50M parameters half',
     parse: (text) => parseWhole(text, SERVICE_BOUNDS.threads),
   },
   precision: {

@@ -15,6 +15,7 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
+import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
@@ -71,15 +72,16 @@ export function createHost(options: HostOptions): Host {
     const startedMs = clock.monotonicMs()
     try {
       const config = await readConfig(command.sourcePath)
+      const threads = threadsFor(parameterCount(config), command.threads)
       const textModel = await loadTextModel(command.sourcePath)
-      const choice = await choosePrecision(command, { config, runtime: options.runtime })
+      const choice = await choosePrecision({ ...command, threads }, { config, runtime: options.runtime })
       const { precision } = choice
-      const prepared = await prepareWeights(command, { precision, textModel, runtime: options.runtime })
+      const prepared = await prepareWeights({ ...command, threads }, { precision, textModel, runtime: options.runtime })
       const engine = await createEngine({
         runtime: options.runtime,
         prepared,
         precision,
-        threads: command.threads,
+        threads,
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
         speculation: command.speculation,
@@ -105,6 +107,7 @@ export function createHost(options: HostOptions): Host {
         precision,
         precisionReason: choice.reason,
         int8Speedup: choice.int8Speedup,
+        threads,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
         tokenizer: tokenizerFacts(textModel),

@@ -191,6 +191,8 @@ export interface LoadedEvent {
   readonly precisionReason?: 'setting' | 'size' | 'measured'
   /** How many times as fast int8 products are as float32 ones; null if that was not measured. */
   readonly int8Speedup?: number | null
+  /** Inside one operator; null: all cores. */
+  readonly threads?: number | null
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */
   readonly answerFormat: AnswerFormat

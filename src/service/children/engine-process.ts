@@ -152,7 +152,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       if (event.type === 'loaded') {
         loadedEvent = event
         loadFailure = null
-        logger.info({ base_model: load.baseModel, load_ms: event.loadMs, ...precisionFacts(event) }, 'engine.loaded')
+        logger.info({ base_model: load.baseModel, load_ms: event.loadMs, ...servingFacts(event) }, 'engine.loaded')
         resolve(event)
       } else if (event.type === 'failed' && event.id === null) {
         logger.error({ base_model: load.baseModel, error: event.error }, 'engine.load_failed')
@@ -358,7 +358,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 }
 
-function precisionFacts({ precision, precisionReason, int8Speedup }: LoadedEvent): Record<string, unknown> {
+function servingFacts({ precision, precisionReason, int8Speedup, threads }: LoadedEvent): Record<string, unknown> {
   const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
-  return { precision, precision_from: precisionReason ?? 'setting', ...measured }
+  return { precision, precision_from: precisionReason ?? 'setting', ...measured, threads: threads ?? 'all' }
 }

@@ -133,10 +133,15 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
   }
 }
 
-/** The precision, and the measurement it comes from. */
-function servedAs({ precision, int8Speedup }: Pick<LoadedEvent, 'precision' | 'int8Speedup'>): string {
-  if (int8Speedup == null) return precision
-  return `${precision} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
+/** The precision, the measurement it comes from, and the threads. */
+function servedAs({
+  precision,
+  int8Speedup,
+  threads = null,
+}: Pick<LoadedEvent, 'precision' | 'int8Speedup' | 'threads'>): string {
+  const by = threads === null ? 'all cores' : `${threads} thread${threads === 1 ? '' : 's'}`
+  if (int8Speedup == null) return `${precision} by ${by}`
+  return `${precision} by ${by} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
 }
 
 function toResult({ success, duration_ms, errors }: SystemCheck): CheckResult {

@@ -126,7 +126,7 @@ function isDiskFull(error: unknown): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT' || isDiskFull(error.cause)
 }
 
-/** Threads inside one operator, as the server was told; default all cores. */
+/** Threads inside one operator, as the server was told. */
 function readThreads(environment: Environment): { readonly threads?: number } {
   const threads = Number(environment['TRAINYARD_THREADS'])
   return Number.isInteger(threads) && threads > 0 ? { threads } : {}

@@ -4,10 +4,12 @@
  */
 import type { WorkerJob } from '#api/wire/worker.js'
 import type { Clock } from '#base/util/clock.js'
+import { parameterCount } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { decodeAdapter } from '#model/weights/adapter.js'
 import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
+import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
@@ -23,7 +25,7 @@ export interface OpenJobOptions {
   readonly runtime: Runtime
   readonly clock: Clock
   readonly resumePoint: ResumePoint | null
-  /** Threads inside one operator; default all cores. */
+  /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number
 }
 
@@ -35,7 +37,8 @@ export interface OpenJobOptions {
 export async function openJob(
   options: OpenJobOptions,
 ): Promise<{ readonly opened: OpenJob; readonly context: JobContext }> {
-  const { source, job, prepared, text: textModel, runtime, clock, resumePoint, threads } = options
+  const { source, job, prepared, text: textModel, runtime, clock, resumePoint } = options
+  const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
   const parent = await fetchParent(source, job)
@@ -45,7 +48,7 @@ export async function openJob(
     clock,
     jobId: job.id,
     availableBytes: process.availableMemory(),
-    ...(threads === undefined ? {} : { threads }),
+    ...(threads === null ? {} : { threads }),
   }
   let context: JobContext | null = null
   const opened = await OPEN_JOB[job.kind]({

@@ -29,7 +29,7 @@ export interface AttemptOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly isCancelRequested: () => boolean
-  /** Threads inside one operator; default all cores. */
+  /** Threads inside one operator; default by the model's size. */
   readonly threads?: number
 }
 

@@ -35,6 +35,7 @@ const endMs = performance.now() + minutes * 60_000
 let seed = 1
 let finished = 0
 let left = 0
+let reset = 0
 
 async function client() {
   while (performance.now() < endMs) {
@@ -61,8 +62,10 @@ async function client() {
       if (controller.signal.aborted) left++
       else finished++
     } catch (error) {
-      if (!controller.signal.aborted) throw error
-      left++
+      if (controller.signal.aborted) left++
+      // an idle connection that the server gives up in the moment it is used again
+      else if (error.cause?.code === 'ECONNRESET') reset++
+      else throw error
     }
   }
 }
@@ -122,7 +125,9 @@ for (const [name, at] of [
     `${name}: second quarter ${second} MB, last quarter ${last} MB, ratio ${ratio}, most ${Math.max(...values)} MB`,
   )
 }
-console.log(`${finished} answers, ${left} left in the middle, ${loud.join('').split('\n').length - 1} lines above info`)
+console.log(
+  `${finished} answers, ${left} left in the middle, ${reset} met a closed connection, ${loud.join('').split('\n').length - 1} lines above info`,
+)
 process.stdout.write(loud.slice(0, 5).join(''))
 const metrics = await (
   await fetch(`${service.url}/metrics`, { headers: { authorization: `Bearer ${service.key}` } })

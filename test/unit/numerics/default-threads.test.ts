@@ -1,0 +1,15 @@
+import { describe, expect, test } from 'vitest'
+import { threadsFor } from '#numerics/runtime/default-threads.js'
+
+describe('threads', () => {
+  test('are half of the cores for small models and all for others', () => {
+    expect([1, 2, 3, 8].map((cores) => threadsFor(4e6, null, cores))).toEqual([1, 1, 1, 4])
+    expect(threadsFor(50e6, null, 2)).toBe(1)
+    expect(threadsFor(50e6 + 1, null, 2)).toBeNull()
+  })
+
+  test('are what the setting says, whatever the size', () => {
+    expect(threadsFor(4e6, 2, 2)).toBe(2)
+    expect(threadsFor(135e6, 1, 2)).toBe(1)
+  })
+})

@@ -14,6 +14,21 @@ import { textOf } from '../peers/streams.js'
 const MODEL = 'trainyard/spark'
 const SAMPLES = 60
 
+/** What an idle connection says that the server gives up in the moment it is used again, as after a pause of this machine. */
+const CLOSED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'])
+let reset = 0
+const fetchOnce = globalThis.fetch
+globalThis.fetch = async (...request) => {
+  for (;;) {
+    try {
+      return await fetchOnce(...request)
+    } catch (error) {
+      if (!CLOSED.has(error.cause?.code)) throw error
+      reset++
+    }
+  }
+}
+
 const minutes = Number(process.argv[2] ?? 30)
 const streams = Number(process.argv[3] ?? 32)
 const service = await startService({
@@ -35,7 +50,6 @@ const endMs = performance.now() + minutes * 60_000
 let seed = 1
 let finished = 0
 let left = 0
-let reset = 0
 
 async function client() {
   while (performance.now() < endMs) {
@@ -62,10 +76,8 @@ async function client() {
       if (controller.signal.aborted) left++
       else finished++
     } catch (error) {
-      if (controller.signal.aborted) left++
-      // an idle connection that the server gives up in the moment it is used again
-      else if (error.cause?.code === 'ECONNRESET') reset++
-      else throw error
+      if (!controller.signal.aborted) throw error
+      left++
     }
   }
 }

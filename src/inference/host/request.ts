@@ -8,9 +8,8 @@ import { isReasoningOpen, REASONING_END } from '#model/text/answer/answer-format
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
-import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
-import { checkpointCorrupt, readCheckpoint } from '#model/weights/checkpoint-manifest.js'
-import type { AdapterRef, GenerateCommand } from './protocol.js'
+import { loadAdapter } from './adapters/load-adapter.js'
+import type { GenerateCommand } from './protocol.js'
 import type { PreparedPrompt } from './text-work.js'
 import { toRules } from './token-rules.js'
 
@@ -78,17 +77,6 @@ function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask {
       tail = (tail + decoder.push(tokenId)).slice(-REASONING_END.length)
       isOver = tail.endsWith(REASONING_END)
     },
-  }
-}
-
-/** The two files may lie apart and under any name: the server keeps them as content-addressed blobs. */
-async function loadAdapter(adapter: AdapterRef): Promise<AdapterWeights> {
-  const files = await readCheckpoint(adapter)
-  try {
-    return decodeAdapter(files)
-  } catch (cause) {
-    // with the right digests it is what a worker made: our fault, not the request's
-    throw checkpointCorrupt(adapter.checkpoint, 'its adapter cannot be read', cause)
   }
 }
 

@@ -1,0 +1,34 @@
+/**
+ * The thread that reads one large adapter (`load-adapter.ts`), answers and ends.
+ */
+import { setPriority } from 'node:os'
+import { parentPort, workerData } from 'node:worker_threads'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import { toHostError } from '../host-error.js'
+import type { AdapterRef, FailedEvent } from '../protocol.js'
+import { readStoredAdapter } from './stored-adapter.js'
+
+/** Yields to the threads that compute, on a busy machine only. */
+const NICENESS = 10
+
+export type AdapterThreadReply = { readonly adapter: AdapterWeights } | { readonly error: FailedEvent['error'] }
+
+// Linux alone gives a thread a priority of its own, see `text-thread.ts`.
+if (process.platform === 'linux') setPriority(NICENESS)
+
+async function answer(): Promise<void> {
+  try {
+    const { config, a, b } = await readStoredAdapter(workerData as AdapterRef)
+    // copies with memory of their own, which can be handed over: what was read lies in one piece of the file
+    const own = (tensors: ReadonlyMap<string, Float32Array>): Map<string, Float32Array<ArrayBuffer>> =>
+      new Map([...tensors].map(([path, data]) => [path, new Float32Array(data)]))
+    const adapter = { config, a: own(a), b: own(b) }
+    const buffers = [...adapter.a.values(), ...adapter.b.values()].map(({ buffer }) => buffer)
+    parentPort?.postMessage({ adapter } satisfies AdapterThreadReply, buffers)
+  } catch (error) {
+    const reply = { error: toHostError(error, 'the adapter could not be read') }
+    parentPort?.postMessage(reply satisfies AdapterThreadReply)
+  }
+}
+
+void answer()

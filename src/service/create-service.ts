@@ -91,8 +91,8 @@ export interface Service {
 /**
  * Starts a service.
  *
- * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `port_in_use`, `cannot_listen`,
- *   `duplicate_base_model`, `built_in_model_damaged`
+ * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `database_locked`, `disk_full`, `port_in_use`,
+ *   `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`
  * @example const service = await createService({ dataDir: './data', port: 0 })
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
@@ -102,7 +102,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     return await build(options, logger, undo)
   } catch (error) {
     for (const step of undo.reverse()) await step()
-    throw error
+    throw toStorageError(error) ?? error
   }
 }
 

@@ -4,7 +4,7 @@
  * StopGradient becomes Identity, as do FrozenLinear and RowAttention, whose value is their first input and whose other inputs only
  * their gradients read; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */
-import { open, rename } from 'node:fs/promises'
+import { open, rename, rm } from 'node:fs/promises'
 import {
   type AttributeDeclaration,
   encodeModel,
@@ -24,13 +24,19 @@ import { usedValues } from './traverse.js'
  */
 export async function writeOnnxModel(graph: Graph, path: string): Promise<void> {
   const temporary = `${path}.${process.pid}.tmp`
-  const file = await open(temporary, 'w')
   try {
-    await file.writeFile(toOnnxModel(graph, path))
-  } finally {
-    await file.close()
+    const file = await open(temporary, 'w')
+    try {
+      await file.writeFile(toOnnxModel(graph, path))
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    // on a full disk a part of it would keep the room
+    await rm(temporary, { force: true })
+    throw error
   }
-  await rename(temporary, path)
 }
 
 /** The bytes `writeOnnxModel` would write to `path`. */

@@ -40,12 +40,18 @@ export interface DatabaseOptions {
   readonly isMigrating?: boolean
 }
 
+/** How long the start waits for whoever has the database open. */
+const START_BUSY_MS = 10_000
+/** How long a statement does later, while nothing else of this process moves: only local commands write beside a server. */
+const BUSY_MS = 2000
+
 /** Milliseconds since 1970 by the database's clock: the only clock leases and times are measured with. */
 export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
 
 /**
  * Opens and migrates a database file.
  *
+ * @throws {AppError} `database_locked` if another program writes to it
  * @throws {StorageError} `database_unreadable` for a corrupt, read-only or foreign file; `migration_failed`;
  *   `database_newer` if a newer version of the program has written it
  */
@@ -55,6 +61,7 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   const db = new Kysely<Schema>({ dialect: new Dialect({ database: sqlite }) })
   try {
     if (options.isMigrating ?? true) await migrate(db)
+    sqlite.pragma(`busy_timeout = ${BUSY_MS}`)
   } catch (error) {
     await db.destroy()
     throw error
@@ -97,7 +104,7 @@ function connect(path: string): Sqlite {
   try {
     sqlite = openSqlite(path)
     // busy_timeout first: switching to WAL itself needs a lock that another reader may hold for a moment
-    sqlite.pragma('busy_timeout = 10000')
+    sqlite.pragma(`busy_timeout = ${START_BUSY_MS}`)
     sqlite.pragma('journal_mode = WAL')
     sqlite.pragma('synchronous = FULL')
     sqlite.pragma('foreign_keys = ON')
@@ -108,6 +115,7 @@ function connect(path: string): Sqlite {
     return sqlite
   } catch (cause) {
     sqlite?.close()
+    if (isLocked(cause)) throw toStorageError(cause)
     throw new StorageError('database_unreadable', `database "${path}" cannot be used: ${messageOf(cause)}`, {
       hint: 'restore the file from a backup, or start with another --data-dir',
       cause,
@@ -119,6 +127,7 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   const provider = { getMigrations: async () => ({ ...MIGRATIONS }) }
   const { error } = await new Migrator({ db, provider }).migrateToLatest()
   if (error === undefined) return
+  if (isLocked(error)) throw toStorageError(error)
   if (messageOf(error).includes('previously executed migration')) {
     throw new StorageError('database_newer', 'the database was written by a newer version of the program', {
       hint: 'install that version again, or start with another --data-dir',
@@ -146,8 +155,18 @@ export function isDiskFailure(error: unknown): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EROFS' || code === 'EIO'
 }
 
+function isLocked(error: unknown): boolean {
+  return isSqliteError(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code)
+}
+
 /** The error a person can act on for a failure of the disk or of the database file; null for anything else. */
 export function toStorageError(error: unknown): AppError | null {
+  if (isLocked(error)) {
+    return new AppError('unavailable', 'database_locked', 'the database is locked by another program', {
+      hint: 'try again; if it stays so, end the program that has trainyard.sqlite3 open, for example a database shell',
+      cause: error,
+    })
+  }
   if (!isDiskFailure(error)) return null
   return new AppError(
     'unavailable',

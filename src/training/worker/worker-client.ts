@@ -74,9 +74,12 @@ export interface WorkerClient {
 const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
 /** How long the head of an answer may take. Its body may take as long as the job: rows are read as they are trained on. */
 const ANSWER_TIMEOUT_MS = 120_000
-/** A full disk is waited for, ten minutes: hours of training may hang on one write, and somebody may make room. */
-const DISK_FULL_PAUSE_MS = 5000
-const DISK_FULL_RETRIES = 120
+/**
+ * A full disk, and a database that another program holds, are waited for, ten minutes: hours of training may hang on one write, and
+ * somebody may make room or end that program.
+ */
+const STORAGE_PAUSE_MS = 5000
+const STORAGE_RETRIES = 120
 
 /**
  * Creates the client; opens no connection.
@@ -95,15 +98,16 @@ export function createWorkerClient(
 
   async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
     const request = { ...init, method, headers: { ...headers, ...init.headers } }
-    let fullCount = 0
+    let storageCount = 0
     for (let attempt = 0; ; ) {
       const response = await fetchOnce(`${root}${path}`, request)
       if (response instanceof Response && response.ok) return response
       if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
-      if (response instanceof Response && (await isDiskFull(response))) {
-        fullCount += 1
-        if (fullCount > DISK_FULL_RETRIES) throw diskFull(method, path)
-        await pause(DISK_FULL_PAUSE_MS)
+      const fault = response instanceof Response ? await storageFault(response) : null
+      if (fault !== null) {
+        storageCount += 1
+        if (storageCount > STORAGE_RETRIES) throw notStored(fault, method, path)
+        await pause(STORAGE_PAUSE_MS)
         continue
       }
       const pauseMs = RETRY_PAUSES_MS[attempt]
@@ -187,20 +191,29 @@ function isTransient(status: number): boolean {
   return status === 429 || status === 502 || status === 503 || status === 504
 }
 
+/** What keeps the server from storing anything for now; the value says so in a clause of the error. */
+const STORAGE_FAULTS = {
+  disk_full: { clause: "the server's disk was full", hint: 'make room, then submit the job again' },
+  database_locked: {
+    clause: "another program held the server's database",
+    hint: 'end it, then submit the job again',
+  },
+} as const
+type StorageFault = keyof typeof STORAGE_FAULTS
+
 /** Reads the body: the answer is of no other use. */
-async function isDiskFull(response: Response): Promise<boolean> {
+async function storageFault(response: Response): Promise<StorageFault | null> {
   const body = await response.text().catch(() => '')
-  return response.status === 503 && /"code":\s*"disk_full"/.test(body)
+  const code = response.status === 503 ? /"code":\s*"(disk_full|database_locked)"/.exec(body)?.[1] : undefined
+  return (code as StorageFault | undefined) ?? null
 }
 
-function diskFull(method: string, path: string): AppError {
-  const minutes = (DISK_FULL_RETRIES * DISK_FULL_PAUSE_MS) / 60_000
-  return new AppError(
-    'unavailable',
-    'disk_full',
-    `the server's disk was full for ${minutes} minutes: ${method} ${path} could not be stored`,
-    { hint: 'make room, then submit the job again' },
-  )
+function notStored(fault: StorageFault, method: string, path: string): AppError {
+  const minutes = (STORAGE_RETRIES * STORAGE_PAUSE_MS) / 60_000
+  const { clause, hint } = STORAGE_FAULTS[fault]
+  return new AppError('unavailable', fault, `${clause} for ${minutes} minutes: ${method} ${path} could not be stored`, {
+    hint,
+  })
 }
 
 async function toError(response: Response, method: string, path: string): Promise<AppError> {

@@ -1,5 +1,5 @@
 /**
- * A server in a process of its own, with stand-in children, for tests that kill it. Argument: the options as JSON.
+ * A server in a process of its own for tests that kill it. Arguments: the options as JSON, the level of its log (default silent).
  *
  * Prints one line of JSON when it listens.
  */
@@ -12,7 +12,7 @@ const options = JSON.parse(process.argv[2] ?? '{}')
 try {
   const service = await createService({
     port: 0,
-    logger: createLogger({ level: 'silent' }),
+    logger: createLogger({ level: process.argv[3] ?? 'silent' }),
     baseModels: ['trainyard/tiny-random'],
     ...options,
     tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },

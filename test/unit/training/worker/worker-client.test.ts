@@ -55,17 +55,20 @@ function holdTimers(): void {
   })
 }
 
-it('waits minutes for room on the disk', async () => {
-  const { client, waitedMs } = await connect(100, 'disk_full')
+it.each(['disk_full', 'database_locked'])('waits minutes while the server cannot store anything: %s', async (code) => {
+  const { client, waitedMs } = await connect(100, code)
   await client.complete({ files: {}, metrics: {} })
   expect(waitedMs()).toBe(500_000)
 })
 
-it('names the full disk when it gives up', async () => {
-  const { client, waitedMs } = await connect(1000, 'disk_full')
+it.each([
+  ['disk_full', "the server's disk was full for 10 minutes"],
+  ['database_locked', "another program held the server's database for 10 minutes"],
+])('names what it waited for when it gives up: %s', async (code, message) => {
+  const { client, waitedMs } = await connect(1000, code)
   await expect(client.postEvents({ offset: 0, events: [] })).rejects.toMatchObject({
-    code: 'disk_full',
-    message: expect.stringContaining('full for 10 minutes'),
+    code,
+    message: expect.stringContaining(message),
   })
   expect(waitedMs()).toBe(600_000)
 })

@@ -10,7 +10,7 @@ import type { CreateModelRequest, DeleteModelResponse, ListModelsQuery, Model } 
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { endUnsuccessfully } from '#service/queue/outcome.js'
 import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
-import { isUniqueViolation } from '#service/storage/database.js'
+import { type Database, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, forgetIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { clearJobInputs } from '#service/storage/jobs/states.js'
 import {
@@ -20,6 +20,7 @@ import {
   insertModel,
   listModels,
   type ModelRecord,
+  type NewModel,
 } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { digestOf } from './access/request-digest.js'
@@ -30,6 +31,8 @@ import { toWireModel } from './to-wire.js'
 
 export interface ModelService {
   create(principal: Principal, request: CreateModelRequest, idempotencyKey: string | null): Promise<Model>
+  /** A model for `storeModel`, checked as `create` does; nothing is stored. */
+  draft(principal: Principal, request: CreateModelRequest): Promise<ModelRecord>
   get(principal: Principal, id: string): Promise<Model>
   list(principal: Principal, query: ListModelsQuery): Promise<List<Model>>
   delete(principal: Principal, id: string): Promise<DeleteModelResponse>
@@ -41,17 +44,24 @@ const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
 export function createModelService(context: ServiceContext): ModelService {
   const { db, ids } = context
 
-  async function create(
-    principal: Principal,
-    request: CreateModelRequest,
-    idempotencyKey: string | null,
-  ): Promise<Model> {
+  async function check(principal: Principal, request: CreateModelRequest) {
     checkName('project', request.project)
     checkName('name', request.name)
     const entity = checkEntity(principal, request.entity ?? '')
     checkProject(principal, request.project)
     const { baseModel, origin } = await originOf(context, principal, request)
-    if (!context.baseModels.some((entry) => entry.name === baseModel)) throw unknownBaseModel(baseModel)
+    assertBaseModel(context, baseModel)
+    const { project, name } = request
+    return { model: { entity, project, name, baseModel }, origin }
+  }
+
+  async function create(
+    principal: Principal,
+    request: CreateModelRequest,
+    idempotencyKey: string | null,
+  ): Promise<Model> {
+    const { model: wanted, origin } = await check(principal, request)
+    const { entity, baseModel } = wanted
     const digest = digestOf(request)
     const scope = idempotencyKey === null ? null : { entity, scope: 'models' as const, key: idempotencyKey }
     const insert = () =>
@@ -63,19 +73,8 @@ export function createModelService(context: ServiceContext): ModelService {
         }
         const existing = await findModelByName(transaction, entity, request.project, request.name)
         if (existing !== null) return returnExisting(existing, request, baseModel)
-        // it may have been removed since: whoever removes one counts its models after taking it off this list
-        if (!context.baseModels.some((entry) => entry.name === baseModel)) {
-          throw unknownBaseModel(baseModel)
-        }
         const id = ids.uuid()
-        await insertModel(transaction, {
-          id,
-          entity,
-          project: request.project,
-          name: request.name,
-          baseModel,
-          runId: ids.uuid(),
-        })
+        await storeModel(context, transaction, { ...wanted, id, runId: ids.uuid() })
         if (origin !== null) await beginAs(transaction, ids, id, origin)
         if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
         return requireRow(await findModel(transaction, id))
@@ -87,14 +86,6 @@ export function createModelService(context: ServiceContext): ModelService {
       // another create of the same name came first
       return toWireModel(await insert())
     }
-  }
-
-  function unknownBaseModel(name: string): InvalidRequestError {
-    const known = context.baseModels.map((entry) => `"${entry.name}"`).join(', ')
-    return new InvalidRequestError('unknown_base_model', `base_model must be one of ${known}, got "${name}"`, {
-      param: 'base_model',
-      hint: 'GET /v1/preview/base-models lists them; trainyard base-models add adds one',
-    })
   }
 
   async function deleteModel(principal: Principal, id: string): Promise<DeleteModelResponse> {
@@ -127,6 +118,10 @@ export function createModelService(context: ServiceContext): ModelService {
 
   return {
     create,
+    draft: async (principal, request) => {
+      const { model } = await check(principal, { ...request, return_existing: false })
+      return { ...model, id: ids.uuid(), runId: ids.uuid(), step: 0, createdAtMs: context.clock.nowMs() }
+    },
     delete: deleteModel,
     get: async (principal, id) => toWireModel(await requireModel(context, principal, id)),
     list: async (principal, query) => {
@@ -142,6 +137,26 @@ export function createModelService(context: ServiceContext): ModelService {
       return toList(page.items.map(toWireModel), page.hasMore)
     },
   }
+}
+
+/** Stores a new model, in a transaction. @throws {InvalidRequestError} `unknown_base_model` */
+export async function storeModel(
+  context: Pick<ServiceContext, 'baseModels'>,
+  transaction: Database,
+  model: NewModel,
+): Promise<void> {
+  // it may have been removed since: whoever removes one counts its models after taking it off this list
+  assertBaseModel(context, model.baseModel)
+  await insertModel(transaction, model)
+}
+
+function assertBaseModel({ baseModels }: Pick<ServiceContext, 'baseModels'>, name: string): void {
+  if (baseModels.some((entry) => entry.name === name)) return
+  const known = baseModels.map((entry) => `"${entry.name}"`).join(', ')
+  throw new InvalidRequestError('unknown_base_model', `base_model must be one of ${known}, got "${name}"`, {
+    param: 'base_model',
+    hint: 'GET /v1/preview/base-models lists them; trainyard base-models add adds one',
+  })
 }
 
 /** A model of the principal's entity and project. A foreign model is not found, so that ids leak nothing. */

@@ -31,6 +31,8 @@ export interface CreateJobOptions {
   readonly isRetry: boolean
   /** Jobs of one entity that may wait or run; beyond it a create answers 429. */
   readonly maxUnfinished: number
+  /** What is stored before a new job, all or nothing: its model, if that is made for it. */
+  readonly before?: ((transaction: Database) => Promise<void>) | undefined
   /** What is stored with a new job, all or nothing. */
   readonly also?: ((transaction: Database, jobId: string) => Promise<void>) | undefined
 }
@@ -49,6 +51,7 @@ export async function createJob(
   return db.transaction().execute(async (transaction) => {
     const before = await findRepeated(transaction, job, options)
     if (before !== null) return { job: before, isNew: false }
+    await options.before?.(transaction)
     if ((await findModel(transaction, job.modelId)) === null)
       throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
     if ((await countUnfinishedJobs(transaction, job.entity)) >= options.maxUnfinished) {

@@ -32,11 +32,22 @@ const COUNTED = [
   'webhook_cursor',
   'webhooks',
   'webhook_deliveries',
+  'wandb_runs',
+  'wandb_history',
+  'wandb_run_files',
+  'wandb_artifacts',
+  'wandb_artifact_files',
+  'wandb_metadata',
 ] as const
 
 interface Outcome {
   readonly signal: string | null
   readonly stdout: string
+}
+
+interface Uncrashed {
+  readonly writes: number
+  readonly result: unknown
 }
 
 function run(dataDir: string, transition: string, point: number): Promise<Outcome> {
@@ -70,7 +81,13 @@ async function stateOf(dataDir: string): Promise<unknown> {
   const count = async (table: (typeof COUNTED)[number]) => (await db.selectFrom(table).selectAll().execute()).length
   const counts: Record<string, number> = {}
   for (const table of COUNTED) counts[table] = await count(table)
+  const usage = db.selectFrom('usage_days').select(['requests', 'prompt_tokens', 'completion_tokens'])
   const state = {
+    usage: await usage.orderBy('model').execute(),
+    deliveries: await db.selectFrom('webhook_deliveries').select(['status', 'attempts']).orderBy('id').execute(),
+    runs: await db.selectFrom('wandb_runs').select(['state', 'summary']).execute(),
+    versions: await db.selectFrom('wandb_artifacts').select(['version_index']).orderBy('id').execute(),
+    aliases: await db.selectFrom('wandb_aliases').select('alias').orderBy('alias').execute(),
     models: await db.selectFrom('models').select(['name', 'step']).orderBy('name').execute(),
     checkpoints: checkpoints.map(({ step }) => step),
     jobs: jobs.map((job) => ({
@@ -94,7 +111,10 @@ async function stateOf(dataDir: string): Promise<unknown> {
   return state
 }
 
-const transitions = JSON.parse((await run(join(folder, 'list'), 'list', 0)).stdout) as string[]
+const { transitions, repeated } = JSON.parse((await run(join(folder, 'list'), 'list', 0)).stdout) as {
+  transitions: string[]
+  repeated: string[]
+}
 /** Processes at once: most of their time is their start. */
 const AT_ONCE = 4
 let points = 0
@@ -103,7 +123,7 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
   it.each(transitions)('%s leaves all of it or nothing', async (transition) => {
     const directory = (point: number | string) => join(folder, `${transition} ${point}`)
     await run(directory('before'), transition, -1)
-    const { writes } = JSON.parse((await run(directory('after'), transition, 0)).stdout) as { writes: number }
+    const { writes, result } = JSON.parse((await run(directory('after'), transition, 0)).stdout) as Uncrashed
     expect(writes).toBeGreaterThan(0)
     const before = await stateOf(directory('before'))
     const after = await stateOf(directory('after'))
@@ -116,6 +136,10 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
       const found = await stateOf(directory(point))
       const isAll = JSON.stringify(found) === JSON.stringify(after)
       if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(before)
+      if (repeated.includes(transition)) {
+        const again = JSON.parse((await run(directory(point), transition, 0)).stdout) as Uncrashed
+        expect(again.result, `point ${point} of ${writes}, begun again`).toEqual(result)
+      }
       points += 1
       await rm(directory(point), { recursive: true, force: true, maxRetries: 20 })
     }

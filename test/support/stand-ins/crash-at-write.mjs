@@ -1,11 +1,12 @@
 /**
  * Runs one state transition of a service on a data directory and kills itself, as by SIGKILL, just before its n-th write.
  *
- *     node crash-at-write.mjs <data directory> <transition> <n>     0: to its end, printing how many writes there were
+ *     node crash-at-write.mjs <data directory> <transition> <n>     0: to its end, printing how many writes there were and its result
  *
  * A write is a statement that changes the database, a commit, or a call that changes the file system. Transitions use the
  * built service's own functions; only ids are made here.
  */
+import streams from 'node:fs'
 import fs, { open } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { createLogger } from '../../../dist/src/base/logging/logger.js'
@@ -32,6 +33,7 @@ import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
 import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
 import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
+import { moreTransitions } from './crash-transitions.mjs'
 
 const [root, name, point] = process.argv.slice(2)
 const dieAt = Number(point)
@@ -61,10 +63,11 @@ for (const method of ['run', 'all']) {
     return CHANGES.test(this.source)
   })
 }
-for (const method of ['rename', 'rm', 'mkdir']) tap(fs, method)
+for (const method of ['rename', 'rm', 'mkdir', 'writeFile', 'link', 'copyFile', 'chmod']) tap(fs, method)
+for (const method of ['write', 'writev']) tap(streams, method)
 syncBuiltinESMExports()
 const handle = await open('/dev/null')
-for (const method of ['writeFile', 'sync']) tap(Object.getPrototypeOf(handle), method)
+for (const method of ['write', 'writeFile', 'sync']) tap(Object.getPrototypeOf(handle), method)
 await handle.close()
 
 const blobs = await createBlobStore(dataDir.blobsPath)
@@ -94,8 +97,8 @@ async function submit(modelId, text) {
   return (await createJob(db, created, { idempotencyKey: `job ${text}`, isRetry: false, maxUnfinished: 100 })).job
 }
 
-async function claim() {
-  const claimed = await claimNextJob(db, ids, LEASE)
+async function claim(lease = {}) {
+  const claimed = await claimNextJob(db, ids, { ...LEASE, ...lease })
   return { jobId: claimed.job.id, attempt: claimed.job.attempt, token: claimed.token }
 }
 
@@ -135,6 +138,15 @@ const files = createFileService(context)
 const uploadRows = (text, purpose, key = null) =>
   files.upload(principal, [Buffer.from(text)], async () => ({ filename: 'a', purpose, artifact: null }), key)
 
+/** @returns what creates a fine-tuning job of that model */
+async function fineTuning(model) {
+  const row = { messages: ['user', 'assistant'].map((role) => ({ role, content: 'x' })) }
+  const file = await uploadRows(`${JSON.stringify(row)}\n`, 'fine-tune')
+  const services = { models, trainingJobs: createTrainingJobService(context) }
+  const request = { model, training_file: file.id }
+  return () => createFineTuningService(context, services).create(principal, request, { idempotencyKey: 'key' })
+}
+
 /** A body of one group, as the routes hand it on. */
 function receivedGroups() {
   const trajectories = [{ messages_and_choices: [{ role: 'user', content: 'q' }], reward: 1 }]
@@ -155,6 +167,12 @@ const webhooks = createWebhookService(context, {
   outbox: { wake: () => undefined },
 })
 const listen = () => webhooks.create(principal, { url: 'https://example.com/hook' }, 'key')
+const listenAt = (url, rules) =>
+  createWebhookService(context, { rules, outbox: { wake: () => undefined } }).create(
+    principal,
+    { url, events: ['checkpoint.created'] },
+    null,
+  )
 
 /** Looks for new events once, and sends nothing. */
 async function collect() {
@@ -164,14 +182,14 @@ async function collect() {
 }
 
 /** A model with a checkpoint, and a job of it that runs and has told of a step. */
-async function prepare() {
+async function prepare(lease = {}) {
   const model = await models.create(principal, modelRequest('m'), null)
   await submit(model.id, 'first')
   const first = await claim()
   await started(first)
   await complete(first, await upload(first))
   await submit(model.id, 'second')
-  const attempt = await claim()
+  const attempt = await claim(lease)
   await started(attempt)
   return { model, attempt }
 }
@@ -192,12 +210,9 @@ const transitions = {
   },
   'create fine-tuning job': async () => {
     await models.create(principal, modelRequest('m'), null)
-    const row = { messages: ['user', 'assistant'].map((role) => ({ role, content: 'x' })) }
-    const file = await uploadRows(`${JSON.stringify(row)}\n`, 'fine-tune')
-    const services = { models, trainingJobs: createTrainingJobService(context) }
-    const request = { model: 'local/p/m', training_file: file.id }
-    return () => createFineTuningService(context, services).create(principal, request, { idempotencyKey: 'key' })
+    return fineTuning('local/p/m')
   },
+  'create fine-tuning job of a base model': () => fineTuning('base'),
   'log trajectories': async () => {
     const { model } = await prepare()
     const log = createTrajectoryLogService(context)
@@ -228,7 +243,7 @@ const transitions = {
   },
   'claim job': async () => {
     await submit((await models.create(principal, modelRequest('m'), null)).id, 'new')
-    return claim
+    return () => claim()
   },
   'append events': async () => {
     const { attempt } = await prepare()
@@ -284,15 +299,22 @@ const transitions = {
     const { model } = await prepare()
     return () => models.delete(principal, model.id)
   },
+  ...moreTransitions({
+    ...{ context, principal, dataDir, root, models },
+    ...{ prepare, listenAt, collect, uploadRows },
+  }),
 }
 
-if (name === 'list') process.stdout.write(JSON.stringify(Object.keys(transitions)))
+/** What is begun again by whoever finds it undone, and must then come out the same. */
+const REPEATED = ['prepare a base model', 'write a built-in model', 'make a backup', 'restore a backup']
+
+if (name === 'list') process.stdout.write(JSON.stringify({ transitions: Object.keys(transitions), repeated: REPEATED }))
 else {
   const transition = await transitions[name]()
   // what came before is on the disk, as it would be long before
   isArmed = true
-  if (dieAt >= 0) await transition()
-  process.stdout.write(JSON.stringify({ writes }))
+  const result = dieAt >= 0 ? await transition() : null
+  process.stdout.write(JSON.stringify({ writes, result: REPEATED.includes(name) ? result : null }))
 }
 await close()
 dataDir.unlock()

@@ -86,7 +86,8 @@ export function createFineTuningService(
     }
     const { model, baseModel } = await resolvePolicy(context, principal, request.model)
     const chosen = chooseHyperparameters(request, { baseModel, exampleCount })
-    const trained = model ?? (await createModel(principal, request, baseModel))
+    const trained = model ?? (await draftModel(principal, request, baseModel))
+    const newModel = model === null ? trained : undefined
     try {
       const createJob = method === 'supervised' ? trainingJobs.createSft : trainingJobs.createDpo
       const job = await createJob(
@@ -101,6 +102,7 @@ export function createFineTuningService(
           // repeated creates are told apart here: two of the same words are two jobs
           idempotencyKey: `fine-tuning ${context.ids.uuid()}`,
           isRetry: false,
+          newModel,
           also: async (transaction, jobId) => {
             const first = await findRepeated(transaction, principal, { scope, requestDigest, isRetry: false })
             if (first !== null) throw new RepeatedCreate(first)
@@ -119,8 +121,6 @@ export function createFineTuningService(
       )
       return await get(principal, toFineTuningId(job.id))
     } catch (error) {
-      // a model that was made for a job that does not exist is nobody's
-      if (model === null) await models.delete(principal, trained.id)
       // the same request came twice at once, and this is the second
       if (error instanceof RepeatedCreate) return toWire(error.first)
       throw error
@@ -156,22 +156,18 @@ export function createFineTuningService(
     return count(await context.blobs.openRead(file.sha256))
   }
 
-  async function createModel(
+  async function draftModel(
     principal: Principal,
     request: CreateFineTuningJobRequest,
     baseModel: string,
-  ): Promise<Pick<ModelRecord, 'id' | 'entity' | 'project' | 'name'>> {
+  ): Promise<ModelRecord> {
     const part = (request.suffix ?? baseModel.split('/').at(-1) ?? 'model').replaceAll(/[^\p{L}\p{N}._-]+/gu, '-')
-    return models.create(
-      principal,
-      {
-        project: principal.project ?? principal.usageProject ?? DEFAULT_PROJECT,
-        name: `${part}-${randomBytes(4).toString('hex')}`,
-        base_model: baseModel,
-        return_existing: false,
-      },
-      null,
-    )
+    return models.draft(principal, {
+      project: principal.project ?? principal.usageProject ?? DEFAULT_PROJECT,
+      name: `${part}-${randomBytes(4).toString('hex')}`,
+      base_model: baseModel,
+      return_existing: false,
+    })
   }
 
   async function require(principal: Principal, id: string): Promise<{ record: FineTuningRecord; job: JobRecord }> {

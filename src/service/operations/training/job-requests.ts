@@ -58,13 +58,14 @@ export async function checkRlRequest(
   return { kind: 'rl', model, config }
 }
 
-/** Checks a request for an SFT job and stores its rows. @throws {AppError} what is wrong with it */
+/** Checks a request for an SFT job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
 export async function checkSftRequest(
   context: ServiceContext,
   principal: Principal,
   request: CreateSftJobRequest,
+  newModel?: ModelRecord,
 ): Promise<CheckedRequest & { readonly rows: StoredRows }> {
-  const model = await requireModel(context, principal, request.model_id)
+  const model = newModel ?? (await requireModel(context, principal, request.model_id))
   const experimental = withoutNulls(request.experimental_config ?? {})
   const config: JsonObject = {
     ...withoutNulls(request.config ?? {}),
@@ -83,13 +84,14 @@ export async function checkSftRequest(
   return { kind: 'sft', model, config, rows }
 }
 
-/** Checks a request for a preference job and stores its rows. @throws {AppError} what is wrong with it */
+/** Checks a request for a preference job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
 export async function checkDpoRequest(
   context: ServiceContext,
   principal: Principal,
   request: CreateDpoJobRequest,
+  newModel?: ModelRecord,
 ): Promise<CheckedRequest & { readonly rows: StoredRows }> {
-  const model = await requireModel(context, principal, request.model_id)
+  const model = newModel ?? (await requireModel(context, principal, request.model_id))
   const config = withoutNulls(request.config ?? {})
   const hyperparameters = resolveDpoConfig(config)
   assertSupportedOptions('dpo', config)

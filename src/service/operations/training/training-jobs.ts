@@ -16,9 +16,11 @@ import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
+import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
+import { storeModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { dataWarnings } from './data-warnings.js'
 import {
@@ -37,6 +39,8 @@ export interface CreateHeaders {
   readonly idempotencyKey: string | null
   /** `x-stainless-retry-count` above 0. */
   readonly isRetry: boolean
+  /** For callers inside the server: the job's model, if it is stored with the job, all or nothing. */
+  readonly newModel?: ModelRecord | undefined
   /** For callers inside the server: what is stored with a new job, all or nothing. */
   readonly also?: CreateJobOptions['also']
 }
@@ -74,6 +78,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     { kind, model, config, rows }: CheckedRequest & { readonly rows: StoredRows },
     headers: CreateHeaders,
   ): Promise<TrainingJob> {
+    const { newModel } = headers
     const job: Omit<NewJob, 'id' | 'requestDigest'> = {
       entity: principal.entity,
       project: model.project,
@@ -94,7 +99,11 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     const created = await createJob(
       db,
       { ...job, id: ids.uuid(), requestDigest },
-      { ...headers, maxUnfinished: context.maxQueuedJobs },
+      {
+        ...headers,
+        maxUnfinished: context.maxQueuedJobs,
+        ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
+      },
     )
     if (created.isNew) context.dispatcher.wake()
     return toWireJob(created.job, [], await forecast.placeOf(created.job))
@@ -134,9 +143,9 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       })
     },
     createSft: async (principal, request, headers) =>
-      submit(principal, await checkSftRequest(context, principal, request), headers),
+      submit(principal, await checkSftRequest(context, principal, request, headers.newModel), headers),
     createDpo: async (principal, request, headers) =>
-      submit(principal, await checkDpoRequest(context, principal, request), headers),
+      submit(principal, await checkDpoRequest(context, principal, request, headers.newModel), headers),
     get: async (principal, id) => {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items

@@ -77,7 +77,7 @@ export function artifactRootFields(call: WandbCall): { readonly query: Fields; r
       deleteAliases: async (args) => ({ success: await changeAliases(call, inputOf(args), 'remove') }),
       deleteArtifact: async (args) => {
         const artifact = await requireRow(call, textOf(inputOf(args), 'artifactID'))
-        await deleteArtifactRow(db, artifact.id)
+        await db.transaction().execute((transaction) => deleteArtifactRow(transaction, artifact.id))
         call.context.requestSweep()
         return { artifact: { id: artifact.id, state: 'DELETED' } }
       },
@@ -159,7 +159,9 @@ async function create(call: WandbCall, input: Arguments): Promise<Fields> {
   const same = (await listArtifacts(db, address)).find((artifact) => artifact.digest === digest)
   if (same !== undefined) {
     // the same bytes again are the same version; it only gains the names
-    for (const alias of aliases) await setAlias(db, same, alias)
+    await db.transaction().execute(async (transaction) => {
+      for (const alias of aliases) await setAlias(transaction, same, alias)
+    })
     return requireFields(call, same.id)
   }
   const id = ids.uuid()
@@ -270,9 +272,10 @@ async function update(call: WandbCall, input: Arguments): Promise<Fields> {
 
 async function changeAliases(call: WandbCall, input: Arguments, change: 'add' | 'remove'): Promise<boolean> {
   const artifact = await requireRow(call, textOf(input, 'artifactID'))
-  for (const alias of aliasNames(input['aliases'])) {
-    await (change === 'add' ? setAlias : removeAlias)(call.context.db, artifact, alias)
-  }
+  const aliases = aliasNames(input['aliases'])
+  await call.context.db.transaction().execute(async (transaction) => {
+    for (const alias of aliases) await (change === 'add' ? setAlias : removeAlias)(transaction, artifact, alias)
+  })
   return true
 }
 

@@ -154,7 +154,7 @@ export async function removeAlias(db: Database, artifact: ArtifactRecord, alias:
   await db.deleteFrom('wandb_aliases').where('artifact_id', '=', artifact.id).where('alias', '=', alias).execute()
 }
 
-/** Deletes an artifact with its files' rows and aliases. */
+/** Deletes an artifact with its files' rows and aliases; call inside a transaction. */
 export async function deleteArtifactRow(db: Database, id: string): Promise<void> {
   await db.deleteFrom('wandb_metadata').where('artifact_id', '=', id).execute()
   await db.deleteFrom('wandb_artifacts').where('id', '=', id).execute()

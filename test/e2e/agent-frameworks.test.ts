@@ -1,11 +1,11 @@
 /**
- * Agent frameworks as their users install them: LangChain.js with tools and structured output, the AI SDK with structured output.
+ * Agent frameworks as their users install them: LangChain.js and the AI SDK, each with tools and structured output.
  */
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { HumanMessage } from '@langchain/core/messages'
 import { tool } from '@langchain/core/tools'
 import { ChatOpenAI } from '@langchain/openai'
-import { generateObject } from 'ai'
+import { tool as aiTool, generateObject, generateText, stepCountIs, streamText } from 'ai'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { startService } from '../support/service/service-process.js'
@@ -59,19 +59,48 @@ describe('LangChain.js', () => {
 })
 
 describe('AI SDK', () => {
+  const model = () =>
+    createOpenAICompatible({ name: 'trainyard', baseURL, apiKey: service.key, supportsStructuredOutputs: true })(MODEL)
+
   test('generateObject fits the schema', async () => {
-    const provider = createOpenAICompatible({
-      name: 'trainyard',
-      baseURL,
-      apiKey: service.key,
-      supportsStructuredOutputs: true,
-    })
-    const { object } = await generateObject({
-      model: provider(MODEL),
-      schema: trip,
-      prompt: 'Plan a trip.',
-      maxOutputTokens: 64,
-    })
+    const request = { model: model(), schema: trip, prompt: 'Plan a trip.', maxOutputTokens: 64 }
+    const { object } = await generateObject(request)
     expect(trip.parse(object)).toEqual(object)
+  })
+
+  test('calls a tool by itself and goes on with its result, streamed too', async () => {
+    const asked: string[] = []
+    const weather = aiTool({
+      description: 'The weather of a city',
+      inputSchema: z.object({ city: z.enum(['Paris', 'Rome']) }),
+      execute: async ({ city }) => {
+        asked.push(city)
+        return `sunny in ${city}`
+      },
+    })
+    const request = {
+      model: model(),
+      prompt: 'How is the weather?',
+      tools: { weather },
+      maxOutputTokens: 64,
+      temperature: 0,
+      stopWhen: stepCountIs(2),
+      // a call first, then words
+      prepareStep: ({ stepNumber }: { readonly stepNumber: number }) =>
+        ({ toolChoice: stepNumber === 0 ? 'required' : 'none' }) as const,
+    }
+    const whole = await generateText(request)
+    const streamed = streamText(request)
+    let text = ''
+    for await (const part of streamed.textStream) text += part
+    const steps = [whole.steps, await streamed.steps]
+    for (const [first, second] of steps) {
+      expect(first?.finishReason).toBe('tool-calls')
+      expect(first?.toolResults).toMatchObject([{ toolName: 'weather', output: expect.stringMatching(/^sunny in /) }])
+      expect(second?.text).not.toBe('')
+    }
+    expect(asked).toHaveLength(2)
+    expect(new Set(asked).size).toBe(1)
+    expect(text).toBe(whole.text)
   })
 })

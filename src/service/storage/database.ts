@@ -127,7 +127,8 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   const provider = { getMigrations: async () => ({ ...MIGRATIONS }) }
   const { error } = await new Migrator({ db, provider }).migrateToLatest()
   if (error === undefined) return
-  if (isLocked(error)) throw toStorageError(error)
+  const storageError = toStorageError(error)
+  if (storageError !== null) throw storageError
   if (messageOf(error).includes('previously executed migration')) {
     throw new StorageError('database_newer', 'the database was written by a newer version of the program', {
       hint: 'install that version again, or start with another --data-dir',

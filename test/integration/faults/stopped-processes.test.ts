@@ -82,7 +82,7 @@ describe('a worker that is stopped', { timeout: 280_000 }, () => {
     other.stderr.on('data', (chunk: Buffer) => {
       errors += chunk.toString()
     })
-    const ended = new Promise<number | null>((resolve) => other.once('exit', resolve))
+    const ended = new Promise<number | null>((resolve) => other.once('close', resolve))
     // one more may have been on its way when the first process was stopped
     const hasEnded = () => other.exitCode !== null || other.signalCode !== null
     await until(async () => hasEnded() || (await stepsOf(jobId)) > seen + 1, 'steps of its own')

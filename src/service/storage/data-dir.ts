@@ -5,7 +5,7 @@
  *     trainyard.sqlite3       rows
  *     blobs/sha256/ab/cdef…   immutable bytes
  *     blobs/incoming/         half-written bytes, emptied at start
- *     prepared/<digest>/      base weights in the form the runtime maps
+ *     prepared/<digest>/      base weights in the form the runtime maps; what a crash left half-written is dropped at start
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only
  *     backup-<pid>/           while a backup is made
@@ -17,7 +17,7 @@
  * The lock is an SQLite exclusive transaction on a file of its own: the operating system drops it when the process dies,
  * however it dies, so there is no stale lock to clean up.
  */
-import { chmod, mkdir, open, readdir, stat } from 'node:fs/promises'
+import { chmod, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, StorageError } from '#base/errors.js'
 import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
@@ -81,6 +81,7 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     })
   }
   const lock = acquireLock(join(root, 'lock.sqlite3'), root)
+  await dropUnfinished(join(root, 'prepared'))
   return {
     path: root,
     databasePath: join(root, 'trainyard.sqlite3'),
@@ -91,6 +92,13 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     // blobs are written 0600, and there may be very many
     makePrivate: () => makePrivate(root, wasOpenToOthers ? FOLDERS : FOLDERS.slice(1)),
     unlock: () => lock.close(),
+  }
+}
+
+/** Half-written weights and graphs, which may be as large as a model; nobody writes there while the lock is taken. */
+async function dropUnfinished(prepared: string): Promise<void> {
+  for (const entry of await readdir(prepared, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() && entry.name.endsWith('.tmp')) await rm(join(entry.parentPath, entry.name), { force: true })
   }
 }
 

@@ -2,7 +2,7 @@
  * What the engine does under the loads of reinforcement learning: groups of equal prompts, many choices, mixed company.
  *
  *     npm run bench -- serve                      everything, some minutes
- *     npm run bench -- serve --only adapters      one part: groups, decode, fairness, gaps, adapters, speculation, schemas
+ *     npm run bench -- serve --only adapters      one part: groups, decode, fairness, gaps, adapters, speculation, schemas, tools
  *     npm run bench -- serve --against auto       through HTTP, beside llama.cpp's server (`loads/serve-http.js`)
  *
  * One process, no HTTP, int8 as served here. Every figure is a ratio or stands beside the one it belongs to, because the machine
@@ -13,6 +13,7 @@ import { systemClock } from '../../dist/src/base/util/clock.js'
 import { compileGrammar } from '../../dist/src/inference/grammar/grammar.js'
 import { createTokenTable } from '../../dist/src/inference/grammar/token-table.js'
 import { loadTextModel } from '../../dist/src/model/text/text-model.js'
+import { AnswerText } from '../../dist/src/service/operations/chat/answer-text.js'
 import { runThroughHttp } from './loads/serve-http.js'
 import { benchAdapter, hasModel, loadOurs, MODEL, promptOf } from './peers/ours.js'
 import { textOf } from './peers/streams.js'
@@ -28,7 +29,7 @@ const TURNS = 3
 export async function run(options = {}, print = () => {}) {
   if (options.against !== undefined) return runThroughHttp(options, print)
   if (!hasModel) return 'no model: npm run model:smollm2'
-  const parts = { groups, decode, fairness, gaps, adapters, speculation, schemas }
+  const parts = { groups, decode, fairness, gaps, adapters, speculation, schemas, tools }
   const wanted = Object.entries(parts).filter(([name]) => name.includes(options.only ?? ''))
   if (wanted.length === 0) return `no part "${options.only}": ${Object.keys(parts).join(', ')}`
   const engine = await loadOurs(MODEL, 'int8', { sequences: GROUP, contextLength: 2304 })
@@ -186,6 +187,12 @@ async function schemas(ask) {
   })
   const streams = (tokenMask) =>
     Promise.all(Array.from({ length: 8 }, (_, i) => ask(300 + i, 16, 64, { rules: { tokenMask } })))
+  const quiet = await worstGap(ask, () => new Promise((resolve) => setTimeout(resolve, 500)))
+  const crowded = await worstGap(ask, async () => {
+    const other = JSON.stringify({ ...JSON.parse(schema), maxItems: 200 })
+    const again = await compileGrammar({ ...spec, schema: other }, table, { clock: systemClock })
+    await again.dispose()
+  })
   // the first answers find parts of the grammar that nobody has needed yet
   await streams(() => grammar.open())
   const {
@@ -199,8 +206,43 @@ async function schemas(ask) {
   await grammar.dispose()
   return [
     { name: `first use of a schema of ${schema.length} bytes`, value: first, unit: 's', target: '<= 1 s' },
+    { name: 'worst gap of 4 streams', value: quiet, unit: 'ms' },
+    { name: 'the same while another such schema is used first', value: crowded, unit: 'ms', ratio: crowded / quiet },
     { name: '8 streams, free', value: (8 * 64) / free, unit: 'tok/s' },
     { name: '8 streams held to it', value: (8 * 64) / held, unit: 'tok/s', ratio, target: 'ratio >= 0.9' },
+  ]
+}
+
+/** By how many tokens a stream with tools comes later than one without: counted, so the same on every machine. */
+async function tools() {
+  const { tokenizer } = await loadTextModel(MODEL)
+  const format = { toolFormat: 'hermes', showsTools: true, hasReasoning: false }
+  const call = '{"name": "weather", "arguments": {"city": "Rome", "days": 3}}'
+  const firstDelta = (mode, text) => {
+    const answer = new AnswerText(mode, format, false)
+    return Array.from(tokenizer.encode(text), (id) => tokenizer.decode([id])).findIndex((piece) => {
+      const { content, calls } = answer.push(piece)
+      return content !== '' || calls.length > 0
+    })
+  }
+  const auto = { kind: 'auto', isParallel: true }
+  const tagged = `<tool_call>\n${call}\n</tool_call>`
+  // the token that ends the name
+  const named = (text) => tokenizer.encode(text.slice(0, text.indexOf('weather"') + 'weather"'.length)).length - 1
+  const row = (name, late) => ({
+    name: `${name}: tokens until the first delta, beyond the earliest`,
+    value: late,
+    unit: 'tokens',
+    target: '<= 2',
+  })
+  return [
+    row('plain text beside tools', firstDelta(auto, 'The weather in Rome is fine.')),
+    row('arguments of a named tool', firstDelta({ kind: 'named', name: 'weather' }, '{"city": "Rome"}')),
+    row('a call between tags, from the end of its name', firstDelta(auto, tagged) - named(tagged)),
+    row(
+      'a required call, from the end of its name',
+      firstDelta({ kind: 'required', isParallel: true }, `[${call}]`) - named(`[${call}]`),
+    ),
   ]
 }
 

@@ -71,6 +71,8 @@ export const chatRequestSchema = z.object({
 
   logprobs: laxBoolean().nullish(),
   top_logprobs: laxInteger().nullish(),
+  /** vLLM: tokens that are reported at every position, however likely. */
+  logprob_token_ids: integers().nullish(),
   prompt_logprobs: laxInteger().nullish(),
   return_tokens_as_token_ids: laxBoolean().nullish(),
   return_token_ids: laxBoolean().nullish(),

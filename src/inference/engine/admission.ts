@@ -24,6 +24,7 @@ export function assertAdmissible(request: GenerationRequest, limits: AdmissionLi
   const { vocabularySize } = limits
   assertVocabulary('prompt', promptTokenIds, vocabularySize)
   assertVocabulary('stop_token_ids', rules.stopTokenIds, vocabularySize)
+  assertVocabulary('logprob_token_ids', rules.logprobTokenIds ?? [], vocabularySize)
   assertVocabulary('logit_bias', Object.keys(rules.logitBias ?? {}).map(Number), vocabularySize)
   const allowed = rules.allowedTokenIds
   if (allowed?.length === 0) throw invalid('allowed_token_ids', 'allowed_token_ids is not None and empty!')

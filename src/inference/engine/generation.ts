@@ -26,6 +26,8 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly beam?: BeamRules | null
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
+  /** Tokens to report at each position behind those. Absent: none. */
+  readonly logprobTokenIds?: readonly number[]
   /**
    * How many alternatives to report at each prompt position (`GenerationListener.onPromptToken`); absent or null: positions are
    * not reported. Such a prompt is computed from its first token on, whatever the cache holds.

@@ -20,7 +20,10 @@ export interface GrammarThreadData {
   /** The one of a `json_schema`, those that a structural tag numbers. */
   readonly schemas: readonly GrammarSchema[]
   readonly table: TokenTable
+  /** WebAssembly memory beyond what the vocabulary takes. */
   readonly maxBytes: number
+  /** One number, written by the thread: the KiB that its memory has grown to. */
+  readonly usedKib: SharedArrayBuffer
 }
 
 /** From the owner: a choice begins, took a token, ends. */
@@ -39,6 +42,9 @@ export type GrammarThreadEvent =
       readonly printed: string
       readonly isMemoryExhausted: boolean
     }
+
+/** Far above what the largest vocabularies take: 262,144 tokens need 40 MiB. */
+const MAX_VOCABULARY_BYTES = 256 * 2 ** 20
 
 type Xgrammar = LoadedXgrammar['xgrammar']
 type Compiler = Awaited<ReturnType<Xgrammar['GrammarCompiler']['createGrammarCompiler']>>
@@ -84,6 +90,14 @@ export async function compile(
   }
 }
 
+/** The texts of the vocabulary live in here only: they are as large as all the rest of a small grammar. */
+async function createCompiler({ TokenizerInfo, GrammarCompiler }: Xgrammar, table: TokenTable): Promise<Compiler> {
+  const texts = Array.from(tokenBytes(table), toByteLevelText)
+  const stopIds = [...table.stopTokenIds]
+  const info = await TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
+  return GrammarCompiler.createGrammarCompiler(info, false)
+}
+
 /** The kernel's number of this thread, whose processor time the owner can then read; null where there is none. */
 function kernelThreadId(): number | null {
   try {
@@ -94,18 +108,20 @@ function kernelThreadId(): number | null {
 }
 
 async function run(
-  { spec, schemas, table }: GrammarThreadData,
-  { xgrammar }: LoadedXgrammar,
+  { spec, schemas, table, maxBytes, usedKib }: GrammarThreadData,
+  { xgrammar, limitGrowth, memoryBytes }: LoadedXgrammar,
   port: NonNullable<typeof parentPort>,
 ): Promise<void> {
   const send = (event: GrammarThreadEvent): void => port.postMessage(event)
-  const texts = Array.from(tokenBytes(table), toByteLevelText)
   const stopIds = [...table.stopTokenIds]
-  const info = await xgrammar.TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
-  const compiler = await xgrammar.GrammarCompiler.createGrammarCompiler(info, false)
+  const vocabularySize = table.offsets.byteLength / 4 - 1
+  const compiler = await createCompiler(xgrammar, table)
+  limitGrowth(maxBytes)
+  const used = new Int32Array(usedKib)
   send({ type: 'compiling', threadId: kernelThreadId() })
   const compiled = await compile(xgrammar, compiler, { spec, schemas })
   await assertBeginning(xgrammar, compiled)
+  used[0] = memoryBytes() / 1024
   const choices = new Map<number, OpenChoice>()
 
   async function publish(choice: OpenChoice): Promise<void> {
@@ -117,12 +133,13 @@ async function run(
     } catch {
       publishMask(choice.buffer, choice.count, MASK_STATE.failed)
     }
+    used[0] = memoryBytes() / 1024
   }
 
   async function handle(command: GrammarThreadCommand): Promise<void> {
     if (command.type === 'open') {
       const matcher = await xgrammar.GrammarMatcher.createGrammarMatcher(compiled)
-      const choice = { matcher, buffer: createMaskBuffer(texts.length, command.memory), count: 0 }
+      const choice = { matcher, buffer: createMaskBuffer(vocabularySize, command.memory), count: 0 }
       choices.set(command.choice, choice)
       return publish(choice)
     }
@@ -166,7 +183,7 @@ function stopTokensOnly({ words }: MaskBuffer, stopTokenIds: readonly number[]):
 if (parentPort !== null) {
   const port = parentPort
   const data = workerData as GrammarThreadData
-  const loaded = loadXgrammar(data.maxBytes)
+  const loaded = loadXgrammar(MAX_VOCABULARY_BYTES + data.maxBytes)
   run(data, loaded, port).catch((error: unknown) => {
     const refused: GrammarThreadEvent = {
       type: 'refused',

@@ -23,14 +23,20 @@ import type { TokenTable } from './token-table.js'
 export interface GrammarLimits {
   /** Processor time of compiling, the vocabulary not counted. */
   readonly compileMs: number
-  /** WebAssembly memory of one grammar, compiled and in use. */
+  /** WebAssembly memory of one grammar, compiled and in use, beyond what the vocabulary takes. */
   readonly maxBytes: number
+  /** JavaScript heap of its thread. */
+  readonly maxHeapBytes: number
 }
 
-export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes: 256 * 2 ** 20 }
+const MIB = 2 ** 20
+export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes: 96 * MIB, maxHeapBytes: 96 * MIB }
 
-/** However little processor time it got, a grammar is given up after this many times its limit. */
-const MAX_WAIT_FACTOR = 30
+/** Most of what a thread allocates is short-lived and small: more is only memory that stays. */
+const YOUNG_MIB = 8
+
+/** A longer text is refused unread: reading takes the engine's time, and nothing of that size compiles within the limits. */
+const MAX_TEXT_LENGTH = 512 * 1024
 const WATCH_MS = 50
 /** A mask takes well below a millisecond and is made while the model computes: so long a step waits for one that is late. */
 const MASK_GRACE_MS = 2
@@ -44,6 +50,8 @@ export interface Grammar {
   readonly openCount: number
   /** Its thread has ended: masks fail. */
   readonly isDead: boolean
+  /** What it holds now, WebAssembly memory: that of its thread is about as large as what of this is not used. */
+  readonly bytes: number
   /** The mask of a choice that begins; `close` it when the choice ends. */
   open(): TokenMask & { close(): void }
   /** Ends the thread; masks fail from now on. */
@@ -61,11 +69,14 @@ export async function compileGrammar(
   options: { readonly clock: Clock; readonly limits?: GrammarLimits },
 ): Promise<Grammar> {
   const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
-  const data: GrammarThreadData = { ...toGrammarWork(spec), table, maxBytes: limits.maxBytes }
+  assertReadable(spec)
+  const usedKib = new SharedArrayBuffer(4)
+  const data: GrammarThreadData = { ...toGrammarWork(spec), table, maxBytes: limits.maxBytes, usedKib }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
   // a process's own preloaded modules (its lifeline) are not a thread's business
-  const thread = new Worker(entry, { workerData: data, execArgv: [] })
+  const resourceLimits = { maxOldGenerationSizeMb: limits.maxHeapBytes / MIB, maxYoungGenerationSizeMb: YOUNG_MIB }
+  const thread = new Worker(entry, { workerData: data, execArgv: [], resourceLimits })
   thread.unref()
   const { promise, resolve, reject } = createDeferred<void>()
   let watch: NodeJS.Timeout | undefined
@@ -80,7 +91,11 @@ export async function compileGrammar(
   })
   let isDead = false
   thread.once('error', (error) =>
-    reject(new RuntimeError('grammar_failed', 'the thread of a grammar failed', { cause: error })),
+    reject(
+      'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'
+        ? tooComplex('needs too much memory')
+        : new RuntimeError('grammar_failed', 'the thread of a grammar failed', { cause: error }),
+    ),
   )
   thread.once('exit', () => {
     isDead = true
@@ -105,6 +120,9 @@ export async function compileGrammar(
     get isDead() {
       return isDead
     },
+    get bytes() {
+      return (new Int32Array(usedKib)[0] ?? 0) * 1024
+    },
     open: () => {
       const choice = nextChoice++
       const buffer = createMaskBuffer(vocabularySize)
@@ -120,7 +138,7 @@ export async function compileGrammar(
           return new Promise((resolve) => {
             const timer = setInterval(() => {
               if (!isDead && isOpen && stateNow(0) === null) {
-                if (!isOver(use(), MASK_LIMIT_MS)) return
+                if (use() <= MASK_LIMIT_MS) return
                 // it may never answer: nobody else shall wait for it
                 isDead = true
                 void thread.terminate()
@@ -156,6 +174,12 @@ export async function compileGrammar(
   }
 }
 
+function assertReadable(spec: GrammarSpec): void {
+  const length = JSON.stringify(spec).length
+  if (length <= MAX_TEXT_LENGTH) return
+  throw tooComplex(`is ${Math.ceil(length / 1024)} KiB of text, at most ${MAX_TEXT_LENGTH / 1024} are read`)
+}
+
 /**
  * What a grammar's thread compiles: the specification, and its schemas as the compiler understands them.
  *
@@ -170,34 +194,29 @@ export function toGrammarWork(spec: GrammarSpec): Pick<GrammarThreadData, 'spec'
   return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'))] }
 }
 
-function watchTime(use: () => Use, { compileMs }: GrammarLimits, reject: (error: AppError) => void): NodeJS.Timeout {
+function watchTime(use: () => number, { compileMs }: GrammarLimits, reject: (error: AppError) => void): NodeJS.Timeout {
   const timer = setInterval(() => {
-    if (isOver(use(), compileMs)) reject(tooComplex(`takes more than ${compileMs} ms to compile`))
+    if (use() > compileMs) reject(tooComplex(`takes more than ${compileMs} ms of processor time to compile`))
   }, WATCH_MS)
   timer.unref()
   return timer
 }
 
-interface Use {
-  /** By the clock. */
-  readonly waitedMs: number
-  /** Of processor time where that is known, else by the clock. */
-  readonly usedMs: number
-}
-
-/** What a thread uses from now on. */
-function watchUse(threadId: number | null, clock: Clock): () => Use {
+/**
+ * Processor time that a thread uses from now on, in ms.
+ *
+ * Where it is not known it is at most what the clock says and at most what the whole process used.
+ */
+function watchUse(threadId: number | null, clock: Clock): () => number {
   const startedMs = clock.monotonicMs()
   const startedCpuMs = cpuMsOf(threadId)
+  const startedProcess = process.cpuUsage()
   return () => {
-    const waitedMs = clock.monotonicMs() - startedMs
     const cpuMs = cpuMsOf(threadId)
-    return { waitedMs, usedMs: cpuMs === null || startedCpuMs === null ? waitedMs : cpuMs - startedCpuMs }
+    if (cpuMs !== null && startedCpuMs !== null) return cpuMs - startedCpuMs
+    const { user, system } = process.cpuUsage(startedProcess)
+    return Math.min(clock.monotonicMs() - startedMs, (user + system) / 1000)
   }
-}
-
-function isOver({ waitedMs, usedMs }: Use, limitMs: number): boolean {
-  return usedMs > limitMs || waitedMs > limitMs * MAX_WAIT_FACTOR
 }
 
 /** Processor time of a thread of this process, from /proc; null where that is not known. */

@@ -17,6 +17,10 @@ interface WebAssemblyMemory {
 // the library of TypeScript has it only together with the browser's
 declare const WebAssembly: { readonly Memory: { readonly prototype: WebAssemblyMemory } }
 
+const MIB = 2 ** 20
+/** What the library has before it first asks for more. */
+const INITIAL_BYTES = 16 * MIB
+
 const PAGE_BYTES = 65_536
 const MAX_PRINTED = 4000
 
@@ -24,6 +28,10 @@ export interface LoadedXgrammar {
   readonly xgrammar: Xgrammar
   /** Whether something needed more memory than it may have. The library aborts then, without a word. */
   isMemoryExhausted(): boolean
+  /** WebAssembly memory that is in use. */
+  memoryBytes(): number
+  /** From now on memory may grow by so much at most. */
+  limitGrowth(bytes: number): void
   /** What the library printed: the reason of a refusal stands there only. */
   printed(): string
 }
@@ -34,7 +42,7 @@ export interface LoadedXgrammar {
  * Side effects: this thread's console prints nothing any more, what would be printed is kept; no WebAssembly memory of this thread grows beyond `maxBytes` any more; what would need more fails.
  */
 export function loadXgrammar(maxBytes: number): LoadedXgrammar {
-  const isMemoryExhausted = limitMemory(maxBytes)
+  const memory = limitMemory(maxBytes)
   const printed = captureConsole()
   const require = createRequire(import.meta.url)
   const path = require.resolve('@mlc-ai/web-xgrammar')
@@ -45,7 +53,7 @@ export function loadXgrammar(maxBytes: number): LoadedXgrammar {
   const compile: unknown = Reflect.get(loaded, '_compile')
   if (typeof compile !== 'function') throw new Error('Module has no _compile in this version of Node')
   Reflect.apply(compile, loaded, [readFileSync(path, 'utf8'), path])
-  return { xgrammar: loaded.exports as Xgrammar, isMemoryExhausted, printed }
+  return { xgrammar: loaded.exports as Xgrammar, ...memory, printed }
 }
 
 function captureConsole(): () => string {
@@ -57,13 +65,24 @@ function captureConsole(): () => string {
   return () => text
 }
 
-function limitMemory(maxBytes: number): () => boolean {
+function limitMemory(maxBytes: number): Pick<LoadedXgrammar, 'isMemoryExhausted' | 'memoryBytes' | 'limitGrowth'> {
   let wasRefused = false
+  let limit = maxBytes
+  let size = INITIAL_BYTES
   const { grow } = WebAssembly.Memory.prototype
   WebAssembly.Memory.prototype.grow = function growWithin(this: WebAssemblyMemory, pages: number): number {
-    wasRefused = this.buffer.byteLength + pages * PAGE_BYTES > maxBytes
+    const wanted = this.buffer.byteLength + pages * PAGE_BYTES
+    wasRefused = wanted > limit
     if (wasRefused) throw new RangeError('memory limit of a grammar reached')
-    return grow.call(this, pages)
+    const before = grow.call(this, pages)
+    size = wanted
+    return before
   }
-  return () => wasRefused
+  return {
+    isMemoryExhausted: () => wasRefused,
+    memoryBytes: () => size,
+    limitGrowth: (bytes) => {
+      limit = Math.min(maxBytes, size + bytes)
+    },
+  }
 }

@@ -19,7 +19,6 @@ import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import { choosePrecision } from './choose-precision.js'
@@ -124,7 +123,8 @@ export function createHost(options: HostOptions): Host {
       const { engine, textModel, texts, grammars } = loadedModel()
       const { contextLength } = engine
       const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
-      lease = command.grammar === null ? null : await leaseFor(command.grammar, command.grammarParam, grammars)
+      const isWanted = (): boolean => preparing.has(command.id)
+      lease = await leaseFor(command, grammars, isWanted)
       // one that was aborted meanwhile never reaches the engine
       if (!preparing.has(command.id)) {
         throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
@@ -240,12 +240,13 @@ function releasing(listener: GenerationListener, lease: GrammarLease | null): Ge
 
 /** A lease, or the grammar's error with the field it comes from. */
 async function leaseFor(
-  grammar: GrammarSpec,
-  param: string | undefined,
+  { grammar, grammarParam: param }: GenerateCommand,
   grammars: GrammarCache,
-): Promise<GrammarLease> {
+  isWanted: () => boolean,
+): Promise<GrammarLease | null> {
+  if (grammar === null) return null
   try {
-    return await grammars.lease(grammar)
+    return await grammars.lease(grammar, isWanted)
   } catch (error) {
     if (!(error instanceof InvalidRequestError) || param === undefined) throw error
     const { code, message, hint, cause } = error

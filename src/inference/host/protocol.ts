@@ -75,6 +75,8 @@ export interface SamplingParameters {
   readonly skipSpecialTokens: boolean
   /** How many alternatives per position to report; 0 reports the sampled token only. */
   readonly topLogprobs: number
+  /** Tokens to report at each position behind those. Absent: none. */
+  readonly logprobTokenIds?: readonly number[]
   /** How many alternatives per prompt position to report in `prompt` events; absent or null: prompts are not reported. */
   readonly promptLogprobs?: number | null
   /** Texts that must not be written. Absent: none. */

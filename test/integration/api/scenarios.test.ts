@@ -180,6 +180,8 @@ describe('models', () => {
       ['POST', '/responses', 'POST /v1/responses'],
       ['POST', '/fine_tuning/jobs', '/v1/fine_tuning/jobs'],
       ['POST', '/chat/completions', 'POST /v1/chat/completions'],
+      ['GET', '/load', 'GET /metrics'],
+      ['POST', '/v1/load_lora_adapter', 'models, which have adapters of their own'],
     ].map(
       ([method, path, instead]): Scenario => ({
         name: `${path} says what is here instead`,

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { createRng, type Rng } from '#base/util/rng.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
-import { compileGrammar, type Grammar } from '#inference/grammar/grammar.js'
+import { compileGrammar, DEFAULT_GRAMMAR_LIMITS, type Grammar } from '#inference/grammar/grammar.js'
 import { createGrammarCache, type GrammarCache } from '#inference/grammar/grammar-cache.js'
 import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '#inference/grammar/token-table.js'
@@ -150,9 +150,46 @@ describe('what is refused', () => {
   })
 
   test('what explodes ends at its limit of time or memory', async () => {
-    const limits = { compileMs: 300, maxBytes: 64 * 2 ** 20 }
+    const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 300, maxBytes: 64 * 2 ** 20 }
     const bomb = { kind: 'regex', pattern: '((a{1,200}){1,200}){1,200}' } as const
     await expectCode(() => compileGrammar(bomb, table, { clock, limits }), 'grammar_too_complex')
+  })
+})
+
+describe('what one grammar may cost', () => {
+  const choices = (count: number): GrammarSpec => ({
+    kind: 'choice',
+    choices: Array.from({ length: count }, (_, i) => `${'x'.repeat(i % 50)}${i}`),
+  })
+
+  test('a machine that stands still for hours is not the fault of a grammar', async () => {
+    let nowMs = 0
+    const jumping = { ...clock, monotonicMs: () => (nowMs += 3_600_000) }
+    const grammar = await compileGrammar(choices(3000), table, { clock: jumping })
+    expect(grammar.bytes).toBeGreaterThan(0)
+    await grammar.dispose()
+  })
+
+  test('what is used is told, and more than that is refused', async () => {
+    const small = await compileGrammar(choices(1), table, { clock })
+    const large = await compileGrammar(choices(6000), table, {
+      clock,
+      limits: { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000 },
+    })
+    const growth = large.bytes - small.bytes
+    await Promise.all([small.dispose(), large.dispose()])
+    expect(growth).toBeGreaterThan(2 ** 20)
+    const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000, maxBytes: growth / 2 }
+    await expectCode(() => compileGrammar(choices(6000), table, { clock, limits }), 'grammar_too_complex', 'memory')
+  })
+
+  test('the heap of its thread is bounded too', async () => {
+    const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000, maxHeapBytes: 6 * 2 ** 20 }
+    await expectCode(() => compileGrammar(choices(9000), table, { clock, limits }), 'grammar_too_complex', 'memory')
+  })
+
+  test('a text that is too long is refused unread', async () => {
+    await expectCode(() => compileGrammar(choices(30_000), table, { clock }), 'grammar_too_complex', 'KiB of text')
   })
 })
 

@@ -7,7 +7,7 @@ import addFormats from 'ajv-formats'
 import { beforeAll, expect, test } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { createRng } from '#base/util/rng.js'
-import { compileGrammar } from '#inference/grammar/grammar.js'
+import { compileGrammar, DEFAULT_GRAMMAR_LIMITS } from '#inference/grammar/grammar.js'
 import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '#inference/grammar/token-table.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
@@ -49,7 +49,7 @@ test('every finished answer of a random schema is valid', { timeout: 300_000 }, 
 
 test('hostile grammars are refused or taken within the limits', { timeout: 300_000 }, async () => {
   const rng = createRng(3n)
-  const limits = { compileMs: 150, maxBytes: 64 * 2 ** 20 }
+  const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 150, maxBytes: 64 * 2 ** 20 }
   for (const spec of hostileSpecs(() => rng.uniform(), 31) as GrammarSpec[]) {
     try {
       await (await compileGrammar(spec, table, { clock, limits })).dispose()

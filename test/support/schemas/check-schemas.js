@@ -71,7 +71,7 @@ function validatorOf({ draft, schema }) {
 }
 
 const print = console.log
-/** Of the one instance; each grammar of a server has 256 MiB for itself. */
+/** Of the one instance; each grammar of a server has its own. */
 const MEMORY_BYTES = 2 ** 31
 
 /** Compiles in this thread. */

@@ -6,7 +6,7 @@ import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../step-model.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
-import { reportedLogprob, topTokens } from './logprobs.js'
+import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'
 import { argMax, drawFromProbabilities, drawsWithoutTop, effectiveTemperature, isGreedy, sample } from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
@@ -149,7 +149,7 @@ export class Choice {
       choice: this.index,
       tokenId,
       logprob: reportedLogprob(logprob),
-      top: topTokens(logprobs, this.#rules.topLogprobs),
+      top: reportedTokens(logprobs, this.#rules),
       finishReason: stop?.finishReason ?? null,
       stopReason: stop?.stopReason ?? null,
     }

@@ -46,3 +46,14 @@ export function topTokens(logprobs: Float32Array, k: number): readonly RankedTok
   }
   return ranked.map(({ id, logprob }) => ({ id, logprob: reportedLogprob(logprob) }))
 }
+
+/** The most likely tokens, then those asked for that are not among them, in the order in which they were asked for. */
+export function reportedTokens(
+  logprobs: Float32Array,
+  { topLogprobs, logprobTokenIds = [] }: { readonly topLogprobs: number; readonly logprobTokenIds?: readonly number[] },
+): readonly RankedToken[] {
+  const top = topTokens(logprobs, topLogprobs)
+  const known = new Set(top.map(({ id }) => id))
+  const others = logprobTokenIds.filter((id) => !known.has(id))
+  return [...top, ...others.map((id) => ({ id, logprob: reportedLogprob(logprobs[id] ?? Number.NEGATIVE_INFINITY) }))]
+}

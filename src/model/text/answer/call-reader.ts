@@ -15,18 +15,28 @@ export interface CallProgress {
   readonly arguments: string
   /** Text behind the end of the object; null while the object is open. */
   readonly rest: string | null
+  /** At its end: whether it is a call. */
+  readonly isCall: boolean
 }
 
 /** Name first, then arguments that begin an object: nearly every call. Others wait for their end. */
+const NAME = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")$/
 const HEAD = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*$/
 
 export class CallReader {
+  readonly #isMarked: boolean
   #text = ''
   #depth = 0
   #isInString = false
   #isEscaped = false
+  #hasName = false
   #hasHead = false
   #isInArguments = false
+
+  /** @param isMarked whether a mark said that a call comes: its name is told as soon as it is there. Else an object with a name may be an answer. */
+  constructor(isMarked: boolean) {
+    this.#isMarked = isMarked
+  }
 
   /** Everything read so far. */
   get text(): string {
@@ -39,19 +49,25 @@ export class CallReader {
     for (let i = 0; i < piece.length; i++) {
       const character = piece[i] as string
       if (character === '{' && !this.#isInString && this.#depth === 1 && !this.#hasHead) {
-        name = this.#readHead()
-        this.#hasHead = name !== null
+        const read = this.#read(HEAD)
+        this.#hasHead = read !== null
         this.#isInArguments = this.#hasHead
+        if (!this.#hasName) name = read
+        this.#hasName ||= read !== null
       }
       this.#text += character
       if (this.#isInArguments) given += character
       this.#step(character)
+      if (character === '"' && this.#isMarked && this.#depth === 1 && !this.#hasName && !this.#isInString) {
+        name = this.#read(NAME)
+        this.#hasName = name !== null
+      }
       if (this.#isInArguments && this.#depth === 1) this.#isInArguments = false
       if (this.#depth === 0 && character === '}' && !this.#isInString) {
         return { ...this.#atEnd(name, given), rest: piece.slice(i + 1) }
       }
     }
-    return { name, arguments: given, rest: null }
+    return { name, arguments: given, rest: null, isCall: false }
   }
 
   #step(character: string): void {
@@ -64,19 +80,19 @@ export class CallReader {
     else if (character === '}' || character === ']') this.#depth--
   }
 
-  #readHead(): string | null {
-    const [, quoted] = HEAD.exec(this.#text) ?? []
+  #read(pattern: RegExp): string | null {
+    const [, quoted] = pattern.exec(this.#text) ?? []
     const name = quoted === undefined ? null : parse(quoted)
     return typeof name === 'string' ? name : null
   }
 
-  /** A call in another order of fields is known only now. */
-  #atEnd(name: string | null, given: string): { name: string | null; arguments: string } {
-    if (this.#hasHead) return { name, arguments: given }
+  /** A call in another order of fields, or without arguments, is known only now. */
+  #atEnd(name: string | null, given: string): Omit<CallProgress, 'rest'> {
+    if (this.#hasHead) return { name, arguments: given, isCall: true }
     const call = parseCall(this.#text)
-    return call === null
-      ? { name: null, arguments: '' }
-      : { name: call.name, arguments: JSON.stringify(call.arguments) }
+    if (call === null) return { name, arguments: '', isCall: false }
+    const isNew = !this.#hasName
+    return { name: isNew ? call.name : name, arguments: JSON.stringify(call.arguments), isCall: true }
   }
 }
 

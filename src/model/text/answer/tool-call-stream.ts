@@ -23,8 +23,10 @@ export interface ToolCallStream {
   push(text: string): AnswerPiece
   /** The answer is over: what was held back. */
   end(): AnswerPiece
-  /** A call was begun that is none. In a whole answer everything is content then. */
+  /** A call was begun that is none, or that was cut off. In a whole answer everything is content then. */
   readonly isMalformed: boolean
+  /** Calls that have come to their end. */
+  readonly callCount: number
 }
 
 /** How a model writes calls of its own accord, or `list`: a JSON list, to which required calls are held. */
@@ -49,13 +51,20 @@ class MarkedCalls implements ToolCallStream {
   /** Text that is not decided yet. */
   #held = ''
   #hasContent = false
-  #reader = new CallReader()
-  #callCount = 0
+  #reader: CallReader
   #hasName = false
+  /** Calls that were begun, by their name. */
+  #begun = 0
+  callCount = 0
   isMalformed = false
 
   constructor(marks: { readonly open: string; readonly close: string | null }) {
     this.#marks = marks
+    this.#reader = this.#newReader()
+  }
+
+  #newReader(): CallReader {
+    return new CallReader(this.#marks.open !== '')
   }
 
   push(text: string): AnswerPiece {
@@ -73,7 +82,7 @@ class MarkedCalls implements ToolCallStream {
   end(): AnswerPiece {
     if (this.#state === 'call') {
       // an object that was never closed
-      if (!this.#hasName) this.isMalformed = true
+      this.isMalformed = true
       const isWhole = this.#hasName || this.#marks.open !== ''
       return { content: isWhole ? '' : this.#reader.text, calls: [] }
     }
@@ -81,7 +90,7 @@ class MarkedCalls implements ToolCallStream {
     this.#held = ''
     return {
       content:
-        this.#state === 'content' && (this.#hasContent || held.trim() !== '' || this.#callCount === 0) ? held : '',
+        this.#state === 'content' && (this.#hasContent || held.trim() !== '' || this.callCount === 0) ? held : '',
       calls: [],
     }
   }
@@ -139,24 +148,28 @@ class MarkedCalls implements ToolCallStream {
     const progress = this.#reader.push(text)
     this.#report(progress, out)
     if (progress.rest === null) return null
-    if (!this.#hasName) {
+    if (!progress.isCall) {
       this.isMalformed = true
-      out.content += this.#reader.text
+      // one whose name is shown is no content any more
+      if (!this.#hasName) out.content += this.#reader.text
       this.#hasContent = true
       this.#state = this.#marks.open === '' ? 'content' : 'between'
     } else {
-      this.#callCount++
+      this.callCount++
       this.#state = 'between'
     }
-    this.#reader = new CallReader()
+    this.#reader = this.#newReader()
     this.#hasName = false
     return progress.rest
   }
 
   #report({ name, arguments: given }: CallProgress, out: { calls: ToolCallPiece[] }): void {
-    if (name !== null) this.#hasName = true
+    if (name !== null) {
+      this.#hasName = true
+      this.#begun++
+    }
     if (name === null && given === '') return
-    out.calls.push({ index: this.#callCount, name, arguments: given })
+    out.calls.push({ index: this.#begun - 1, name, arguments: given })
   }
 }
 

@@ -145,7 +145,7 @@ function isOpenAiRoute(c: RequestContext): boolean {
 }
 
 function isChatRoute(c: RequestContext): boolean {
-  return /^\/(?:v1\/(?:chat\/|completions\b|responses\b)|(?:de)?tokenize\b|tokenizer_info\b|apply-template\b)/.test(
+  return /^\/(?:v1\/(?:chat\/|completions\b|responses\b)|(?:de)?tokenize\b|tokenizer_info\b|apply-template\b|invocations\b)/.test(
     c.req.path,
   )
 }

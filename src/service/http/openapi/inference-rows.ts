@@ -41,6 +41,15 @@ export const INFERENCE_ROUTES: readonly Route[] = [
   },
   {
     method: 'post',
+    path: '/invocations',
+    tag,
+    summary: 'The same as /v1/chat/completions, under the name that SageMaker calls',
+    body: chatRequestSchema,
+    answer: chatResponseSchema,
+    stream: chatChunkSchema,
+  },
+  {
+    method: 'post',
     path: '/v1/completions',
     tag,
     summary: 'Continue prompts of text or tokens',

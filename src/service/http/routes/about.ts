@@ -27,6 +27,11 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/completions\/?$/, 'POST /v1/completions'],
   [/^\/responses\b/, 'POST /v1/responses'],
   [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
+  [/^\/load\/?$/, 'GET /metrics, where vllm:num_requests_running and vllm:num_requests_waiting are its parts'],
+  [
+    /^\/v1\/(?:un)?load_lora_adapter\/?$/,
+    'models, which have adapters of their own: POST /v1/preview/models, DELETE /v1/preview/models/{id}',
+  ],
   [/^\/fine_tuning\b|^(?:\/v1)?\/fine[-_]tunes\b/, '/v1/fine_tuning/jobs'],
   [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],
   [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],

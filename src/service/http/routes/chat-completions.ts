@@ -1,5 +1,5 @@
 /**
- * `POST /v1/chat/completions` (also with a trailing slash) and `GET /v1/models`.
+ * `POST /v1/chat/completions` (also with a trailing slash, and as `/invocations` for SageMaker's runtime) and `GET /v1/models`.
  */
 import { readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
@@ -20,6 +20,7 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
 
   app.post('/v1/chat/completions', complete)
   app.post('/v1/chat/completions/', complete)
+  app.post('/invocations', complete)
   app.get('/v1/models', async (c) => c.json({ object: 'list', data: [...(await chat.listModels(c.get('principal')))] }))
   app.get('/v1/models/:id{.+}', async (c) => c.json(await chat.describeModel(c.get('principal'), c.req.param('id'))))
 }

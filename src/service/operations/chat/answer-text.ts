@@ -60,19 +60,25 @@ export class AnswerText {
   }
 
   get callCount(): number {
-    return this.#toolStream?.isMalformed === true ? 0 : this.#calls.length
+    return this.#wholeCalls().length
   }
 
   whole(): WholeText {
     const reasoning = this.#reasoning === '' ? null : this.#reasoning
-    if (this.#toolStream?.isMalformed === true) {
-      // half a list of calls is no text for anyone
-      return { reasoning, content: this.#mode.kind === 'required' ? '' : this.#read, calls: [] }
-    }
     if (this.#mode.kind === 'named') return { reasoning, content: '', calls: this.#calls }
-    const calls = this.#calls.map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
+    const calls = this.#wholeCalls().map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
+    // half a list of calls is no text for anyone
+    if (this.#mode.kind === 'required') return { reasoning, content: calls.length > 0 ? null : '', calls }
+    if (this.#toolStream?.isMalformed === true) return { reasoning, content: this.#read, calls: [] }
     const isEmpty = this.#content.trim() === '' && (calls.length > 0 || reasoning !== null)
     return { reasoning, content: isEmpty ? null : this.#content, calls }
+  }
+
+  /** Without one that was cut off: its arguments are no JSON. A stream has shown it by then, as every server's does. */
+  #wholeCalls(): readonly { name: string; arguments: string }[] {
+    if (this.#toolStream === null) return this.#calls
+    if (this.#mode.kind !== 'required' && this.#toolStream.isMalformed) return []
+    return this.#calls.slice(0, this.#toolStream.callCount)
   }
 
   #readContent(text: string): { content: string; calls: readonly ToolCallPiece[] } {

@@ -222,12 +222,14 @@ export function createAnswerBuilder(
   }
 }
 
-/** One position: the sampled token, then the first alternatives of "sampled first, the rest by rank". */
+/** One position: the sampled token, then the first alternatives of "sampled first, the rest by rank", and the tokens that were asked for. */
 export function toWireLogprob(
   entry: PositionLogprobs,
-  options: Pick<AnswerOptions, 'isTokenAsId' | 'topLogprobs'>,
+  options: Pick<AnswerOptions, 'isTokenAsId' | 'topLogprobs' | 'logprobTokenIds'>,
 ): NonNullable<ChoiceLogprobs['content']>[number] {
-  const ranked = [entry, ...entry.top.filter((other) => other.id !== entry.id)].slice(0, options.topLogprobs)
+  const all = [entry, ...entry.top.filter((other) => other.id !== entry.id)]
+  const asked = new Set(options.logprobTokenIds)
+  const ranked = all.filter((other, place) => place < options.topLogprobs || asked.has(other.id))
   return {
     token: options.isTokenAsId ? `token_id:${entry.id}` : entry.text,
     logprob: floor(entry.logprob),

@@ -13,7 +13,7 @@ import type { ChatMessage, ConversationInput, GenerateOptions, GrammarSpec } fro
 import type { ChatRules } from '../context.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages, echoOf } from './chat-messages.js'
-import { checkPromptLogprobs, checkTopLogprobs, toSampling } from './chat-sampling.js'
+import { checkPromptLogprobs, checkTopLogprobs, toLogprobTokenIds, toSampling } from './chat-sampling.js'
 import { grammarField, toGrammar } from './structured-outputs.js'
 import { toToolUse } from './tool-choice.js'
 
@@ -37,6 +37,8 @@ export interface AnswerOptions {
   /** Logprobs are sent, with `topLogprobs` alternatives. */
   readonly hasLogprobs: boolean
   readonly topLogprobs: number
+  /** Tokens that are sent besides, at every position. */
+  readonly logprobTokenIds: readonly number[]
   /** Token texts are `token_id:<id>`. */
   readonly isTokenAsId: boolean
   /** `prompt_token_ids` and `token_ids` are sent. */
@@ -110,6 +112,7 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
     role,
     hasLogprobs: request.logprobs ?? isTrainable,
     topLogprobs: checkTopLogprobs(request, isTrainable),
+    logprobTokenIds: toLogprobTokenIds(request, isTrainable),
     isTokenAsId: request.return_tokens_as_token_ids ?? isTrainable,
     hasTokenIds: request.return_token_ids ?? isTrainable,
     isStream,

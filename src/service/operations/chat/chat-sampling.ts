@@ -10,6 +10,8 @@ import type { ToolMode } from './answer-text.js'
 
 /** Most choices of one request. */
 export const MAX_CHOICES = 128
+/** As in vLLM. */
+const MAX_LOGPROB_TOKENS = 128
 /** Most alternatives per position, as vLLM's `--max-logprobs`. */
 export const MAX_TOP_LOGPROBS = 20
 /** Most stop strings, stop token ids, bad words and biased texts, and characters of one of them. */
@@ -80,6 +82,7 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     // the marks of a call may be special tokens
     skipSpecialTokens: toolMode.kind !== 'auto' && (request.skip_special_tokens ?? true),
     topLogprobs: checkTopLogprobs(request, isTrainable),
+    logprobTokenIds: toLogprobTokenIds(request, isTrainable),
     promptLogprobs: checkPromptLogprobs(request),
     badWords: toBadWords(request.bad_words ?? []),
     repetition: toRepetition(request),
@@ -183,6 +186,7 @@ function toBeam(request: ChatRequest): NonNullable<SamplingParameters['beam']> |
     min_p: (request.min_p ?? 0) !== 0,
     xtc_probability: toExtensions(request).xtc !== null,
     stop: (request.stop ?? []).length > 0,
+    logprob_token_ids: (request.logprob_token_ids ?? []).length > 0,
     repetition_detection: (request.repetition_detection?.max_pattern_size ?? 0) > 0,
     repetition_penalty: (request.repetition_penalty ?? 1) !== 1,
   }).find(([, isSet]) => isSet)
@@ -265,6 +269,22 @@ export function checkTopLogprobs(request: ChatRequest, isTrainable: boolean): nu
     )
   }
   return top
+}
+
+/** Tokens to report at every position, each once. The engine knows which there are. */
+export function toLogprobTokenIds(request: ChatRequest, isTrainable: boolean): readonly number[] {
+  const ids = [...new Set(request.logprob_token_ids ?? [])]
+  if (ids.length === 0) return ids
+  if (!(request.logprobs ?? isTrainable)) {
+    throw invalid('logprob_token_ids', 'when using `logprob_token_ids`, `logprobs` must be set to true.')
+  }
+  if (ids.length > MAX_LOGPROB_TOKENS) {
+    throw invalid(
+      'logprob_token_ids',
+      `logprob_token_ids must have at most ${MAX_LOGPROB_TOKENS} ids, got ${ids.length}.`,
+    )
+  }
+  return ids
 }
 
 /**

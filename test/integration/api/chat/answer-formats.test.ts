@@ -113,6 +113,12 @@ describe('calls between tags (5.2)', () => {
       { content: null, calls: [rome], reason: 'length' },
       { max_tokens: CALL.length - 1 },
     ],
+    [
+      'no JSON where the budget ends within the arguments',
+      CALL,
+      { content: CALL.slice(0, -20), reason: 'length' },
+      { max_tokens: CALL.length - 20 },
+    ],
   ])('%s', async (name, text, read, more = {}) => {
     const body = await plain({ ...writes(text), ...more })
     expectRead(body, read)
@@ -215,7 +221,21 @@ describe('calls that must come (5.3)', () => {
     for (const { function: called } of choice?.message.tool_calls ?? []) {
       expect([called.name, JSON.parse(called.arguments)]).toEqual(['fixed', { city: 'Rome' }])
     }
-    const cut = await plain({ ...onlyOne, max_tokens: 12 })
-    expect(cut.choices[0]).toMatchObject({ finish_reason: 'length', message: { content: '', tool_calls: [] } })
+    // before the name, and within the arguments
+    for (const max_tokens of [12, 38]) {
+      const cut = await plain({ ...onlyOne, max_tokens })
+      expect(cut.choices[0]).toMatchObject({ finish_reason: 'length', message: { content: '', tool_calls: [] } })
+    }
+  })
+
+  it('a stream that is cut off has shown what came of the call, as OpenAI does, and says length', async () => {
+    const chunks = await streamed({ ...one, tools: [constant], tool_choice: 'required', max_tokens: 38 })
+    const pieces = chunks.flatMap(({ choices }) => choices.flatMap(({ delta }) => delta.tool_calls ?? []))
+    expect(pieces.map(({ function: { name } }) => name ?? '').join('')).toBe('fixed')
+    const given = pieces.map(({ function: called }) => called.arguments).join('')
+    expect(given).toMatch(/^\{/)
+    expect(() => JSON.parse(given)).toThrow(SyntaxError)
+    expect(chunks.flatMap(({ choices }) => choices.map((choice) => choice.finish_reason)).at(-1)).toBe('length')
+    expect(chunks.flatMap(({ choices }) => choices.map(({ delta }) => delta.content ?? '')).join('')).toBe('')
   })
 })

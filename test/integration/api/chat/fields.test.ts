@@ -45,6 +45,49 @@ async function both(more: object): Promise<ChatResponse> {
 const textOf = (body: ChatResponse, choice = 0): string => body.choices[choice]?.message.content ?? ''
 const idsOf = (body: ChatResponse, choice = 0): number[] => body.choices[choice]?.token_ids ?? []
 
+describe('logprob_token_ids', () => {
+  it('are reported at every position, behind the most likely ones, with the values those have', async () => {
+    const wanted = { temperature: 0, max_tokens: 4, logprobs: true, return_tokens_as_token_ids: true }
+    const reference = await both({ ...wanted, top_logprobs: 20 })
+    const positions = reference.choices[0]?.logprobs?.content ?? []
+    const [first] = positions
+    const likely = first?.top_logprobs.map(({ token }) => Number(token.slice('token_id:'.length))) ?? []
+    const ids = [likely[7] ?? 0, likely[3] ?? 0, likely[0] ?? 0]
+    for (const top of [0, 2]) {
+      const body = await both({ ...wanted, top_logprobs: top, logprob_token_ids: [...ids, ids[0]] })
+      const found = body.choices[0]?.logprobs?.content ?? []
+      expect(found).toHaveLength(positions.length)
+      const others = ids.filter((id) => !likely.slice(0, top).includes(id)).map((id) => `token_id:${id}`)
+      const tokens = found[0]?.top_logprobs.map(({ token }) => token) ?? []
+      expect([...tokens].sort()).toEqual([...likely.slice(0, top).map((id) => `token_id:${id}`), ...others].sort())
+      for (const entry of found[0]?.top_logprobs ?? []) {
+        expect(entry).toEqual(first?.top_logprobs.find(({ token }) => token === entry.token))
+      }
+      for (const { top_logprobs: listed } of found) {
+        for (const id of ids) expect(listed.map(({ token }) => token)).toContain(`token_id:${id}`)
+      }
+    }
+  })
+
+  it.each<[object, string]>([
+    [{ logprob_token_ids: [1] }, 'when using `logprob_token_ids`, `logprobs` must be set to true.'],
+    [{ logprobs: true, logprob_token_ids: [-1] }, 'out-of-vocab'],
+    [{ logprobs: true, logprob_token_ids: [4096] }, 'token_id(s) [4096] in logprob_token_ids'],
+    [{ logprobs: true, logprob_token_ids: Array.from({ length: 129 }, (_, i) => i) }, 'at most 128 ids, got 129'],
+    [
+      { logprobs: true, logprob_token_ids: [1], use_beam_search: true, n: 2 },
+      'cannot be combined with use_beam_search',
+    ],
+  ])('%o is refused', async (more, message) => {
+    for (const stream of [false, true]) {
+      const { status, body } = await service.json<{ error: { message: string } }>(CHAT, {
+        json: { ...base, stream, ...more },
+      })
+      expect([status, body.error.message]).toEqual([400, expect.stringContaining(message)])
+    }
+  })
+})
+
 describe('bad_words', () => {
   it('are not written, alone or as a sequence of tokens', async () => {
     const greedy = await both({ temperature: 0 })

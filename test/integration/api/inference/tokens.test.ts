@@ -137,7 +137,7 @@ describe('the root', () => {
     }
     expect((await open('/ping', { method: 'POST' })).status).toBe(200)
     expect(await (await open('/version')).json()).toEqual({ version: packageVersion() })
-    for (const path of ['/tokenize', '/detokenize', '/apply-template']) {
+    for (const path of ['/tokenize', '/detokenize', '/apply-template', '/invocations']) {
       const response = await open(path, {
         method: 'POST',
         body: '{}',

@@ -75,10 +75,43 @@ function randomPieces(text: string, integer: (bound: number) => number): string[
   return pieces
 }
 
+test.each<[StreamFormat, string, number]>([
+  ['hermes', `<tool_call>${call(f)}</tool_call><tool_call>${call(g).slice(0, -4)}`, 1],
+  ['list', `[${call(f, 'parameters')},${call(g, 'parameters').slice(0, -1)}`, 1],
+  ['llama3_json', call(f, 'parameters').slice(0, -1), 0],
+])('%s, cut off behind a name: %s', (format, text, whole) => {
+  const stream = createToolCallStream(format)
+  const shown = [...text].flatMap((piece) => stream.push(piece).calls)
+  expect(stream.end()).toEqual({ content: '', calls: [] })
+  // a stream has shown the last one by then
+  expect(shown.filter(({ name }) => name !== null)).toHaveLength(whole + 1)
+  expect([stream.callCount, stream.isMalformed]).toEqual([whole, true])
+})
+
+test('behind a mark a name is told as soon as it is there, without one not before the arguments', () => {
+  const told = (format: StreamFormat, text: string) => createToolCallStream(format).push(text).calls
+  expect(told('hermes', '<tool_call>{"name": "f"')).toEqual([{ index: 0, name: 'f', arguments: '' }])
+  expect(told('hermes', '<tool_call>{"x": {"name": "f"')).toEqual([])
+  expect(told('hermes', '<tool_call>{"x": "name", "name": "f"')).toEqual([])
+  expect(told('llama3_json', '{"name": "f", "age": 3')).toEqual([])
+  // once told, a call without arguments gets none
+  expect(told('hermes', '<tool_call>{"name": "f"}</tool_call>').map((piece) => piece.arguments)).toEqual(['{}'])
+  // and one that is no call after all is followed by a call of its own
+  const stream = createToolCallStream('hermes')
+  const pieces = stream.push(
+    '<tool_call>{"name": "f", "arguments": 3}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>',
+  )
+  expect(pieces.calls.filter(({ name }) => name !== null).map(({ index, name }) => [index, name])).toEqual([
+    [0, 'f'],
+    [1, 'g'],
+  ])
+  expect([pieces.content, stream.isMalformed]).toEqual(['', true])
+})
+
 describe('what begins as a call and is none', () => {
   test.each<[StreamFormat, string]>([
     ['hermes', '<tool_call>{"nome": "f"}</tool_call>'],
-    ['hermes', '<tool_call>{"name": "f", "arg'],
+    ['hermes', '<tool_call>{"nam'],
     ['llama3_json', '{"answer": 42}'],
     ['llama3_json', '{"answer": 4'],
   ])('%s: %s', (format, text) => {
@@ -130,8 +163,12 @@ describe('how soon something is told', () => {
     ['mistral', '[TOOL_CALLS]['],
     ['llama3_json', ''],
     ['list', '['],
-  ])('%s: a call with the token that opens its arguments', (format, mark) => {
-    const before = [...mark, '{"name"', ': "', 'look', '",', ' "arguments"', ':']
-    expect(firstTold(format, [...before, ' {', '"a"', ': 1'])).toBe(before.length)
-  })
+  ])(
+    '%s: a call with the token that ends its name, without a mark with the one that opens its arguments',
+    (format, mark) => {
+      const before = [...mark, '{"name"', ': "', 'look']
+      const pieces = [...before, '",', ' "arguments"', ':', ' {', '"a"', ': 1']
+      expect(firstTold(format, pieces)).toBe(before.length + (mark === '' ? 3 : 0))
+    },
+  )
 })

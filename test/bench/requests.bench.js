@@ -10,6 +10,8 @@ export const title = 'Requests: health beside the worst ones, requests per secon
 
 const CHAT = '/v1/chat/completions'
 const RL = '/v1/preview/training-jobs'
+/** The server's default limit of waiting chats. */
+const MAX_PENDING = 512
 const repeat = (count, text) => Buffer.from(Array(count).fill(text).join(','))
 const wrap = (before, middle, after) => Buffer.concat([Buffer.from(before), middle, Buffer.from(after)])
 const keys = (count) => Buffer.from(Array.from({ length: count }, (_, i) => `"${i}":0`).join(','))
@@ -94,10 +96,35 @@ export async function run() {
     rows.push({ name: 'health p99 beside nothing', value: health.p99, unit: 'ms' })
     rows.push({ name: 'server memory at its highest', value: memoryMb(service, 'VmHWM'), unit: 'MB' })
     rows.push(...(await perSecond(call, id)))
+    rows.push(...(await bursts(call)))
   } finally {
     await service.stop()
   }
   return rows
+}
+
+/** Short chats, all at once: none is refused up to the default limit, and beyond it at once. */
+async function bursts(call) {
+  const burst = async (count) => {
+    const startMs = performance.now()
+    const ask = async (i) => {
+      const chat = { messages: [{ role: 'user', content: `Number ${i}.` }], max_tokens: 16 }
+      const { status } = await call('POST', CHAT, chat)
+      return { status, afterMs: performance.now() - startMs }
+    }
+    return Promise.all(Array.from({ length: count }, (_, i) => ask(i)))
+  }
+  const within = (await burst(340)).filter(({ status }) => status !== 200)
+  const refused = (await burst(2 * MAX_PENDING)).filter(({ status }) => status === 429)
+  return [
+    { name: '340 chats at once: refused', value: within.length, unit: '', target: '0' },
+    {
+      name: `${2 * MAX_PENDING} chats at once: first of ${refused.length} refusals`,
+      value: Math.min(...refused.map(({ afterMs }) => afterMs)),
+      unit: 'ms',
+      target: '<= 500 ms',
+    },
+  ]
 }
 
 async function perSecond(call, modelId) {

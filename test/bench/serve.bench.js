@@ -168,7 +168,7 @@ async function speculation(_, engine) {
 /** Answers held to a schema beside free ones, and what the first use of a schema of 2 kB costs. */
 async function schemas(ask) {
   const { tokenizer, eosTokenIds } = await loadTextModel(MODEL)
-  const table = createTokenTable(tokenizer, tokenizer.vocabularySize, eosTokenIds)
+  const table = await createTokenTable(tokenizer, tokenizer.vocabularySize, eosTokenIds)
   const properties = Object.fromEntries(
     Array.from({ length: 30 }, (_, i) => [
       `property_${i}`,

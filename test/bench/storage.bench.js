@@ -1,11 +1,15 @@
 /**
  * Reads and appends with many rows: 100,000 models and one job of 1,000,000 events, inserted by SQL. Each figure is the median
  * of several calls of the storage functions the routes use, beside the same calls on an almost empty database.
+ *
+ *     npm run bench -- storage
+ *     npm run bench -- storage --over http      every list over HTTP, with filters and at its end (`loads/pages.js`)
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { openSqlite } from '../../dist/src/service/storage/sqlite.js'
+import { runPages } from './loads/pages.js'
 
 const dist = '../../dist/src'
 const { openDatabase } = await import(`${dist}/service/storage/database.js`)
@@ -20,7 +24,8 @@ export const title = 'Storage: 100,000 models, a job of 1,000,000 events'
 const MODELS = 100_000
 const EVENTS = 1_000_000
 
-export async function run() {
+export async function run(options = {}, print = () => {}) {
+  if (options.over === 'http') return runPages(print)
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-storage-'))
   try {
     const small = await measure(path.join(directory, 'small.sqlite3'), 200, 200)

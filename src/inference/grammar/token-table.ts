@@ -1,6 +1,7 @@
 /**
  * The bytes of every token in one piece of shared memory, so that a thread can read a vocabulary without a copy.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { Tokenizer } from '#model/text/tokenizer.js'
 
 /** Token `id` stands for `bytes[offsets[id] .. offsets[id + 1])`; none for tokens that no text can hold. */
@@ -12,6 +13,10 @@ export interface TokenTable {
   readonly stopTokenIds: readonly number[]
 }
 
+/** Between two parts of this many tokens, some milliseconds each, steps of running choices go on. */
+const PART = 8192
+const noBytes = new Uint8Array(0)
+
 /**
  * Reads a vocabulary once.
  *
@@ -19,23 +24,33 @@ export interface TokenTable {
  *
  * @param vocabularySize V of the model's logits; may be larger than the tokenizer's
  */
-export function createTokenTable(
+export async function createTokenTable(
   tokenizer: Tokenizer,
   vocabularySize: number,
   stopTokenIds: readonly number[],
-): TokenTable {
-  const pieces = Array.from({ length: vocabularySize }, (_, id) =>
-    id >= tokenizer.vocabularySize || tokenizer.isSpecial(id) ? new Uint8Array(0) : tokenizer.tokenBytes(id),
-  )
+): Promise<TokenTable> {
   const offsets = new SharedArrayBuffer(4 * (vocabularySize + 1))
-  const bytes = new SharedArrayBuffer(pieces.reduce((sum, piece) => sum + piece.length, 0))
   const starts = new Uint32Array(offsets)
-  const all = new Uint8Array(bytes)
+  const pieceOf = (id: number): Uint8Array =>
+    id >= tokenizer.vocabularySize || tokenizer.isSpecial(id) ? noBytes : tokenizer.tokenBytes(id)
+  const parts: Uint8Array[] = []
   let end = 0
-  for (const [id, piece] of pieces.entries()) {
-    all.set(piece, end)
-    end += piece.length
-    starts[id + 1] = end
+  for (let from = 0; from < vocabularySize; from += PART) {
+    const length = Math.min(PART, vocabularySize - from)
+    const pieces = Array.from({ length }, (_, i) => pieceOf(from + i))
+    for (const [i, piece] of pieces.entries()) {
+      end += piece.length
+      starts[from + i + 1] = end
+    }
+    parts.push(Buffer.concat(pieces))
+    await setImmediate()
+  }
+  const bytes = new SharedArrayBuffer(end)
+  const all = new Uint8Array(bytes)
+  let at = 0
+  for (const part of parts) {
+    all.set(part, at)
+    at += part.length
   }
   return { offsets, bytes, stopTokenIds }
 }

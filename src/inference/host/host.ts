@@ -212,12 +212,12 @@ async function readConfig(sourcePath: string): Promise<DecoderConfig> {
 
 /** The vocabulary is read when the first grammar comes: most hosts never see one. */
 function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): GrammarCache {
-  let table: TokenTable | null = null
+  let table: Promise<TokenTable> | null = null
   return createGrammarCache({
     maxGrammars: MAX_GRAMMARS,
-    compile: (spec) => {
+    compile: async (spec) => {
       table ??= createTokenTable(textModel.tokenizer, vocabularySize, textModel.eosTokenIds)
-      return compileGrammar(spec, table, { clock })
+      return compileGrammar(spec, await table, { clock })
     },
   })
 }

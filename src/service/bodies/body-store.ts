@@ -11,6 +11,7 @@ import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyNam
 import { createBodyThread } from './body-thread.js'
 import { createGroupReading } from './group-reading.js'
 import { parseBody } from './parse-body.js'
+import { createReadTurns } from './read-turns.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
 /** A body that is there to its end. */
@@ -53,19 +54,25 @@ const MEMORY_BYTES = 1024 ** 2
 const ALL_MEMORY_BYTES = 32 * 1024 ** 2
 /** Bytes of one write, where memory allows. */
 const WRITE_BYTES = 256 * 1024
+/** What is read of a body without waiting for a turn; conversations are rarely longer. */
+const FIRST_BYTES = 128 * 1024
+/** A part is up to 64 kB and costs up to a millisecond. */
+const PARTS_PER_ROUND = 8
 /** Small pieces are joined: each costs some hundred bytes of its own. */
 const MAX_PIECES = 64
-const CHAT_THREAD = { maxHeapMb: 512 }
+/** Behind the threads of running answers: what it loads to begin with is more work than most bodies. */
+const CHAT_THREAD = { niceness: 5, maxHeapMb: 512 }
 /**
  * No less urgent than a chat, on purpose: beside an engine that takes all cores, a thread behind it read a burst of large bodies in
  * twice the time, and chats have two threads against this one.
  */
-const BULK_THREAD = { maxHeapMb: 2048 }
+const BULK_THREAD = { niceness: 0, maxHeapMb: 2048 }
 
 export function createBodyStore(options: BodyStoreOptions): BodyStore {
   const { limits, temporaryPath } = options
   const chatThread = createBodyThread(CHAT_THREAD)
   const bulkThread = createBodyThread(BULK_THREAD)
+  const turns = createReadTurns(PARTS_PER_ROUND)
   let memoryBytes = 0
   let diskBytes = 0
 
@@ -92,7 +99,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
         const path = temporaryPath()
         file = { handle: await open(path, 'wx', 0o600), path }
       }
-      await file.handle.writeFile(Buffer.concat(parts))
+      await writeAll(file.handle, parts)
       pieces = []
       memoryBytes -= inMemory
       inMemory = 0
@@ -117,9 +124,8 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
           inMemory += chunk.length
           pieces.push(chunk)
           if (pieces.length > MAX_PIECES) pieces = [Buffer.concat(pieces)]
-          continue
-        }
-        await spill([...pieces, chunk])
+        } else await spill([...pieces, chunk])
+        if (inMemory + onDisk > FIRST_BYTES) await turns.next()
       }
       const isOnDisk = onDisk > 0
       if (isOnDisk && pieces.length > 0) await spill(pieces)
@@ -176,6 +182,20 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
     close: async () => {
       await Promise.all([chatThread.close(), bulkThread.close()])
     },
+  }
+}
+
+/** Writes the parts one behind the other, without a copy of them in one piece. */
+async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promise<void> {
+  let left = parts.filter(({ length }) => length > 0)
+  while (left.length > 0) {
+    let { bytesWritten } = await handle.writev(left)
+    // a write may take less than all of it
+    left = left.flatMap((part) => {
+      const taken = Math.min(bytesWritten, part.length)
+      bytesWritten -= taken
+      return taken === part.length ? [] : [part.subarray(taken)]
+    })
   }
 }
 

@@ -20,8 +20,12 @@ export interface BodyThread {
 export interface BodyThreadOptions {
   /** Largest JavaScript heap, MB. */
   readonly maxHeapMb: number
+  /** How far it stands behind the threads that compute, on Linux; 0 is not at all. */
+  readonly niceness: number
 }
 
+/** Half of the default: values of a body live for one group of some megabytes, and what the thread once took it keeps. */
+const YOUNG_MB = 24
 /** A thread without work for this long ends. */
 const IDLE_MS = 15_000
 
@@ -35,7 +39,8 @@ export function createBodyThread(options: BodyThreadOptions): BodyThread {
   function start(): Worker {
     if (worker !== null) return worker
     const created = new Worker(pathToFileURL(`${packageRoot()}/dist/src/service/bodies/thread-main.js`), {
-      resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb },
+      resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb, maxYoungGenerationSizeMb: YOUNG_MB },
+      workerData: { niceness: options.niceness },
       execArgv: [],
     })
     // it must not keep the process alive

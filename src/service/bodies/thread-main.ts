@@ -2,7 +2,8 @@
  * Entry of a thread that reads large bodies. Whole bodies are read at once; bodies of groups take turns, slice by slice,
  * so that a gigabyte does not stand in the way of a megabyte.
  */
-import { parentPort } from 'node:worker_threads'
+import { setPriority } from 'node:os'
+import { parentPort, workerData } from 'node:worker_threads'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
 import { type ThreadReply, type ThreadTask, toPlainError } from './thread-protocol.js'
@@ -11,6 +12,10 @@ import { type ThreadReply, type ThreadTask, toPlainError } from './thread-protoc
 const MAX_OPEN = 4
 /** When the open groups hold more memory than this, only the oldest body goes on. */
 const MAX_HELD_BYTES = 128 * 1024 ** 2
+
+const { niceness } = workerData as { readonly niceness: number }
+// on Linux a priority belongs to the thread that asks; elsewhere it would be the whole server's
+if (process.platform === 'linux' && niceness > 0) setPriority(niceness)
 
 const open: { readonly id: number; readonly reading: GroupReading }[] = []
 const waiting: Extract<ThreadTask, { readonly type: 'groups' }>[] = []

@@ -29,7 +29,7 @@ import type {
 } from '#inference/host/protocol.js'
 import { toAppError } from './child.js'
 import { keepsDying, loadFailed, restarting, unresponsive } from './engine-errors.js'
-import { builtModule, dieWithParentFlags } from './entry.js'
+import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 import { createWatchdog } from './watchdog.js'
 
@@ -127,7 +127,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     if (waitMs > 0) throw loadFailure ?? keepsDying(load.baseModel, failures, { reason: lastDeath, waitMs })
     const child = fork(options.entryPath ?? builtModule('inference/host/main.js'), [], {
       serialization: 'advanced',
-      execArgv: dieWithParentFlags(),
+      execArgv: [...ENGINE_FLAGS, ...dieWithParentFlags()],
       stdio: CHILD_STDIO,
     })
     releaseLifeline(child)

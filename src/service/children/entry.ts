@@ -11,6 +11,12 @@ export function builtModule(name: string): string {
   return join(packageRoot(), 'dist', 'src', name)
 }
 
+/**
+ * V8 flags of an engine host: one thread for collecting garbage and compiling code in the background. By default there are four, no
+ * less urgent than the model's own, and a thread that only begins (a first long text, a first grammar) sets them all to work.
+ */
+export const ENGINE_FLAGS = ['--v8-pool-size=1']
+
 /** Node flags that make a child die with its parent, however the parent dies. */
 export function dieWithParentFlags(): string[] {
   return ['--import', pathToFileURL(builtModule('service/children/die-with-parent.js')).href]

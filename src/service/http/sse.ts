@@ -35,20 +35,32 @@ export function toEventStream(
   const iterator = events[Symbol.asyncIterator]()
   const encoder = new TextEncoder()
   const pingMs = options.pingMs ?? 0
-  let waiting: Promise<IteratorResult<ServerSentEvent>> | null = null
+  // one timer for the whole stream, set back by every event: a stream may have thousands
+  let ping: NodeJS.Timeout | undefined
   return new ReadableStream<Uint8Array>({
     pull: async (controller) => {
-      waiting ??= iterator.next()
-      const next = await (pingMs > 0 ? withTimeout(waiting, pingMs) : waiting)
-      if (next === null) {
-        controller.enqueue(encoder.encode(PING))
-        return
+      if (pingMs > 0) {
+        ping ??= setInterval(() => {
+          // a reader that has not read the last one needs no other
+          if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(PING))
+        }, pingMs).unref()
       }
-      waiting = null
-      if (next.done === true) controller.close()
-      else controller.enqueue(encoder.encode(formatEvent(next.value)))
+      try {
+        const next = await iterator.next()
+        ping?.refresh()
+        if (next.done !== true) {
+          controller.enqueue(encoder.encode(formatEvent(next.value)))
+          return
+        }
+        clearInterval(ping)
+        controller.close()
+      } catch (error) {
+        clearInterval(ping)
+        throw error
+      }
     },
     cancel: async () => {
+      clearInterval(ping)
       options.onCancel?.()
       await iterator.return?.()
     },
@@ -68,16 +80,4 @@ export function formatEvent(event: ServerSentEvent): string {
   }
   for (const line of event.data.split(/\r\n|[\r\n]/)) text += `data: ${line}\n`
   return `${text}\n`
-}
-
-async function withTimeout<T>(promise: Promise<T>, timeoutMs: number): Promise<T | null> {
-  let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), timeoutMs)
-  })
-  try {
-    return await Promise.race([promise, timeout])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -140,6 +140,22 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   })
 }
 
+/**
+ * Runs `write` with commits that the operating system, not the disk, has when they return: a crash of the program loses nothing, a
+ * loss of power what was committed last. Waiting for the disk holds up the event loop.
+ */
+export function withoutSync<T>(db: Kysely<Schema>, write: (connection: Kysely<Schema>) => Promise<T>): Promise<T> {
+  // nobody else has the connection meanwhile
+  return db.connection().execute(async (connection) => {
+    await sql`pragma synchronous = normal`.execute(connection)
+    try {
+      return await write(connection)
+    } finally {
+      await sql`pragma synchronous = full`.execute(connection)
+    }
+  })
+}
+
 /** True for a violated unique index: another create came first. */
 export function isUniqueViolation(error: unknown): boolean {
   return (

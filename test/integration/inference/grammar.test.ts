@@ -24,7 +24,7 @@ let closingIds: ReadonlySet<number>
 
 beforeAll(async () => {
   model = await loadTextModel(sparkDirectory())
-  table = createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
+  table = await createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
   const ids = Array.from({ length: model.tokenizer.vocabularySize }, (_, id) => id)
   closingIds = new Set(
     ids.filter((id) => model.eosTokenIds.includes(id) || /^["\]}]+$/.test(model.tokenizer.decode([id]))),

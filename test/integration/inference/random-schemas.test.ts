@@ -19,7 +19,7 @@ let model: TextModel
 let table: TokenTable
 beforeAll(async () => {
   model = await loadTextModel(sparkDirectory())
-  table = createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
+  table = await createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
 })
 
 test('every finished answer of a random schema is valid', { timeout: 300_000 }, async () => {

@@ -108,7 +108,7 @@ async function createCompiler(table) {
 
 async function run() {
   const model = await loadTextModel(sparkDirectory())
-  const table = createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
+  const table = await createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
   const compileSpec = await createCompiler(table)
   const sampler = { ...model, closingIds: closingTokens(model) }
   const counts = { compiled: 0, refused: 0, answers: 0, unfinished: 0, invalid: 0, other: 0, unknown: 0 }

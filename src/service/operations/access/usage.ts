@@ -1,7 +1,8 @@
 /**
  * Who used how much: counted in memory while answers run, written about once a second in one transaction, and reported by day.
  *
- * No request writes by itself. What a killed server loses is what was counted since the last write: about a second.
+ * No request writes by itself. What a killed server loses is what was counted since the last write: about a second. These writes do
+ * not wait for the disk, for all streams would wait with them: the next write of anything else makes them durable.
  * Training time is counted where leases are renewed, in their transaction.
  */
 import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
@@ -16,7 +17,7 @@ import {
   type UsageKey,
 } from '#service/storage/access/usage-days.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
-import type { DatabaseHandle } from '#service/storage/database.js'
+import { type DatabaseHandle, withoutSync } from '#service/storage/database.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
@@ -84,10 +85,12 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     counted = new Map()
     usedKeys = new Set()
     try {
-      await db.transaction().execute(async (transaction) => {
-        for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
-        await touchApiKeys(transaction, [...keys])
-      })
+      await withoutSync(db, (connection) =>
+        connection.transaction().execute(async (transaction) => {
+          for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
+          await touchApiKeys(transaction, [...keys])
+        }),
+      )
     } catch (error) {
       for (const { key, counters } of batch.values()) add(key, counters)
       for (const key of keys) usedKeys.add(key)

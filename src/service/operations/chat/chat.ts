@@ -36,7 +36,8 @@ export interface ChatService {
    * @param signal aborted when the client goes away
    */
   create(principal: Principal, request: ChatRequest, requestId: string, signal: AbortSignal): Promise<ChatAnswer>
-  listModels(principal: Principal): Promise<readonly ServedModel[]>
+  /** All of them, in parts; at least one. */
+  listModels(principal: Principal): AsyncIterable<readonly ServedModel[]>
   /** @param requested a name as in a request */
   describeModel(principal: Principal, requested: string): Promise<ServedModel>
 }

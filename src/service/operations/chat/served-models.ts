@@ -63,16 +63,17 @@ export async function resolvePolicy(
 const MODELS_PER_READ = 1000
 
 /**
- * Base models, then the latest and every step of the principal's models.
+ * Base models, then the latest and every step of the principal's models, in parts of some hundred kilobytes: nobody can ask for a
+ * page of this list, and as a whole it would hold up all others.
  *
  * @param startedSeconds when this server began to serve its base models, unix time
  */
-export async function listServedModels(
+export async function* listServedModels(
   context: ServiceContext,
   principal: Tenant,
   startedSeconds: number,
-): Promise<readonly ServedModel[]> {
-  const cards: ServedModel[] = context.baseModels.map((base) => baseCard(context, base.name, startedSeconds))
+): AsyncGenerator<readonly ServedModel[]> {
+  let cards: ServedModel[] = context.baseModels.map((base) => baseCard(context, base.name, startedSeconds))
   let after: string | undefined
   for (;;) {
     const page = await listModels(context.db, {
@@ -93,7 +94,9 @@ export async function listServedModels(
         cards.push(modelCard(model, step, createdAtMs))
     }
     after = page.items.at(-1)?.id
-    if (!page.hasMore || after === undefined) return cards
+    yield cards
+    cards = []
+    if (!page.hasMore || after === undefined) return
     // other requests take their turn between reads
     await setImmediate()
   }

@@ -3,6 +3,7 @@
  * asked for in.
  */
 import { randomBytes } from 'node:crypto'
+import { setImmediate as othersTurn } from 'node:timers/promises'
 import type {
   CreateFineTuningJobRequest,
   FineTuningCheckpoint,
@@ -199,6 +200,7 @@ export function createFineTuningService(
       for (const { data } of page.items) total += Number(data['num_trainable_tokens'] ?? 0)
       after = page.items.at(-1)?.id
       if (!page.hasMore) break
+      await othersTurn()
     }
     await setTrainedTokens(db, jobId, total)
     return total
@@ -225,6 +227,8 @@ export function createFineTuningService(
         }
         after = page.items.at(-1)?.jobId
         if (!page.hasMore) return toList(found, false)
+        // metadata has no index
+        await othersTurn()
       }
     },
     cancel: async (principal, id) => {

@@ -13,6 +13,7 @@ import { up as wandb } from './0008-wandb.js'
 import { up as fineTuning } from './0009-fine-tuning.js'
 import { up as webhooks } from './0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
+import { up as filterIndexes } from './0012-filter-indexes.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -27,4 +28,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0009-fine-tuning': { up: fineTuning },
   '0010-webhooks': { up: webhooks },
   '0011-list-indexes': { up: listIndexes },
+  '0012-filter-indexes': { up: filterIndexes },
 }

@@ -1,7 +1,9 @@
 /**
  * Errors as clients see them (6) and the routes beside chat (8), without a model's computing. Stand-in engine.
  */
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -81,6 +83,29 @@ describe('other routes (8)', () => {
   it('adapters are not loaded by path: models are trained or imported', async () => {
     for (const path of ['/v1/load_lora_adapter', '/v1/unload_lora_adapter']) {
       expect((await service.fetch(path, { json: { lora_name: 'a', lora_path: '/etc' } })).status).toBe(404)
+    }
+  })
+
+  it('thousands of models are one list, sent in parts: every model once, in order', async () => {
+    const own = await createTestService()
+    try {
+      const sqlite = openSqlite(join(own.dataDir, 'trainyard.sqlite3'))
+      sqlite
+        .prepare(
+          `insert into models (id, entity, project, name, base_model, run_id, step)
+          with recursive n(i) as (select 0 union all select i + 1 from n where i < 2499)
+          select printf('01900001-0000-7000-8000-%012x', i), 'local', 'p', 'n' || i, 'trainyard/tiny-random', 'r' || i, 0 from n`,
+        )
+        .run()
+      sqlite.close()
+      const { status, body } = await own.json<{ object: string; data: { id: string }[] }>('/v1/models')
+      const bases = body.data.filter(({ id }) => !id.startsWith('local/'))
+      expect([status, body.object]).toEqual([200, 'list'])
+      expect(body.data.slice(bases.length).map(({ id }) => id)).toEqual(
+        Array.from({ length: 2500 }, (_, i) => `local/p/n${i}`),
+      )
+    } finally {
+      await own.dispose()
     }
   })
 

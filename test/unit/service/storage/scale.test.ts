@@ -19,7 +19,7 @@ import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
-import { findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
+import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
 import { listHistory, listRunFiles, listRuns } from '#service/storage/wandb/runs.js'
 import {
@@ -101,6 +101,46 @@ describe('statements of requests', () => {
     for (const plan of await plansOf(run)) {
       expect(plan).toMatch(/^SEARCH /)
       expect(plan).not.toContain('TEMP B-TREE')
+    }
+  })
+})
+
+describe('lists with a filter', () => {
+  const id = systemIds.uuid()
+  const page = { entity: 'local', limit: 100 }
+  const project = { ...page, project: 'p' }
+  const log = { limit: 100 }
+  test.each<[string, readonly string[], (db: DatabaseHandle) => Promise<unknown>]>([
+    ['models of a base model', ['base_model'], (db) => listModels(db, { ...page, baseModel: 'b' })],
+    ['the same of a project', ['project', 'base_model'], (db) => listModels(db, { ...project, baseModel: 'b' })],
+    ['jobs of a state and a project', ['project', 'status'], (db) => listJobs(db, { ...project, status: 'failed' })],
+    ['jobs of a model', ['model_id', 'status'], (db) => listJobs(db, { ...page, modelId: id, status: 'failed' })],
+    ['logs of a step', ['step'], (db) => listTrajectoryLogs(db, id, { ...log, step: 3 })],
+    ['logs of both', ['split', 'step'], (db) => listTrajectoryLogs(db, id, { ...log, split: 'val', step: 3 })],
+    [
+      'a log sent again',
+      ['body_sha256'],
+      (db) => findRepeatedLog(db, { modelId: id, split: 'val', bodySha256: 'x' }, 1000),
+    ],
+    [
+      'files of a purpose',
+      ['purpose'],
+      (db) => listFiles(db, { entity: 'local', project: null }, { limit: 9, order: 'asc', purpose: 'evals' }),
+    ],
+    [
+      'the same of a project',
+      ['project', 'purpose'],
+      (db) => listFiles(db, { entity: 'local', project: 'p' }, { limit: 9, order: 'asc', purpose: 'evals' }),
+    ],
+    [
+      'fine-tuning jobs of a project',
+      ['project'],
+      (db) => listFineTuningJobs(db, { entity: 'local', project: 'p' }, { limit: 9 }),
+    ],
+  ])('%s: the filter is part of the search, so rows that do not pass it are never read', async (_, columns, run) => {
+    for (const plan of await plansOf(run)) {
+      expect(plan).not.toContain('TEMP B-TREE')
+      for (const column of columns) expect(plan).toContain(`${column}=?`)
     }
   })
 })

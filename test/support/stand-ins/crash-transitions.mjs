@@ -91,6 +91,14 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
     yield { type: 'delta', tokenIds: [4, 5] }
   }
 
+  /** Something to save, unless a crashed run has made it. @returns whether it was made now */
+  async function prepareOnce() {
+    if ((await db.selectFrom('models').select('id').execute()).length > 0) return false
+    await prepare()
+    await uploadRows('rows', 'fine-tune')
+    return true
+  }
+
   return {
     'create W&B run': () => () => upsert({ config: '{"lr":1}', tags: ['a'] }),
     'log lines of a W&B run': async () => {
@@ -201,7 +209,7 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
     },
     'write a built-in model': () => async () => digestsBelow(await ensureTinyRandomModel(dataDir.baseModelsPath)),
     'make a backup': async () => {
-      await prepare()
+      await prepareOnce()
       return async () => {
         const file = join(root, 'backup.tar')
         const { blobs, bytes, damaged } = await createBackup(root, file, { isReplacing: true })
@@ -209,13 +217,13 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
       }
     },
     'restore a backup': async () => {
-      await prepare()
-      await uploadRows('rows', 'fine-tune')
       const file = join(root, 'backup.tar')
-      await createBackup(root, file, { isReplacing: true })
+      if (await prepareOnce()) await createBackup(root, file)
       return async () => {
         const { blobs, bytes, damaged } = await restoreBackup(file, join(root, 'restored'))
-        return { blobs, bytes, damaged, files: await digestsBelow(join(root, 'restored/blobs')) }
+        const files = Object.entries(await digestsBelow(join(root, 'restored/blobs')))
+        const whole = files.filter(([name, sha256]) => name.replace(/^sha256|\//g, '').replaceAll('/', '') === sha256)
+        return { blobs, bytes, damaged, files: files.length, whole: whole.length }
       }
     },
   }

@@ -47,10 +47,12 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
   await access(file, constants.R_OK).catch((cause: unknown) => {
     throw new NotFoundError('file_not_found', `"${file}" cannot be read`, { cause })
   })
+  // before anything else is made there: a restore that is killed at any moment can be begun again
+  await mkdir(root, { recursive: true, mode: 0o700 })
+  await (await open(join(root, RESTORE_MARKER), 'w', 0o600)).close()
   const dataDir = await openDataDir(root, { isRestoring: true })
   try {
     await clear(root)
-    await (await open(join(root, RESTORE_MARKER), 'w', 0o600)).close()
     const result = await unpack(readTar(createReadStream(file)), root)
     await dataDir.makePrivate()
     await rm(join(root, RESTORE_MARKER))

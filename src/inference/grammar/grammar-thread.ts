@@ -13,6 +13,7 @@ import type { GrammarSchema } from './schema/json-schema.js'
 import { patchGrammar } from './schema/schema-patches.js'
 import { withGrammars } from './structural-tag.js'
 import { type TokenTable, tokenBytes } from './token-table.js'
+import { createWhiteSpaceLimits, type WhiteSpaceLimit } from './white-space.js'
 import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
 
 export interface GrammarThreadData {
@@ -54,6 +55,8 @@ type Matcher = Awaited<ReturnType<Xgrammar['GrammarMatcher']['createGrammarMatch
 interface OpenChoice {
   readonly matcher: Matcher
   readonly buffer: MaskBuffer
+  /** Null for grammars whose white space is their author's business. */
+  readonly whiteSpace: WhiteSpaceLimit | null
   /** Number of the mask published last. */
   count: number
 }
@@ -123,12 +126,17 @@ async function run(
   await assertBeginning(xgrammar, compiled)
   used[0] = memoryBytes() / 1024
   const choices = new Map<number, OpenChoice>()
+  const isJson = spec.kind === 'json_schema'
+  const limitWhiteSpace = isJson || spec.kind === 'structural_tag' ? createWhiteSpaceLimits(table, isJson) : null
 
   async function publish(choice: OpenChoice): Promise<void> {
     choice.count++
     try {
       if (choice.matcher.isTerminated()) stopTokensOnly(choice.buffer, stopIds)
-      else choice.buffer.words.set(Uint32Array.from(await choice.matcher.getNextTokenBitmask()))
+      else {
+        choice.buffer.words.set(Uint32Array.from(await choice.matcher.getNextTokenBitmask()))
+        choice.whiteSpace?.apply(choice.buffer.words)
+      }
       publishMask(choice.buffer, choice.count, MASK_STATE.allowed)
     } catch {
       publishMask(choice.buffer, choice.count, MASK_STATE.failed)
@@ -139,7 +147,8 @@ async function run(
   async function handle(command: GrammarThreadCommand): Promise<void> {
     if (command.type === 'open') {
       const matcher = await xgrammar.GrammarMatcher.createGrammarMatcher(compiled)
-      const choice = { matcher, buffer: createMaskBuffer(vocabularySize, command.memory), count: 0 }
+      const buffer = createMaskBuffer(vocabularySize, command.memory)
+      const choice = { matcher, buffer, whiteSpace: limitWhiteSpace?.() ?? null, count: 0 }
       choices.set(command.choice, choice)
       return publish(choice)
     }
@@ -149,6 +158,7 @@ async function run(
       choices.delete(command.choice)
       return choice.matcher.dispose()
     }
+    choice.whiteSpace?.accept(command.tokenId)
     if (choice.matcher.isTerminated() || choice.matcher.acceptToken(command.tokenId)) return publish(choice)
     choice.count++
     publishMask(choice.buffer, choice.count, MASK_STATE.failed)

@@ -92,6 +92,60 @@ describe('what may be written', () => {
     }
   })
 
+  describe('white space of JSON ends', () => {
+    const schema = (value: string): GrammarSpec => {
+      const properties = { a: value === '' ? { type: 'string' } : { const: value } }
+      return {
+        kind: 'json_schema',
+        schema: JSON.stringify({ type: 'object', properties, required: ['a'] }),
+        isWhitespaceFree: false,
+      }
+    }
+    const tag = JSON.stringify({ type: 'structural_tag', format: { type: 'regex', pattern: 'a *b' } })
+
+    /** Writes `text`, then white space of this kind as long as any is allowed, at most `most`. */
+    async function written(spec: GrammarSpec, text: string, kind: RegExp, most: number): Promise<string> {
+      const lease = await cache.lease(spec)
+      const mask = lease.createMask()
+      const space = (id: number): boolean => kind.test(model.tokenizer.decode([id]))
+      const take = (id: number): void => {
+        mask.next()
+        mask.accept(id)
+      }
+      for (const id of model.tokenizer.encode(text)) take(id)
+      let end = ''
+      for (
+        let id = allowedIds(mask).find(space);
+        id !== undefined && end.length < most;
+        id = allowedIds(mask).find(space)
+      ) {
+        take(id)
+        end += model.tokenizer.decode([id])
+      }
+      expect(allowedIds(mask).length).toBeGreaterThan(0)
+      lease.release()
+      return end
+    }
+
+    test.each([
+      ['between elements after one space', schema(''), '{', /^ $/, 1],
+      ['after two line breaks', schema(''), '{', /^\n$/, 2],
+      ['after an indentation of 32', schema(''), '{\n', /^ $/, 32],
+      ['behind a string with quotes in it', schema(''), '{"a": "\\"x" ', /^ $/, 0],
+      ['in a string after 32', schema(''), '{"a": "x', /^ $/, 32],
+      ['behind text that is not known to be JSON after 32', { kind: 'structural_tag', tag }, 'a', /^ $/, 32],
+    ] as const)('%s', async (_, spec, text, kind, length) => {
+      expect((await written(spec, text, kind, 100)).length).toBe(length)
+    })
+
+    test('but not where nothing else may come, nor in grammars that are not JSON', async () => {
+      const constant = `x${' '.repeat(59)}`
+      expect((await written(schema(constant), '{"a":"x', /^ +$/, 100)).length).toBeGreaterThanOrEqual(58)
+      const pattern: GrammarSpec = { kind: 'regex', pattern: 'a *b' }
+      expect((await written(pattern, 'a', /^ +$/, 100)).length).toBeGreaterThanOrEqual(100)
+    })
+  })
+
   test('a regular expression', async () => {
     for (const text of await samples({ kind: 'regex', pattern: '[a-z]{3,5}-\\d+(x|yz)' }, 10)) {
       expect(text).toMatch(/^[a-z]{3,5}-\d+(x|yz)$/)

@@ -87,10 +87,8 @@ describe.skipIf(!hasTmux).each([80, 140])('%i columns', (columns) => {
     await terminal.waitFor(/[█░]{20} {2}\d+\/\d+ .*\d+ tokens\/s .*left\n +loss [▁▂▃▄▅▆▇█]+ /)
     for (const width of [60, columns]) {
       terminal.resize(width)
-      const { length } = terminal.screen()
-      // goes on drawing in the new width
+      // goes on drawing in the new width; in the middle of it the screen may be empty
       await terminal.waitFor(/[█░]{20}/)
-      expect(length).toBeGreaterThan(0)
     }
     terminal.press('C-c')
     // the last line is the shell's

@@ -87,7 +87,7 @@ describe('AI SDK', () => {
       stopWhen: stepCountIs(2),
       // a call first, then words
       prepareStep: ({ stepNumber }: { readonly stepNumber: number }) =>
-        ({ toolChoice: stepNumber === 0 ? { type: 'tool', toolName: 'weather' } : 'none' }) as const,
+        ({ toolChoice: stepNumber === 0 ? ({ type: 'tool', toolName: 'weather' } as const) : 'none' }) as const,
     }
     const whole = await generateText(request)
     const streamed = streamText(request)

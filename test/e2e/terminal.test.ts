@@ -8,6 +8,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { displayWidth } from '#cli/terminal/table.js'
 import { type CliProcess, cli, createHome, startCli } from '../support/service/cli-process.js'
 import { hasTmux, openTerminal, type Terminal } from '../support/service/terminal.js'
+import { until } from '../support/until.js'
+
+/** Of the picture drawn last. */
+function stepOf(screen: string): number {
+  return Number([...screen.matchAll(/[█░]{20} +(\d+)\//g)].at(-1)?.[1] ?? 0)
+}
 
 const home = createHome()
 let server: CliProcess
@@ -86,9 +92,9 @@ describe.skipIf(!hasTmux).each([80, 140])('%i columns', (columns) => {
     terminal.run(`train sft first --file ${rows} --batch-size 4 --learning-rate 0.0001 --watch`)
     await terminal.waitFor(/[█░]{20} {2}\d+\/\d+ .*\d+ tokens\/s .*left\n +loss [▁▂▃▄▅▆▇█]+ /)
     for (const width of [60, columns]) {
+      const before = stepOf(terminal.screen())
       terminal.resize(width)
-      // goes on drawing in the new width; in the middle of it the screen may be empty
-      await terminal.waitFor(/[█░]{20}/)
+      await until(() => stepOf(terminal.screen()) > before, `a picture in ${width} columns`, 120_000)
     }
     terminal.press('C-c')
     // the last line is the shell's

@@ -6,7 +6,7 @@
  * strings, and in grammars that are not JSON alone, there is a limit that only an endless run meets. Tokens that are nothing but
  * white space are what is taken away, and only where something else may come.
  */
-import { type TokenTable, tokenBytes } from './token-table.js'
+import type { TokenTable } from './token-table.js'
 
 /** Spaces of an indentation, and white space in a row in strings. */
 const MOST_SPACES = 32
@@ -34,10 +34,9 @@ export function createWhiteSpaceLimits(table: TokenTable, isJson: boolean): () =
   const bytes = new Uint8Array(table.bytes)
   const bytesOf = (id: number): Uint8Array => bytes.subarray(starts[id], starts[id + 1])
   const blank = new Map<number, Uint8Array>()
-  let id = 0
-  for (const each of tokenBytes(table)) {
-    if (each.length > 0 && each.every(isSpace)) blank.set(id, each)
-    id++
+  for (let id = 0; id < size; id++) {
+    const text = bytesOf(id)
+    if (text.length > 0 && text.every(isSpace)) blank.set(id, text)
   }
   const tokens = (isRefused: (text: Uint8Array) => boolean): Uint32Array => {
     const words = new Uint32Array(Math.ceil(size / 32))

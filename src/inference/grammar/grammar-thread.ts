@@ -134,7 +134,7 @@ async function run(
     try {
       if (choice.matcher.isTerminated()) stopTokensOnly(choice.buffer, stopIds)
       else {
-        choice.buffer.words.set(Uint32Array.from(await choice.matcher.getNextTokenBitmask()))
+        choice.buffer.words.set(await choice.matcher.getNextTokenBitmask())
         choice.whiteSpace?.apply(choice.buffer.words)
       }
       publishMask(choice.buffer, choice.count, MASK_STATE.allowed)

@@ -38,15 +38,16 @@ export function createWhiteSpaceLimits(table: TokenTable, isJson: boolean): () =
     const text = bytesOf(id)
     if (text.length > 0 && text.every(isSpace)) blank.set(id, text)
   }
-  const tokens = (isRefused: (text: Uint8Array) => boolean): Uint32Array => {
-    const words = new Uint32Array(Math.ceil(size / 32))
+  // few words of a mask have such a token: the others need no look
+  const tokens = (isRefused: (text: Uint8Array) => boolean): ReadonlyMap<number, number> => {
+    const words = new Map<number, number>()
     for (const [token, text] of blank)
-      if (isRefused(text)) words[token >>> 5] = (words[token >>> 5] ?? 0) | (1 << (token & 31))
+      if (isRefused(text)) words.set(token >>> 5, (words.get(token >>> 5) ?? 0) | (1 << (token & 31)))
     return words
   }
   const all = tokens(() => true)
-  const misfits = new Map<number, Uint32Array>()
-  const misfitsAfter = (run: number): Uint32Array => {
+  const misfits = new Map<number, ReadonlyMap<number, number>>()
+  const misfitsAfter = (run: number): ReadonlyMap<number, number> => {
     const known =
       misfits.get(run) ?? tokens((text) => text.reduce((at, byte) => (at < 0 ? at : after(at, byte)), run) < 0)
     misfits.set(run, known)
@@ -76,8 +77,8 @@ export function createWhiteSpaceLimits(table: TokenTable, isJson: boolean): () =
       apply: (words) => {
         if (isString && spaces < MOST_SPACES) return
         const taken = isString ? all : misfitsAfter(run)
-        if (words.every((word, i) => (word & ~(taken[i] ?? 0)) === 0)) return
-        for (let i = 0; i < words.length; i++) words[i] = (words[i] ?? 0) & ~(taken[i] ?? 0)
+        if (words.every((word, i) => (word & ~(taken.get(i) ?? 0)) === 0)) return
+        for (const [i, bits] of taken) words[i] = (words[i] ?? 0) & ~bits
       },
     }
   }

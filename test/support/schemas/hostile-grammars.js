@@ -40,6 +40,14 @@ function parentOf(pid) {
   }
 }
 
+/** Processor time that a process has used, in ms. */
+function cpuMsOf(pid) {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  // the second field, in brackets, may hold spaces; user and system time are the 14th and 15th, in ticks of 10 ms
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * 10
+}
+
 function quantile(values, part) {
   return [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) * part)]
 }
@@ -58,10 +66,12 @@ async function ask(more) {
 try {
   for (let i = 0; i < 5; i++) await ask({ seed: i })
   const engine = childOf(service.child.pid)
-  const memoryBefore = statusOf(engine, 'VmRSS')
-  let memoryMost = memoryBefore
+  const processes = [service.child.pid, engine].map((pid) => {
+    const before = statusOf(pid, 'VmRSS')
+    return { pid, before, most: before }
+  })
   const watch = setInterval(() => {
-    memoryMost = Math.max(memoryMost, statusOf(engine, 'VmRSS'))
+    for (const process of processes) process.most = Math.max(process.most, statusOf(process.pid, 'VmRSS'))
   }, 20)
   const besides = []
   let isOver = false
@@ -71,9 +81,17 @@ try {
   const rng = createRng(7n)
   const counts = { refused: 0, taken: 0, other: 0 }
   const times = []
+  const costs = []
   for (const spec of hostileSpecs(() => rng.uniform(), wanted)) {
+    const startedCpuMs = cpuMsOf(engine)
     const { status, body, ms } = await ask({ structured_outputs: toStructuredOutputs(spec), seed: 1 })
     times.push(ms)
+    const text = JSON.stringify(spec)
+    costs.push({
+      cpuMs: cpuMsOf(engine) - startedCpuMs,
+      status,
+      text: `${text.slice(0, 80)}… (${text.length} characters)`,
+    })
     if (status === 200) counts.taken++
     else if (status === 400 || status === 413) counts.refused++
     else {
@@ -96,10 +114,23 @@ try {
   console.log(
     `${besides.length} other requests beside them, ${failed} failed: ${quantile(gaps, 0.5).toFixed(0)} ms (median), ${quantile(gaps, 0.99).toFixed(0)} (99 of 100), ${quantile(gaps, 1).toFixed(0)} at most`,
   )
-  const mebibytes = (kibibytes) => (kibibytes / 1024).toFixed(0)
   console.log(
-    `memory of the engine's process: ${mebibytes(memoryBefore)} MiB before, ${mebibytes(memoryMost)} at most, ${mebibytes(statusOf(engine, 'VmRSS'))} after; the same process ${isSameEngine}`,
+    `processor time of the engine for each, with the other requests meanwhile: ${quantile(
+      costs.map(({ cpuMs }) => cpuMs),
+      0.5,
+    ).toFixed(0)} ms (median); most:`,
   )
+  costs.sort((a, b) => b.cpuMs - a.cpuMs)
+  for (const { cpuMs, status, text } of costs.slice(0, 5)) console.log(`  ${cpuMs} ms, ${status}: ${text}`)
+  const mebibytes = (kibibytes) => (kibibytes / 1024).toFixed(0)
+  for (const [i, name] of ['server', 'engine'].entries()) {
+    const { pid, before, most } = processes[i]
+    const now = statusOf(pid, 'VmRSS')
+    console.log(
+      `memory of the ${name}: ${mebibytes(before)} MiB before, ${mebibytes(most)} at most, ${mebibytes(now)} after`,
+    )
+  }
+  console.log(`the same engine process: ${isSameEngine}`)
   if (counts.other + failed > 0) process.exitCode = 1
 } finally {
   await service.stop()

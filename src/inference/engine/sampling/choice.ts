@@ -10,7 +10,16 @@ import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'
 import { argMax, drawFromProbabilities, drawsWithoutTop, effectiveTemperature, isGreedy, sample } from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
-import { maskLogprobs, maskScores, type TokenBitmask, type TokenMask } from './token-mask.js'
+import {
+  type AllowedTokens,
+  allowedTokens,
+  argMaxAllowed,
+  drawAllowed,
+  logMass,
+  maskLogprobs,
+  maskScores,
+  type TokenMask,
+} from './token-mask.js'
 
 /** One row of what a step returned; a view is valid until the next step. */
 export interface LogitsRow {
@@ -70,7 +79,7 @@ export class Choice {
       // The repetition penalty is the one rule that sees a constant added to the row.
       return this.#rules.repetitionPenalty === 1 ? ['logprobs'] : ['logprobs', 'logits']
     }
-    return this.#drawsFromAll() && this.#mask === null ? ['logprobs', 'probabilities'] : ['logprobs']
+    return this.#drawsFromAll() ? ['logprobs', 'probabilities'] : ['logprobs']
   }
 
   /**
@@ -129,16 +138,22 @@ export class Choice {
       return null
     }
     const mask = this.#mask?.next() ?? null
-    const logprobs = mask === null ? row.logprobs : maskLogprobs(row.logprobs, mask)
-    if (logprobs === null) {
+    const allowed = mask === null ? null : allowedTokens(mask, row.logprobs.length)
+    const mass = allowed === null ? 0 : logMass(row.logprobs, allowed)
+    if (mass === Number.NEGATIVE_INFINITY) {
       // what the request is held to has no way out of what was written
       throw new InvalidRequestError(
         'empty_token_mask',
         'the grammar of the request allows nothing after what was written',
       )
     }
-    const tokenId = this.#sample(row, logprobs, mask)
-    const logprob = logprobs[tokenId] as number
+    let masked: Float32Array | null = null
+    const logprobs = (): Float32Array => {
+      masked ??= allowed === null ? row.logprobs : maskLogprobs(row.logprobs, allowed, mass)
+      return masked
+    }
+    const tokenId = this.#sample(row, logprobs, allowed)
+    const logprob = (row.logprobs[tokenId] as number) - mass
     if (Number.isNaN(logprob)) {
       throw new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
     }
@@ -149,17 +164,25 @@ export class Choice {
       choice: this.index,
       tokenId,
       logprob: reportedLogprob(logprob),
-      top: reportedTokens(logprobs, this.#rules),
+      top: this.#reportsOthers() ? reportedTokens(logprobs(), this.#rules) : [],
       finishReason: stop?.finishReason ?? null,
       stopReason: stop?.stopReason ?? null,
     }
   }
 
-  /** What is read depends on this choice's rules only: a step may hold more because another row needs it. */
-  #sample(row: LogitsRow, logprobs: Float32Array, mask: TokenBitmask | null): number {
+  #reportsOthers(): boolean {
+    return this.#rules.topLogprobs > 0 || (this.#rules.logprobTokenIds ?? []).length > 0
+  }
+
+  /**
+   * What is read depends on this choice's rules only: a step may hold more because another row needs it.
+   *
+   * @param logprobs makes the row among allowed tokens, which most requests do without: it is as long as the vocabulary
+   */
+  #sample(row: LogitsRow, logprobs: () => Float32Array, allowed: AllowedTokens | null): number {
     const rules = this.#rules
     if (this.#processors.length > 0) {
-      const scores = rules.repetitionPenalty === 1 ? logprobs.slice() : this.#logits(row, mask)
+      const scores = rules.repetitionPenalty === 1 ? logprobs().slice() : this.#logits(row, allowed)
       for (const processor of this.#processors) processor.apply(scores, this.outputIds)
       const excludesTop = this.#excludesTop()
       const tokenId = sample(scores, rules, this.#uniform(), excludesTop)
@@ -168,13 +191,17 @@ export class Choice {
         hint: 'min_tokens, bad_words, allowed_token_ids, logit_bias and a grammar may contradict each other',
       })
     }
-    if (isGreedy(rules)) return argMax(logprobs)
+    if (isGreedy(rules)) return allowed === null ? argMax(row.logprobs) : argMaxAllowed(row.logprobs, allowed)
     const excludesTop = this.#excludesTop()
     const uniform = this.#uniform()
-    if (mask === null && this.#drawsFromAll() && row.probabilities !== null) {
-      return drawFromProbabilities(row.probabilities, uniform)
+    if (this.#drawsFromAll() && row.probabilities !== null) {
+      const drawn =
+        allowed === null
+          ? drawFromProbabilities(row.probabilities, uniform)
+          : drawAllowed(row.probabilities, allowed, uniform)
+      if (drawn !== null) return drawn
     }
-    return sample(logprobs, rules, uniform, excludesTop)
+    return sample(logprobs(), rules, uniform, excludesTop)
   }
 
   /** A request without XTC draws one number per token, whatever others ask for. */
@@ -185,9 +212,9 @@ export class Choice {
   }
 
   /** A copy of the logits, masked. */
-  #logits(row: LogitsRow, mask: TokenBitmask | null): Float32Array {
+  #logits(row: LogitsRow, allowed: AllowedTokens | null): Float32Array {
     if (row.logits === null) throw new Error('step did not fetch logits')
-    return mask === null ? row.logits.slice() : maskScores(row.logits, mask)
+    return allowed === null ? row.logits.slice() : maskScores(row.logits, allowed)
   }
 
   #drawsFromAll(): boolean {

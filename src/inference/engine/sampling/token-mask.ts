@@ -28,43 +28,129 @@ export interface TokenMask {
   accept(tokenId: number): void
 }
 
+/** The tokens of a mask as runs of neighbouring ids: what reads a row then reads pieces of it, not bits. */
+export interface AllowedTokens {
+  /** V */
+  readonly vocabularySize: number
+  readonly count: number
+  /** First id, id behind the last, first id of the next run and so on, ascending. */
+  readonly edges: readonly number[]
+}
+
+export function allowedTokens(mask: TokenBitmask, vocabularySize: number): AllowedTokens {
+  const edges: number[] = []
+  let last = 0
+  for (let word = 0; word * 32 < vocabularySize; word++) {
+    const bits = mask[word] ?? 0
+    // 1 where a bit differs from the one before it
+    let changes = bits ^ ((bits << 1) | last)
+    last = bits >>> 31
+    for (; changes !== 0; changes &= changes - 1) edges.push(32 * word + 31 - Math.clz32(changes & -changes))
+  }
+  while ((edges.at(-1) ?? -1) >= vocabularySize) edges.pop()
+  if (edges.length % 2 === 1) edges.push(vocabularySize)
+  let count = 0
+  for (let i = 0; i < edges.length; i += 2) count += (edges[i + 1] as number) - (edges[i] as number)
+  return { vocabularySize, count, edges }
+}
+
+/**
+ * Log of the probability of all allowed tokens together.
+ *
+ * Where most tokens are allowed, the others are summed: exponentials are what a masked token costs.
+ *
+ * @param logprobs [V], log-softmax of the whole row
+ * @returns -inf if none is possible; not a number if the row's numbers are not
+ */
+export function logMass(logprobs: Float32Array, { vocabularySize, count, edges }: AllowedTokens): number {
+  if (2 * count > vocabularySize) {
+    const others = sumOfExp(logprobs, [0, ...edges, vocabularySize], 0)
+    // beyond that too little is left of the difference
+    if (!(others > 0.5)) return Math.log1p(-others)
+  }
+  const sum = sumOfExp(logprobs, edges, 0)
+  if (Number.isNaN(sum) || sum > SMALL_MASS) return Math.log(sum)
+  const top = maxOf(logprobs, edges)
+  return top === Number.NEGATIVE_INFINITY ? top : top + Math.log(sumOfExp(logprobs, edges, top))
+}
+
+/** Below this the largest is taken out of a sum of exponentials, which would lose its smaller parts. */
+const SMALL_MASS = 1e-200
+
+function sumOfExp(row: Float32Array, edges: readonly number[], offset: number): number {
+  let sum = 0
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) sum += Math.exp((row[id] as number) - offset)
+  }
+  return sum
+}
+
+function maxOf(row: Float32Array, edges: readonly number[]): number {
+  let top = Number.NEGATIVE_INFINITY
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) top = Math.max(top, row[id] as number)
+  }
+  return top
+}
+
+/** The allowed token with the largest score; the first of equals. */
+export function argMaxAllowed(scores: Float32Array, { edges }: AllowedTokens): number {
+  let best = edges[0] ?? 0
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) if ((scores[id] as number) > (scores[best] as number)) best = id
+  }
+  return best
+}
+
+/**
+ * Inverts the cumulative sum of the allowed tokens' probabilities.
+ *
+ * @param probabilities [V]
+ * @returns null if there is too little of them: the small numbers that were lost on the way would count
+ */
+export function drawAllowed(probabilities: Float32Array, { edges }: AllowedTokens, uniform: number): number | null {
+  let total = 0
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) total += probabilities[id] as number
+  }
+  if (!(total > 1e-20)) return null
+  let left = uniform * total
+  let last = 0
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) {
+      const p = probabilities[id] as number
+      if (p <= 0) continue
+      if (left < p) return id
+      left -= p
+      last = id
+    }
+  }
+  // rounding can leave a sliver above the sum
+  return last
+}
+
 /**
  * Log-probabilities among the allowed tokens: the rest is impossible, and what is left sums to one.
  *
  * @param logprobs [V], log-softmax of the whole row; not changed
- * @returns a new row, or null if no token with a finite value is allowed
+ * @param mass what `logMass` says of them
+ * @returns a new row
  */
-export function maskLogprobs(logprobs: Float32Array, mask: TokenBitmask): Float32Array | null {
-  const masked = maskScores(logprobs, mask)
-  let top = Number.NEGATIVE_INFINITY
-  for (let id = 0; id < masked.length; id++) top = Math.max(top, masked[id] as number)
-  if (Number.isNaN(top)) return masked
-  if (top === Number.NEGATIVE_INFINITY) return null
-  let sum = 0
-  for (let id = 0; id < masked.length; id++) {
-    const value = masked[id] as number
-    if (value !== Number.NEGATIVE_INFINITY) sum += Math.exp(value - top)
+export function maskLogprobs(logprobs: Float32Array, { edges }: AllowedTokens, mass: number): Float32Array {
+  const masked = new Float32Array(logprobs.length).fill(Number.NEGATIVE_INFINITY)
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) masked[id] = (logprobs[id] as number) - mass
   }
-  const offset = top + Math.log(sum)
-  for (let id = 0; id < masked.length; id++) masked[id] = (masked[id] as number) - offset
   return masked
 }
 
-/** The scores of allowed tokens, -inf elsewhere. */
-export function maskScores(scores: Float32Array, mask: TokenBitmask): Float32Array {
-  const masked = new Float32Array(scores.length).fill(Number.NEGATIVE_INFINITY)
-  for (let word = 0; word * 32 < scores.length; word++) {
-    // Masks are mostly runs of all or nothing.
-    let bits = mask[word] ?? 0
-    const start = word * 32
-    if (bits === 0xffffffff) {
-      masked.set(scores.subarray(start, start + 32), start)
-      continue
-    }
-    for (; bits !== 0; bits &= bits - 1) {
-      const id = start + 31 - Math.clz32(bits & -bits)
-      if (id < scores.length) masked[id] = scores[id] as number
-    }
-  }
-  return masked
+/** A new row: the scores of allowed tokens, -inf elsewhere. */
+export function maskScores(scores: Float32Array, allowed: AllowedTokens): Float32Array {
+  return maskLogprobs(scores, allowed, 0)
 }

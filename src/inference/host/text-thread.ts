@@ -1,14 +1,14 @@
 /**
  * The thread of a host's large text work (`text-desk.ts`): loads the text model once, then answers tasks in order.
  */
-import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
+import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { loadTextModel } from '#model/text/text-model.js'
 import { toHostError } from './host-error.js'
 import type { FailedEvent, PromptInput, TextResult, TextTask } from './protocol.js'
 import { preparePrompt, runTextTask } from './text-work.js'
 
-/** Yields to the threads that compute, on a busy machine only. */
+/** Behind the threads that compute: running choices go before a long prompt. */
 const NICENESS = 10
 
 export interface TextThreadTask {
@@ -22,9 +22,7 @@ export type TextThreadReply =
   | { readonly id: number; readonly result: TextResult }
   | { readonly id: number; readonly error: FailedEvent['error'] }
 
-// On Linux a priority belongs to the thread that asks: running choices go before a long prompt. Elsewhere it would be the
-// whole process's.
-if (process.platform === 'linux') setPriority(NICENESS)
+lowerThreadPriority(NICENESS)
 
 const loading = loadTextModel(workerData as string)
 // who asks hears of it

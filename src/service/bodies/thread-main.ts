@@ -2,8 +2,8 @@
  * Entry of a thread that reads large bodies. Whole bodies are read at once; bodies of groups take turns, slice by slice,
  * so that a gigabyte does not stand in the way of a megabyte.
  */
-import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
+import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
 import { type ThreadReply, type ThreadTask, toPlainError } from './thread-protocol.js'
@@ -14,8 +14,7 @@ const MAX_OPEN = 4
 const MAX_HELD_BYTES = 128 * 1024 ** 2
 
 const { niceness } = workerData as { readonly niceness: number }
-// on Linux a priority belongs to the thread that asks; elsewhere it would be the whole server's
-if (process.platform === 'linux' && niceness > 0) setPriority(niceness)
+lowerThreadPriority(niceness)
 
 const open: { readonly id: number; readonly reading: GroupReading }[] = []
 const waiting: Extract<ThreadTask, { readonly type: 'groups' }>[] = []

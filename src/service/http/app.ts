@@ -10,6 +10,7 @@ import { accessLog } from './middleware/access-log.js'
 import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'
 import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
+import { dropBodyOfHead } from './middleware/head.js'
 import { limitRequests } from './middleware/rate-limit.js'
 import { requestId } from './middleware/request-id.js'
 import { bindAbout, unknownPath } from './routes/about.js'
@@ -39,6 +40,7 @@ export function createApp(options: AppOptions): App {
 
   app.use('*', requestId(options))
   app.use('*', accessLog(options))
+  app.use('*', dropBodyOfHead())
   app.use('*', browserGuard(options.allowedHosts))
   app.use('*', async function refuseWhileClosing(_, next) {
     if (options.closing.aborted) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')

@@ -151,9 +151,19 @@ export function withoutSync<T>(db: Kysely<Schema>, write: (connection: Kysely<Sc
     try {
       return await write(connection)
     } finally {
-      await sql`pragma synchronous = full`.execute(connection)
+      await restoreSync(connection)
     }
   })
+}
+
+/** It cannot be changed inside a transaction: one that could not be ended is undone, for nobody may go on in it, or at `normal`. */
+async function restoreSync(connection: Kysely<Schema>): Promise<void> {
+  try {
+    await sql`pragma synchronous = full`.execute(connection)
+  } catch {
+    await sql`rollback`.execute(connection)
+    await sql`pragma synchronous = full`.execute(connection)
+  }
 }
 
 /** True for a violated unique index: another create came first. */

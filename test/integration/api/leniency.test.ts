@@ -2,9 +2,11 @@
  * What clients may do without harm: HEAD and a trailing slash, ids in upper case, the same cancel twice, deleting several
  * checkpoints of which one is in use; and fields of trajectories that are checked although they are not kept.
  */
+import { readdir } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 let service: TestService
 let model: string
@@ -44,6 +46,36 @@ describe('open routes', () => {
     }
     expect((await service.fetch('/v1/models/')).status).toBe(200)
     expect((await fetch(`${service.url}/v1/health/`, { method: 'POST' })).status).toBe(401)
+  })
+})
+
+describe('HEAD', () => {
+  /** Files this process has open, the service's among them. */
+  const openFiles = async (): Promise<number> => (await readdir('/proc/self/fd')).length
+
+  it.skipIf(process.platform !== 'linux')('of a file leaves none open', async () => {
+    const form = new FormData()
+    form.set('purpose', 'user_data')
+    form.set('file', new Blob(['x'.repeat(300_000)]), 'x.txt')
+    const { id } = (await service.json<{ id: string }>('/v1/files', { method: 'POST', body: form })).body
+    const head = () => service.fetch(`/v1/files/${id}/content`, { method: 'HEAD' })
+    const first = await head()
+    expect([first.status, first.headers.get('content-length'), await first.text()]).toEqual([200, '300000', ''])
+    const before = await openFiles()
+    for (let i = 0; i < 40; i++) await (await head()).text()
+    await until(async () => (await openFiles()) < before + 20, 'the files closed')
+  })
+
+  it('of an event stream answers and waits for no event', async () => {
+    const job = await submit({ steps: 1000, delay_ms: 1000 })
+    const init = { method: 'HEAD', headers: { accept: 'text/event-stream' } }
+    const head = await service.fetch(`${JOBS}/${job.id}/events`, init)
+    expect([head.status, head.headers.get('content-type'), await head.text()]).toEqual([
+      200,
+      'text/event-stream; charset=utf-8',
+      '',
+    ])
+    expect((await cancel(job.id)).status).toBe(200)
   })
 })
 

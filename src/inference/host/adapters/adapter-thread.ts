@@ -1,20 +1,19 @@
 /**
  * The thread that reads one large adapter (`load-adapter.ts`), answers and ends.
  */
-import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
+import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { toHostError } from '../host-error.js'
 import type { AdapterRef, FailedEvent } from '../protocol.js'
 import { readStoredAdapter } from './stored-adapter.js'
 
-/** Yields to the threads that compute, on a busy machine only. */
+/** Behind the threads that compute. */
 const NICENESS = 10
 
 export type AdapterThreadReply = { readonly adapter: AdapterWeights } | { readonly error: FailedEvent['error'] }
 
-// Linux alone gives a thread a priority of its own, see `text-thread.ts`.
-if (process.platform === 'linux') setPriority(NICENESS)
+lowerThreadPriority(NICENESS)
 
 async function answer(): Promise<void> {
   try {

@@ -30,6 +30,18 @@ test('ends with a write that fails', async () => {
   expect(await level(fixture.db)).toBe(FULL)
 })
 
+test('ends with a transaction that was left open, which is undone', async () => {
+  const failing = withoutSync(fixture.db, async (connection) => {
+    await sql`begin`.execute(connection)
+    await sql`create table left_open (x)`.execute(connection)
+    throw new Error('no')
+  })
+  await expect(failing).rejects.toThrow('no')
+  expect(await level(fixture.db)).toBe(FULL)
+  const left = sql`select name from sqlite_master where name = 'left_open'`.execute(fixture.db)
+  expect((await left).rows).toEqual([])
+})
+
 test('no other write gets in between', async () => {
   const seen: (number | undefined)[] = []
   const slow = withoutSync(fixture.db, async (connection) => {

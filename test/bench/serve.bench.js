@@ -2,7 +2,7 @@
  * What the engine does under the loads of reinforcement learning: groups of equal prompts, many choices, mixed company.
  *
  *     npm run bench -- serve                      everything, some minutes
- *     npm run bench -- serve --only adapters      one part: groups, decode, fairness, gaps, adapters, speculation, schemas, tools
+ *     npm run bench -- serve --only adapters      one part: groups, decode, fairness, gaps, adapters, speculation, schemas, tools, profile
  *     npm run bench -- serve --against auto       through HTTP, beside llama.cpp's server (`loads/serve-http.js`)
  *
  * One process, no HTTP, int8 as served here. Every figure is a ratio or stands beside the one it belongs to, because the machine
@@ -16,6 +16,7 @@ import { loadTextModel } from '../../dist/src/model/text/text-model.js'
 import { AnswerText } from '../../dist/src/service/operations/chat/answer-text.js'
 import { runThroughHttp } from './loads/serve-http.js'
 import { benchAdapter, hasModel, loadOurs, MODEL, promptOf } from './peers/ours.js'
+import { profileDecode } from './peers/step-profile.js'
 import { textOf } from './peers/streams.js'
 
 export const title = 'Serving SmolLM2-135M int8: groups, company, gaps, schemas'
@@ -29,7 +30,7 @@ const TURNS = 3
 export async function run(options = {}, print = () => {}) {
   if (options.against !== undefined) return runThroughHttp(options, print)
   if (!hasModel) return 'no model: npm run model:smollm2'
-  const parts = { groups, decode, fairness, gaps, adapters, speculation, schemas, tools }
+  const parts = { groups, decode, fairness, gaps, adapters, speculation, schemas, tools, profile }
   const wanted = Object.entries(parts).filter(([name]) => name.includes(options.only ?? ''))
   if (wanted.length === 0) return `no part "${options.only}": ${Object.keys(parts).join(', ')}`
   const engine = await loadOurs(MODEL, 'int8', { sequences: GROUP, contextLength: 2304 })
@@ -120,6 +121,15 @@ async function gaps(ask) {
   ]
 }
 
+/** Where a step's time goes, on engines of their own. */
+async function profile() {
+  const loads = [1, 8, 16].map((streams) => ({ streams }))
+  const rows = []
+  for (const load of [...loads, { streams: 8, hasAdapters: true }])
+    rows.push(...(await profileDecode(MODEL, 'int8', load)))
+  return rows
+}
+
 /** Eight streams with an adapter each against eight without. */
 async function adapters(ask, { config }) {
   const own = Array.from({ length: 8 }, (_, i) => benchAdapter(config, 1 + i))
@@ -144,25 +154,42 @@ async function adapters(ask, { config }) {
   ]
 }
 
-/** One stream that repeats a text it was shown, with guessed tokens and without, on two engines by turns. */
+/** One stream that goes on with what it was shown, with guessed tokens and without, on two engines by turns. */
 async function speculation(_, engine) {
   const { tokenizer } = await loadTextModel(MODEL)
   const plain = await loadOurs(MODEL, 'int8', { sequences: GROUP, contextLength: 2304, speculation: 'off' })
-  const answer = (which, turn) => {
-    const line = textOf(12, 40 + turn)
-    const ids = tokenizer.encode(`${Array.from({ length: 6 }, () => line).join('\n')}\n`)
-    return which.generate(ids, 128)
+  const shown = {
+    'a text repeated': (turn) => Array.from({ length: 6 }, () => textOf(12, 40 + turn)).join('\n'),
+    'records of JSON': (turn) => Array.from({ length: 6 }, (_, i) => recordOf(10 * turn + i)).join('\n'),
   }
-  await answer(plain, 9)
-  const { first, second, ratio } = await compared(
-    (turn) => answer(plain, turn),
-    (turn) => answer(engine, turn),
-  )
+  const rows = []
+  for (const [name, textFor] of Object.entries(shown)) {
+    const answer = (which, turn) => which.generate(tokenizer.encode(`${textFor(turn)}\n`), 128)
+    await answer(plain, 9)
+    const { first, second, ratio } = await compared(
+      (turn) => answer(plain, turn),
+      (turn) => answer(engine, turn),
+    )
+    rows.push(
+      { name: `${name}, one stream, without guesses`, value: 128 / first, unit: 'tok/s' },
+      { name: 'the same with guesses', value: 128 / second, unit: 'tok/s', ratio, target: 'ratio >= 1.5' },
+    )
+  }
   await plain.dispose()
-  return [
-    { name: 'a text repeated, one stream, without guesses', value: 128 / first, unit: 'tok/s' },
-    { name: 'the same with guesses', value: 128 / second, unit: 'tok/s', ratio, target: 'ratio >= 1.5' },
-  ]
+  return rows
+}
+
+/** A line of a file of records: equal keys, other values. */
+function recordOf(seed) {
+  const [name, place] = textOf(2, seed).split(' ')
+  return JSON.stringify({
+    id: seed,
+    name,
+    place,
+    score: (seed * 37) % 100,
+    is_active: seed % 2 === 0,
+    tags: [place, name],
+  })
 }
 
 /** Answers held to a schema beside free ones, and what the first use of a schema of 2 kB costs. */

@@ -3,8 +3,9 @@
  */
 import { AppError } from '#base/errors.js'
 import type { AppOptions, RequestContext } from './environment.js'
+import { sendEvents } from './event-stream.js'
 import { toStreamError } from './middleware/errors.js'
-import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from './sse.js'
+import type { ServerSentEvent } from './sse.js'
 
 const DEFAULT_PING_SECONDS = 15
 
@@ -45,11 +46,7 @@ export async function sendAnswer(
   c.set('logFacts', { model, is_stream: true })
   // proxies cut connections on which nothing comes; clients skip comments
   const pingMs = Math.max(0, (request.pingSeconds ?? DEFAULT_PING_SECONDS) * 1000)
-  return c.body(
-    toEventStream(toEvents(answer, c, options), { pingMs, onCancel: () => gone.abort() }),
-    200,
-    EVENT_STREAM_HEADERS,
-  )
+  return sendEvents(c, toEvents(answer, c, options), { pingMs, onCancel: () => gone.abort() })
 }
 
 /** Chunks, then `[DONE]`; an error after the first chunk is an event, for the status has been sent. */

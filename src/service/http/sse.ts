@@ -8,13 +8,6 @@ export interface ServerSentEvent {
   readonly data: string
 }
 
-/** Headers of an event stream; the last one turns off buffering in nginx. */
-export const EVENT_STREAM_HEADERS = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache, no-transform',
-  'x-accel-buffering': 'no',
-} as const
-
 export interface EventStreamOptions {
   /** How often a comment is sent while nothing happens, milliseconds; 0 for never. Default 0. */
   readonly pingMs?: number
@@ -23,7 +16,7 @@ export interface EventStreamOptions {
 }
 
 /** Comment line sent while nothing happens, so that proxies keep the connection. */
-const PING = ': ping\n\n'
+export const PING = ': ping\n\n'
 
 /**
  * A body that sends each event as it comes.

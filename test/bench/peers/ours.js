@@ -39,8 +39,11 @@ export const RULES = {
 }
 
 /** Loads the model in a precision. */
-export async function loadOurs(modelPath, precision, { sequences, contextLength = 1024, speculation = 'auto' }) {
-  const runtime = createOrtRuntime()
+export async function loadOurs(
+  modelPath,
+  precision,
+  { sequences, contextLength = 1024, speculation = 'auto', runtime = createOrtRuntime() },
+) {
   const prepared = await prepareAsServed(modelPath, precision, runtime)
   const engine = await createEngine({
     runtime,

@@ -8,6 +8,7 @@ import type { MiddlewareHandler } from 'hono'
 import { AppError } from '#base/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
+import { connectionOf } from '../event-stream.js'
 
 interface Bucket {
   tokens: number
@@ -90,7 +91,7 @@ export function limitRequests(options: Pick<AppOptions, 'limits' | 'clock'>): Mi
       if (!isReleased) release(keyId)
       isReleased = true
     }
-    const connection = outgoingOf(c)
+    const connection = connectionOf(c)
     connection?.once('close', end)
     try {
       await next()
@@ -123,14 +124,4 @@ function formatSeconds(timeMs: number): string {
   if (timeMs < 1000) return `${timeMs}ms`
   const seconds = Math.ceil(timeMs / 1000)
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`
-}
-
-interface Closing {
-  once(event: 'close', listener: () => void): unknown
-}
-
-/** Node's response, which says when the last byte is gone; null without a port. */
-function outgoingOf(c: RequestContext): Closing | null {
-  const outgoing = (c.env as { readonly outgoing?: Closing } | undefined)?.outgoing
-  return typeof outgoing?.once === 'function' ? outgoing : null
 }

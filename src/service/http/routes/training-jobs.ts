@@ -6,8 +6,8 @@ import { createJobQuerySchema } from '#api/wire/training/plan.js'
 import { listTrainingJobsQuerySchema } from '#api/wire/training-jobs.js'
 import { readGroups, readJson, readQuery } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
+import { sendEvents } from '../event-stream.js'
 import { idempotencyKey, isRetry } from '../headers.js'
-import { EVENT_STREAM_HEADERS, toEventStream } from '../sse.js'
 
 const PING_MS = 15_000
 
@@ -56,11 +56,7 @@ export function bindTrainingJobs(app: App, options: AppOptions): void {
     // an unknown job or cursor must be a plain 4xx, so they are checked before the stream opens
     await trainingJobs.events(c.get('principal'), id, { after, limit: 1 })
     const events = trainingJobs.follow(c.get('principal'), id, after, signal)
-    return c.body(
-      toEventStream(format(events), { pingMs: PING_MS, onCancel: () => gone.abort() }),
-      200,
-      EVENT_STREAM_HEADERS,
-    )
+    return sendEvents(c, format(events), { pingMs: PING_MS, onCancel: () => gone.abort() })
   }
 }
 

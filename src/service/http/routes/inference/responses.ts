@@ -4,8 +4,9 @@
 import type { ResponseAnswer } from '#service/operations/responses/responses.js'
 import { readJson } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
+import { sendEvents } from '../../event-stream.js'
 import { logStreamFailure } from '../../generated-answer.js'
-import { EVENT_STREAM_HEADERS, type ServerSentEvent, toEventStream } from '../../sse.js'
+import type { ServerSentEvent } from '../../sse.js'
 
 const PING_MS = 15_000
 
@@ -22,7 +23,7 @@ export function bindResponses(app: App, options: AppOptions): void {
     c.set('logFacts', { model: request.model, is_stream: answer.isStream })
     if (!answer.isStream) return c.json(await answer.response())
     const events = toEvents(answer, c, options)
-    return c.body(toEventStream(events, { pingMs: PING_MS, onCancel: () => gone.abort() }), 200, EVENT_STREAM_HEADERS)
+    return sendEvents(c, events, { pingMs: PING_MS, onCancel: () => gone.abort() })
   }
 
   app.post('/v1/responses', create)

@@ -241,8 +241,9 @@ async function trainedModel({ api, model: baseModel }, seed) {
   return `demo/gaps-${seed}`
 }
 
+/** As long as most of the works take. */
 function pause() {
-  return new Promise((resolve) => setTimeout(resolve, 700))
+  return new Promise((resolve) => setTimeout(resolve, 1500))
 }
 
 /** Longest time between two parts of any of four streams during each of some works, one after the other. */
@@ -251,7 +252,8 @@ async function gapsWhile(side, seed, works) {
   const gaps = []
   const streams = many(4, async (i) => {
     for (let round = 0; !isOver; round++) {
-      const { times } = await ask(side, 8, seed + 10 * round + i, { count: 96 })
+      // long, because every new stream is work for the others too
+      const { times } = await ask(side, 8, seed + 10 * round + i, { count: 384 })
       for (let k = 1; k < times.length; k++) gaps.push({ from: times[k - 1], until: times[k] })
     }
   })

@@ -7,7 +7,9 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import type { JsonObject } from '#base/util/json.js'
+import { systemClock } from '#base/util/clock.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { createChatTemplate } from '#model/text/chat-template.js'
 import { renderConversation } from '#model/text/render.js'
 import { renderWithMask } from '#model/text/render-with-mask.js'
 import { createTinyTextModel } from '../../support/model/tiny-tokenizer.js'
@@ -18,6 +20,15 @@ const deepseek = {
   controlTokens: ['<｜User｜>', '<｜Assistant｜>', '<｜end▁of▁sentence｜>', '<｜tool▁calls▁begin｜>'],
   ends: ['<｜end▁of▁sentence｜>'],
 }
+
+/** What `transformers` makes of the same files, at noon of 2026-03-01 (`test/support/model/make-template-goldens.py`). */
+const goldens: readonly {
+  readonly template: string
+  readonly title: string
+  readonly conversation: JsonObject & { readonly messages: readonly JsonValue[] }
+  readonly expected: string
+}[] = JSON.parse(readFileSync(join(import.meta.dirname, '../../fixtures/model-template-goldens.json'), 'utf8'))
+const noon = { ...systemClock, nowMs: () => new Date(2026, 2, 1, 12).getTime() }
 
 /** File name, its control tokens, and what it cannot do. */
 const templates: readonly (readonly [string, { controlTokens?: string[]; ends?: string[] }, string?])[] = [
@@ -42,6 +53,20 @@ const templates: readonly (readonly [string, { controlTokens?: string[]; ends?: 
 ]
 
 describe.skipIf(!existsSync(directory))('templates of models (skipped without .cache/llama-vocab)', () => {
+  test.each(goldens)('$template renders as in transformers ($title)', ({ template, conversation, expected }) => {
+    const { messages, tools, add_generation_prompt: addGenerationPrompt, ...kwargs } = conversation
+    const source = readFileSync(join(directory, `${template}.jinja`), 'utf8')
+    const tokenVariables = { bos_token: '<s>', eos_token: '</s>' }
+    const compiled = createChatTemplate(source, { controlTokens: [], tokenVariables, clock: noon })
+    const { text } = compiled.render({
+      messages,
+      tools: Array.isArray(tools) ? tools : null,
+      addGenerationPrompt: addGenerationPrompt !== false,
+      kwargs,
+    })
+    expect(text).toBe(expected)
+  })
+
   describe.each(templates.map(([name, options, lacks]) => ({ name, options, lacks })))(
     '$name',
     ({ name, options, lacks }) => {

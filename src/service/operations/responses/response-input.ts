@@ -77,6 +77,8 @@ export function toMessages(items: readonly InputItem[]): Message[] {
         if (name === null || callId === null) {
           throw invalid(path, `${path} must have the strings name and call_id, as every function_call has.`)
         }
+        // what was cut off was never called: half its arguments would be refused
+        if (item['status'] === 'incomplete') break
         const called = { name, arguments: text(item['arguments']) ?? '' }
         const message = assistant()
         message.tool_calls = [...(message.tool_calls ?? []), { id: callId, type: 'function', function: called }]

@@ -102,12 +102,17 @@ export function createResponseBuilder(
     if (open === null) return []
     const closed = open
     open = null
-    closed.item.status = status
     const end = { type: 'response.output_item.done', output_index: output.length - 1, item: closed.item }
     if (closed.kind === 'call') {
       const { name, arguments: given } = closed.item
-      return [{ type: 'response.function_call_arguments.done', ...place(), name, arguments: given }, end]
+      // a call is whole if its arguments are, wherever the answer was cut off
+      const isWhole = isJson(given)
+      closed.item.status = isWhole ? 'completed' : 'incomplete'
+      return isWhole
+        ? [{ type: 'response.function_call_arguments.done', ...place(), name, arguments: given }, end]
+        : [end]
     }
+    closed.item.status = status
     const { part } = closed
     const at = { ...place(), content_index: 0 }
     const textDone =
@@ -205,6 +210,15 @@ export function createResponseBuilder(
       changes = { status: 'failed', error }
       return { type: 'response.failed', response: response() }
     },
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ChatResponse } from '#api/wire/chat-completions.js'
 import { packageRoot } from '#base/util/package-root.js'
@@ -168,6 +169,43 @@ describe('reasoning (5.4)', () => {
     ['none', 'Yes.', { content: 'Yes.' }],
   ])('%s', async (_, text, read, more = {}) => {
     expectRead(await both({ ...writes(text), ...more }), read)
+  })
+
+  it('reaches the OpenAI client for Node, plain, in deltas and in what its stream helper gathers', async () => {
+    const client = new OpenAI({ apiKey: service.apiKey, baseURL: `${service.url}/v1`, maxRetries: 0 })
+    const body = {
+      model: 'hermes',
+      messages: [{ role: 'user' as const, content: 'Well?' }],
+      temperature: 0,
+      ...writes('<think>plan</think>Yes.'),
+    }
+    const { choices } = await client.chat.completions.create(body)
+    expect(choices[0]?.message).toMatchObject({ content: 'Yes.', reasoning_content: 'plan', reasoning: 'plan' })
+    const stream = client.chat.completions.stream(body)
+    let reasoning = ''
+    for await (const { choices: pieces } of stream) {
+      const delta: { content?: string | null; reasoning_content?: string } = pieces[0]?.delta ?? {}
+      reasoning += delta.reasoning_content ?? ''
+    }
+    expect(reasoning).toBe('plan')
+    expect((await stream.finalChatCompletion()).choices[0]?.message.content).toBe('Yes.')
+  })
+
+  it('switched off: the prompt ends with an empty block and the answer is all content', async () => {
+    const promptOf = async (more: object): Promise<string> => {
+      const { prompt_token_ids: tokens } = await plain({ ...writes('Yes.'), ...more })
+      return (await service.json<{ prompt: string }>('/detokenize', { json: { model: 'hermes', tokens } })).body.prompt
+    }
+    const off = { chat_template_kwargs: { enable_thinking: false } }
+    const rendered = await service.json<{ prompt: string }>('/apply-template', {
+      json: { model: 'hermes', messages: [{ role: 'user', content: 'Well?' }], tools, ...off },
+    })
+    expectRead(await both({ ...writes('Yes.'), ...off }), { content: 'Yes.' })
+    expect(await promptOf(off)).toMatch(/<\|im_start\|>assistant\n<think>\n\n<\/think>\n\n$/)
+    expect(await promptOf(off)).toBe(rendered.body.prompt)
+    for (const more of [{}, { chat_template_kwargs: { enable_thinking: true } }, { reasoning_effort: 'high' }]) {
+      expect(await promptOf(more)).toMatch(/<\|im_start\|>assistant\n$/)
+    }
   })
 
   it('a delta holds either; text held back for a tag is not lost', async () => {

@@ -94,6 +94,31 @@ describe('a response', () => {
     })
   })
 
+  it('that is cut off inside a call has half a call, which is incomplete, and goes on without it', async () => {
+    const json = { model: MODEL, input: CALL, tools: [weather], max_output_tokens: 75 }
+    const response = await respond(json)
+    expect(response).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+      output: [{ type: 'message' }, { type: 'function_call', name: 'weather', status: 'incomplete' }],
+    })
+    const events = await eventsOf(json)
+    const ended = events.at(-1)?.response
+    expect(ended === undefined ? null : shapeOf(ended)).toEqual(shapeOf(response))
+    const types = events.map(({ type }) => type)
+    expect(types).toContain('response.function_call_arguments.delta')
+    expect(types).not.toContain('response.function_call_arguments.done')
+    expect(events.filter(({ type }) => type === 'response.output_item.done').at(-1)?.item?.status).toBe('incomplete')
+    const next = await respond({ model: MODEL, input: 'go on', previous_response_id: response.id, tools: [weather] })
+    expect(next.output).toMatchObject([{ type: 'message', content: [{ text: 'base:go on' }] }])
+  })
+
+  it('that is cut off behind the arguments of a call has the call', async () => {
+    const { output, status } = await respond({ model: MODEL, input: CALL, tools: [weather], max_output_tokens: 82 })
+    expect(status).toBe('incomplete')
+    expect(output.at(-1)).toMatchObject({ type: 'function_call', status: 'completed' })
+  })
+
   it('takes the parts of an answer apart: reasoning, text, calls', async () => {
     const response = await respond({ input: `<think>why</think>text\n${CALL}`, tools: [weather] })
     // the scripted answer begins with "base:", which is before the reasoning

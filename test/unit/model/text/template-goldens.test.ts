@@ -29,3 +29,12 @@ test.each(goldens)('template goldens: $template$source ($title)', ({ template, s
   })
   expect(text).toBe(expected)
 })
+
+test('a template in the form of Gemma’s refuses turns that do not alternate', () => {
+  const compiled = createChatTemplate(fixture('gemma.jinja'), {
+    controlTokens: [],
+    tokenVariables: { bos_token: '<bos>' },
+  })
+  const messages = ['a', 'b'].map((content) => ({ role: 'user', content }))
+  expect(() => compiled.render({ messages })).toThrow(/must alternate/)
+})

@@ -30,7 +30,13 @@ export {
 } from '#api/rl/rewards.js'
 export { type LocalOptions, type LocalService, startLocal } from '#api/rl/start-local.js'
 export type { ToolCall } from '#api/rl/tool-calls.js'
-export { type RowsTrainResult, TrainingFailedError, type TrainOptions, type TrainResult } from '#api/rl/train.js'
+export {
+  type RlTrainOptions,
+  type RowsTrainResult,
+  TrainingFailedError,
+  type TrainOptions,
+  type TrainResult,
+} from '#api/rl/train.js'
 export {
   type Answer,
   type AskOptions,

@@ -3,12 +3,14 @@
  */
 
 import { ApiError } from '#api/client/errors.js'
+import { targetKlFor } from '#api/settings/learning-rate.js'
 import {
   KL_PENALTY_COEF,
   PACKED_SEQUENCE_LENGTH,
   POLICY_LOSSES,
   RATIO_BOUND,
   RL_DEFAULTS,
+  TARGET_KL,
 } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -60,6 +62,11 @@ export const trainRl = defineCommand({
       `weight of the KL penalty; default ${RL_DEFAULTS.kl_penalty_coef}`,
       { isAdvanced: true },
     ),
+    targetKl: flag.number(TARGET_KL.min, TARGET_KL.max)(
+      '--target-kl <x>',
+      'nats per token an update may move the policy, longer ones are shortened; default 0.05 for models below 300 million parameters, --set target_kl=null for none',
+      { isAdvanced: true },
+    ),
     tokensPerStep: flag.integer(PACKED_SEQUENCE_LENGTH.min, PACKED_SEQUENCE_LENGTH.max)(
       '--tokens-per-step <n>',
       'tokens an optimizer step covers; drops nothing',
@@ -85,6 +92,7 @@ export const trainRl = defineCommand({
       kl_penalty_coef: flags.klCoef,
       scale_rewards: flags.scaleRewards,
       tokens_per_step: flags.tokensPerStep,
+      target_kl: flags.targetKl,
     })
     const empty = explainEmpty(file, hyperparameters)
     const isEmpty = empty !== null && !flags.dryRun && !flags.plan
@@ -103,6 +111,8 @@ export const trainRl = defineCommand({
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })
+    const targetKl = 'target_kl' in hyperparameters ? null : targetKlFor(model.base_model)
+    if (targetKl !== null) hyperparameters['target_kl'] = targetKl
     const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
       ? null
       : defaultTokensPerStep(model.base_model)

@@ -75,6 +75,8 @@ export interface RlHyperparameters {
   readonly lossAggregation: LossAggregation
   /** Choices that ended by length are context only. */
   readonly maskTruncated: boolean
+  /** Nats per trained token an optimizer step may move the policy; longer updates are shortened. Null for no limit. */
+  readonly targetKl: number | null
   /** How the frozen layers' products are computed. With int8, old log-probabilities are the trainer's own. */
   readonly precision: TrainingPrecision
   /** Seeds the row shuffle and a new adapter; null means the job's id. */
@@ -185,6 +187,7 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
     numTrajectoriesLearningRateMultiplierPower: options.num_trajectories_learning_rate_multiplier_power,
     lossAggregation: options.loss_aggregation,
     maskTruncated: options.mask_truncated,
+    targetKl: options.target_kl ?? null,
     precision: options.precision,
     seed: options.seed ?? null,
     lora: options.lora ?? null,

@@ -8,13 +8,14 @@ import type { Client } from '#api/client/client.js'
 import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
 import { isLowerBetter } from '#api/settings/best-metric.js'
+import { targetKlFor } from '#api/settings/learning-rate.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Model } from '#api/wire/models.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { captureFetch } from './capture.js'
-import { type RowsTrainResult, runJob, type TrainOptions, type TrainResult } from './train.js'
+import { type RlTrainOptions, type RowsTrainResult, runJob, type TrainOptions, type TrainResult } from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
 
 export interface ModelOptions {
@@ -125,7 +126,7 @@ export class TrainableModel {
    *
    * @throws {AppError} `no_trajectories` when every rollout failed; `TrainingFailedError` when the job did not complete
    */
-  async train(groups: readonly TrajectoryGroup[], options: TrainOptions = {}): Promise<TrainResult> {
+  async train(groups: readonly TrajectoryGroup[], options: RlTrainOptions = {}): Promise<TrainResult> {
     const trajectories = groups.flatMap((group) => group.trajectories)
     const exceptions = groups.flatMap((group) => group.exceptions)
     const [first] = exceptions
@@ -151,7 +152,7 @@ export class TrainableModel {
         {
           model_id: this.id,
           trajectory_groups: trainable.map((group) => group.toJSON()),
-          experimental_config: configOf(options),
+          experimental_config: rlConfigOf(options, this.#registered.base_model),
         },
         call,
       ),
@@ -261,6 +262,14 @@ export class TrainableModel {
       { signal: options.signal },
     )
   }
+}
+
+/** Small models get a limit on their updates unless the caller says something about it. */
+function rlConfigOf({ targetKl, ...options }: RlTrainOptions, baseModel: string): JsonObject {
+  const given = configOf(options)
+  if (targetKl === null || 'target_kl' in given) return given
+  const limit = targetKl ?? targetKlFor(baseModel)
+  return limit === null ? given : { ...given, target_kl: limit }
 }
 
 function configOf({ learningRate, config }: TrainOptions): JsonObject {

@@ -19,6 +19,14 @@ export interface TrainOptions {
   readonly signal?: AbortSignal
 }
 
+export interface RlTrainOptions extends TrainOptions {
+  /**
+   * Nats per trained token that one optimizer step may move the policy; a longer update is shortened. Default 0.05 for base models
+   * below 300 million parameters, else no limit; null for none. Costs one more forward pass a step.
+   */
+  readonly targetKl?: number | null
+}
+
 export interface TrainResult {
   /** Step of the new checkpoint; the old one when nothing was trained. */
   readonly step: number

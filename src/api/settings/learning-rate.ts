@@ -1,5 +1,6 @@
 /**
- * A learning rate by the size of a model, where it was measured: the published defaults suit models of billions of parameters.
+ * A learning rate and a limit on updates by the size of a model, where they were measured: the published defaults suit models of
+ * billions of parameters.
  */
 import { SFT_DEFAULTS } from './training.js'
 
@@ -25,6 +26,14 @@ export function measuredLearningRate(baseModel: string): number | null {
 /** The rate for examples when nobody gives one: the measured one, else the published default. */
 export function learningRateFor(baseModel: string): number {
   return measuredLearningRate(baseModel) ?? SFT_DEFAULTS.learning_rate
+}
+
+/** Nats per token: small models at the rates above fall without a limit, and come back within a few jobs with this one. */
+const SMALL_MODEL_TARGET_KL = 0.05
+
+/** `target_kl` of an RL job when nobody gives one: a limit where the measured rates are in use; null for none, the published default. */
+export function targetKlFor(baseModel: string): number | null {
+  return measuredLearningRate(baseModel) === null ? null : SMALL_MODEL_TARGET_KL
 }
 
 /** Parameters of a model that comes with the package, or those its name tells: `Qwen2.5-0.5B-Instruct`, `smollm2-135m`. */

@@ -10,6 +10,8 @@ export const LEARNING_RATE = { min: 0, max: 1 } as const
 /** Clip ranges and caps of importance weights. */
 export const RATIO_BOUND = { min: 0 } as const
 export const KL_PENALTY_COEF = { min: 0 } as const
+/** Nats per token an optimizer step may move the policy. */
+export const TARGET_KL = { min: 1e-6, max: 100 } as const
 /** Strength of the log-ratio taken from advantages. */
 export const TAU = { min: 0 } as const
 export const ADVANTAGE_BALANCE = { min: -1, max: 1 } as const

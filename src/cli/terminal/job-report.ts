@@ -39,6 +39,14 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
       `KL ${(mismatch['kl'] ?? 0).toPrecision(2)}, ratio ${(mismatch['ratio_p01'] ?? 1).toFixed(3)} to ${(mismatch['ratio_p99'] ?? 1).toFixed(3)} (1% to 99%)`,
     ])
   }
+  const {
+    updates = 0,
+    shortened = 0,
+    smallest_scale: smallest = 1,
+    target_kl: target = 0,
+  } = report.facts['trust_region'] ?? {}
+  if (shortened > 0)
+    lines.push(['Updates', `${shortened} of ${updates} shortened, to ${smallest} at least (target_kl ${target})`])
   return lines
 }
 

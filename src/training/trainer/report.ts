@@ -121,6 +121,17 @@ export function reportWarnings(report: JobReport, stepCount: number): string[] {
       `gradient clipped in every one of ${stepCount} steps: only its direction counts, a lower rate changes the size of steps`,
     )
   }
+  const {
+    updates = 0,
+    shortened = 0,
+    smallest_scale: smallest = 1,
+    target_kl: target = 0,
+  } = report.facts['trust_region'] ?? {}
+  if (updates >= MIN_STEPS && 2 * shortened >= updates) {
+    warnings.push(
+      `${shortened} of ${updates} updates were shortened, the shortest to ${smallest}, to move the policy by at most ${target} nats per token (target_kl): a lower rate does the same in even steps`,
+    )
+  }
   const kl = report.klByStep
   const quarter = Math.floor(kl.length / 4)
   const [first, last] = [mean(kl.slice(0, quarter)), mean(kl.slice(-quarter))]

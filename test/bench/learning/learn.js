@@ -4,7 +4,7 @@
  *
  *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
- *         [--questions N --answers N] of a job [--held-out N] questions asked after it
+ *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
  *         [--url URL --key KEY]
  *
  * Methods: `cispo` and `ppo` (a job trains on sampled answers), `sft` (on the right answers) and `dpo` (on the right ones against
@@ -35,6 +35,7 @@ const { values } = parseArgs({
     'held-out': { type: 'string' },
     questions: { type: 'string' },
     answers: { type: 'string' },
+    'target-kl': { type: 'string' },
     store: { type: 'boolean', default: false },
     url: { type: 'string' },
     key: { type: 'string' },
@@ -56,6 +57,12 @@ function known(list, names, what) {
 }
 
 const tasks = known(values.tasks, Object.keys(TASKS), 'task')
+/** None unless asked for: the stored curves are those of the published algorithm, beside plain PyTorch. */
+const targetKl = values['target-kl'] === undefined ? null : Number(values['target-kl'])
+if (values.store && targetKl !== null) {
+  console.error('--store keeps curves of the published algorithm: leave --target-kl out')
+  process.exit(2)
+}
 const methods = known(values.methods, Object.keys(METHODS), 'method')
 const file = values['base-model'].endsWith('.gguf') ? values['base-model'] : null
 const baseModel = file === null ? values['base-model'] : path.basename(file).replace(/\.Q\w+\.gguf$/, '')
@@ -92,7 +99,7 @@ try {
             await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...curves })
           }
           const run = await learn(client, task, {
-            ...{ baseModel, method, rate, seed, tokensPerStep, jobs: Number(values.jobs) },
+            ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs) },
             heldOut: task.heldOut,
             // After each job: a run that is cut short keeps what it has measured.
             onJob: async (curves) => {

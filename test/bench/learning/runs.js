@@ -73,7 +73,7 @@ const batchOf = ({ task }, job) =>
 async function trainOnRollouts(run, job, options) {
   const groups = await rollouts(run, batchOf(run, job), run.task.size)
   const config = { ...options, seed: run.seed, tokens_per_step: run.tokensPerStep }
-  const trained = await run.model.train(groups, { ...trainOptions(run), config })
+  const trained = await run.model.train(groups, { ...trainOptions(run), targetKl: run.targetKl, config })
   return { training: trained.reward }
 }
 

@@ -185,6 +185,11 @@ describe.each([
     groups,
   ],
   [
+    'RL whose updates are shortened',
+    { kind: 'rl', config: { learning_rate: 1e-2, tokens_per_step: 2, target_kl: 1e-3 } },
+    groups,
+  ],
+  [
     'RL on rows whose attention goes in blocks',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2 } },
     groupsOf(DENSE_ATTENTION_TOKENS),

@@ -23,6 +23,7 @@ import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
 import { type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
+import { createTrustRegion, noteMovement } from './trust-region.js'
 
 /**
  * Trains on trajectory groups.
@@ -73,14 +74,19 @@ async function* trainSteps(
   const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
   applyResumePoint(context, context.resumePoint)
-  const learner = isMeanGiven ? await openScores(context, context.adapter) : null
+  const { targetKl } = hyperparameters
+  const learner = isMeanGiven || targetKl !== null ? await openScores(context, context.adapter) : null
+  const region =
+    learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
   const loss = { kind: 'policy' as const, options }
   const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
 
   async function makeStep(step: readonly PreparedBatch[], at: number) {
     const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
     const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
-    const klMean = learner === null || kl === null ? null : await stepKlMean(laidOut, kl.source, learner.score)
+    const klMean =
+      learner === null || kl === null || !isMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
+    region?.remember()
     const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
       learningRate: hyperparameters.learningRate * multiplier,
       // Weights are those of the start only before the first update.
@@ -106,8 +112,12 @@ async function* trainSteps(
         made = await makeStep(step, at)
       }
       const { laidOut, result } = made
+      const madeMs = clock.monotonicMs()
+      const movement = (await region?.shorten(laidOut, result.outputs)) ?? null
+      if (region !== null) report.seconds.scores += (clock.monotonicMs() - madeMs) / 1000
+      if (movement !== null && targetKl !== null) noteMovement(report, movement, targetKl)
       const elapsedMs = clock.monotonicMs() - startedMs
-      const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs })
+      const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs, movement })
       countStep(progress, data, GRADIENT_METRICS)
       noteStep(report, {
         ...result,

@@ -9,6 +9,7 @@ import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { type RowBatch, rowOf } from '../row-batch.js'
 import type { StepResult } from '../trainer.js'
+import type { Movement } from './trust-region.js'
 
 /** Names that are averaged over steps into the checkpoint's metrics. */
 export const GRADIENT_METRICS = [
@@ -21,6 +22,8 @@ export const GRADIENT_METRICS = [
   'importance_ratio_mean',
   'importance_ratio_p99',
   'clipped_token_fraction',
+  'update_kl',
+  'update_scale',
 ] as const
 
 /** The packed rows of one micro-batch of a step. */
@@ -35,6 +38,8 @@ export interface StepFacts {
   readonly groups: readonly TrajectoryGroup[]
   readonly hyperparameters: RlHyperparameters
   readonly elapsedMs: number
+  /** How far the step moved the policy; null where nothing limits it. */
+  readonly movement?: Movement | null
 }
 
 /**
@@ -46,7 +51,7 @@ export interface StepFacts {
 export function rlStepMetrics(
   step: readonly MeasuredBatch[],
   result: Pick<StepResult, 'loss' | 'gradientNorm' | 'outputs'>,
-  { groups, hyperparameters, elapsedMs }: StepFacts,
+  { groups, hyperparameters, elapsedMs, movement = null }: StepFacts,
 ): Record<string, number> {
   const ratios: number[] = []
   const entropies: number[] = []
@@ -79,6 +84,7 @@ export function rlStepMetrics(
     importance_ratio_mean: mean(ratios),
     importance_ratio_p99: quantile(ratios, 0.99),
     clipped_token_fraction: clipped / ratios.length,
+    ...(movement === null ? {} : { update_kl: movement.kl, update_scale: movement.scale }),
     num_trainable_tokens: ratios.length,
     num_trajectories: counts.trajectories,
     num_groups_submitted: counts.groupsSubmitted,

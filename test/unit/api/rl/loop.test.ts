@@ -54,10 +54,10 @@ function response(content: string, more: Partial<ChatResponse> = {}): ChatRespon
   }
 }
 
-async function scripted(routes: Routes) {
-  const service = scriptedService({ 'POST /v1/preview/models': { body: MODEL }, ...routes })
+async function scripted(routes: Routes, base_model: string = MODEL.base_model) {
+  const service = scriptedService({ 'POST /v1/preview/models': { body: { ...MODEL, base_model } }, ...routes })
   const client = createClient({ baseUrl: 'http://h:1', apiKey: 'k', fetch: service.fetch })
-  const model = new TrainableModel(client, { name: 'email-agent', baseModel: MODEL.base_model })
+  const model = new TrainableModel(client, { name: 'email-agent', baseModel: base_model })
   await model.register()
   return { model, requests: service.requests }
 }
@@ -196,6 +196,24 @@ describe('train', () => {
     expect(sent.trajectory_groups).toHaveLength(1)
     expect(sent).toMatchObject({ experimental_config: { learning_rate: 1e-3, ppo: true } })
   })
+
+  test.each([
+    ['trainyard/spark', {}, 0.05],
+    ['HuggingFaceTB/SmolLM2-135M-Instruct', {}, 0.05],
+    ['HuggingFaceTB/SmolLM2-360M-Instruct', {}, undefined],
+    ['trainyard/spark', { targetKl: 0.2 }, 0.2],
+    ['trainyard/spark', { config: { target_kl: 0.3 } }, 0.3],
+    ['trainyard/spark', { targetKl: null }, undefined],
+    ['Qwen/Qwen3-0.6B', { targetKl: 0.1 }, 0.1],
+  ])('limits how far an update moves %s, given %j', async (baseModel, options, limit) => {
+    const { model, requests } = await scripted(routes('completed'), baseModel)
+    await model.train(groups, options)
+    const sent = requests.find(({ path }) => path === '/v1/preview/training-jobs')?.body
+    expect((sent as { experimental_config: object }).experimental_config).toEqual(
+      limit === undefined ? {} : { target_kl: limit },
+    )
+  })
+
   test.each([
     ['trainSft', 'sft', { messages: [{ role: 'user' as const, content: 'q' }] }],
     ['trainDpo', 'dpo', { prompt: 'q', chosen: 'a', rejected: 'b' }],

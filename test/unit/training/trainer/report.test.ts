@@ -37,6 +37,14 @@ describe('report', () => {
     expect(warningsOf(rising.map(({ norm }) => ({ norm, kl: 0.05 })))).toEqual([])
   })
 
+  it('says when most updates were shortened, not when some were', () => {
+    const report = createReport()
+    report.facts['trust_region'] = { target_kl: 0.05, updates: 6, shortened: 3, smallest_scale: 0.125 }
+    expect(reportWarnings(report, 6)).toEqual([expect.stringContaining('3 of 6 updates were shortened')])
+    report.facts['trust_region'] = { target_kl: 0.05, updates: 6, shortened: 2, smallest_scale: 0.125 }
+    expect(reportWarnings(report, 6)).toEqual([])
+  })
+
   it('says when validation never got better', () => {
     const report = createReport()
     report.validation.push({ step: 0, loss: 2 }, { step: 5, loss: 2.5 })

@@ -31,6 +31,7 @@ describe('resolveRlConfig', () => {
       numTrajectoriesLearningRateMultiplierPower: 0,
       lossAggregation: 'trajectory',
       maskTruncated: false,
+      targetKl: null,
       precision: 'f32',
       seed: null,
       lora: null,
@@ -79,6 +80,7 @@ describe('resolveRlConfig', () => {
     const config = resolveRlConfig({
       loss_aggregation: 'token',
       mask_truncated: true,
+      target_kl: 0.05,
       seed: 7,
       lora: { rank: 4, alpha: null },
       grad_accumulation_sequences: 2,
@@ -86,6 +88,7 @@ describe('resolveRlConfig', () => {
     expect(config).toMatchObject({
       lossAggregation: 'token',
       maskTruncated: true,
+      targetKl: 0.05,
       seed: 7,
       lora: { rank: 4, alpha: 16 },
       gradAccumulationSequences: 2,

@@ -101,13 +101,14 @@ export const trainRl = defineCommand({
         hint: 'add --allow-empty where that may happen, as in a loop',
       })
     }
-    return { file, hyperparameters, nothing: isEmpty ? empty : null }
+    return { file, hyperparameters, empty, nothing: isEmpty ? empty : null }
   },
   async run(context) {
     const { connect, output, args, flags, prepared } = context
-    const { file, hyperparameters, nothing } = prepared
+    const { file, hyperparameters, empty, nothing } = prepared
     const reference = parseModelReference(args.model)
     if (nothing !== null) return output.warning(nothing)
+    if (flags.plan && empty !== null) output.warning(empty)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })

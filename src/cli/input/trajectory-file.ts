@@ -180,7 +180,7 @@ export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject):
     return `nothing to train on: rewards are equal inside each of the ${file.groups.length} groups`
   }
   if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
-    return 'nothing to train on: no choice carries logprobs or token ids'
+    return 'nothing to train on: no choice carries logprobs or token ids; --set allow_training_without_logprobs=true trains on answers without them'
   }
   return null
 }

@@ -7,15 +7,16 @@ import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { buildStepGraph, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
-import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { AdapterLayout } from './adapters/adapter-layout.js'
 import { JoinedAdapters } from './adapters/joined-adapters.js'
 import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
-import { batchFeeds, cacheFeeds, type StepBatch, tokenCount } from './step-batch.js'
+import { batchFeeds, cacheFeeds, longestSequence, type StepBatch, tokenCount } from './step-batch.js'
 
 /** What a step may return besides the new keys and values. */
 export type StepFetch = 'logits' | 'logprobs' | 'probabilities'
 
+/** Valid until the model's next step, which may write to the same memory. */
 export interface StepResult {
   /** [2L, slots, T, D] */
   readonly newRows: Float32Array
@@ -41,11 +42,15 @@ export interface StepModel {
   release(): Promise<void>
 }
 
+/** Memory of a result that is this many times as large as needed is given back. */
+const MOST_UNUSED = 4
+
 /** Loads the step graph of a prepared model. */
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
   const session = await loadStepSession(options)
   const joined = new JoinedAdapters(config)
+  const results = new ResultMemory(config)
   return {
     config,
     async run(batch, fetch) {
@@ -53,7 +58,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
       Object.assign(feeds, zeroPointFeeds(session, batch), joined.feeds(batch))
       const wanted = Uint8Array.of(fetch.includes('probabilities') ? 1 : 0)
       feeds[STEP_INPUTS.wantsProbabilities] = { dtype: 'bool', shape: [], data: wanted }
-      const outputs = await session.run(feeds, [STEP_OUTPUTS.newRows, ...fetch])
+      const outputs = await session.run(feeds, results.tensors(batch, fetch))
       return {
         newRows: floats(outputs, STEP_OUTPUTS.newRows),
         logits: fetch.includes('logits') ? floats(outputs, STEP_OUTPUTS.logits) : null,
@@ -64,6 +69,43 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async release() {
       await session.release()
     },
+  }
+}
+
+/**
+ * Memory that steps write their results to. Fresh arrays for each step, 25 MB of 64 rows over 49,152 tokens, would keep the
+ * garbage collector busy, and the system with zeroing pages.
+ */
+class ResultMemory {
+  readonly #config: DecoderConfig
+  readonly #arrays = new Map<string, Float32Array>()
+
+  constructor(config: DecoderConfig) {
+    this.#config = config
+  }
+
+  /** What the step of a batch fills. */
+  tensors(batch: StepBatch, fetch: readonly StepFetch[]): Record<string, HostTensor> {
+    const { layerCount, kvHeadCount, headSize, vocabularySize } = this.#config
+    const slots = batch.groups * batch.width * kvHeadCount
+    const rows = [batch.logitRows.length, vocabularySize]
+    // Prompts and running choices take turns, and are of different sizes.
+    const kind = batch.tails === null ? 'prompts' : 'choices'
+    return {
+      [STEP_OUTPUTS.newRows]: this.#tensor(`${kind} rows`, [2 * layerCount * slots, longestSequence(batch), headSize]),
+      ...Object.fromEntries(fetch.map((name) => [name, this.#tensor(`${kind} ${name}`, rows)])),
+    }
+  }
+
+  /** Larger memory when it is needed, smaller when most of it is not. */
+  #tensor(key: string, shape: readonly number[]): HostTensor {
+    const size = shape.reduce((product, dim) => product * dim, 1)
+    let array = this.#arrays.get(key)
+    if (array === undefined || array.length < size || array.length > MOST_UNUSED * size) {
+      array = new Float32Array(size)
+      this.#arrays.set(key, array)
+    }
+    return float32Tensor(array.length === size ? array : array.subarray(0, size), shape)
   }
 }
 

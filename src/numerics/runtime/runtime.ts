@@ -37,10 +37,14 @@ export interface Session {
    * Runs the model. Inputs are read in place; each fetched output is a fresh array, so fetch little.
    *
    * @param feeds one tensor per input, by name
-   * @param fetches the outputs wanted; default all
+   * @param fetches the outputs wanted; default all. As tensors by name: they are filled and returned, and must have the
+   *   outputs' types and shapes
    * @throws {RuntimeError} `runtime_failed`
    */
-  run(feeds: Readonly<Record<string, HostTensor>>, fetches?: readonly string[]): Promise<Record<string, HostTensor>>
+  run(
+    feeds: Readonly<Record<string, HostTensor>>,
+    fetches?: readonly string[] | Readonly<Record<string, HostTensor>>,
+  ): Promise<Record<string, HostTensor>>
   release(): Promise<void>
 }
 

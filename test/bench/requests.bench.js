@@ -1,6 +1,8 @@
 /**
  * What one client's requests cost the others: health beside the worst requests there are, and plain requests per second. The
  * load comes from this process, so on two cores it competes with the server.
+ *
+ *     npm run bench -- requests --only bursts      340 and 1,024 chats at once, a minute
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startService } from '../support/service/service-process.js'
@@ -72,10 +74,11 @@ const WORST = (model) => ({
   ],
 })
 
-export async function run() {
+export async function run({ only = '' } = {}) {
   const rows = []
   const service = await startService()
   try {
+    if (only === 'bursts') return await bursts(createClient(service))
     const call = createClient(service)
     const { id } = JSON.parse(
       (await call('POST', '/v1/preview/models', { project: 'p', name: 'm', base_model: 'trainyard/spark' })).text,

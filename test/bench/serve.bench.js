@@ -15,7 +15,7 @@ import { createTokenTable } from '../../dist/src/inference/grammar/token-table.j
 import { loadTextModel } from '../../dist/src/model/text/text-model.js'
 import { AnswerText } from '../../dist/src/service/operations/chat/answer-text.js'
 import { runThroughHttp } from './loads/serve-http.js'
-import { benchAdapter, hasModel, loadOurs, MODEL, promptOf } from './peers/ours.js'
+import { benchAdapter, hasModel, loadOurs, MODEL, promptOf, SPARK } from './peers/ours.js'
 import { profileDecode } from './peers/step-profile.js'
 import { textOf } from './peers/streams.js'
 
@@ -123,10 +123,12 @@ async function gaps(ask) {
 
 /** Where a step's time goes, on engines of their own. */
 async function profile() {
-  const loads = [1, 8, 16].map((streams) => ({ streams }))
+  const loads = [1, 8, 16].map((streams) => [MODEL, 'int8', { streams }])
+  loads.push([MODEL, 'int8', { streams: 8, hasAdapters: true }])
+  // as it is served: on one thread of two cores
+  loads.push(...[1, 16].map((streams) => [SPARK, 'f32', { streams, threads: 1 }]))
   const rows = []
-  for (const load of [...loads, { streams: 8, hasAdapters: true }])
-    rows.push(...(await profileDecode(MODEL, 'int8', load)))
+  for (const load of loads) rows.push(...(await profileDecode(...load)))
   return rows
 }
 

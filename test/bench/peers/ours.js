@@ -18,6 +18,7 @@ import { createOrtRuntime } from '../../../dist/src/numerics/runtime/ort-runtime
 const ROOT = path.resolve(import.meta.dirname, '../../..')
 export const MODEL = path.join(ROOT, '.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf')
 export const Q8_MODEL = path.join(ROOT, '.cache/bench/SmolLM2-135M-Instruct.Q8_0.gguf')
+export const SPARK = path.join(ROOT, 'src/assets/spark')
 export const hasModel = existsSync(MODEL)
 
 export const RULES = {
@@ -42,14 +43,14 @@ export const RULES = {
 export async function loadOurs(
   modelPath,
   precision,
-  { sequences, contextLength = 1024, speculation = 'auto', runtime = createOrtRuntime() },
+  { sequences, contextLength = 1024, speculation = 'auto', threads = 2, runtime = createOrtRuntime() },
 ) {
   const prepared = await prepareAsServed(modelPath, precision, runtime)
   const engine = await createEngine({
     runtime,
     prepared,
     precision,
-    threads: 2,
+    threads,
     maxContextLength: contextLength,
     maxConcurrentSequences: sequences,
     eosTokenIds: [],

@@ -13,11 +13,16 @@ const STEPS = 24
 const SHOWN = 9
 
 /** Rows for the table: `streams` streams, each with an adapter of its own if `hasAdapters`. */
-export async function profileDecode(model, precision, { streams, hasAdapters = false }) {
+export async function profileDecode(model, precision, { streams, hasAdapters = false, threads = 2 }) {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-profile-'))
   try {
     const traced = tracedRuntime(path.join(directory, 'trace'))
-    const engine = await loadOurs(model, precision, { sequences: streams, speculation: 'off', runtime: traced.runtime })
+    const engine = await loadOurs(model, precision, {
+      sequences: streams,
+      speculation: 'off',
+      threads,
+      runtime: traced.runtime,
+    })
     traced.isOn = false
     const answers = Array.from({ length: streams }, (_, i) => ({
       prompt: promptOf(16, i),
@@ -25,7 +30,7 @@ export async function profileDecode(model, precision, { streams, hasAdapters = f
     }))
     await Promise.all(answers.map(({ prompt, options }) => engine.generate(prompt, STEPS, options)))
     await engine.dispose()
-    const name = `${streams} streams${hasAdapters ? ', each with an adapter' : ''}`
+    const name = `${path.basename(model).split('-', 1)[0]}, ${streams} streams${hasAdapters ? ', each with an adapter' : ''}`
     return rowsOf(name, stepsOf(readTrace(directory)))
   } finally {
     rmSync(directory, { recursive: true, force: true })

@@ -65,7 +65,8 @@ async function submissions(service, call, modelId) {
   ended.abort()
   await Promise.all(chats)
   const lost = result.replies.filter((reply) => reply.status !== 200)
-  await sleep(20_000)
+  // threads that are idle end meanwhile, and idle heaps shrink
+  await sleep(60_000)
   return [
     {
       name: `${COUNT} submissions of ${(body.length / 1e6).toFixed(1)} MB beside 64 chats`,
@@ -89,7 +90,12 @@ async function submissions(service, call, modelId) {
     { name: 'longest gap in a chat before them', value: calmGap, unit: 'ms' },
     { name: 'server memory before, MB', value: startMb, unit: 'MB' },
     { name: 'server memory at its highest', value: highMb, unit: 'MB', target: '< 400 MB' },
-    { name: 'server memory 20 s later', value: memoryMb(service, 'VmRSS'), unit: 'MB' },
+    {
+      name: 'server memory a minute later',
+      value: memoryMb(service, 'VmRSS'),
+      unit: 'MB',
+      target: `<= ${Math.round(1.2 * startMb)}`,
+    },
   ]
 }
 

@@ -11,27 +11,34 @@ import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
 
+type Service = Awaited<ReturnType<typeof startService>>
+
+/** Runs a client against a server while its connections are watched. @returns what it printed last, parsed */
+async function runClient(service: Service, script: string): Promise<Record<string, unknown>> {
+  const sockets = watchSockets()
+  const file = path.join(import.meta.dirname, 'clients', script)
+  const command = [...sockets.wrapper, PYTHON, file, service.url, service.key, 'trainyard/spark']
+  const child = spawn(command[0] as string, command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] })
+  if (child.pid !== undefined) sockets.watch(child.pid)
+  const output = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      output[name] += text
+    })
+  }
+  const code = await new Promise((done) => child.once('close', done))
+  expect(code, output.stderr.slice(-4000)).toBe(0)
+  expect(sockets.stop(), 'addresses outside this machine').toEqual([])
+  return JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
+}
+
 test.skipIf(!existsSync(PYTHON))(
   'openpipe-art with wandb: train_sft, pull, fork, metrics (skipped without .cache/venv, see .ci/run)',
   { timeout: 1_000_000 },
   async () => {
     const service = await startService()
-    const sockets = watchSockets()
     try {
-      const script = path.join(import.meta.dirname, 'clients/art_sft.py')
-      const command = [...sockets.wrapper, PYTHON, script, service.url, service.key, 'trainyard/spark']
-      const child = spawn(command[0] as string, command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] })
-      if (child.pid !== undefined) sockets.watch(child.pid)
-      const output = { stdout: '', stderr: '' }
-      for (const name of ['stdout', 'stderr'] as const) {
-        child[name].setEncoding('utf8').on('data', (text: string) => {
-          output[name] += text
-        })
-      }
-      const code = await new Promise((done) => child.once('close', done))
-      expect(code, output.stderr.slice(-4000)).toBe(0)
-      expect(sockets.stop(), 'addresses outside this machine').toEqual([])
-      const seen = JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
+      const seen = await runClient(service, 'art_sft.py')
       expect(seen).toMatchObject({
         step: 1,
         after: 'Trainyard',
@@ -51,6 +58,44 @@ test.skipIf(!existsSync(PYTHON))(
       expect(run).toMatchObject({ display_name: 'student', state: 'finished' })
       const history = await service.api.call('GET', `/v1/preview/models/${models[0].id}/runs/${run.id}/history`)
       expect(history.data.at(-1).metrics['val/accuracy']).toBe(0.75)
+    } finally {
+      await service.stop()
+    }
+  },
+)
+
+test.skipIf(!existsSync(PYTHON))(
+  "openpipe-art's other calls: every option of train, steps, log, pull and fork of a step, deletion, exceptions (skipped without .cache/venv, see .ci/run)",
+  { timeout: 1_000_000 },
+  async () => {
+    const service = await startService()
+    try {
+      const files = ['adapter_config.json', 'adapter_model.safetensors']
+      expect(await runClient(service, 'art_calls.py')).toEqual({
+        artifacts: ['local/e2e/rest:step1', 'local/e2e/rest:step2'],
+        events: ['training_started', 'gradient_step', 'training_ended'],
+        steps: [1, 2, 3],
+        old_step_answers: 2,
+        litellm: 'hosted_vllm/wandb-artifact:///local/e2e/rest:step2',
+        summary: [1.5, 2, 'kept'],
+        pulled: [
+          ['0001', files],
+          ['0003', files],
+        ],
+        fork_step: 2,
+        deleted: 1,
+        pull_of_deleted: 'CommError',
+        refused: [
+          ['UnprocessableEntityError', 422],
+          ['ConflictError', 409],
+          ['NotFoundError', 404],
+          // an empty step is one of the hosted service's too
+          [],
+          ['BadRequestError', 400],
+          ['AuthenticationError', 401],
+        ],
+        gone: ['NotFoundError', 404],
+      })
     } finally {
       await service.stop()
     }

@@ -40,3 +40,27 @@ test.skipIf(!existsSync(PYTHON))(
     }
   },
 )
+
+test.skipIf(!existsSync(PYTHON))(
+  'openai for Python: exceptions, raw answers, and the wait that a 429 names (skipped without .cache/venv, see .ci/run)',
+  async () => {
+    const service = await startService({ args: ['--requests-per-minute', '12', '--max-unfinished-bodies', '64KB'] })
+    try {
+      const script = path.join(import.meta.dirname, 'clients/openai_limits.py')
+      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeout: 550_000,
+      })
+      expect(JSON.parse(stdout.trim().split('\n').at(-1) ?? '')).toEqual({
+        raw: [200, '12', true, 'chat.completion'],
+        bad: ['BadRequestError', 400, expect.anything(), false, true],
+        stranger: ['AuthenticationError', 401, 'invalid_api_key', false, true],
+        missing: ['NotFoundError', 404, expect.anything(), false, true],
+        busy: ['InternalServerError', 503, 503, true, true],
+        limited: ['RateLimitError', 429, 'rate_limit_exceeded', true, true],
+        after_waiting: 'model',
+      })
+    } finally {
+      await service.stop()
+    }
+  },
+)

@@ -3,6 +3,7 @@
  *
  * The service is loaded only here and only when asked for: a program that talks to a server elsewhere never loads it.
  */
+import { rmSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,8 +37,14 @@ export async function startLocal(options: LocalOptions = {}): Promise<LocalServi
   const { createService } = await import('#service/create-service.js')
   const temporary = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'trainyard-')) : null
   const dataDir = options.dataDir ?? temporary ?? ''
+  // a program that ends without `close` leaves nothing either
+  const removeAtExit = () => {
+    if (temporary !== null) rmSync(temporary, { recursive: true, force: true })
+  }
+  process.once('exit', removeAtExit)
   const forget = async () => {
     if (temporary !== null) await rm(temporary, { recursive: true, force: true })
+    process.off('exit', removeAtExit)
   }
   try {
     const service = await createService({ port: 0, logLevel: 'warn', ...options, dataDir })

@@ -7,6 +7,7 @@
  */
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { AppError } from '#base/errors.js'
+import { releaseBytes } from '#base/util/release-bytes.js'
 import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
 import { createGroupReading } from './group-reading.js'
@@ -32,7 +33,7 @@ export interface ReceivedGroups<N extends GroupsBodyName> extends GroupsRead {
 
 export interface BodyStore {
   readonly limits: BodyLimits
-  /** Takes all bytes. @throws {AppError} `too_many_bodies`, and whatever `source` throws */
+  /** Takes all bytes, and empties the parts they come in. @throws {AppError} `too_many_bodies`, and whatever `source` throws */
   receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
   parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<BodyOf<N>>
@@ -51,7 +52,7 @@ export interface BodyStoreOptions {
 const INLINE_BYTES = 16 * 1024
 /** One body in memory, and all of them together; what is more goes to a file. */
 const MEMORY_BYTES = 1024 ** 2
-const ALL_MEMORY_BYTES = 32 * 1024 ** 2
+const ALL_MEMORY_BYTES = 8 * 1024 ** 2
 /** Bytes of one write, where memory allows. */
 const WRITE_BYTES = 256 * 1024
 /** What is read of a body without waiting for a turn; conversations are rarely longer. */
@@ -100,6 +101,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
         file = { handle: await open(path, 'wx', 0o600), path }
       }
       await writeAll(file.handle, parts)
+      parts.forEach(releaseBytes)
       pieces = []
       memoryBytes -= inMemory
       inMemory = 0
@@ -146,6 +148,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
         for (const piece of pieces) {
           bytes.set(piece, at)
           at += piece.length
+          releaseBytes(piece)
         }
         pieces = []
         return { bytes }

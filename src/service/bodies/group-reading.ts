@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
 import { AppError } from '#base/errors.js'
+import { releaseBytes } from '#base/util/release-bytes.js'
 import { countBatch } from '#training/data/metrics.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
 import { encodeTotals, splitTotals } from '#training/data/split-metrics.js'
@@ -16,8 +17,11 @@ import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
 /** Bytes read per slice. */
 export const SLICE_BYTES = 512 * 1024
-const WRITE_BYTES = 1 << 20
+const WRITE_BYTES = 256 * 1024
+/** Longer lines are written as they are; shorter ones are copied, so that many of them are one write. */
+const COPIED_BYTES = 32 * 1024
 const LINE_FEED = 0x0a
+const LINE_END = Uint8Array.of(LINE_FEED)
 const CARRIAGE_RETURN = 0x0d
 /** Most trajectories of one body: what is kept of each for metrics stays below a few hundred MB. */
 const MAX_TRAJECTORIES = 1_000_000
@@ -58,7 +62,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
     })
     const trajectories = group.trajectories.map((trajectory) => ({ ...trajectory, histories: [], metadata: {} }))
     kept.push({ ...group, trajectories, metadata: {} })
-    target.write(toLine(value, text, path))
+    target.writeLine(toLine(value, text, path))
   }
 
   function noteVersion(version: number | null, path: string): void {
@@ -93,28 +97,24 @@ export function* readSlices(source: BodySource): Generator<Uint8Array, undefined
     return
   }
   const file = openSync(source.path, 'r')
+  const buffer = Buffer.allocUnsafeSlow(SLICE_BYTES)
   try {
-    const buffer = Buffer.allocUnsafeSlow(SLICE_BYTES)
     for (;;) {
       const length = readSync(file, buffer)
       if (length === 0) return
       yield buffer.subarray(0, length)
     }
   } finally {
+    releaseBytes(buffer)
     closeSync(file)
   }
 }
 
-/** The group as it was sent, which costs a copy, unless that has line breaks between its values. */
+/** The group as it was sent, unless that has line breaks between its values. */
 function toLine(value: unknown, text: Uint8Array | null, path: string): Uint8Array {
-  if (text !== null && !text.includes(CARRIAGE_RETURN) && !text.includes(LINE_FEED)) {
-    const line = Buffer.allocUnsafe(text.length + 1)
-    line.set(text)
-    line[text.length] = LINE_FEED
-    return line
-  }
+  if (text !== null && !text.includes(CARRIAGE_RETURN) && !text.includes(LINE_FEED)) return text
   try {
-    return Buffer.from(`${JSON.stringify(value)}\n`, 'utf8')
+    return Buffer.from(JSON.stringify(value), 'utf8')
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause
     // numbers may be longer written out than they were sent
@@ -134,13 +134,18 @@ function createLineFile(path: string) {
   let sizeBytes = 0
   let isOpen = true
 
+  function put(bytes: Uint8Array): void {
+    hash.update(bytes)
+    for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done)
+  }
+
   function flush(): void {
-    for (const bytes of pending) {
-      hash.update(bytes)
-      for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done)
-    }
+    if (pendingBytes === 0) return
+    const joined = Buffer.concat(pending)
     pending = []
     pendingBytes = 0
+    put(joined)
+    releaseBytes(joined)
   }
 
   function close(): void {
@@ -149,10 +154,19 @@ function createLineFile(path: string) {
   }
 
   return {
-    write: (bytes: Uint8Array) => {
-      pending.push(bytes)
-      pendingBytes += bytes.length
-      sizeBytes += bytes.length
+    writeLine: (text: Uint8Array) => {
+      sizeBytes += text.length + 1
+      if (text.length > COPIED_BYTES) {
+        flush()
+        put(text)
+        put(LINE_END)
+        return
+      }
+      const line = Buffer.allocUnsafe(text.length + 1)
+      line.set(text)
+      line[text.length] = LINE_FEED
+      pending.push(line)
+      pendingBytes += line.length
       if (pendingBytes >= WRITE_BYTES) flush()
     },
     end: () => {

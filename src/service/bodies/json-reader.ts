@@ -9,6 +9,7 @@
  * one element. Source of the grammar: RFC 8259.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
+import { releaseBytes } from '#base/util/release-bytes.js'
 import { createRecordReader } from './json-records.js'
 import { AsciiTexts, isDelimiter, NUMBER, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
 
@@ -146,7 +147,7 @@ class StreamingJsonReader implements JsonReader {
   }
 
   finish(): JsonInput {
-    if (this.#token === 'plain') this.#endPlain()
+    if (this.#token === 'plain') this.#endPlain(0)
     if (this.#expect !== 'end') throw this.#problem('the text ends inside a value', 0)
     return this.#result
   }
@@ -343,30 +344,33 @@ class StreamingJsonReader implements JsonReader {
         return i
       }
     }
-    if (this.#parts.length === 0) this.#setPlain(chunk.toString('latin1', start, i))
+    if (this.#parts.length === 0) this.#setPlain(chunk.toString('latin1', start, i), i)
     else {
       this.#parts.push(chunk.subarray(start, i))
-      this.#endPlain()
+      this.#endPlain(i)
     }
     return i
   }
 
-  #endPlain(): void {
+  #endPlain(end: number): void {
     const text = Buffer.concat(this.#parts).toString('latin1')
     this.#parts = []
-    this.#setPlain(text)
+    this.#setPlain(text, end)
   }
 
-  #setPlain(text: string): void {
+  /** @param end index behind it */
+  #setPlain(text: string, end: number): void {
     this.#token = 'none'
     const literal = LITERALS.get(text)
     if (literal !== undefined) {
       this.#put(literal)
       return
     }
-    if (!NUMBER.test(text)) throw this.#problem(`"${text.slice(0, 40)}" is not a JSON value`, 0)
+    if (!NUMBER.test(text)) throw this.#problem(`"${text.slice(0, 40)}" is not a JSON value`, end - text.length)
     const number = Number(text)
-    if (!Number.isFinite(number)) throw this.#problem(`the number ${text.slice(0, 40)} is out of range`, 0)
+    if (!Number.isFinite(number)) {
+      throw this.#problem(`the number ${text.slice(0, 40)} is out of range`, end - text.length)
+    }
     const isBig = !Number.isSafeInteger(number) && INTEGER.test(text) && this.#isInt64Field()
     this.#put(isBig ? BigInt(text) : number)
   }
@@ -403,7 +407,12 @@ class StreamingJsonReader implements JsonReader {
       this.#nestedValues = 0
       this.#stringBytes = 0
       this.#elementStart = -1
-      if (this.#elementParts.length > 0) this.#elementParts = []
+      if (this.#elementParts.length > 0) {
+        // each as long as a group: a body of many would leave many of them
+        if (text !== null) releaseBytes(text)
+        this.#elementParts.forEach(releaseBytes)
+        this.#elementParts = []
+      }
     } else container.list?.push(value)
   }
 

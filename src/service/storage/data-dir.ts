@@ -81,7 +81,7 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     })
   }
   const lock = acquireLock(join(root, 'lock.sqlite3'), root)
-  await dropUnfinished(join(root, 'prepared'))
+  await dropUnfinished(join(root, 'prepared'), join(root, 'base-models'))
   return {
     path: root,
     databasePath: join(root, 'trainyard.sqlite3'),
@@ -96,9 +96,13 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
 }
 
 /** Half-written weights and graphs, which may be as large as a model; nobody writes there while the lock is taken. */
-async function dropUnfinished(prepared: string): Promise<void> {
+async function dropUnfinished(prepared: string, baseModels: string): Promise<void> {
   for (const entry of await readdir(prepared, { recursive: true, withFileTypes: true })) {
     if (entry.isFile() && entry.name.endsWith('.tmp')) await rm(join(entry.parentPath, entry.name), { force: true })
+  }
+  // a built-in model that was being written; what is downloaded is named otherwise and goes on where it was
+  for (const name of await readdir(baseModels)) {
+    if (/\.[\da-f-]{36}\.partial$/.test(name)) await rm(join(baseModels, name), { recursive: true, force: true })
   }
 }
 

@@ -3,15 +3,12 @@
  *
  * The promise after each: nothing acknowledged is lost, exactly one terminal event, never a torn checkpoint, never two.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
-import type { ServiceOptions } from '#service/create-service.js'
 import {
   createTestService,
   STAND_INS,
@@ -19,6 +16,12 @@ import {
   type TestService,
 } from '../../support/service/create-test-service.js'
 import { isAlive } from '../../support/service/is-alive.js'
+import {
+  childrenOf,
+  type KillableServer,
+  type KillableServerOptions,
+  startKillableServer,
+} from '../../support/service/killable-server.js'
 import { until } from '../../support/until.js'
 
 const RL = '/v1/preview/training-jobs'
@@ -34,82 +37,43 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true, maxRetries: 20 })
 })
 
-interface Server {
-  readonly url: string
-  readonly child: ChildProcess
-  kill(signal: NodeJS.Signals): Promise<void>
-}
-
 let apiKey = ''
-async function startServer(options: Pick<ServiceOptions, 'tuning' | 'seams' | 'trainWorkers'> = {}): Promise<Server> {
-  const script = join(import.meta.dirname, '../../support/stand-ins/server.mjs')
-  const child = spawn(
-    process.execPath,
-    [script, JSON.stringify({ dataDir, ...options, seams: { entryPaths: STAND_INS, ...options.seams } })],
-    {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  )
-  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-  const kill = async (signal: NodeJS.Signals) => {
-    child.kill(signal)
-    await ended
-  }
-  closers.push(() => kill('SIGKILL'))
-  const line = await new Promise<string>((resolve, reject) => {
-    createInterface({ input: child.stdout })
-      .once('line', resolve)
-      .once('close', () => reject(new Error('the server ended before it listened')))
-  })
-  const ready = JSON.parse(line) as { url: string; apiKey: string | null; error?: string }
-  if (ready.error !== undefined) throw new Error(ready.error)
-  apiKey = ready.apiKey ?? apiKey
-  return { url: ready.url, child, kill }
+/** With the stand-in worker; the key of the first server on the directory is the later ones'. */
+async function startServer(
+  options: Pick<KillableServerOptions, 'tuning' | 'seams' | 'trainWorkers'> = {},
+): Promise<KillableServer> {
+  const seams = { entryPaths: STAND_INS, ...options.seams }
+  const server = await startKillableServer({ dataDir, apiKey, ...options, seams })
+  closers.push(() => server.kill('SIGKILL'))
+  apiKey = server.apiKey
+  return server
 }
 
-async function call<T>(server: Server, path: string, json?: object): Promise<T> {
-  const response = await fetch(server.url + path, {
-    method: json === undefined ? 'GET' : 'POST',
-    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
-    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-  })
-  const body = (await response.json()) as T
-  if (!response.ok) throw new Error(`${path}: ${response.status} ${JSON.stringify(body)}`)
-  return body
-}
-
-async function createModel(server: Server): Promise<string> {
-  const json = { project: 'p', name: 'm', base_model: 'trainyard/tiny-random', return_existing: true }
-  return (await call<{ id: string }>(server, '/v1/preview/models', json)).id
-}
-
-async function submit(server: Server, modelId: string, standIn: object): Promise<string> {
+async function submit(server: KillableServer, modelId: string, standIn: object): Promise<string> {
   const json = {
     model_id: modelId,
     trajectory_groups: [sampleGroup()],
     experimental_config: { stand_in: standIn },
   }
-  return (await call<{ id: string }>(server, RL, json)).id
+  return (await server.call<{ id: string }>(RL, json)).id
 }
 
 /** A job whose first attempt never ends by itself, and whose next ones do. */
 const HELD_AT_3 = { steps: 6, freeze_at: 3, freeze_ms: 3_600_000, beats_while_frozen: true, only_attempt: 1 }
 
-const eventsOf = async (server: Server, jobId: string) =>
-  (await call<{ data: TrainingEvent[] }>(server, `${RL}/${jobId}/events?limit=100`)).data
-const untilEnd = (server: Server, jobId: string) =>
+const eventsOf = async (server: KillableServer, jobId: string) =>
+  (await server.call<{ data: TrainingEvent[] }>(`${RL}/${jobId}/events?limit=100`)).data
+const untilEnd = (server: KillableServer, jobId: string) =>
   until(async () => {
-    const job = await call<TrainingJob>(server, `${RL}/${jobId}`)
+    const job = await server.call<TrainingJob>(`${RL}/${jobId}`)
     return job.training_end !== null && job
   }, `end of job ${jobId}`)
-const stepsOf = async (server: Server, modelId: string) =>
-  (await call<{ data: { step: number }[] }>(server, `/v1/preview/models/${modelId}/checkpoints`)).data.map(
-    (c) => c.step,
-  )
+const stepsOf = async (server: KillableServer, modelId: string) =>
+  (await server.call<{ data: { step: number }[] }>(`/v1/preview/models/${modelId}/checkpoints`)).data.map((c) => c.step)
 
 /** One terminal event, no step twice, and a checkpoint exactly if the job completed. */
 async function checkPromise(
-  server: Server,
+  server: KillableServer,
   modelId: string,
   jobId: string,
   before: number[] = [],
@@ -130,7 +94,7 @@ async function checkPromise(
 describe('a killed worker', { timeout: 240_000 }, () => {
   it('at any step: the job runs again from its parent and completes once', async () => {
     const server = await startServer({ trainWorkers: 1 })
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const steps: number[] = []
     for (const dieAt of [0, 2]) {
       const jobId = await submit(server, modelId, { steps: 3, die_at: dieAt, only_attempt: 1 })
@@ -142,7 +106,7 @@ describe('a killed worker', { timeout: 240_000 }, () => {
 
   it('every time: the job fails with one event and the model stays', async () => {
     const server = await startServer()
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { die_at: 1 })
     const job = await checkPromise(server, modelId, jobId)
     expect(job).toMatchObject({ status: 'failed', error_code: 'worker_lost', attempt: 3 })
@@ -156,7 +120,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
       tuning: { jobs: { leaseMs: 300 } },
       seams: { environment: { STAND_IN_START_MS: '5000' } },
     })
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })
     expect(await checkPromise(server, modelId, jobId)).toMatchObject({ status: 'completed', attempt: 1 })
   })
@@ -164,7 +128,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
   it('past its own deadline is tried again, and the job completes', async () => {
     const environment = { STAND_IN_START_MS: '600000', STAND_IN_START_ATTEMPT: '1' }
     const server = await startServer({ tuning: { jobs: { startMs: 8000 } }, seams: { environment } })
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })
     const job = await checkPromise(server, modelId, jobId)
     expect(job.status).toBe('completed')
@@ -175,7 +139,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
 describe('a frozen worker', { timeout: 240_000 }, () => {
   it('that wakes past its lease can change nothing', async () => {
     const server = await startServer({ tuning: { jobs: { leaseMs: 800 } } })
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 3, freeze_at: 1, freeze_ms: 600_000, only_attempt: 1 })
     const job = await checkPromise(server, modelId, jobId)
     expect(job).toMatchObject({ status: 'completed', attempt: 2 })
@@ -185,7 +149,7 @@ describe('a frozen worker', { timeout: 240_000 }, () => {
 
   it('that sends heartbeats but makes no progress is given up', async () => {
     const server = await startServer({ tuning: { jobs: { stallMs: 8000 } } })
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const standIn = { steps: 3, freeze_at: 1, freeze_ms: 600_000, beats_while_frozen: true, only_attempt: 1 }
     const job = await checkPromise(server, modelId, await submit(server, modelId, standIn))
     expect(job).toMatchObject({ status: 'completed', attempt: 2 })
@@ -195,14 +159,14 @@ describe('a frozen worker', { timeout: 240_000 }, () => {
 describe('a killed server', { timeout: 240_000 }, () => {
   it('in the middle of a job: nothing is lost, children die with it, the job completes after the restart', async () => {
     const first = await startServer()
-    const modelId = await createModel(first)
+    const modelId = await first.createModel()
     const done = await submit(first, modelId, { steps: 1 })
     expect((await untilEnd(first, done)).status).toBe('completed')
     const running = await submit(first, modelId, HELD_AT_3)
     const queued = await submit(first, modelId, { steps: 2 })
     await until(async () => (await eventsOf(first, running)).length > 3, 'some steps')
     const seen = await eventsOf(first, running)
-    const children = await childrenOf(first.child.pid ?? 0)
+    const children = childrenOf(first.pid)
     expect(children.length).toBeGreaterThanOrEqual(2)
     await first.kill('SIGKILL')
     await until(() => !children.some(isAlive), 'death of the children')
@@ -221,7 +185,7 @@ describe('a killed server', { timeout: 240_000 }, () => {
 
   it('at random moments of short jobs: every acknowledged job ends once', async () => {
     let server = await startServer()
-    const modelId = await createModel(server)
+    const modelId = await server.createModel()
     const jobs: string[] = []
     for (const delayMs of [150, 400, 700]) {
       jobs.push(await submit(server, modelId, { steps: 4, delay_ms: 30, round: delayMs }))
@@ -253,7 +217,7 @@ describe('a killed server', { timeout: 240_000 }, () => {
 describe('shutdown', { timeout: 240_000 }, () => {
   it('takes no new work, queues the running job again without counting it as lost, leaves one clean database file', async () => {
     const first = await startServer()
-    const modelId = await createModel(first)
+    const modelId = await first.createModel()
     const jobId = await submit(first, modelId, HELD_AT_3)
     await until(async () => (await eventsOf(first, jobId)).length > 2, 'some steps')
     await first.kill('SIGTERM')
@@ -290,7 +254,3 @@ describe('a disk that is full', { timeout: 240_000 }, () => {
     expect(status).toBe(200)
   })
 })
-
-async function childrenOf(pid: number): Promise<number[]> {
-  return (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ').filter(Boolean).map(Number)
-}

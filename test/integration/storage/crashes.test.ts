@@ -153,6 +153,7 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
 
   it('all of these is many crashes', () => {
     console.log(`${points} crashes in ${transitions.length} transitions`)
-    expect(points).toBeGreaterThan(50)
+    // far fewer would mean that transitions are not tried or that writes are not counted
+    expect(points).toBeGreaterThan(200)
   })
 })

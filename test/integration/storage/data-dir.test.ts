@@ -2,7 +2,7 @@
  * The data directory: its lock, its blobs, its database, on a real disk and against real crashes.
  */
 import { spawn } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -17,6 +17,13 @@ beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'trainyard-storage-'))
 })
 afterEach(() => rm(root, { recursive: true, force: true, maxRetries: 20 }))
+
+it('drops a built-in model that a crash left half-written, and nothing that is downloaded', async () => {
+  const names = [`tiny-random.${systemIds.uuid()}.partial`, 'downloaded.partial', 'tiny-random']
+  for (const name of names) await mkdir(join(root, 'base-models', name), { recursive: true })
+  ;(await openDataDir(root)).unlock()
+  expect((await readdir(join(root, 'base-models'))).sort()).toEqual(['downloaded.partial', 'tiny-random'])
+})
 
 describe('lock', () => {
   it('keeps a second server out until the first lets go', async () => {

@@ -74,6 +74,16 @@ describe('JSON reader', () => {
     for (const size of [1, 1000]) expect(() => read(text, {}, size)).toThrow(new RegExp(message))
   })
 
+  it.each([
+    ['[1, 1e999]', 4],
+    ['{"a":-Infinity}', 5],
+    ['[true, nul]', 7],
+    ['[ "x\\y"]', 6],
+    ['  12x', 2],
+  ])('says where %s is wrong, in chunks of any size', (text, byte) => {
+    for (const size of [1, 2, 3, 1000]) expect(() => read(text, {}, size)).toThrow(`at byte ${byte}:`)
+  })
+
   it('refuses invalid UTF-8 inside a string', () => {
     expect(() => read(new Uint8Array([0x22, 0xc3, 0x28, 0x22]))).toThrow(/UTF-8/)
     expect(() => read(new Uint8Array([0x22, 0xed, 0xa0, 0x80, 0x22]))).toThrow(/UTF-8/)

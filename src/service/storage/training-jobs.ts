@@ -96,6 +96,13 @@ export async function findJob(db: Database, id: string): Promise<JobRecord | nul
   return row === undefined ? null : toJob(row)
 }
 
+/** The jobs of these ids that there are, by id. */
+export async function findJobs(db: Database, ids: readonly string[]): Promise<ReadonlyMap<string, JobRecord>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db.selectFrom('training_jobs').selectAll().where('id', 'in', ids).execute()
+  return new Map(rows.map((row) => [row.id, toJob(row)]))
+}
+
 /** Jobs of an entity, newest first. */
 export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
   let query = db.selectFrom('training_jobs').selectAll().where('entity', '=', filter.entity)

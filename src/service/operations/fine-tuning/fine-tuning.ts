@@ -28,7 +28,7 @@ import {
 } from '#service/storage/fine-tuning/jobs.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { findJob, findJobs, type JobRecord } from '#service/storage/training-jobs.js'
 import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
 import { countSftExamples } from '#training/data/examples/sft-example.js'
 import { digestOf } from '../access/request-digest.js'
@@ -80,7 +80,7 @@ export function createFineTuningService(
     const requestDigest = digestOf([request as JsonObject])
     const scope = key === null ? null : { entity: principal.entity, scope: 'fine-tuning-jobs' as const, key }
     const before = await findRepeated(db, principal, { scope, requestDigest, isRetry: headers.isRetry })
-    if (before !== null) return toWire(before)
+    if (before !== null) return toWire(before, await findJob(db, before.jobId))
     const exampleCount = await countExamples(principal, { field: 'training_file', id: request.training_file, count })
     if (request.validation_file !== null && request.validation_file !== undefined) {
       await countExamples(principal, { field: 'validation_file', id: request.validation_file, count })
@@ -123,7 +123,7 @@ export function createFineTuningService(
       return await get(principal, toFineTuningId(job.id))
     } catch (error) {
       // the same request came twice at once, and this is the second
-      if (error instanceof RepeatedCreate) return toWire(error.first)
+      if (error instanceof RepeatedCreate) return toWire(error.first, await findJob(db, error.first.jobId))
       throw error
     }
   }
@@ -183,9 +183,9 @@ export function createFineTuningService(
     return { record, job }
   }
 
-  async function toWire(record: FineTuningRecord): Promise<FineTuningJob> {
-    const job = await findJob(db, record.jobId)
-    if (job === null) throw new AppError('internal', 'internal_error', 'a fine-tuning job has no training job')
+  async function toWire(record: FineTuningRecord, job: JobRecord | null | undefined): Promise<FineTuningJob> {
+    if (job === null || job === undefined)
+      throw new AppError('internal', 'internal_error', 'a fine-tuning job has no training job')
     const isDone = job.status === 'completed' && record.trainedTokens === null
     const trainedTokens = isDone ? await countTrainedTokens(job.id) : record.trainedTokens
     return toFineTuningJob({ ...record, trainedTokens }, job, context.clock.nowMs())
@@ -207,7 +207,8 @@ export function createFineTuningService(
   }
 
   async function get(principal: Principal, id: string): Promise<FineTuningJob> {
-    return toWire((await require(principal, id)).record)
+    const { record, job } = await require(principal, id)
+    return toWire(record, job)
   }
 
   return {
@@ -220,10 +221,14 @@ export function createFineTuningService(
       let after = query.after === undefined ? undefined : (await require(principal, query.after)).record.jobId
       for (;;) {
         const page = await listFineTuningJobs(db, principal, { after, limit: 100 })
+        const jobs = await findJobs(
+          db,
+          page.items.map(({ jobId }) => jobId),
+        )
         for (const record of page.items) {
           if (!wanted(record.request['metadata'])) continue
           if (found.length === limit) return toList(found, true)
-          found.push(await toWire(record))
+          found.push(await toWire(record, jobs.get(record.jobId)))
         }
         after = page.items.at(-1)?.jobId
         if (!page.hasMore) return toList(found, false)

@@ -41,6 +41,11 @@ export function sendEvents(
   events: AsyncIterable<ServerSentEvent>,
   options: EventStreamOptions,
 ): Response {
+  if (c.req.method === 'HEAD') {
+    // nobody reads, so nothing is waited for
+    options.onCancel?.()
+    return c.body(null, 200, EVENT_STREAM_HEADERS)
+  }
   const connection = connectionOf(c)
   if (connection === null) return c.body(toEventStream(events, options), 200, EVENT_STREAM_HEADERS)
   // what middleware and the route have set is among them

@@ -28,7 +28,7 @@ export function toToolUse(request: ChatRequest): ToolUse {
   if (tools.length === 0) throw invalid('tool_choice', 'When using `tool_choice`, `tools` must be set.')
   if (choice === 'auto') return { mode: { kind: 'auto', isParallel }, grammar: null }
   if (choice === 'required') {
-    return { mode: { kind: 'required', isParallel }, grammar: schemaGrammar(listOfCalls(tools)) }
+    return { mode: { kind: 'required', isParallel }, grammar: schemaGrammar(listOfCalls(tools, isParallel)) }
   }
   if (typeof choice === 'string') {
     throw invalid(
@@ -72,8 +72,11 @@ function namedFunction(choice: JsonObject): string {
   return name
 }
 
+/** More than an answer needs: a small model begins another call until its budget ends, and none is whole then. */
+const MOST_CALLS = 16
+
 /** A list of calls, each with the name first, so that its arguments can be held to the schema of that tool. */
-function listOfCalls(tools: readonly Tool[]): JsonObject {
+function listOfCalls(tools: readonly Tool[], isParallel: boolean): JsonObject {
   const definitions = new Map<string, string>()
   const items = tools.map((tool, index) => {
     // its references stay inside, whatever it calls itself
@@ -94,7 +97,7 @@ function listOfCalls(tools: readonly Tool[]): JsonObject {
       required: ['name', 'parameters'],
     }
   })
-  return { type: 'array', minItems: 1, items: { anyOf: items } }
+  return { type: 'array', minItems: 1, maxItems: isParallel ? MOST_CALLS : 1, items: { anyOf: items } }
 }
 
 /** A tool without parameters takes an empty object. */

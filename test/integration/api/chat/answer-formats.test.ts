@@ -266,6 +266,19 @@ describe('calls that must come (5.3)', () => {
     }
   })
 
+  it('required ones end, also where a model always begins another', async () => {
+    const more = { ...one, tools: [constant], tool_choice: 'required', max_tokens: 1000, logprobs: false }
+    const always = { ...more, logit_bias: { ...one.logit_bias, [String(','.charCodeAt(0))]: 100 } }
+    for (const [isParallel, count] of [
+      [true, 16],
+      [false, 1],
+    ] as const) {
+      const [choice] = (await plain({ ...always, parallel_tool_calls: isParallel })).choices
+      expect(choice?.finish_reason).toBe('tool_calls')
+      expect(choice?.message.tool_calls).toHaveLength(count)
+    }
+  })
+
   it('a stream that is cut off has shown what came of the call, as OpenAI does, and says length', async () => {
     const chunks = await streamed({ ...one, tools: [constant], tool_choice: 'required', max_tokens: 38 })
     const pieces = chunks.flatMap(({ choices }) => choices.flatMap(({ delta }) => delta.tool_calls ?? []))

@@ -28,8 +28,6 @@ async function register(name: string): Promise<TrainableModel> {
 
 /** Measurements at the end that count together. */
 const LAST = 3
-/** Measurements of 0 in a row after which a model is given up. */
-const LOST = 5
 
 /** Trains until the mean of the last measurements is that much above the first, whatever luck the first one had. */
 async function expectRise(
@@ -41,16 +39,10 @@ async function expectRise(
     if (trained.length < LAST) return Number.NEGATIVE_INFINITY
     return trained.slice(-LAST).reduce((sum, reward) => sum + reward, 0) / LAST - first
   }
-  // where every game is lost rewards do not differ, and nothing is learned any more
-  const isLost = (curve: readonly number[]): boolean => curve.length > LOST && curve.slice(-LOST).every((r) => r === 0)
-  const isEnough = (measured: readonly number[]): boolean => riseOf(measured) > least || isLost(measured)
-  const curve = await learn(await register(name), MOST_STEPS, isEnough)
+  const curve = await learn(await register(name), MOST_STEPS, (measured) => riseOf(measured) > least)
   expect(riseOf(curve), curve.map((reward) => reward.toFixed(2)).join(' ')).toBeGreaterThan(least)
 }
 
 test('order number: one turn', { timeout: LIMIT_MS }, () => expectRise(learnOrderNumbers, 'orders', 0.4))
 test('tool agent: several turns', { timeout: LIMIT_MS }, () => expectRise(learnToLookUp, 'weather', 0.3))
-// Close to winning every game a model can fall, in 6 of 21 seeded runs to 0 until the end, whatever the rate: a fresh one is tried then.
-test('coin game: a reward for every turn', { timeout: LIMIT_MS, retry: 2 }, () =>
-  expectRise(learnTheHabit, 'coins', 0.3),
-)
+test('coin game: a reward for every turn', { timeout: LIMIT_MS }, () => expectRise(learnTheHabit, 'coins', 0.3))

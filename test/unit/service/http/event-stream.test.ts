@@ -122,11 +122,14 @@ describe('written event streams', () => {
       c.header('x-request-id', 'abc')
       await next()
     })
+    let begun = 0
+    let cancelled = 0
     app.get('/', (c) => {
       async function* events() {
+        begun += 1
         yield { data: '1' }
       }
-      return sendEvents(c, events(), {})
+      return sendEvents(c, events(), { onCancel: () => (cancelled += 1) })
     })
     const listening = await listen(app, { host: '127.0.0.1', port: 0 })
     try {
@@ -136,6 +139,9 @@ describe('written event streams', () => {
         expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
         expect(await response.text()).toBe('data: 1\n\n')
       }
+      expect([begun, cancelled]).toEqual([3, 0])
+      const head = await fetch(listening.url, { method: 'HEAD' })
+      expect([head.headers.get('x-request-id'), begun, cancelled]).toEqual(['abc', 3, 1])
       const portless = await app.request('/')
       expect(await portless.text()).toBe('data: 1\n\n')
     } finally {

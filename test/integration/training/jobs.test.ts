@@ -9,6 +9,7 @@ import type { SftBatch, SftSequence } from '#training/data/sft-data.js'
 import type { TrajectoryText } from '#training/data/turns.js'
 import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
+import { MICRO_BATCH_TOKENS, recomputedBytes } from '#training/trainer/memory.js'
 import { trainRl } from '#training/trainer/rl/rl-job.js'
 import { trainSft } from '#training/trainer/sft/sft-job.js'
 import {
@@ -94,6 +95,35 @@ describe('SFT job', () => {
     const alone = await run(batches.slice(0, 1), { learning_rate: 0.01 }, fixture.context('long rows'))
     expect(first!.steps[0]!['loss']).toBeCloseTo(alone.steps[0]!['loss']!, 5)
     expect(first!.steps[0]!['grad_norm']).toBeCloseTo(alone.steps[0]!['grad_norm']!, 4)
+  })
+
+  it('is refused with the figures before a session opens where it cannot fit, and computes layers again where that helps', async () => {
+    const size = { rows: MICRO_BATCH_TOKENS / 64, length: 64 }
+    const least = Math.ceil(recomputedBytes(SMALL_CONFIG, size))
+    const long = [[sequence('long', size.length)]]
+    let sessionCount = 0
+    const counted = (availableBytes: number): JobContext => {
+      const context = fixture.context('memory')
+      const loadSession: typeof context.runtime.loadSession = (...given) => {
+        sessionCount += 1
+        return context.runtime.loadSession(...given)
+      }
+      return { ...context, availableBytes, runtime: { ...context.runtime, loadSession } }
+    }
+    await expect(run(long, {}, counted(least - 1))).rejects.toMatchObject({
+      code: 'out_of_memory',
+      message: expect.stringMatching(
+        /row of 64 tokens needs about [\d.]+ GB beside the weights, but [\d.]+ GB are available/,
+      ),
+    })
+    expect(sessionCount).toBe(0)
+    const [short, plenty] = [counted(least), counted(1e12)]
+    await run(long, {}, short)
+    await run(long, {}, plenty)
+    expect(sessionCount).toBe(2)
+    expect(short.progress.report.facts['memory']).toMatchObject({ recomputed: 1, available_bytes: least })
+    expect(plenty.progress.report.facts['memory']).toMatchObject({ recomputed: 0 })
+    expect(short.adapter).toEqual(plenty.adapter)
   })
 
   it('passes over the data once per epoch, with one schedule over all of them', async () => {

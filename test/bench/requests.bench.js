@@ -78,7 +78,7 @@ export async function run({ only = '' } = {}) {
   const rows = []
   const service = await startService()
   try {
-    if (only === 'bursts') return await bursts(createClient(service))
+    if (only === 'bursts') return await bursts(service)
     const call = createClient(service)
     const { id } = JSON.parse(
       (await call('POST', '/v1/preview/models', { project: 'p', name: 'm', base_model: 'trainyard/spark' })).text,
@@ -99,26 +99,27 @@ export async function run({ only = '' } = {}) {
     rows.push({ name: 'health p99 beside nothing', value: health.p99, unit: 'ms' })
     rows.push({ name: 'server memory at its highest', value: memoryMb(service, 'VmHWM'), unit: 'MB' })
     rows.push(...(await perSecond(call, id)))
-    rows.push(...(await bursts(call)))
+    rows.push(...(await bursts(service)))
   } finally {
     await service.stop()
   }
   return rows
 }
 
-/** Short chats, all at once: none is refused up to the default limit, and beyond it at once. */
-async function bursts(call) {
-  const burst = async (count) => {
+/** Chats, all at once: none is refused up to the default limit, and beyond it at once. The second ones last, so that they pile up. */
+async function bursts(service) {
+  const call = createClient(service, 2 * MAX_PENDING)
+  const burst = async (count, tokens) => {
     const startMs = performance.now()
     const ask = async (i) => {
-      const chat = { messages: [{ role: 'user', content: `Number ${i}.` }], max_tokens: 16 }
+      const chat = { messages: [{ role: 'user', content: `Number ${i}.` }], max_tokens: tokens, ignore_eos: true }
       const { status } = await call('POST', CHAT, chat)
       return { status, afterMs: performance.now() - startMs }
     }
     return Promise.all(Array.from({ length: count }, (_, i) => ask(i)))
   }
-  const within = (await burst(340)).filter(({ status }) => status !== 200)
-  const refused = (await burst(2 * MAX_PENDING)).filter(({ status }) => status === 429)
+  const within = (await burst(340, 16)).filter(({ status }) => status !== 200)
+  const refused = (await burst(2 * MAX_PENDING, 48)).filter(({ status }) => status === 429)
   return [
     { name: '340 chats at once: refused', value: within.length, unit: '', target: '0' },
     {

@@ -25,7 +25,7 @@ export async function profileDecode(model, precision, { streams, hasAdapters = f
     })
     traced.isOn = false
     const answers = Array.from({ length: streams }, (_, i) => ({
-      prompt: promptOf(16, i),
+      prompt: promptOf(16, i).map((id) => id % engine.config.vocabularySize),
       options: hasAdapters ? { adapter: benchAdapter(engine.config, i + 1) } : {},
     }))
     await Promise.all(answers.map(({ prompt, options }) => engine.generate(prompt, STEPS, options)))

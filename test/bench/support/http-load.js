@@ -23,9 +23,13 @@ export async function besideHealth(call, task) {
   return { result, health: { p95: quantile(times, 0.95), p99: quantile(times, 0.99) } }
 }
 
-/** Node's own client: `fetch` costs more than the server does. */
-export function createClient({ url, key }) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 512 })
+/**
+ * Node's own client: `fetch` costs more than the server does.
+ *
+ * @param sockets requests at once; more wait here, not at the server
+ */
+export function createClient({ url, key }, sockets = 512) {
+  const agent = new Agent({ keepAlive: true, maxSockets: sockets })
   const probes = new Agent({ keepAlive: true, maxSockets: 1 })
   const { hostname, port } = new URL(url)
   return (method, path, body, headers = {}, isProbe = false) =>

@@ -18,7 +18,13 @@ export {
 } from '#api/rl/environment.js'
 export { type GatherOptions, type GatherProgress, type GroupPlan, gather, group, type Rollout } from '#api/rl/gather.js'
 export { createJudge, type Judge, type JudgeOptions } from '#api/rl/judge.js'
-export { type Connection, type ModelOptions, type PreferencePair, TrainableModel } from '#api/rl/model.js'
+export {
+  type Connection,
+  type Conversation,
+  type ModelOptions,
+  type PreferencePair,
+  TrainableModel,
+} from '#api/rl/model.js'
 export {
   atMostTokens,
   combineRewards,
@@ -32,6 +38,7 @@ export { type LocalOptions, type LocalService, startLocal } from '#api/rl/start-
 export type { ToolCall } from '#api/rl/tool-calls.js'
 export {
   type RlTrainOptions,
+  type RowsTrainOptions,
   type RowsTrainResult,
   TrainingFailedError,
   type TrainOptions,

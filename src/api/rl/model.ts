@@ -4,7 +4,7 @@
  * Everything goes through the public API of the client, as any other program would do it.
  */
 
-import type { Client } from '#api/client/client.js'
+import type { CallOptions, Client } from '#api/client/client.js'
 import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
 import { isLowerBetter } from '#api/settings/best-metric.js'
@@ -15,7 +15,14 @@ import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { captureFetch } from './capture.js'
-import { type RlTrainOptions, type RowsTrainResult, runJob, type TrainOptions, type TrainResult } from './train.js'
+import {
+  type RlTrainOptions,
+  type RowsTrainOptions,
+  type RowsTrainResult,
+  runJob,
+  type TrainOptions,
+  type TrainResult,
+} from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
 
 export interface ModelOptions {
@@ -25,6 +32,12 @@ export interface ModelOptions {
   readonly baseModel: string
   /** Default `default`. */
   readonly project?: string
+}
+
+/** An example: the assistant's turns are what is learned. */
+export interface Conversation {
+  readonly messages: readonly Message[]
+  readonly tools?: readonly Tool[]
 }
 
 /** Two answers to the same prompt: texts, or messages. Without `prompt`, what both conversations begin with is the prompt. */
@@ -163,8 +176,8 @@ export class TrainableModel {
 
   /** Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. */
   async trainSft(
-    conversations: readonly { readonly messages: readonly Message[]; readonly tools?: readonly Tool[] }[],
-    options: TrainOptions = {},
+    conversations: readonly Conversation[],
+    options: RowsTrainOptions<Conversation> = {},
   ): Promise<RowsTrainResult> {
     return await this.#trainOnRows(conversations, options, this.client.trainingJobs.createSft)
   }
@@ -173,19 +186,30 @@ export class TrainableModel {
    * Trains on preferences by direct preference optimization and waits for the new checkpoint. Compared with the checkpoint it
    * starts from unless `config.reference_step` says otherwise.
    */
-  async trainDpo(pairs: readonly PreferencePair[], options: TrainOptions = {}): Promise<RowsTrainResult> {
+  async trainDpo(
+    pairs: readonly PreferencePair[],
+    options: RowsTrainOptions<PreferencePair> = {},
+  ): Promise<RowsTrainResult> {
     return await this.#trainOnRows(pairs, options, this.client.trainingJobs.createDpo)
   }
 
   async #trainOnRows(
     rows: readonly object[],
-    options: TrainOptions,
+    { validation, ...options }: RowsTrainOptions<object>,
     create: Client['trainingJobs']['createSft'],
   ): Promise<RowsTrainResult> {
-    const lines = rows.map((row) => `${JSON.stringify(row)}\n`)
+    const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
+      const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
+      return (await this.client.files.upload(new Blob(lines), name, call)).id
+    }
     const job = await runJob(this.client, options, async (call) => {
-      const { id } = await this.client.files.upload(new Blob(lines), 'train.jsonl', call)
-      return await create({ model_id: this.id, training_data_url: id, config: configOf(options) }, call)
+      const data = {
+        training_data_url: await upload(rows, 'train.jsonl', call),
+        ...(validation === undefined
+          ? {}
+          : { validation_data_url: await upload(validation, 'validation.jsonl', call) }),
+      }
+      return await create({ model_id: this.id, ...data, config: configOf(options) }, call)
     })
     this.#moveTo(job.step)
     return job

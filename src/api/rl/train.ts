@@ -27,6 +27,14 @@ export interface RlTrainOptions extends TrainOptions {
   readonly targetKl?: number | null
 }
 
+export interface RowsTrainOptions<Row> extends TrainOptions {
+  /**
+   * Rows that are measured and never trained on, after every pass or every `config.validation_interval` steps: events and the
+   * checkpoint carry `val/loss`, and for preferences `val/rewards/accuracies` and `val/rewards/margins`.
+   */
+  readonly validation?: readonly Row[]
+}
+
 export interface TrainResult {
   /** Step of the new checkpoint; the old one when nothing was trained. */
   readonly step: number

@@ -93,8 +93,7 @@ async function trainOnAnswers(run) {
 async function trainOnPreferences(run, job) {
   const pairs = (questions) =>
     questions.map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
-  const { id } = await run.client.files.upload(toLines(pairs(run.heldOut)), 'held-out.jsonl')
-  const config = { batch_size: BATCH_SIZE, seed: run.seed, reference_step: 0, validation_data_url: id }
+  const config = { batch_size: BATCH_SIZE, seed: run.seed, reference_step: 0 }
   const curves = { accuracy: [], margin: [] }
   const onEvent = (event) => {
     trainOptions(run).onEvent(event)
@@ -103,12 +102,13 @@ async function trainOnPreferences(run, job) {
     curves.accuracy.push(accuracy)
     curves.margin.push(margin)
   }
-  await run.model.trainDpo(pairs(run.task.training), { ...trainOptions(run), onEvent, config })
+  await run.model.trainDpo(pairs(run.task.training), {
+    ...{ ...trainOptions(run), onEvent, config },
+    validation: pairs(run.heldOut),
+  })
   // Under the base model itself every margin is 0: nothing is preferred.
   return job === 0 ? { accuracy: [0, ...curves.accuracy], margin: [0, ...curves.margin] } : curves
 }
-
-const toLines = (rows) => new Blob(rows.map((row) => `${JSON.stringify(row)}\n`))
 
 const trainOptions = (run) => ({
   learningRate: run.rate,

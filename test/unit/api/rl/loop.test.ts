@@ -230,6 +230,13 @@ describe('train', () => {
       training_data_url: 'file-7',
       config: { learning_rate: 1e-3, epochs: 2 },
     })
+    await train([row], { validation: [row] })
+    expect(requests.filter((request) => request.path === path).at(-1)?.body).toEqual({
+      model_id: MODEL.id,
+      training_data_url: 'file-7',
+      validation_data_url: 'file-7',
+      config: {},
+    })
   })
   test('equal rewards send nothing; no trajectory at all is an error that names the first failure', async () => {
     const { model, requests } = await scripted({})

@@ -20,7 +20,7 @@ export const createKey = defineCommand({
   args: { name: argument.optional('what to call it') },
   flags: {
     scope: flag.choice(KEY_SCOPES)('--scope <scope>', `${KEY_SCOPES.join(', ')}; default admin`),
-    expires: flag.duration('--expires <duration>', 'refused after this time, for example 720h; default never'),
+    expires: flag.lifetime('--expires <duration>', 'refused after this time, for example 720h; default never'),
     local: flag.switch('--local', 'make it in the data directory, without the service'),
     dataDir: flag.setting('data-dir'),
   },

@@ -2,7 +2,7 @@
  * Flags and positional arguments as values that carry their own parser, so that a bad value is the same usage error in
  * every command. Parsers throw `ExpectedError` with what they wanted; `define-command.ts` adds the flag's name.
  */
-import { ExpectedError, parseDurationMs } from '#cli/config/parse-value.js'
+import { ExpectedError, parseDurationMs, parseLifetimeMs } from '#cli/config/parse-value.js'
 import { type SettingKey, settings } from '#cli/config/schema.js'
 import { UsageError } from './errors.js'
 import { parseChoice, parseInteger, parseNumber } from './parse.js'
@@ -84,6 +84,7 @@ export const flag = {
     },
   }),
   duration: single(parseDurationMs),
+  lifetime: single(parseLifetimeMs),
   integer: (least: number, most?: number) => single((text) => parseInteger(text, least, most)),
   number: (least?: number, most?: number) => single((text) => parseNumber(text, least, most)),
   choice: <T extends string>(choices: readonly T[]) => single((text) => parseChoice(text, choices)),

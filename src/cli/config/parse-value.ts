@@ -3,6 +3,7 @@
  * of a sentence; whoever knows where the text came from adds that.
  */
 import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
+import { MAX_KEY_LIFE_SECONDS } from '#api/wire/access/key-words.js'
 
 /** Longest time a timer can wait. */
 export const MAX_DURATION_MS = 24 * 24 * 3_600_000
@@ -18,6 +19,24 @@ export class ExpectedError extends Error {}
 export function parseDurationMs(text: string): number {
   const value = readDurationMs(text)
   if (!(value > 0)) throw new ExpectedError('a duration such as 500ms, 30s, 5m or 2h (at most 24 days)')
+  return value
+}
+
+/** Longest life of an API key. */
+const MAX_LIFETIME_MS = MAX_KEY_LIFE_SECONDS * 1000
+
+/**
+ * As `parseDurationMs`, and days (`30d`): no timer has to wait so long.
+ *
+ * @throws {ExpectedError} when the text is anything else, zero, or more than ten years
+ */
+export function parseLifetimeMs(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)(s|m|h|d)$/.exec(text.trim())
+  const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match?.[2] as 's' | 'm' | 'h' | 'd']
+  const value = Number(match?.[1]) * unitMs
+  if (!(value > 0 && value <= MAX_LIFETIME_MS)) {
+    throw new ExpectedError('a duration such as 30m, 12h, 720h or 90d (at most 3650d)')
+  }
   return value
 }
 

@@ -7,10 +7,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { listSchema, pageQuerySchema } from '../list.js'
-import { KEY_SCOPES } from './key-words.js'
-
-/** Longest life a key may be given, seconds: ten years. */
-export const MAX_KEY_LIFE_SECONDS = 315_360_000
+import { KEY_SCOPES, MAX_KEY_LIFE_SECONDS } from './key-words.js'
 
 export const createKeyRequestSchema = z.object({
   /** To tell keys apart. Default empty. */

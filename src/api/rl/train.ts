@@ -22,7 +22,7 @@ export interface TrainOptions {
 export interface RlTrainOptions extends TrainOptions {
   /**
    * Nats per trained token that one optimizer step may move the policy; a longer update is shortened. Default 0.05 for base models
-   * below 300 million parameters, else no limit; null for none. Costs one more forward pass a step.
+   * below 20 million parameters, else no limit; null for none. Costs a forward pass over 256 trained tokens or more a step.
    */
   readonly targetKl?: number | null
 }

@@ -28,12 +28,16 @@ export function learningRateFor(baseModel: string): number {
   return measuredLearningRate(baseModel) ?? SFT_DEFAULTS.learning_rate
 }
 
-/** Nats per token: small models at the rates above fall without a limit, and come back within a few jobs with this one. */
-const SMALL_MODEL_TARGET_KL = 0.05
+/** Nats per token: at the rate above tiny models fall without a limit, and come back within a few jobs with this one. */
+const TINY_TARGET_KL = 0.05
 
-/** `target_kl` of an RL job when nobody gives one: a limit where the measured rates are in use; null for none, the published default. */
+/**
+ * `target_kl` of an RL job when nobody gives one: a limit where falls were seen; null for none, the published default. Larger models
+ * were not seen to fall at their rate, and a forward pass a step is a sixth of their training.
+ */
 export function targetKlFor(baseModel: string): number | null {
-  return measuredLearningRate(baseModel) === null ? null : SMALL_MODEL_TARGET_KL
+  const parameters = parametersOf(baseModel)
+  return parameters !== null && parameters < TINY ? TINY_TARGET_KL : null
 }
 
 /** Parameters of a model that comes with the package, or those its name tells: `Qwen2.5-0.5B-Instruct`, `smollm2-135m`. */

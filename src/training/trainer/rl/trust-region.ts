@@ -13,7 +13,7 @@ import { adapterParameters, type TokenOutputs } from '../trainer.js'
 import type { LaidOutBatch } from './rl-rows.js'
 
 /** Trained tokens whose movement is enough to know a step's; micro-batches beyond them are not run again. */
-const MEASURED_TOKENS = 512
+const MEASURED_TOKENS = 256
 /** Halvings after which an update is left out. */
 const MAX_HALVINGS = 10
 

@@ -199,8 +199,8 @@ describe('train', () => {
 
   test.each([
     ['trainyard/spark', {}, 0.05],
-    ['HuggingFaceTB/SmolLM2-135M-Instruct', {}, 0.05],
-    ['HuggingFaceTB/SmolLM2-360M-Instruct', {}, undefined],
+    ['my/model-15m', {}, 0.05],
+    ['HuggingFaceTB/SmolLM2-135M-Instruct', {}, undefined],
     ['trainyard/spark', { targetKl: 0.2 }, 0.2],
     ['trainyard/spark', { config: { target_kl: 0.3 } }, 0.3],
     ['trainyard/spark', { targetKl: null }, undefined],

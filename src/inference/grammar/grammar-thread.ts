@@ -1,15 +1,17 @@
 /**
- * The thread of one grammar: compiles it, then answers for every choice that is held to it which tokens may come next.
+ * The thread of one grammar: reads and compiles it, then answers for every choice that is held to it which tokens may come next.
  *
  * A grammar has a thread and a WebAssembly instance of its own, because an invalid one aborts its instance and an exploding one
  * computes for ever: the owner ends the thread and nothing else is harmed.
  */
 import { readlinkSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
+import { type ErrorMessage, InvalidRequestError } from '#base/errors.js'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
+import { toHostError } from '../host/host-error.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
+import { type GrammarWork, toGrammarWork } from './grammar-work.js'
 import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
-import type { GrammarSchema } from './schema/json-schema.js'
 import { patchGrammar } from './schema/schema-patches.js'
 import { withGrammars } from './structural-tag.js'
 import { type TokenTable, tokenBytes } from './token-table.js'
@@ -18,8 +20,6 @@ import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
 
 export interface GrammarThreadData {
   readonly spec: GrammarSpec
-  /** The one of a `json_schema`, those that a structural tag numbers. */
-  readonly schemas: readonly GrammarSchema[]
   readonly table: TokenTable
   /** WebAssembly memory beyond what the vocabulary takes. */
   readonly maxBytes: number
@@ -33,10 +33,13 @@ export type GrammarThreadCommand =
   | { readonly type: 'accept'; readonly choice: number; readonly tokenId: number }
   | { readonly type: 'close'; readonly choice: number }
 
-/** To the owner. `compiling` comes right before the work that the time limit is for. */
+/** To the owner. What comes between `working` and `resting` or the end is what the time limit is for. */
 export type GrammarThreadEvent =
-  | { readonly type: 'compiling'; readonly threadId: number | null }
+  | { readonly type: 'working'; readonly threadId: number | null }
+  | { readonly type: 'resting' }
   | { readonly type: 'compiled' }
+  /** It was not compiled: what it says cannot be honoured. */
+  | { readonly type: 'unreadable'; readonly error: ErrorMessage }
   | {
       readonly type: 'refused'
       readonly reason: string
@@ -65,7 +68,7 @@ interface OpenChoice {
 export async function compile(
   { Testings }: Xgrammar,
   compiler: Compiler,
-  { spec, schemas }: Pick<GrammarThreadData, 'spec' | 'schemas'>,
+  { spec, schemas }: GrammarWork,
 ): Promise<Compiled> {
   const grammars: string[] = []
   for (const { schema, patches } of schemas) {
@@ -111,18 +114,20 @@ function kernelThreadId(): number | null {
 }
 
 async function run(
-  { spec, schemas, table, maxBytes, usedKib }: GrammarThreadData,
+  work: GrammarWork,
+  { table, maxBytes, usedKib }: GrammarThreadData,
   { xgrammar, limitGrowth, memoryBytes }: LoadedXgrammar,
   port: NonNullable<typeof parentPort>,
 ): Promise<void> {
   const send = (event: GrammarThreadEvent): void => port.postMessage(event)
+  const { spec } = work
   const stopIds = [...table.stopTokenIds]
   const vocabularySize = table.offsets.byteLength / 4 - 1
   const compiler = await createCompiler(xgrammar, table)
   limitGrowth(maxBytes)
   const used = new Int32Array(usedKib)
-  send({ type: 'compiling', threadId: kernelThreadId() })
-  const compiled = await compile(xgrammar, compiler, { spec, schemas })
+  send({ type: 'working', threadId: kernelThreadId() })
+  const compiled = await compile(xgrammar, compiler, work)
   await assertBeginning(xgrammar, compiled)
   used[0] = memoryBytes() / 1024
   const choices = new Map<number, OpenChoice>()
@@ -190,17 +195,41 @@ function stopTokensOnly({ words }: MaskBuffer, stopTokenIds: readonly number[]):
   for (const id of stopTokenIds) words[id >>> 5] = (words[id >>> 5] ?? 0) | (1 << (id & 31))
 }
 
+/** Reads before the library and the vocabulary are loaded: what is refused by its words costs neither. */
+function readWork(spec: GrammarSpec, send: (event: GrammarThreadEvent) => void): GrammarWork | null {
+  send({ type: 'working', threadId: kernelThreadId() })
+  try {
+    return toGrammarWork(spec)
+  } catch (error) {
+    send({ type: 'unreadable', error: toHostError(asRefusal(error), 'the grammar of the request could not be read') })
+    return null
+  } finally {
+    send({ type: 'resting' })
+  }
+}
+
+/** Whatever nests so deeply that reading it fails is the caller's. */
+function asRefusal(error: unknown): unknown {
+  if (!(error instanceof RangeError)) return error
+  return new InvalidRequestError('grammar_too_complex', 'the grammar of the request is nested too deeply', {
+    cause: error,
+  })
+}
+
 if (parentPort !== null) {
   const port = parentPort
   const data = workerData as GrammarThreadData
-  const loaded = loadXgrammar(MAX_VOCABULARY_BYTES + data.maxBytes)
-  run(data, loaded, port).catch((error: unknown) => {
-    const refused: GrammarThreadEvent = {
-      type: 'refused',
-      reason: error instanceof Error ? error.message : String(error),
-      printed: loaded.printed(),
-      isMemoryExhausted: loaded.isMemoryExhausted(),
-    }
-    port.postMessage(refused)
-  })
+  const work = readWork(data.spec, (event) => port.postMessage(event))
+  if (work !== null) {
+    const loaded = loadXgrammar(MAX_VOCABULARY_BYTES + data.maxBytes)
+    run(work, data, loaded, port).catch((error: unknown) => {
+      const refused: GrammarThreadEvent = {
+        type: 'refused',
+        reason: error instanceof Error ? error.message : String(error),
+        printed: loaded.printed(),
+        isMemoryExhausted: loaded.isMemoryExhausted(),
+      }
+      port.postMessage(refused)
+    })
+  }
 }

@@ -13,11 +13,10 @@ import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
+import { fromHostError } from '../host/host-error.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
-import { toGrammarSchema } from './schema/json-schema.js'
-import { parseJson, toNumberedTag } from './structural-tag.js'
 import type { TokenTable } from './token-table.js'
 
 export interface GrammarLimits {
@@ -35,7 +34,7 @@ export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes
 /** Most of what a thread allocates is short-lived and small: more is only memory that stays. */
 const YOUNG_MIB = 8
 
-/** A longer text is refused unread: reading takes the engine's time, and nothing of that size compiles within the limits. */
+/** A longer text is refused unread: nothing of that size compiles within the limits. */
 const MAX_TEXT_LENGTH = 512 * 1024
 const WATCH_MS = 50
 /** A mask takes well below a millisecond and is made while the model computes: so long a step waits for one that is late. */
@@ -71,7 +70,7 @@ export async function compileGrammar(
   const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
   assertReadable(spec)
   const usedKib = new SharedArrayBuffer(4)
-  const data: GrammarThreadData = { ...toGrammarWork(spec), table, maxBytes: limits.maxBytes, usedKib }
+  const data: GrammarThreadData = { spec, table, maxBytes: limits.maxBytes, usedKib }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
   // a process's own preloaded modules (its lifeline) are not a thread's business
@@ -79,13 +78,15 @@ export async function compileGrammar(
   const thread = new Worker(entry, { workerData: data, execArgv: [], resourceLimits })
   thread.unref()
   const { promise, resolve, reject } = createDeferred<void>()
-  let watch: NodeJS.Timeout | undefined
+  const watch = createWatch(limits, options.clock, reject)
   let threadId: number | null = null
   thread.on('message', (event: GrammarThreadEvent) => {
-    if (event.type === 'compiling') {
+    if (event.type === 'working') {
       threadId = event.threadId
-      watch = watchTime(watchUse(threadId, options.clock), limits, reject)
-    } else if (event.type === 'compiled') resolve()
+      watch.start(threadId)
+    } else if (event.type === 'resting') watch.stop()
+    else if (event.type === 'compiled') resolve()
+    else if (event.type === 'unreadable') reject(fromHostError(event.error))
     else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
     else reject(refusal(event.printed, event.reason))
   })
@@ -107,7 +108,7 @@ export async function compileGrammar(
     await thread.terminate()
     throw error
   } finally {
-    clearInterval(watch)
+    watch.stop()
   }
   const send = (command: GrammarThreadCommand): void => thread.postMessage(command)
   const vocabularySize = table.offsets.byteLength / 4 - 1
@@ -180,26 +181,30 @@ function assertReadable(spec: GrammarSpec): void {
   throw tooComplex(`is ${Math.ceil(length / 1024)} KiB of text, at most ${MAX_TEXT_LENGTH / 1024} are read`)
 }
 
-/**
- * What a grammar's thread compiles: the specification, and its schemas as the compiler understands them.
- *
- * @throws {InvalidRequestError} `unsupported_schema`: whatever the compiler would skip in a schema is refused before it starts
- */
-export function toGrammarWork(spec: GrammarSpec): Pick<GrammarThreadData, 'spec' | 'schemas'> {
-  if (spec.kind === 'structural_tag') {
-    const { tag, schemas } = toNumberedTag(spec.tag)
-    return { spec: { ...spec, tag }, schemas }
+/** Counts the processor time of a thread's work, which may rest in between, and rejects at the limit. */
+function createWatch(
+  { compileMs }: GrammarLimits,
+  clock: Clock,
+  reject: (error: AppError) => void,
+): { start(threadId: number | null): void; stop(): void } {
+  let spentMs = 0
+  let use = (): number => 0
+  let timer: NodeJS.Timeout | undefined
+  return {
+    start: (threadId) => {
+      use = watchUse(threadId, clock)
+      timer = setInterval(() => {
+        if (spentMs + use() <= compileMs) return
+        reject(tooComplex(`takes more than ${compileMs} ms of processor time to compile`))
+      }, WATCH_MS)
+      timer.unref()
+    },
+    stop: () => {
+      spentMs += use()
+      use = () => 0
+      clearInterval(timer)
+    },
   }
-  if (spec.kind !== 'json_schema') return { spec, schemas: [] }
-  return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'))] }
-}
-
-function watchTime(use: () => number, { compileMs }: GrammarLimits, reject: (error: AppError) => void): NodeJS.Timeout {
-  const timer = setInterval(() => {
-    if (use() > compileMs) reject(tooComplex(`takes more than ${compileMs} ms of processor time to compile`))
-  }, WATCH_MS)
-  timer.unref()
-  return timer
 }
 
 /**

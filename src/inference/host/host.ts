@@ -248,7 +248,7 @@ async function leaseFor(
   try {
     return await grammars.lease(grammar, isWanted)
   } catch (error) {
-    if (!(error instanceof InvalidRequestError) || param === undefined) throw error
+    if (!(error instanceof AppError) || error.category !== 'invalid_request' || param === undefined) throw error
     const { code, message, hint, cause } = error
     throw new InvalidRequestError(code, message, { param, ...(hint === undefined ? {} : { hint }), cause })
   }

@@ -2,7 +2,7 @@
  * Grammars over the built-in model's real vocabulary: what a random walk below the masks writes is what the grammar allows.
  */
 import { Ajv } from 'ajv'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { createRng, type Rng } from '#base/util/rng.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
@@ -240,6 +240,29 @@ describe('what one grammar may cost', () => {
   test('the heap of its thread is bounded too', async () => {
     const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000, maxHeapBytes: 6 * 2 ** 20 }
     await expectCode(() => compileGrammar(choices(9000), table, { clock, limits }), 'grammar_too_complex', 'memory')
+  })
+
+  test('it is read in its thread too: the engine only passes the text along', async () => {
+    const properties = Object.fromEntries(
+      Array.from({ length: 3000 }, (_, i) => [`p${i}`, { pattern: '^[a-z]{1,3}$' }]),
+    )
+    const schema = JSON.stringify({ properties: { ...properties, last: { uniqueItems: true } } })
+    const parse = vi.spyOn(JSON, 'parse')
+    const refused = compileGrammar({ kind: 'json_schema', schema, isWhitespaceFree: false }, table, { clock })
+    await expectCode(() => refused, 'unsupported_schema', 'JSON schema at #/properties/last/uniqueItems')
+    const texts = parse.mock.calls.map(([text]) => text)
+    parse.mockRestore()
+    expect(texts).not.toContain(schema)
+  })
+
+  test('what is nested too deeply is refused', async () => {
+    const nested = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+    for (const spec of [
+      { kind: 'structural_tag', tag: `{"type":"structural_tag","format":${nested}}` },
+      { kind: 'json_schema', schema: `{"enum":${nested}}`, isWhitespaceFree: false },
+    ] as const) {
+      await expectCode(() => compileGrammar(spec, table, { clock }), 'grammar_too_complex')
+    }
   })
 
   test('a text that is too long is refused unread', async () => {

@@ -14,7 +14,7 @@ export type GrammarSpec =
     }
   | { readonly kind: 'regex'; readonly pattern: string }
   | { readonly kind: 'choice'; readonly choices: readonly string[] }
-  /** EBNF in GBNF's style with a rule `root`. */
+  /** EBNF in GBNF's style with a rule `root`, or Lark. */
   | { readonly kind: 'ebnf'; readonly grammar: string }
   /** xgrammar's structural tag as JSON text: free text with constrained parts. */
   | { readonly kind: 'structural_tag'; readonly tag: string }
@@ -30,7 +30,7 @@ export function choiceGrammar(choices: readonly string[]): string {
 }
 
 /** A literal of EBNF: JSON's escapes, but no surrogate pairs, which xgrammar would read as two characters. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   const escaped = Array.from(text, (character) => {
     const code = character.codePointAt(0) ?? 0
     if (character === '"' || character === '\\') return `\\${character}`

@@ -4,6 +4,7 @@
  * Reading a large schema takes a tenth of a second, so it is done in the thread: the engine's own only passes the text along.
  */
 import type { GrammarSpec } from './grammar-spec.js'
+import { isLark, larkToEbnf } from './lark/lark.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 import { parseJson, toNumberedTag } from './structural-tag.js'
 
@@ -13,7 +14,7 @@ export interface GrammarWork {
   readonly schemas: readonly GrammarSchema[]
 }
 
-/** @throws {InvalidRequestError} `unsupported_schema`: whatever the compiler would skip in a schema is refused before it starts */
+/** @throws {InvalidRequestError} `unsupported_schema`: whatever the compiler would skip in a schema is refused before it starts; `invalid_grammar` for what is no Lark */
 export function toGrammarWork(spec: GrammarSpec): GrammarWork {
   switch (spec.kind) {
     case 'json_schema':
@@ -22,6 +23,8 @@ export function toGrammarWork(spec: GrammarSpec): GrammarWork {
       const { tag, schemas } = toNumberedTag(spec.tag)
       return { spec: { ...spec, tag }, schemas }
     }
+    case 'ebnf':
+      return { spec: isLark(spec.grammar) ? { ...spec, grammar: larkToEbnf(spec.grammar) } : spec, schemas: [] }
     default:
       return { spec, schemas: [] }
   }

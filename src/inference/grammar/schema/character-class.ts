@@ -9,7 +9,7 @@
 export type CodeRange = readonly [from: number, to: number]
 
 const LAST = 0x10ffff
-const SURROGATES: CodeRange = [0xd800, 0xdfff]
+export const SURROGATES: CodeRange = [0xd800, 0xdfff]
 /** What JSON strings cannot hold as it is. */
 const ESCAPED: readonly CodeRange[] = [
   [0, 0x1f],

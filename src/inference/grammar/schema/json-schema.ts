@@ -8,6 +8,7 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { integerRangeRule, numberRangeRule } from './number-range.js'
+import { PatternError } from './pattern-reader.js'
 import {
   BOUNDS,
   COMBINING,
@@ -22,7 +23,7 @@ import {
 import { type ConstantPatch, literalRule, type OthersPatch, type SchemaPatches } from './schema-patches.js'
 import { isPlainReference, referenceNames, resolveReference } from './schema-reference.js'
 import { readFormat } from './string-format.js'
-import { lengthRule, PatternError, patternRule } from './string-pattern.js'
+import { lengthRule, patternRule } from './string-pattern.js'
 
 const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties'],

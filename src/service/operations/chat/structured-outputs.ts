@@ -44,7 +44,7 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
     case 'choice':
       return { kind: 'choice', choices: asChoices(value) }
     case 'grammar':
-      return { kind: 'ebnf', grammar: asEbnf(value) }
+      return { kind: 'ebnf', grammar: asText(value, kind) }
     case 'structural_tag':
       return { kind: 'structural_tag', tag: typeof value === 'string' ? value : JSON.stringify(value) }
   }
@@ -151,16 +151,6 @@ function checkEmpty(found: Constraints['found']): void {
 function asText(value: JsonValue, kind: string): string {
   if (typeof value === 'string') return value
   throw invalid('structured_outputs', `structured_outputs.${kind} must be a string.`)
-}
-
-/** vLLM rewrites Lark's grammars. Here they are refused by name: not all of Lark can be said in EBNF. */
-function asEbnf(value: JsonValue): string {
-  const text = asText(value, 'grammar')
-  if (text.includes('::=') || !/^\s*[?!]?\w+\s*:/m.test(text)) return text
-  throw invalid(
-    'structured_outputs',
-    'structured_outputs.grammar looks like Lark, which is not supported: write EBNF, with rules like root ::= "yes" | "no".',
-  )
 }
 
 function asChoices(value: JsonValue): readonly string[] {

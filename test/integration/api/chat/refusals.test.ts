@@ -302,8 +302,11 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
   ],
   [
     '7 lark',
-    { structured_outputs: { grammar: 'start: "a"' } },
-    { param: 'structured_outputs', words: 'looks like Lark' },
+    { structured_outputs: { grammar: 'start: A\n%declare A' } },
+    {
+      param: 'structured_outputs',
+      words: 'Failed to convert the grammar from Lark to EBNF: line 2: %declare is not supported',
+    },
   ],
   [
     '7 unknown kind',

@@ -63,6 +63,10 @@ describe('what an answer is held to', () => {
     expect(await answer({ structured_outputs: { regex: '[ab]{4}-[0-9]{2}' } })).toMatch(/^[ab]{4}-\d\d$/)
     expect(['yes', 'no']).toContain(await answer({ structured_outputs: { choice: ['yes', 'no'] } }))
     expect(await answer({ structured_outputs: { grammar: 'root ::= "x" [0-9] "y"' } })).toMatch(/^x\dy$/)
+    const lark = 'start: pair ("," pair)~1..2\npair: WORD~1 "=" /[0-9]{2}/\nWORD: "a".."e" | "zeta"i'
+    expect(await answer({ structured_outputs: { grammar: lark } })).toMatch(
+      /^([a-e]|zeta)=\d\d(,([a-e]|zeta)=\d\d){1,2}$/i,
+    )
     const { body } = await post({ structured_outputs: { regex: '[a-z]{3}' }, n: 5 })
     expect(body.choices.map((choice) => choice.message.content)).toEqual(
       Array(5).fill(expect.stringMatching(/^[a-z]{3}$/)),

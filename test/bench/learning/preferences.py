@@ -34,10 +34,14 @@ class AfterEpoch(TrainerCallback):
         self.measure()
 
 
-def pairs(questions):
-    turn = lambda role, text: [{"role": role, "content": text}]
-    columns = (("prompt", "user", "prompt"), ("chosen", "assistant", "answer"), ("rejected", "assistant", "wrong"))
-    return Dataset.from_list([{name: turn(role, q[key]) for name, role, key in columns} for q in questions])
+def pairs(questions, tokenizer):
+    """Rendered prompts and answers: of conversations TRL also scores what the template writes after the end of the turn."""
+
+    def prompt(text):
+        return tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True)
+
+    rows = [q for q in questions if q["answer"] != q["wrong"]]
+    return Dataset.from_list([{"prompt": prompt(q["prompt"]), "chosen": q["answer"], "rejected": q["wrong"]} for q in rows])
 
 
 def learn(options, task, seed):
@@ -57,7 +61,7 @@ def learn(options, task, seed):
         lora = LoraConfig(r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, target_modules=MODULES, task_type="CAUSAL_LM")
         trainer = InOrder(
             model=model, args=config, processing_class=tokenizer, peft_config=lora,
-            train_dataset=pairs(task["training"]), eval_dataset=pairs(task["heldOut"]),
+            train_dataset=pairs(task["training"], tokenizer), eval_dataset=pairs(task["heldOut"], tokenizer),
         )
         curves = {"curve": [], "trained": [], "accuracy": [], "margin": []}
 

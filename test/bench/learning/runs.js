@@ -92,7 +92,9 @@ async function trainOnAnswers(run) {
 /** A pass over the pairs, in order; held-out pairs are measured before the first job and after each. */
 async function trainOnPreferences(run, job) {
   const pairs = (questions) =>
-    questions.map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
+    questions
+      .filter(({ answer, wrong }) => answer !== wrong)
+      .map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
   const config = { batch_size: BATCH_SIZE, seed: run.seed, reference_step: 0 }
   const curves = { accuracy: [], margin: [] }
   const onEvent = (event) => {

@@ -32,8 +32,8 @@ const KINDS = [
       ['sft', 'trained', DASHED],
     ],
   },
-  { title: (task) => `${task}: preferences, accuracy`, lines: [['dpo', 'accuracy', '']] },
-  { title: (task) => `${task}: preferences, margin`, lines: [['dpo', 'margin', '']] },
+  { title: (task) => `${task}: DPO, accuracy`, lines: [['dpo', 'accuracy', '']] },
+  { title: (task) => `${task}: DPO, margin`, lines: [['dpo', 'margin', '']] },
 ]
 const LEGEND = [
   [COLOURS.trainyard, '', 'Trainyard'],
@@ -54,6 +54,9 @@ const groupBy = (list, keyOf) => {
 }
 const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length
 
+/** A title has room for some forty letters; the built-in model goes without saying. */
+const shortName = (model) => model.split('/').at(-1).replace('-Instruct', '')
+
 /** The panels there are curves for: their title, and each line with the runs it is the mean of. */
 function panelsOf(curves) {
   const byTask = [...groupBy(curves, ({ model, task }) => `${model} ${task}`)].sort(([a], [b]) => (a < b ? 1 : -1))
@@ -68,7 +71,12 @@ function panelsOf(curves) {
       })
       return drawn.length === 0
         ? []
-        : [{ title: `${title(TASKS[task].title)} · ${model.split('/').at(-1)}`, lines: drawn }]
+        : [
+            {
+              title: `${title(TASKS[task].title)}${model === 'trainyard/spark' ? '' : `, ${shortName(model)}`}`,
+              lines: drawn,
+            },
+          ]
     }),
   )
 }

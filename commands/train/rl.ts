@@ -64,7 +64,7 @@ export const trainRl = defineCommand({
     ),
     targetKl: flag.number(TARGET_KL.min, TARGET_KL.max)(
       '--target-kl <x>',
-      'nats per token an update may move the policy, longer ones are shortened; default 0.05 for models below 20 million parameters, --set target_kl=null for none',
+      'nats per token an update may move the policy, longer ones are shortened; default 0.2 for models below 20 million parameters, --set target_kl=null for none',
       { isAdvanced: true },
     ),
     tokensPerStep: flag.integer(PACKED_SEQUENCE_LENGTH.min, PACKED_SEQUENCE_LENGTH.max)(

@@ -21,7 +21,7 @@ export interface TrainOptions {
 
 export interface RlTrainOptions extends TrainOptions {
   /**
-   * Nats per trained token that one optimizer step may move the policy; a longer update is shortened. Default 0.05 for base models
+   * Nats per trained token that one optimizer step may move the policy; a longer update is shortened. Default 0.2 for base models
    * below 20 million parameters, else no limit; null for none. Costs a forward pass over 256 trained tokens or more a step.
    */
   readonly targetKl?: number | null

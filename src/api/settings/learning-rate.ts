@@ -29,7 +29,7 @@ export function learningRateFor(baseModel: string): number {
 }
 
 /** Nats per token: at the rate above tiny models fall without a limit, and come back within a few jobs with this one. */
-const TINY_TARGET_KL = 0.05
+const TINY_TARGET_KL = 0.2
 
 /**
  * `target_kl` of an RL job when nobody gives one: a limit where falls were seen; null for none, the published default. Larger models

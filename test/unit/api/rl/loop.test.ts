@@ -198,10 +198,10 @@ describe('train', () => {
   })
 
   test.each([
-    ['trainyard/spark', {}, 0.05],
-    ['my/model-15m', {}, 0.05],
+    ['trainyard/spark', {}, 0.2],
+    ['my/model-15m', {}, 0.2],
     ['HuggingFaceTB/SmolLM2-135M-Instruct', {}, undefined],
-    ['trainyard/spark', { targetKl: 0.2 }, 0.2],
+    ['trainyard/spark', { targetKl: 0.4 }, 0.4],
     ['trainyard/spark', { config: { target_kl: 0.3 } }, 0.3],
     ['trainyard/spark', { targetKl: null }, undefined],
     ['Qwen/Qwen3-0.6B', { targetKl: 0.1 }, 0.1],

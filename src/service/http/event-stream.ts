@@ -51,10 +51,7 @@ export function sendEvents(
   // what middleware and the route have set is among them
   const { headers } = c.body(null, 200, EVENT_STREAM_HEADERS)
   connection.writeHead(200, Object.fromEntries(headers))
-  if (c.req.method === 'HEAD') {
-    connection.end()
-    options.onCancel?.()
-  } else void writeEvents(connection, events, options)
+  void writeEvents(connection, events, options)
   return RESPONSE_ALREADY_SENT
 }
 

@@ -37,13 +37,12 @@ export async function startLocal(options: LocalOptions = {}): Promise<LocalServi
   const { createService } = await import('#service/create-service.js')
   const temporary = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'trainyard-')) : null
   const dataDir = options.dataDir ?? temporary ?? ''
+  const removeAtExit = () => rmSync(dataDir, { recursive: true, force: true })
   // a program that ends without `close` leaves nothing either
-  const removeAtExit = () => {
-    if (temporary !== null) rmSync(temporary, { recursive: true, force: true })
-  }
-  process.once('exit', removeAtExit)
+  if (temporary !== null) process.once('exit', removeAtExit)
   const forget = async () => {
-    if (temporary !== null) await rm(temporary, { recursive: true, force: true })
+    if (temporary === null) return
+    await rm(temporary, { recursive: true, force: true })
     process.off('exit', removeAtExit)
   }
   try {

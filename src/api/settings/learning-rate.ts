@@ -33,7 +33,7 @@ const TINY_TARGET_KL = 0.2
 
 /**
  * `target_kl` of an RL job when nobody gives one: a limit where falls were seen; null for none, the published default. Larger models
- * were not seen to fall at their rate, and a forward pass a step is a sixth of their training.
+ * were not seen to fall at their rate, and would pay for the measurement.
  */
 export function targetKlFor(baseModel: string): number | null {
   const parameters = parametersOf(baseModel)

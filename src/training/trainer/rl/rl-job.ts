@@ -23,7 +23,7 @@ import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
 import { type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
-import { createTrustRegion, noteMovement } from './trust-region.js'
+import { createTrustRegion, type Movement, noteMovement } from './trust-region.js'
 
 /**
  * Trains on trajectory groups.
@@ -112,10 +112,13 @@ async function* trainSteps(
         made = await makeStep(step, at)
       }
       const { laidOut, result } = made
-      const madeMs = clock.monotonicMs()
-      const movement = (await region?.shorten(laidOut, result.outputs)) ?? null
-      if (region !== null) report.seconds.scores += (clock.monotonicMs() - madeMs) / 1000
-      if (movement !== null && targetKl !== null) noteMovement(report, movement, targetKl)
+      let movement: Movement | null = null
+      if (region !== null) {
+        const madeMs = clock.monotonicMs()
+        movement = await region.shorten(laidOut, result.outputs)
+        report.seconds.scores += (clock.monotonicMs() - madeMs) / 1000
+        noteMovement(report, movement, region.targetKl)
+      }
       const elapsedMs = clock.monotonicMs() - startedMs
       const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs, movement })
       countStep(progress, data, GRADIENT_METRICS)

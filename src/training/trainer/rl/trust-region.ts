@@ -27,6 +27,8 @@ export interface Movement {
 
 /** One limit over the steps of a job. */
 export interface TrustRegion {
+  /** Nats per token. */
+  readonly targetKl: number
   /** Keeps the parameters as they are before a step. */
   readonly remember: () => void
   /**
@@ -45,6 +47,7 @@ export function createTrustRegion(adapter: AdapterWeights, score: Score, targetK
   const parameters = adapterParameters(adapter)
   const before = new Map<string, Float32Array>()
   return {
+    targetKl,
     remember: () => {
       for (const [name, values] of parameters) before.set(name, values.slice())
     },

@@ -2,7 +2,7 @@
  * Exports run by the programs they are for: llama.cpp (through node-llama-cpp) and transformers continue a prompt greedily with
  * the same tokens as our engine with the same adapter.
  *
- * llama.cpp in `.cache/llama-node` (`.ci/run` installs it), transformers in `.cache/torch-venv`; skipped where there is none.
+ * llama.cpp in `.cache/llama-node`, transformers and peft in `.cache/torch-venv`; `.ci/run` installs them, skipped where they are not.
  */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'

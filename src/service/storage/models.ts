@@ -113,12 +113,12 @@ export async function countModelsOf(
   owner?: { readonly entity: string; readonly project: string | null },
 ): Promise<number> {
   let query = db
-    .selectFrom('models')
-    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .selectFrom('model_counts')
+    .select((eb) => eb.fn.sum<number | null>('count').as('count'))
     .where('base_model', '=', baseModel)
   if (owner !== undefined) query = query.where('entity', '=', owner.entity)
   if (typeof owner?.project === 'string') query = query.where('project', '=', owner.project)
-  return (await query.executeTakeFirstOrThrow()).count
+  return (await query.executeTakeFirstOrThrow()).count ?? 0
 }
 
 /** Whether some model answers to `name` or `project/name` in a chat request. */

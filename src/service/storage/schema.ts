@@ -41,6 +41,14 @@ export interface ModelsTable {
   created_at_ms: Generated<number>
 }
 
+/** How many models there are of a base model in a project; triggers of `models` keep it. */
+export interface ModelCountsTable {
+  base_model: string
+  entity: string
+  project: string
+  count: number
+}
+
 export interface CheckpointsTable {
   id: string
   model_id: string
@@ -222,6 +230,7 @@ export interface HealthProbesTable {
 export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   api_keys: ApiKeysTable
   models: ModelsTable
+  model_counts: ModelCountsTable
   checkpoints: CheckpointsTable
   checkpoint_files: CheckpointFilesTable
   training_jobs: TrainingJobsTable

@@ -5,7 +5,8 @@
  * not wait for the disk, for all streams would wait with them: the next write of anything else makes them durable.
  * Training time is counted where leases are renewed, in their transaction.
  */
-import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
+import { setImmediate as othersTurn } from 'node:timers/promises'
+import type { UsageQuery, UsageResponse, UsageRow } from '#api/wire/access/usage.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { GenerationEvent } from '#service/children/engine-process.js'
 import {
@@ -14,6 +15,7 @@ import {
   defaultUsageDays,
   listUsage,
   type UsageCounters,
+  type UsageFilter,
   type UsageKey,
 } from '#service/storage/access/usage-days.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
@@ -26,6 +28,8 @@ import { checkProject } from './tenant.js'
 export const USAGE_FLUSH_MS = 1000
 /** Most rows of one report. */
 const MAX_ROWS = 10_000
+/** Rows read before others have their turn. */
+const PART = 250
 
 export interface UsageService {
   /**
@@ -104,6 +108,28 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     return next
   }
 
+  async function readRows(filter: Omit<UsageFilter, 'limit'>): Promise<{ data: UsageRow[]; isTruncated: boolean }> {
+    const data: UsageRow[] = []
+    for (;;) {
+      const rows = await listUsage(db, { ...filter, after: data.at(-1), limit: PART })
+      for (const row of rows) {
+        if (data.length === MAX_ROWS) return { data, isTruncated: true }
+        data.push({
+          day: row.day,
+          project: row.project,
+          model: row.model,
+          requests: row.requests,
+          prompt_tokens: row.promptTokens,
+          cached_tokens: row.cachedTokens,
+          completion_tokens: row.completionTokens,
+          training_seconds: row.trainingMs / 1000,
+        })
+      }
+      if (rows.length < PART) return { data, isTruncated: false }
+      await othersTurn()
+    }
+  }
+
   const timer = setInterval(() => {
     flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
   }, USAGE_FLUSH_MS).unref()
@@ -133,17 +159,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
       const from = query.from ?? days.from
       const to = query.to ?? days.to
       const filter = { entity: principal.entity, from, to, project, model: query.model }
-      const rows = await listUsage(db, { ...filter, limit: MAX_ROWS + 1 })
-      const data = rows.slice(0, MAX_ROWS).map((row) => ({
-        day: row.day,
-        project: row.project,
-        model: row.model,
-        requests: row.requests,
-        prompt_tokens: row.promptTokens,
-        cached_tokens: row.cachedTokens,
-        completion_tokens: row.completionTokens,
-        training_seconds: row.trainingMs / 1000,
-      }))
+      const { data, isTruncated } = await readRows(filter)
       const sum = (name: 'requests' | 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'training_seconds') =>
         data.reduce((total, row) => total + row[name], 0)
       return {
@@ -159,7 +175,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
           completion_tokens: sum('completion_tokens'),
           training_seconds: sum('training_seconds'),
         },
-        is_truncated: rows.length > MAX_ROWS,
+        is_truncated: isTruncated,
       }
     },
     stop: async () => {

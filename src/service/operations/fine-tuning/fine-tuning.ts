@@ -60,6 +60,8 @@ const DEFAULT_PROJECT = 'fine-tuning'
 /** A create the client says it repeats is the same one within this time. */
 const RETRY_WINDOW_MS = 30 * 60_000
 const MAX_METADATA = 16
+/** Jobs read at once while some with certain metadata are looked for. */
+const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
@@ -220,18 +222,18 @@ export function createFineTuningService(
       const found: FineTuningJob[] = []
       let after = query.after === undefined ? undefined : (await require(principal, query.after)).record.jobId
       for (;;) {
-        const page = await listFineTuningJobs(db, principal, { after, limit: 100 })
+        const page = await listFineTuningJobs(db, principal, { after, limit: wanted === null ? limit : METADATA_PAGE })
         const jobs = await findJobs(
           db,
           page.items.map(({ jobId }) => jobId),
         )
         for (const record of page.items) {
-          if (!wanted(record.request['metadata'])) continue
+          if (wanted !== null && !wanted(record.request['metadata'])) continue
           if (found.length === limit) return toList(found, true)
           found.push(await toWire(record, jobs.get(record.jobId)))
         }
         after = page.items.at(-1)?.jobId
-        if (!page.hasMore) return toList(found, false)
+        if (!page.hasMore || wanted === null) return toList(found, page.hasMore)
         // metadata has no index
         await othersTurn()
       }
@@ -310,13 +312,14 @@ function assertSupported(request: CreateFineTuningJobRequest): void {
   }
 }
 
-/** OpenAI's `metadata[name]=value`, and `metadata=null` for jobs without any. */
-function metadataFilter(query: FineTuningPageQuery): (metadata: unknown) => boolean {
+/** OpenAI's `metadata[name]=value`, and `metadata=null` for jobs without any; null when neither is asked for. */
+function metadataFilter(query: FineTuningPageQuery): ((metadata: unknown) => boolean) | null {
   const wanted = Object.entries(query).flatMap(([key, value]) => {
     const name = /^metadata\[(.*)\]$/.exec(key)?.[1]
     return name === undefined ? [] : [[name, value] as const]
   })
   const wantsNone = query['metadata'] === 'null'
+  if (wanted.length === 0 && !wantsNone) return null
   return (metadata) => {
     const has = typeof metadata === 'object' && metadata !== null ? (metadata as Record<string, unknown>) : null
     if (wantsNone) return has === null

@@ -20,7 +20,7 @@ export interface UsageKey {
   readonly model: string
 }
 
-export interface UsageRecord extends UsageKey, UsageCounters {
+export interface UsageRecord extends Omit<UsageKey, 'entity'>, UsageCounters {
   readonly day: string
   readonly trainingMs: number
 }
@@ -76,22 +76,39 @@ export interface UsageFilter {
   readonly to: string
   readonly project?: string | undefined
   readonly model?: string | undefined
+  /** Rows behind this one. */
+  readonly after?: Pick<UsageRecord, 'day' | 'project' | 'model'> | undefined
   readonly limit: number
 }
 
+const COLUMNS = [
+  'day',
+  'project',
+  'model',
+  'requests',
+  'prompt_tokens',
+  'cached_tokens',
+  'completion_tokens',
+  'training_ms',
+] as const
+
 /** Counters of the days `from` to `to`, both included, by day, project and model. */
 export async function listUsage(db: Database, filter: UsageFilter): Promise<readonly UsageRecord[]> {
+  const { after } = filter
   let query = db
     .selectFrom('usage_days')
-    .selectAll()
+    .select(COLUMNS)
     .where('entity', '=', filter.entity)
-    .where('day', '>=', filter.from)
     .where('day', '<=', filter.to)
   if (filter.project !== undefined) query = query.where('project', '=', filter.project)
   if (filter.model !== undefined) query = query.where('model', '=', filter.model)
+  if (after === undefined) query = query.where('day', '>=', filter.from)
+  else {
+    // alone, for the index begins at one lower bound
+    query = query.where(sql<boolean>`(day, project, model) > (${after.day}, ${after.project}, ${after.model})`)
+  }
   const rows = await query.orderBy('day').orderBy('project').orderBy('model').limit(filter.limit).execute()
   return rows.map((row) => ({
-    entity: row.entity,
     day: row.day,
     project: row.project,
     model: row.model,

@@ -14,6 +14,7 @@ import { up as fineTuning } from './0009-fine-tuning.js'
 import { up as webhooks } from './0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
 import { up as filterIndexes } from './0012-filter-indexes.js'
+import { up as modelCounts } from './0013-model-counts.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -29,4 +30,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0010-webhooks': { up: webhooks },
   '0011-list-indexes': { up: listIndexes },
   '0012-filter-indexes': { up: filterIndexes },
+  '0013-model-counts': { up: modelCounts },
 }

@@ -2,6 +2,7 @@
  * Usage: what answers and training cost is counted for the right project and model, survives a kill but for a second, and
  * needs no write per request.
  */
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { CreatedKey } from '#api/wire/access/keys.js'
 import type { UsageResponse } from '#api/wire/access/usage.js'
@@ -121,6 +122,40 @@ describe('usage', () => {
     const before = await report()
     service = await service.restart()
     expect(await report()).toEqual(before)
+  })
+})
+
+describe('a report of many rows', () => {
+  it('is in order, counts every row once, and says where it was cut off', async () => {
+    const database = await openDatabase(':memory:')
+    const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
+    const query = { from: '2026-01-01', to: '2026-01-07' }
+    const principal = {
+      entity: 'local',
+      project: null,
+      usageProject: null,
+      keyId: 'k',
+      keyPrefix: 'k',
+      scope: 'read',
+    } as const
+    const report = () => usage.report(principal, query)
+    // days and projects end in the middle of what is read at once
+    await sql`insert into usage_days (entity, day, project, model, requests)
+      with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < 10000)
+      select 'local', date('2026-01-01', (i % 7) || ' days'), 'p' || (i % 3), 'm' || i, i from n`.execute(database.db)
+    const whole = await report()
+    expect(whole).toMatchObject({ is_truncated: false, total: { requests: (10_000 * 9999) / 2 } })
+    const keys = whole.data.map(({ day, project, model }) => `${day} ${project} ${model}`)
+    expect(keys).toEqual([...new Set(keys)].sort())
+    await database.db
+      .insertInto('usage_days')
+      .values({ entity: 'local', day: '2026-01-07', project: 'z', model: 'z', requests: 1 })
+      .execute()
+    const cut = await report()
+    expect(cut.is_truncated).toBe(true)
+    expect(cut.data).toEqual(whole.data)
+    await usage.stop()
+    await database.close()
   })
 })
 

@@ -11,6 +11,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { openDatabase } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
+import { countModelsOf } from '#service/storage/models.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { findSplitTotals } from '#service/storage/trajectories.js'
@@ -54,6 +55,7 @@ describe('a database of an earlier schema', () => {
     await createOld(path, last, ROWS)
     const { db, close } = await openDatabase(path)
     expect((await listEvents(db, 'j', { limit: 10 })).items).toHaveLength(4)
+    expect(await countModelsOf(db, 'b')).toBe(1)
     expect((await findCheckpoint(db, 'm', 1))?.metrics).toEqual({ 'loss/train': 0.5 })
     if (last < '0004-counters') {
       expect(await findJob(db, 'j')).toMatchObject({ eventCount: 4, gradientSteps: 2, numSequences: 2 })

@@ -17,7 +17,7 @@ import { listFiles } from '#service/storage/files.js'
 import { listFineTuningJobs } from '#service/storage/fine-tuning/jobs.js'
 import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
-import { findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
+import { countModelsOf, findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
@@ -83,6 +83,15 @@ describe('statements of requests', () => {
     ['logs of a split', (db) => listTrajectoryLogs(db, id, { limit: 100, split: 'val' })],
     ['totals of a split', (db) => findSplitTotals(db, { modelId: id, step: 1, split: 'val' })],
     ['days of usage', (db) => listUsage(db, { entity: 'local', from: '2026-01-01', to: '2026-12-31', limit: 100 })],
+    [
+      'days of usage behind a row',
+      (db) => {
+        const after = { day: '2026-01-01', project: 'p', model: 'm' }
+        return listUsage(db, { entity: 'local', from: '2026-01-01', to: '2026-12-31', after, limit: 100 })
+      },
+    ],
+    ['models of a base model', (db) => countModelsOf(db, 'b')],
+    ['the same of an entity', (db) => countModelsOf(db, 'b', { entity: 'local', project: null })],
     ['keys', (db) => listApiKeys(db, { entity: 'local', project: null }, { limit: 100 })],
     ['files', (db) => listFiles(db, { entity: 'local', project: null }, { limit: 100, order: 'desc' })],
     ['files of a project', (db) => listFiles(db, { entity: 'local', project: 'p' }, { limit: 100, order: 'asc' })],

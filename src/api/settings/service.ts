@@ -9,7 +9,7 @@ export const SERVICE_DEFAULTS = {
   precision: 'auto',
   trainWorkers: 1,
   resumeIntervalMs: 60_000,
-  maxConcurrentSequences: 16,
+  maxConcurrentSequences: 64,
   maxPendingRequests: 512,
   maxConcurrentRequests: 2000,
   maxQueuedJobs: 1000,

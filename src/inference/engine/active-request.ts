@@ -16,6 +16,8 @@ export interface ActiveRequest {
   /** Requests are numbered as they come. */
   readonly arrival: number
   readonly priority: number
+  /** When it was let in, by the clock of the process; infinite before. */
+  admittedMs: number
   /** Its adapter, once loaded; null for the base model. */
   layout: AdapterLayout | null
   /** Choices that have not ended. */

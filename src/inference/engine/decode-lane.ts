@@ -47,10 +47,9 @@ const PLACE = { row: 0, member: 0 } as const
 
 export class DecodeLane {
   readonly width: number
-  /** Processor time used per request, by which lanes take turns. */
-  clockMs = 0
-  /** Time of the last step. */
+  /** Time of the last step, and when it ended. */
   lastMs = 0
+  lastTurnMs = performance.now()
   readonly #model: StepModel
   readonly #shape: KvShape
   readonly #groups: Group[] = []

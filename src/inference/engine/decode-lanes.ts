@@ -1,18 +1,21 @@
 /**
  * All choices that are decoded, in lanes of like shape: width of their groups and length of their prompts.
  *
- * A lane's step is padded to its widest group and longest prompt, so what differs much goes apart. Lanes take turns by the
- * processor time they have used per request: a request with 64 choices does not make one with a single choice wait.
+ * A lane's step is padded to its widest group and longest prompt, so what differs much goes apart. Every further lane is a step of its
+ * own for each token, though, so requests with one choice of a short prompt join a lane that runs. `lane-turns.ts` says whose turn it is.
  */
 import type { ActiveRequest } from './active-request.js'
 import type { KvCache } from './cache/kv-cache.js'
 import type { KvShape } from './cache/kv-shape.js'
 import { DecodeLane, type LaneOutcome, type Seat } from './decode-lane.js'
+import { kindOf, LaneTurns } from './lane-turns.js'
 import type { Choice } from './sampling/choice.js'
 import type { StepModel } from './step-model.js'
 
 /** Prompts up to this length share a lane; longer ones do so up to twice their length. */
 const LIKE_LENGTH = 1024
+/** A prompt this short is read once for each of its choices in less time than a lane of their own costs. */
+const SHORT_PROMPT = 128
 
 export class DecodeLanes {
   readonly #model: StepModel
@@ -20,6 +23,7 @@ export class DecodeLanes {
   readonly #lanes = new Map<string, DecodeLane>()
   readonly #laneOf = new Map<Choice, DecodeLane>()
   readonly #rowsOf = new Map<ActiveRequest, Seat[]>()
+  readonly #turns = new LaneTurns()
 
   constructor(model: StepModel, shape: KvShape) {
     this.#model = model
@@ -59,7 +63,7 @@ export class DecodeLanes {
    */
   add(seat: Seat, siblings: number): void {
     const known = [...this.#lanes.values()].find((lane) => lane.hasRoomFor(seat.prompt))
-    const lane = known ?? this.#laneFor(this.#widthFor(siblings), seat.prompt.cache.lengthOf(0))
+    const lane = known ?? this.#laneFor(seat, siblings)
     lane.add(seat)
     this.#laneOf.set(seat.choice, lane)
     const rows = this.#rowsOf.get(seat.active)
@@ -97,21 +101,16 @@ export class DecodeLanes {
 
   /** Starts a step of the lane whose turn it is, for these requests. There must be one. */
   nextStep(): { readonly requests: readonly ActiveRequest[]; readonly outcomes: Promise<readonly LaneOutcome[]> } {
-    const [first, ...others] = this.#lanes.values()
-    if (first === undefined) throw new Error('no choice is running')
-    const lane = others.reduce((best, other) => (other.clockMs < best.clockMs ? other : best), first)
-    const requests = [...new Set(lane.seats.map(({ active }) => active))]
-    return { requests, outcomes: this.#timed(lane, requests.length) }
-  }
-
-  async #timed(lane: DecodeLane, requestCount: number): Promise<readonly LaneOutcome[]> {
-    const startedMs = performance.now()
-    try {
-      return await lane.step()
-    } finally {
-      lane.lastMs = performance.now() - startedMs
-      lane.clockMs += lane.lastMs / requestCount
-    }
+    const loads = [...this.#lanes.values()].map((lane) => {
+      const { seats, lastMs, lastTurnMs } = lane
+      const requests = [...new Set(seats.map(({ active }) => active))]
+      return { lane, active: requests, rows: seats.length, requests: requests.length, lastMs, lastTurnMs }
+    })
+    const { lane, active, ...load } = this.#turns.next(loads, performance.now())
+    const kind = kindOf(load)
+    const sharing = loads.filter((other) => kindOf(other) === kind).reduce((sum, { requests }) => sum + requests, 0)
+    const charge = (ms: number): void => this.#turns.charge(kind, ms, sharing)
+    return { requests: active, outcomes: timed(lane, charge) }
   }
 
   /** Moves groups that have shrunk to lanes of their width. */
@@ -124,28 +123,35 @@ export class DecodeLanes {
     }
   }
 
-  #laneFor(width: number, promptLength: number): DecodeLane {
+  /** Widths are powers of two, so that groups of similar size share a lane. */
+  #laneFor({ active, prompt }: Seat, siblings: number): DecodeLane {
+    const promptLength = prompt.cache.lengthOf(0)
     const length = promptLength <= LIKE_LENGTH ? 0 : Math.ceil(Math.log2(promptLength / LIKE_LENGTH))
+    const { headCount, kvHeadCount } = this.#model.config
+    // The runtime multiplies a single row in another order than several, and an answer must not depend on its siblings.
+    const narrowest = headCount === kvHeadCount ? 2 : 1
+    const narrow = this.#lanes.get(`${narrowest} ${length}`)
+    if (narrow !== undefined && promptLength <= SHORT_PROMPT && active.choices.length === 1) return narrow
+    const width = Math.max(narrowest, 2 ** Math.ceil(Math.log2(siblings)))
     const key = `${width} ${length}`
-    const known = this.#lanes.get(key)
-    if (known !== undefined) return known
-    const lane = new DecodeLane(this.#model, { shape: this.#shape, width })
-    // A new lane owes nothing and is owed nothing.
-    lane.clockMs = Math.min(...[...this.#lanes.values()].map(({ clockMs }) => clockMs))
-    if (!Number.isFinite(lane.clockMs)) lane.clockMs = 0
+    const lane = this.#lanes.get(key) ?? new DecodeLane(this.#model, { shape: this.#shape, width })
     this.#lanes.set(key, lane)
     return lane
   }
 
-  /** Widths are powers of two, so that groups of similar size share a lane. */
-  #widthFor(siblings: number): number {
-    const { headCount, kvHeadCount } = this.#model.config
-    // The runtime multiplies a single row in another order than several, and an answer must not depend on its siblings.
-    const narrowest = headCount === kvHeadCount ? 2 : 1
-    return Math.max(narrowest, 2 ** Math.ceil(Math.log2(siblings)))
-  }
-
   #dropEmpty(): void {
     for (const [key, lane] of this.#lanes) if (lane.seats.length === 0) this.#lanes.delete(key)
+  }
+}
+
+/** A lane's step, with its time noted. */
+async function timed(lane: DecodeLane, charge: (ms: number) => void): Promise<readonly LaneOutcome[]> {
+  const startedMs = performance.now()
+  try {
+    return await lane.step()
+  } finally {
+    lane.lastTurnMs = performance.now()
+    lane.lastMs = lane.lastTurnMs - startedMs
+    charge(lane.lastMs)
   }
 }

@@ -23,9 +23,9 @@ import { DecodeLanes } from './decode-lanes.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
 import { cacheableTokens, scopeOf } from './prompt.js'
 import { PromptQueue } from './prompt-queue.js'
+import { type FixedChunk, PromptTurns } from './prompt-turns.js'
 import { Choice } from './sampling/choice.js'
 import { SeatQueue } from './seat-queue.js'
-import { ALONE_MS, mostTokensAlone, sharingMs } from './step-budget.js'
 import { loadStepModel, type StepModel } from './step-model.js'
 
 export interface EngineOptions {
@@ -50,7 +50,7 @@ export interface EngineOptions {
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
   readonly speculation?: 'auto' | 'off'
   /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */
-  readonly prefillChunk?: { readonly sharing: number; readonly alone: number }
+  readonly prefillChunk?: FixedChunk
 }
 
 /** A running engine. */
@@ -82,10 +82,6 @@ export interface Engine {
 const KV_MEMORY_SHARE = 0.25
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
-const MOST_TOKENS_SHARING = 256
-/** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
-const LEAST_TOKENS_SHARING = 32
-const LEAST_TOKENS_ALONE = 128
 
 /** Loads the model and starts an idle engine. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
@@ -109,14 +105,13 @@ class StepLoop implements Engine {
   readonly #prefixes: PrefixCache
   readonly #prompts: PromptQueue
   readonly #lanes: DecodeLanes
+  readonly #turns: PromptTurns
   readonly #seats: SeatQueue
   readonly #requests = new Map<string, ActiveRequest>()
   /** Requests that hold nothing yet: those whose adapter is being loaded, and those that may be admitted. */
   readonly #loading = new Set<ActiveRequest>()
   readonly #waiting: ActiveRequest[] = []
   #arrivals = 0
-  /** Steps of running choices before the next chunk of a prompt. */
-  #decodeTurns = 0
   #isLooping = false
   #isClosed = false
   readonly #whenIdle: (() => void)[] = []
@@ -135,6 +130,8 @@ class StepLoop implements Engine {
     this.#prefixes = new PrefixCache(this.#prefixBytes)
     this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
     this.#lanes = new DecodeLanes(model, this.#kvShape)
+    const work = { prompts: this.#prompts, lanes: this.#lanes, config: model.config }
+    this.#turns = new PromptTurns({ ...work, fixed: options.prefillChunk ?? null })
     this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
   }
 
@@ -224,6 +221,7 @@ class StepLoop implements Engine {
       search,
       arrival,
       priority,
+      admittedMs: Number.POSITIVE_INFINITY,
       layout: null,
       open: new Set(choices),
       isAborted: false,
@@ -279,12 +277,11 @@ class StepLoop implements Engine {
       if (this.#deliver(seat, seat.choice.resume())) this.#seats.pushSeat(seat)
     }
     this.#startChoices()
-    const canDecode = this.#lanes.rowCount > 0
-    if (this.#prompts.length > 0 && (this.#decodeTurns <= 0 || !canDecode)) {
-      await this.#promptStep(canDecode)
-      this.#decodeTurns = this.#lanes.laneCount
-    } else if (canDecode) {
-      this.#decodeTurns--
+    const budget = this.#turns.next(performance.now())
+    if (budget > 0) {
+      await this.#promptStep(budget)
+    } else if (this.#lanes.rowCount > 0) {
+      this.#turns.decoded()
       await this.#decodeStep()
     }
   }
@@ -296,11 +293,12 @@ class StepLoop implements Engine {
       const next = this.#waiting.reduce((first, other) => (isBefore(other, first) ? other : first))
       if (admitted >= this.#maxRows || (admitted > 0 && !this.#fitsMemory(next))) return
       this.#waiting.splice(this.#waiting.indexOf(next), 1)
+      next.admittedMs = performance.now()
       const { promptTokenIds, rules } = next.request
       const isReported = (rules.promptLogprobs ?? null) !== null
       const known = isReported ? null : this.#prefixes.findPrompt(promptTokenIds, scopeOf(next))
       if (known === null) {
-        this.#prompts.add(next, performance.now())
+        this.#prompts.add(next, next.admittedMs)
       } else {
         next.listener.onStarted(cacheableTokens(promptTokenIds.length))
         this.#seat(next, known)
@@ -318,8 +316,8 @@ class StepLoop implements Engine {
     return used + needed <= this.#kvBytes
   }
 
-  async #promptStep(isSharing: boolean): Promise<void> {
-    const budget = this.#promptBudget(isSharing)
+  /** @param budget tokens */
+  async #promptStep(budget: number): Promise<void> {
     const group = this.#prompts.choose(budget)
     try {
       for (const { prompt, row } of await this.#prompts.step(group, budget)) {
@@ -333,15 +331,6 @@ class StepLoop implements Engine {
         cause,
       )
     }
-  }
-
-  #promptBudget(isSharing: boolean): number {
-    const fixed = this.#options.prefillChunk
-    if (fixed !== undefined) return isSharing ? fixed.sharing : fixed.alone
-    const shared = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs })
-    return isSharing
-      ? Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(shared)))
-      : Math.min(mostTokensAlone(this.#model.config), Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
   }
 
   async #decodeStep(): Promise<void> {

@@ -63,6 +63,11 @@ export class PromptQueue {
     return Math.max(PREFIX_BLOCK_TOKENS, Math.round(budgetMs / this.#msPerToken))
   }
 
+  /** Milliseconds that so many tokens take. */
+  msOf(tokens: number): number {
+    return tokens * this.#msPerToken
+  }
+
   add(active: ActiveRequest, nowMs: number): void {
     const isReported = (active.request.rules.promptLogprobs ?? null) !== null
     const same = this.#prompts.filter((prompt) => prompt.reported === null && isSameScope(prompt, active))

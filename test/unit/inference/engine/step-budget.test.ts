@@ -6,16 +6,29 @@ import { sharingMs } from '#inference/engine/step-budget.js'
 
 describe('time of prompts beside running choices', () => {
   test.each([1, 17, 100, 400])('is short for one prompt, whatever a round takes (%d ms)', (roundMs) => {
-    expect(sharingMs({ prompts: 1, roundMs })).toBe(60)
+    expect(sharingMs({ prompts: 1, roundMs, isTogether: false })).toBe(60)
   })
 
   test('grows with the prompts that wait', () => {
-    const at = (prompts: number): number => sharingMs({ prompts, roundMs: 100 })
-    expect([2, 3, 6].map(at)).toEqual([120, 180, 360])
+    const at = (prompts: number): number => sharingMs({ prompts, roundMs: 100, isTogether: false })
+    expect([2, 3, 6].map(at)).toEqual([120, 180, 200])
   })
 
-  test.each([0, 5, 17, 30, 60, 90, 300])('keeps gaps to 150 ms or five times a round of %d ms', (roundMs) => {
-    const gap = sharingMs({ prompts: 32, roundMs }) + roundMs
+  test.each([0, 5, 17, 30, 60])('keeps gaps to 150 ms or five times a round of %d ms', (roundMs) => {
+    const gap = sharingMs({ prompts: 32, roundMs, isTogether: false }) + roundMs
     expect(gap).toBe(Math.max(150, 5 * roundMs))
+  })
+
+  test.each([60, 90, 200, 240])('and never lets them be longer than 300 ms for a round of %d ms', (roundMs) => {
+    expect(sharingMs({ prompts: 32, roundMs, isTogether: false }) + roundMs).toBe(300)
+  })
+
+  test('is there for prompts also where a round alone takes longer', () => {
+    expect(sharingMs({ prompts: 32, roundMs: 500, isTogether: false })).toBe(60)
+  })
+
+  test('is long for those that came together with the choices that run', () => {
+    const at = (prompts: number): number => sharingMs({ prompts, roundMs: 80, isTogether: true })
+    expect([1, 2, 8, 32].map(at)).toEqual([120, 240, 960, 1000])
   })
 })

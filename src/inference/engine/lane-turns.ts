@@ -1,0 +1,68 @@
+/**
+ * Which lane makes the next step.
+ *
+ * Lanes whose requests have about as many choices each are of one kind: they take turns evenly, so that a choice is not slower for
+ * standing in a small lane. Kinds share the processor's time by their requests: one with 64 choices does not make those with a
+ * single choice wait. No lane waits for more than a few rounds.
+ */
+
+/** What is asked of a lane. */
+export interface TurnTaker {
+  /** Choices that run in it, and the requests they belong to; at least one each. */
+  readonly rows: number
+  readonly requests: number
+  /** When its last step ended, or when it was made. */
+  readonly lastTurnMs: number
+  /** Time of its last step. */
+  readonly lastMs: number
+}
+
+/** Rounds of all lanes that one lane may wait, and what it may wait in any case. */
+const MOST_ROUNDS = 3
+const FAIR_WAIT_MS = 150
+
+export class LaneTurns {
+  /** Time used per request, by kind. */
+  readonly #clocks = new Map<number, number>()
+
+  /** The lane whose turn it is; there is at least one. */
+  next<T extends TurnTaker>(lanes: readonly T[], nowMs: number): T {
+    this.#follow(lanes)
+    const roundMs = lanes.reduce((sum, { lastMs }) => sum + lastMs, 0)
+    const oldest = first(lanes, ({ lastTurnMs }) => lastTurnMs)
+    if (nowMs - oldest.lastTurnMs > Math.max(FAIR_WAIT_MS, MOST_ROUNDS * roundMs)) return oldest
+    // of kinds that have used the same, the one with fewer choices: it holds up the others for less time
+    const kind = first(
+      [...this.#clocks.keys()].sort((a, b) => a - b),
+      (known) => this.#clocks.get(known) ?? 0,
+    )
+    return first(
+      lanes.filter((lane) => kindOf(lane) === kind),
+      ({ lastTurnMs }) => lastTurnMs,
+    )
+  }
+
+  /** Counts a step that a lane has made, by what ran in it and beside it when it began. */
+  charge(kind: number, ms: number, requests: number): void {
+    this.#clocks.set(kind, (this.#clocks.get(kind) ?? 0) + ms / requests)
+  }
+
+  /** A kind that comes owes nothing and is owed nothing; one that goes is forgotten. */
+  #follow(lanes: readonly TurnTaker[]): void {
+    const kinds = new Set(lanes.map(kindOf))
+    for (const kind of this.#clocks.keys()) if (!kinds.has(kind)) this.#clocks.delete(kind)
+    const start = Math.min(...this.#clocks.values())
+    for (const kind of kinds) if (!this.#clocks.has(kind)) this.#clocks.set(kind, Number.isFinite(start) ? start : 0)
+  }
+}
+
+/** Choices of one request, rounded to a power of two. */
+export function kindOf({ rows, requests }: Pick<TurnTaker, 'rows' | 'requests'>): number {
+  return Math.round(Math.log2(rows / requests))
+}
+
+function first<T>(items: readonly T[], keyOf: (item: T) => number): T {
+  const [head, ...rest] = items
+  if (head === undefined) throw new Error('no lane is running')
+  return rest.reduce((best, item) => (keyOf(item) < keyOf(best) ? item : best), head)
+}

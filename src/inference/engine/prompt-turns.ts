@@ -1,0 +1,104 @@
+/**
+ * When prompts are computed and when tokens of running choices: after a token of each there is a window of time for prompts.
+ *
+ * Choices that run are held up for as long as `step-budget.ts` says. Those that were let in together with the prompts that wait have
+ * no claim to go before them: many prompts come almost at a stretch, so that all of them begin, and then go on in one step.
+ */
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { ALONE_MS, mostTokensAlone, sharingMs } from './step-budget.js'
+
+/** Tokens of prompts per step while choices run, and while none does. */
+export interface FixedChunk {
+  readonly sharing: number
+  readonly alone: number
+}
+
+interface LetIn {
+  readonly admittedMs: number
+}
+
+/** What is asked of prompts that wait. */
+export interface PromptWork {
+  readonly length: number
+  readonly requests: Iterable<LetIn>
+  tokensIn(budgetMs: number): number
+  msOf(tokens: number): number
+}
+
+/** What is asked of running choices. */
+export interface DecodeWork {
+  readonly rowCount: number
+  readonly laneCount: number
+  readonly roundMs: number
+  readonly running: { keys(): Iterable<LetIn> }
+}
+
+/** Let in within this time of each other, requests came together. */
+const TOGETHER_MS = 1000
+const MOST_TOKENS_SHARING = 256
+/** Fewer leave most of a step to what every step costs, and prompts wait for ever on a busy machine. */
+const LEAST_TOKENS_SHARING = 32
+const LEAST_TOKENS_ALONE = 128
+
+export class PromptTurns {
+  readonly #prompts: PromptWork
+  readonly #lanes: DecodeWork
+  readonly #config: Pick<DecoderConfig, 'mlpSize'>
+  readonly #fixed: FixedChunk | null
+  /** Steps of running choices before the next window. */
+  #decodeTurns = 0
+  #windowStartMs: number | null = null
+
+  constructor(work: {
+    readonly prompts: PromptWork
+    readonly lanes: DecodeWork
+    readonly config: Pick<DecoderConfig, 'mlpSize'>
+    readonly fixed: FixedChunk | null
+  }) {
+    this.#prompts = work.prompts
+    this.#lanes = work.lanes
+    this.#config = work.config
+    this.#fixed = work.fixed
+  }
+
+  /** How many tokens of prompts are computed now; 0: running choices are next, or there is nothing to do. */
+  next(nowMs: number): number {
+    if (this.#prompts.length === 0) return this.#close()
+    if (this.#lanes.rowCount === 0) {
+      this.#windowStartMs = null
+      this.#decodeTurns = 0
+      return this.#fixed?.alone ?? this.#tokensAlone()
+    }
+    if (this.#decodeTurns > 0) return 0
+    const isFirst = this.#windowStartMs === null
+    this.#windowStartMs ??= nowMs
+    if (this.#fixed !== null) return isFirst ? this.#fixed.sharing : this.#close()
+    const isTogether = this.#cameTogether()
+    const windowMs = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs, isTogether })
+    const leftMs = windowMs - (nowMs - this.#windowStartMs)
+    if (!isFirst && leftMs < this.#prompts.msOf(LEAST_TOKENS_SHARING)) return this.#close()
+    const most = isTogether ? this.#tokensAlone() : MOST_TOKENS_SHARING
+    return Math.min(most, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(leftMs)))
+  }
+
+  /** Running choices have made a step. */
+  decoded(): void {
+    this.#decodeTurns--
+  }
+
+  #close(): 0 {
+    if (this.#windowStartMs !== null) this.#decodeTurns = this.#lanes.laneCount
+    this.#windowStartMs = null
+    return 0
+  }
+
+  #tokensAlone(): number {
+    return Math.min(mostTokensAlone(this.#config), Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
+  }
+
+  #cameTogether(): boolean {
+    const first = (requests: Iterable<LetIn>): number =>
+      Math.min(...Array.from(requests, ({ admittedMs }) => admittedMs))
+    return first(this.#lanes.running.keys()) >= first(this.#prompts.requests) - TOGETHER_MS
+  }
+}

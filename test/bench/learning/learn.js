@@ -5,6 +5,7 @@
  *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
+ *         [--examples N] right answers that a model is shown before the first job
  *         [--url URL --key KEY]
  *
  * Methods: `cispo` and `ppo` (a job trains on sampled answers), `sft` (on the right answers) and `dpo` (on the right ones against
@@ -36,6 +37,7 @@ const { values } = parseArgs({
     questions: { type: 'string' },
     answers: { type: 'string' },
     'target-kl': { type: 'string' },
+    examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
     url: { type: 'string' },
     key: { type: 'string' },
@@ -61,6 +63,11 @@ const tasks = known(values.tasks, Object.keys(TASKS), 'task')
 const targetKl = values['target-kl'] === undefined ? null : Number(values['target-kl'])
 if (values.store && targetKl !== null) {
   console.error('--store keeps curves of the published algorithm: leave --target-kl out')
+  process.exit(2)
+}
+const examples = Number(values.examples)
+if (values.store && examples > 0) {
+  console.error('--store keeps curves that begin at the base model: leave --examples out')
   process.exit(2)
 }
 const methods = known(values.methods, Object.keys(METHODS), 'method')
@@ -99,7 +106,7 @@ try {
             await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...curves })
           }
           const run = await learn(client, task, {
-            ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs) },
+            ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs), examples },
             heldOut: task.heldOut,
             // After each job: a run that is cut short keeps what it has measured.
             onJob: async (curves) => {

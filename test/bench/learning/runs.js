@@ -21,6 +21,7 @@ const BATCH_SIZE = 8
 const CLIP_NORMS = { cispo: 0.1, ppo: 0.1, sft: 1, dpo: 1 }
 
 /**
+ * @param options.examples right answers of the task that are trained on, twice, four to a step, before anything is measured
  * @param options.onJob told of the optimizer's steps and the curves after each measurement
  * @returns curves: `curve` (held-out reward), for `sft` and `dpo` `trained` (reward of the questions trained on), for `dpo`
  *   `accuracy` and `margin` (of held-out pairs); and what the jobs looked like
@@ -38,6 +39,9 @@ export async function learn(client, task, { baseModel, method, jobs, onJob, ...o
     if (method === 'sft' || method === 'dpo') add('trained', await rewardOn(run, task.training))
     await onJob({ gradientSteps: run.steps.length, ...run.curves })
   }
+  if (options.examples > 0)
+    await trainOnExamples(run, task.training.slice(0, options.examples), { epochs: 2, batch_size: 4 })
+  run.steps = []
   const untrained = await firstTokens(run, null)
   await measure()
   let jobsMs = 0
@@ -79,14 +83,18 @@ async function trainOnRollouts(run, job, options) {
 
 /** A pass over the right answers, in order. */
 async function trainOnAnswers(run) {
-  const conversations = run.task.training.map(({ prompt, answer }) => ({
+  await trainOnExamples(run, run.task.training)
+  return {}
+}
+
+async function trainOnExamples(run, questions, config = { batch_size: BATCH_SIZE }) {
+  const conversations = questions.map(({ prompt, answer }) => ({
     messages: [
       { role: 'user', content: prompt },
       { role: 'assistant', content: answer },
     ],
   }))
-  await run.model.trainSft(conversations, { ...trainOptions(run), config: { batch_size: BATCH_SIZE, seed: run.seed } })
-  return {}
+  await run.model.trainSft(conversations, { ...trainOptions(run), config: { ...config, seed: run.seed } })
 }
 
 /** A pass over the pairs, in order; held-out pairs are measured before the first job and after each. */

@@ -7,6 +7,7 @@
  * host dies again and again: then it is told when to come back.
  */
 import { type ChildProcess, fork } from 'node:child_process'
+import { readEnvironment } from '#base/environment.js'
 import { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import { type AsyncQueue, createAsyncQueue } from '#base/util/async-queue.js'
@@ -30,6 +31,7 @@ import type {
 import { toAppError } from './child.js'
 import { keepsDying, loadFailed, restarting, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
+import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 import { createWatchdog } from './watchdog.js'
 
@@ -128,6 +130,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     const child = fork(options.entryPath ?? builtModule('inference/host/main.js'), [], {
       serialization: 'advanced',
       execArgv: [...ENGINE_FLAGS, ...dieWithParentFlags()],
+      env: withHugePages(readEnvironment()),
       stdio: CHILD_STDIO,
     })
     releaseLifeline(child)

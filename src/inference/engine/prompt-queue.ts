@@ -9,7 +9,7 @@ import { type ActiveRequest, isBefore } from './active-request.js'
 import type { KvShape } from './cache/kv-shape.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './cache/prefix-cache.js'
 import { Prompt, type PromptSource, scopeOf } from './prompt.js'
-import type { LogitsRow } from './sampling/choice.js'
+import { type LogitsRow, logprobsOf } from './sampling/choice.js'
 import { logitsRow } from './sampling/logits-row.js'
 import { rankOf, reportedLogprob, topTokens } from './sampling/logprobs.js'
 import type { StepSequence } from './step-batch.js'
@@ -196,7 +196,7 @@ export class PromptQueue {
       const position = prompt.position + i + 1
       const tokenId = prompt.tokenIds[position]
       if (tokenId === undefined) return
-      const { logprobs } = logitsRow(result, i, vocabularySize)
+      const logprobs = logprobsOf(logitsRow(result, i, vocabularySize))
       const entry = {
         position,
         tokenId,
@@ -228,7 +228,7 @@ function wantedRows(
 /** A row that outlives the step. Its probabilities are left out: they belong to one request's temperature. */
 function rowCopy(result: StepResult, index: number, vocabularySize: number): LogitsRow {
   const { logprobs, logits } = logitsRow(result, index, vocabularySize)
-  return { logprobs: logprobs.slice(), logits: logits?.slice() ?? null, probabilities: null }
+  return { logprobs: logprobs?.slice() ?? null, logits: logits?.slice() ?? null, probabilities: null }
 }
 
 function isSameScope(prompt: Prompt, active: ActiveRequest): boolean {

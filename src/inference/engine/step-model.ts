@@ -56,8 +56,9 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async run(batch, fetch) {
       const feeds: Record<string, HostTensor> = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
       Object.assign(feeds, zeroPointFeeds(session, batch), joined.feeds(batch))
-      const wanted = Uint8Array.of(fetch.includes('probabilities') ? 1 : 0)
-      feeds[STEP_INPUTS.wantsProbabilities] = { dtype: 'bool', shape: [], data: wanted }
+      feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
+      feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
+      feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))
       const outputs = await session.run(feeds, results.tensors(batch, fetch))
       return {
         newRows: floats(outputs, STEP_OUTPUTS.newRows),
@@ -134,6 +135,10 @@ function zeroPointFeeds(session: Session, batch: StepBatch): Record<string, Host
     feeds[name] = { dtype: 'uint8', shape: [count], data: new Uint8Array(count).fill(128) }
   }
   return feeds
+}
+
+function flag(value: boolean): HostTensor {
+  return { dtype: 'bool', shape: [], data: Uint8Array.of(value ? 1 : 0) }
 }
 
 function floats(outputs: Readonly<Record<string, HostTensor>>, name: string): Float32Array {

@@ -54,8 +54,11 @@ export const STEP_INPUTS = {
   /** uint8 [N] and [W], all 128; only where layers are integer products */
   zeroPoints: 'zero_points',
   headZeroPoints: 'head_zero_points',
-  /** bool []: whether probabilities are computed; their output has no rows where they are not */
+  /** bool []: whether log-probabilities and probabilities are computed; their output has no rows where they are not */
+  wantsLogprobs: 'wants_logprobs',
   wantsProbabilities: 'wants_probabilities',
+  /** bool []: whether the inverse temperatures are read; all are 1 where they are not */
+  hasTemperatures: 'has_temperatures',
   /** bool []: whether the adapter inputs are read; they may be empty where they are not */
   hasAdapters: 'has_adapters',
   /** int32 [adapters, slots]: the token in each slot of an adapter, any where there is none */
@@ -192,20 +195,35 @@ class StepKernels implements DecoderKernels {
       ? this.#quantizedMatmul(wanted, name, vocabularySize)
       : this.#one('Gemm', [wanted, this.#inputs.weight(name)], { transB: int(1) })
     g.output(newRows, STEP_OUTPUTS.newRows)
-    g.output(logSoftmax(g, logits), STEP_OUTPUTS.logprobs)
     // a graph that is observed fetches none
-    if (this.#options.isObserved !== true) g.output(this.#probabilities(logits), STEP_OUTPUTS.probabilities)
+    if (this.#options.isObserved !== true) {
+      const { wantsLogprobs, wantsProbabilities } = STEP_INPUTS
+      g.output(
+        this.#ifWanted(wantsLogprobs, logits, (body) => logSoftmax(body, logits)),
+        STEP_OUTPUTS.logprobs,
+      )
+      const probabilities = this.#ifWanted(wantsProbabilities, logits, (body) => this.#probabilities(body, logits))
+      g.output(probabilities, STEP_OUTPUTS.probabilities)
+    }
     g.output(logits, STEP_OUTPUTS.logits)
   }
 
-  /** Only where a choice draws from all tokens: with many rows they take as long as a layer. */
-  #probabilities(logits: Value): Value {
-    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
-    const { dtype, shape } = logits
+  /** What is as large as the logits, or nothing: with many rows each takes as long as a layer. */
+  #ifWanted(input: string, { dtype, shape }: Value, build: (body: GraphBuilder) => Value): Value {
     const nothing = this.#g.constant(float32Tensor(new Float32Array(0), [0, this.#config.vocabularySize]))
-    const [probabilities] = branch(this.#g, this.#inputs.input(STEP_INPUTS.wantsProbabilities, 'bool', []), {
-      whenTrue: (body) => [softmax(body, mul(body, logits, inverseTemperatures))],
+    const [value] = branch(this.#g, this.#inputs.input(input, 'bool', []), {
+      whenTrue: (body) => [build(body)],
       whenFalse: (body) => body.node('Identity', [nothing], {}, { outputs: [{ dtype, shape }] }),
+    })
+    return value as Value
+  }
+
+  /** Of all tokens at each row's temperature. */
+  #probabilities(g: GraphBuilder, logits: Value): Value {
+    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
+    const [probabilities] = branch(g, this.#inputs.input(STEP_INPUTS.hasTemperatures, 'bool', []), {
+      whenTrue: (body) => [softmax(body, mul(body, logits, inverseTemperatures))],
+      whenFalse: (body) => [softmax(body, logits)],
     })
     return probabilities as Value
   }

@@ -11,7 +11,7 @@ import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.j
 import type { KvCache } from '../cache/kv-cache.js'
 import type { ComputedPrompt } from '../cache/prefix-cache.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import { Choice, type LogitsRow } from '../sampling/choice.js'
+import { Choice, type LogitsRow, logprobsOf } from '../sampling/choice.js'
 import { createProcessors } from '../sampling/logits-processors.js'
 import { LOWEST_LOGPROB, type RankedToken, reportedLogprob, topTokens } from '../sampling/logprobs.js'
 import { checkStop, type StopResult, type StopRules } from '../sampling/stop-conditions.js'
@@ -107,15 +107,16 @@ export class BeamSearch {
   collect(parent: Beam, row: LogitsRow): AppError | null {
     const { rules, stopRules, promptIds } = this.#options
     const stopIds = [...stopRules.eosTokenIds, ...stopRules.stopTokenIds]
-    const scores = row.logprobs.slice()
+    const logprobs = logprobsOf(row)
+    const scores = logprobs.slice()
     if (Number.isNaN(scores[0]))
       return new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
     // made anew, because a processor counts what one answer has written, and the past of a beam changes
     for (const processor of createProcessors(rules, promptIds, stopIds)) processor.apply(scores, parent.outputIds)
-    const top = topTokens(row.logprobs, rules.topLogprobs)
+    const top = topTokens(logprobs, rules.topLogprobs)
     const best = topTokens(scores, rules.n + stopIds.length).filter(({ logprob }) => logprob > LOWEST_LOGPROB)
     const continuations = best.map(({ id, logprob }): Continuation => {
-      const raw = reportedLogprob(row.logprobs[id] ?? Number.NEGATIVE_INFINITY)
+      const raw = reportedLogprob(logprobs[id] ?? Number.NEGATIVE_INFINITY)
       return { parent, sum: parent.sum + logprob, written: { before: parent.written, tokenId: id, logprob: raw, top } }
     })
     this.#candidates.set(parent, continuations)

@@ -104,7 +104,7 @@ export class PrefixCache {
     source: { readonly cache: KvCache; readonly from: number; readonly prompt?: ComputedPrompt },
   ): void {
     const { cache, from, prompt } = source
-    const rowBytes = prompt === undefined ? 0 : prompt.row.logprobs.byteLength + (prompt.row.logits?.byteLength ?? 0)
+    const rowBytes = (prompt?.row.logprobs?.byteLength ?? 0) + (prompt?.row.logits?.byteLength ?? 0)
     const sizeBytes = cache.sizeBytes + rowBytes
     if (sizeBytes > this.#maxBytes) return
     const before = this.#walk(tokenIds, scope, from)

@@ -24,8 +24,14 @@ import {
 /** One row of what a step returned; a view is valid until the next step. */
 export interface LogitsRow {
   readonly logits: Float32Array | null
-  readonly logprobs: Float32Array
+  readonly logprobs: Float32Array | null
   readonly probabilities: Float32Array | null
+}
+
+/** The row's log-probabilities, which its choice asked for. */
+export function logprobsOf({ logprobs }: Pick<LogitsRow, 'logprobs'>): Float32Array {
+  if (logprobs === null) throw new Error('step did not fetch log-probabilities')
+  return logprobs
 }
 
 /** A choice in progress. */
@@ -79,6 +85,7 @@ export class Choice {
       // The repetition penalty is the one rule that sees a constant added to the row.
       return this.#rules.repetitionPenalty === 1 ? ['logprobs'] : ['logprobs', 'logits']
     }
+    if (this.#readsOneProbability()) return ['probabilities']
     return this.#drawsFromAll() ? ['logprobs', 'probabilities'] : ['logprobs']
   }
 
@@ -138,8 +145,8 @@ export class Choice {
       return null
     }
     const mask = this.#mask?.next() ?? null
-    const allowed = mask === null ? null : allowedTokens(mask, row.logprobs.length)
-    const mass = allowed === null ? 0 : logMass(row.logprobs, allowed)
+    const allowed = mask === null ? null : allowedTokens(mask, logprobsOf(row).length)
+    const mass = allowed === null ? 0 : logMass(logprobsOf(row), allowed)
     if (mass === Number.NEGATIVE_INFINITY) {
       // what the request is held to has no way out of what was written
       throw new InvalidRequestError(
@@ -149,11 +156,11 @@ export class Choice {
     }
     let masked: Float32Array | null = null
     const logprobs = (): Float32Array => {
-      masked ??= allowed === null ? row.logprobs : maskLogprobs(row.logprobs, allowed, mass)
+      masked ??= allowed === null ? logprobsOf(row) : maskLogprobs(logprobsOf(row), allowed, mass)
       return masked
     }
     const tokenId = this.#sample(row, logprobs, allowed)
-    const logprob = (row.logprobs[tokenId] as number) - mass
+    const logprob = this.#rawLogprob(row, tokenId) - mass
     if (Number.isNaN(logprob)) {
       throw new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
     }
@@ -168,6 +175,21 @@ export class Choice {
       finishReason: stop?.finishReason ?? null,
       stopReason: stop?.stopReason ?? null,
     }
+  }
+
+  /** By this choice's rules, not by what else the step holds: the two ways differ in their last bits. */
+  #rawLogprob(row: LogitsRow, tokenId: number): number {
+    if (this.#readsOneProbability() && row.probabilities !== null) return Math.log(row.probabilities[tokenId] as number)
+    return logprobsOf(row)[tokenId] as number
+  }
+
+  /**
+   * Whether the probability of the token drawn says all there is to tell: at temperature 1 its logarithm is the log-probability.
+   * A step of such choices computes no log-softmax over the vocabulary.
+   */
+  #readsOneProbability(): boolean {
+    const isPlain = this.#processors.length === 0 && this.#mask === null && !this.#reportsOthers()
+    return isPlain && this.#drawsFromAll() && this.inverseTemperature === 1
   }
 
   #reportsOthers(): boolean {
@@ -191,7 +213,7 @@ export class Choice {
         hint: 'min_tokens, bad_words, allowed_token_ids, logit_bias and a grammar may contradict each other',
       })
     }
-    if (isGreedy(rules)) return allowed === null ? argMax(row.logprobs) : argMaxAllowed(row.logprobs, allowed)
+    if (isGreedy(rules)) return allowed === null ? argMax(logprobsOf(row)) : argMaxAllowed(logprobsOf(row), allowed)
     const excludesTop = this.#excludesTop()
     const uniform = this.#uniform()
     if (this.#drawsFromAll() && row.probabilities !== null) {
@@ -230,5 +252,9 @@ export class Choice {
 
 /** What a step returned may be overwritten by the next. */
 function copyRow({ logits, logprobs, probabilities }: LogitsRow): LogitsRow {
-  return { logits: logits?.slice() ?? null, logprobs: logprobs.slice(), probabilities: probabilities?.slice() ?? null }
+  return {
+    logits: logits?.slice() ?? null,
+    logprobs: logprobs?.slice() ?? null,
+    probabilities: probabilities?.slice() ?? null,
+  }
 }

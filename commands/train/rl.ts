@@ -113,7 +113,10 @@ export const trainRl = defineCommand({
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })
     const targetKl = 'target_kl' in hyperparameters ? null : targetKlFor(model.base_model)
-    if (targetKl !== null) hyperparameters['target_kl'] = targetKl
+    if (targetKl !== null) {
+      hyperparameters['target_kl'] = targetKl
+      context.output.status(`target_kl ${targetKl}, as tiny models fall without a limit; --target-kl changes it`)
+    }
     const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
       ? null
       : defaultTokensPerStep(model.base_model)

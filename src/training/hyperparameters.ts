@@ -175,9 +175,7 @@ export function resolveRlConfig(raw: JsonObject): RlHyperparameters {
     policyLoss,
     scaleRewards: options.scale_rewards && options.normalize_advantages,
     advantageBalance: options.advantage_balance,
-    // A sampler of another precision would start every ratio off 1.
-    precalculateLogprobs:
-      options.precalculate_logprobs || policyLoss.truncation !== null || options.precision === 'int8',
+    precalculateLogprobs: options.precalculate_logprobs || policyLoss.truncation !== null,
     allowTrainingWithoutLogprobs: options.allow_training_without_logprobs,
     klReference: resolveReference(options),
     logprobCalculationChunkSize: options.logprob_calculation_chunk_size,

@@ -37,7 +37,7 @@ const TENSOR_TYPES: Readonly<Record<DType, OrtTensorType | null>> = {
  *
  * @param defaults of every session's options
  */
-export function createOrtRuntime(defaults: Pick<SessionOptions, 'isSpinning'> = {}): Runtime {
+export function createOrtRuntime(defaults: Pick<SessionOptions, 'spinMicroseconds'> = {}): Runtime {
   return {
     name: `onnxruntime-node ${ortEnvironment.versions.node ?? ortEnvironment.versions.common}`,
     async loadSession(model: string | InMemoryModel, given: SessionOptions = {}): Promise<Session> {
@@ -54,7 +54,7 @@ export function createOrtRuntime(defaults: Pick<SessionOptions, 'isSpinning'> = 
 }
 
 function toOrtOptions(options: SessionOptions, dataDirectory: string | null): InferenceSession.SessionOptions {
-  const { threads, isPrepacked = true, optimization = 'all', isSpinning = true } = options
+  const { threads, isPrepacked = true, optimization = 'all', spinMicroseconds } = options
   return {
     executionProviders: ['cpu'],
     executionMode: 'sequential',
@@ -71,7 +71,10 @@ function toOrtOptions(options: SessionOptions, dataDirectory: string | null): In
         disable_prepacking: isPrepacked ? '0' : '1',
         set_denormal_as_zero: '1',
         ...(dataDirectory === null ? {} : { model_external_initializers_file_folder_path: dataDirectory }),
-        intra_op: { allow_spinning: isSpinning ? '1' : '0' },
+        intra_op: {
+          allow_spinning: '1',
+          ...(spinMicroseconds === undefined ? {} : { spin_duration_us: String(spinMicroseconds) }),
+        },
       },
     },
   }

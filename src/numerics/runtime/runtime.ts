@@ -14,8 +14,11 @@ export interface SessionOptions {
   readonly isPrepacked?: boolean
   /** How far the runtime rewrites the graph; default `all`. */
   readonly optimization?: 'disabled' | 'basic' | 'extended' | 'all'
-  /** Whether idle threads spin for the next operator: faster alone, wasteful beside other work; default true. */
-  readonly isSpinning?: boolean
+  /**
+   * How long an idle thread waits awake for the next operator before it sleeps; default the runtime's own, some milliseconds.
+   * Longer is faster alone and wasteful beside other work.
+   */
+  readonly spinMicroseconds?: number
   /** Whether freed memory is kept for the next run; default true. */
   readonly hasArena?: boolean
   /**

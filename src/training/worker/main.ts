@@ -18,6 +18,7 @@ import { createBaseModelOpener } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
+import { JOB_RUNTIME } from './open-job.js'
 import { type AttemptOptions, runJob } from './run-job.js'
 import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity } from './worker-client.js'
 
@@ -29,7 +30,7 @@ async function main(environment: Environment): Promise<void> {
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
   if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe()
   const logger = createLogger({ level })
-  const sessions = keepSessions(createOrtRuntime({ isSpinning: false }), { isMemoryShort: isMemoryTight })
+  const sessions = keepSessions(createOrtRuntime(JOB_RUNTIME), { isMemoryShort: isMemoryTight })
   const tools = {
     logger,
     runtime: sessions.runtime,

@@ -16,6 +16,12 @@ import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { type JobSource, OPEN_JOB, type OpenJob } from './job-kinds.js'
 import { bindText } from './text-binding.js'
 
+/**
+ * How sessions of jobs and plans wait: awake through the gaps between a graph's operators, where waking up costs a step 5%, asleep when
+ * something else holds the processor.
+ */
+export const JOB_RUNTIME = { spinMicroseconds: 200 } as const
+
 /** What a job is opened with. */
 export interface OpenJobOptions {
   readonly source: JobSource

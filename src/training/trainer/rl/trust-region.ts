@@ -17,6 +17,8 @@ const MEASURED_TOKENS = 256
 /** Halvings after which an update is left out. */
 const MAX_HALVINGS = 10
 
+const GOLDEN_RATIO = (1 + Math.sqrt(5)) / 2
+
 /** What became of an update. */
 export interface Movement {
   /** KL(before || after), nats per token, of the update that was kept; 0 when it was left out. */
@@ -89,8 +91,9 @@ async function measureMovement(
 ): Promise<number> {
   let sum = 0
   let count = 0
-  for (const [at, { batch }] of step.entries()) {
+  for (const at of spreadOrder(step.length)) {
     if (count >= MEASURED_TOKENS) break
+    const { batch } = step[at] as LaidOutBatch
     const logp = await score(batch)
     for (let n = 0; n < batch.trained.length; n++) {
       const x = (logp[n] as number) - (outputs[at]?.logp[n] as number)
@@ -99,6 +102,15 @@ async function measureMovement(
     count += batch.trained.length
   }
   return sum / Math.max(1, count)
+}
+
+/**
+ * The indices of a list in an order whose every beginning is spread over the whole: micro-batches come longest rows first, and the
+ * longest alone would say little of the others. Multiples of the golden ratio, so it is the same for every step of a length.
+ */
+export function spreadOrder(count: number): number[] {
+  const place = (index: number): number => ((index + 0.5) * GOLDEN_RATIO) % 1
+  return Array.from({ length: count }, (_, index) => index).sort((a, b) => place(a) - place(b))
 }
 
 /** values = before + scale * (after - before); exactly `before` at 0. */

@@ -17,7 +17,7 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import type { JobSource } from '../job-kinds.js'
-import { openJob } from '../open-job.js'
+import { JOB_RUNTIME, openJob } from '../open-job.js'
 import { planJob } from './plan-job.js'
 
 process.umask(0o077)
@@ -61,7 +61,7 @@ async function answer(request: PlanRequest): Promise<PlanReply> {
     text: countTexts(text, note),
     source: fileSource(request),
     job,
-    runtime: countRuns(createOrtRuntime({ isSpinning: false }), note),
+    runtime: countRuns(createOrtRuntime(JOB_RUNTIME), note),
     clock: systemClock,
     resumePoint: null,
     ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),

@@ -497,12 +497,14 @@ describe('train', () => {
       experimental_config: { learning_rate: 1e-3, target_kl: 0.2 },
     })
     expect(chosen.stderr).toContain('learning rate 0.001, for a model of 4.5 million parameters')
+    expect(chosen.stderr).toContain('target_kl 0.2, as tiny models fall without a limit; --target-kl changes it')
     const given = await run([...argv, '--set', 'learning_rate=0.01'], routes)
     expect(given.requests.at(-1)?.body).toMatchObject({ experimental_config: { learning_rate: 0.01 } })
     expect(given.stderr).not.toContain('learning rate')
     const sentBy = async (...more: string[]) => (await run([...argv, ...more], routes)).requests.at(-1)?.body
     expect(await sentBy('--target-kl', '0.3')).toMatchObject({ experimental_config: { target_kl: 0.3 } })
     expect(await sentBy('--set', 'target_kl=null')).toMatchObject({ experimental_config: { target_kl: null } })
+    expect((await run([...argv, '--set', 'target_kl=null'], routes)).stderr).not.toContain('target_kl')
   })
   test('--plan shows what the job would do, within 80 columns, and submits nothing', async () => {
     const argv = ['train', 'rl', 'email-agent', '--file', writeGroups(), '--plan']

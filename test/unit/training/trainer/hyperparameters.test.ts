@@ -66,6 +66,7 @@ describe('resolveRlConfig', () => {
 
   it('lets normalize_advantages false force scale_rewards false, and truncation force precalculation', () => {
     expect(resolveRlConfig({ normalize_advantages: false, scale_rewards: true }).scaleRewards).toBe(false)
+    expect(resolveRlConfig({ precision: 'int8' }).precalculateLogprobs).toBe(false)
     expect(resolveRlConfig({ truncated_importance_sampling: 2 })).toMatchObject({
       precalculateLogprobs: true,
       policyLoss: { truncation: { limit: 2, source: 'precalculated' } },

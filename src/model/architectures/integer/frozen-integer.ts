@@ -26,7 +26,7 @@ const ZERO_POINT = 128
 /** The product of `x` [M, K] and a quantized weight, [M, N], differentiable in `x`. */
 export function frozenIntegerLinear(g: GraphBuilder, x: Value, weight: FrozenIntegerWeight): Value {
   const { quantized, scales, transposed } = weight
-  const given = { quantized, scales, inverseSmoothing: null, terms: 2 } as const
+  const given = { quantized, scales, inverseSmoothing: null, terms: 2, hasManyRows: true } as const
   const y = integerLinear(g, stopGradient(g, x), given, zeroPointsFor(g, x))
   const type = { dtype: 'float32', shape: y.shape } as const
   return g.node('FrozenLinear', [y, x, transposed, scales], {}, { outputs: [type] })[0] as Value
@@ -40,7 +40,7 @@ export function frozenIntegerLinear(g: GraphBuilder, x: Value, weight: FrozenInt
 export const frozenLinearRule: GradientRule = single(({ g, dy, x, wants }) => {
   if (!wants(1)) return [null, null, null, null]
   const units = g.constant(float32Tensor(new Float32Array(Number(x(1).shape[1])).fill(1), [Number(x(1).shape[1])]))
-  const weight = { quantized: x(2), scales: units, inverseSmoothing: x(3), terms: 1 } as const
+  const weight = { quantized: x(2), scales: units, inverseSmoothing: x(3), terms: 1, hasManyRows: true } as const
   return [null, integerLinear(g, dy, weight, zeroPointsFor(g, dy)), null, null]
 })
 

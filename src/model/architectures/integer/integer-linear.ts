@@ -26,6 +26,8 @@ export interface IntegerWeight {
   readonly inverseSmoothing: Value | null
   /** Integers per input value: 1 or 2. */
   readonly terms: 1 | 2
+  /** Inputs have many rows: more operators that read and write fewer numbers, the same result but for rounding. Default false. */
+  readonly hasManyRows?: boolean
 }
 
 const LARGEST = 127
@@ -41,7 +43,7 @@ const TERM_RATIO = 2 * LARGEST
 export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, zeroPoints: Value): Value {
   const rows = x.shape[0] as Dim
   const smooth = weight.inverseSmoothing === null ? x : mul(g, x, weight.inverseSmoothing)
-  const largest = one(g, 'ReduceMax', [one(g, 'Abs', [smooth]), g.int64s([1])], { keepdims: int(0) }) // [M]
+  const largest = largestOf(g, smooth, weight.hasManyRows === true)
   const scales = mul(g, largest, g.constant(float32Tensor(Float32Array.of(1 / LARGEST), [1])))
   const first = quantize(g, smooth, scales, zeroPoints)
   if (weight.terms === 1) return scaled(g, first, weight, scales, rows)
@@ -55,6 +57,12 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
   const rest = one(g, 'Sub', [smooth, known])
   const restScales = mul(g, scales, g.constant(float32Tensor(Float32Array.of(1 / TERM_RATIO), [1])))
   const second = quantize(g, rest, restScales, zeroPoints)
+  if (weight.hasManyRows === true) {
+    const unit = g.constant(float32Tensor(Float32Array.of(1), []))
+    const ratio = g.constant(float32Tensor(Float32Array.of(1 / TERM_RATIO), []))
+    const sums = one(g, 'Add', [codeProduct(g, first, weight, unit), codeProduct(g, second, weight, ratio)])
+    return byRow(g, sums, scales, rows)
+  }
   // One product of twice as many rows: few rows cost what it takes to read the weights, which is then done once.
   const columns = weight.scales.shape[0] as Dim
   const twice = multiplyDims(rows, 2)
@@ -75,18 +83,32 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
 
 /** Integer product of codes [rows, K] and the weight, times the scales of its rows and outputs. */
 function scaled(g: GraphBuilder, codes: Value, weight: IntegerWeight, rowScales: Value, rows: Dim): Value {
-  const columns = weight.scales.shape[0] as Dim
   const unit = g.constant(float32Tensor(Float32Array.of(1), []))
+  return byRow(g, codeProduct(g, codes, weight, unit), rowScales, rows)
+}
+
+/** Integer product of codes [rows, K] and the weight, times the scales of its outputs and one number. */
+function codeProduct(g: GraphBuilder, codes: Value, weight: IntegerWeight, scale: Value): Value {
   const zero = g.constant({ dtype: 'uint8', shape: [], data: Uint8Array.of(ZERO_POINT) })
-  const sums = one(
+  return one(
     g,
     'MatMulIntegerToFloat',
-    [codes, weight.quantized, unit, weight.scales, zero],
+    [codes, weight.quantized, scale, weight.scales, zero],
     {},
-    { dtype: 'float32', shape: [rows, columns] },
+    { dtype: 'float32', shape: [codes.shape[0] as Dim, weight.scales.shape[0] as Dim] },
   )
-  const apart = one(g, 'Unsqueeze', [rowScales, g.int64s([1])], {}, { dtype: 'float32', shape: [rows, 1] })
-  return mul(g, sums, apart)
+}
+
+function byRow(g: GraphBuilder, sums: Value, scales: Value, rows: Dim): Value {
+  return mul(g, sums, one(g, 'Unsqueeze', [scales, g.int64s([1])], {}, { dtype: 'float32', shape: [rows, 1] }))
+}
+
+/** The largest magnitude of each row, [M]. */
+function largestOf(g: GraphBuilder, x: Value, hasManyRows: boolean): Value {
+  const reduce = (op: string, input: Value): Value =>
+    one(g, op, [input, g.int64s([1])], { keepdims: int(0) }, { dtype: 'float32', shape: [x.shape[0] as Dim] })
+  if (!hasManyRows) return reduce('ReduceMax', one(g, 'Abs', [x]))
+  return one(g, 'Max', [reduce('ReduceMax', x), one(g, 'Neg', [reduce('ReduceMin', x)])])
 }
 
 function quantize(g: GraphBuilder, x: Value, scales: Value, zeroPoints: Value): Value {

@@ -14,11 +14,13 @@ import { packageVersion } from '#base/util/package-root.js'
 import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
 import { createBodyStore } from '#service/bodies/body-store.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
+import { queueFull } from '#service/children/engine-errors.js'
 import { createEnginePool } from '#service/children/engine-pool.js'
 import { createExporter } from '#service/children/exporter.js'
 import { createModelInspector } from '#service/children/model-inspector.js'
 import { createPlanner } from '#service/children/planner.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
+import { createAdmission } from '#service/http/admission.js'
 import { createApp } from '#service/http/app.js'
 import type { App } from '#service/http/environment.js'
 import { type Listening, listen } from '#service/http/listen.js'
@@ -313,6 +315,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
     metrics,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
+    // one that names another base model is counted with it
+    admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),
     bodies,
     limits: settings,
     closing: closing.signal,

@@ -44,6 +44,13 @@ export function keepsDying(
   )
 }
 
+/** @param most requests that may run or wait */
+export function queueFull(most: number): AppError {
+  return new AppError('rate_limited', 'queue_full', `the engine holds ${most} requests already`, {
+    hint: 'send fewer requests at once',
+  })
+}
+
 export function unresponsive(baseModel: string, timeoutMs: number): AppError {
   return new AppError(
     'unavailable',

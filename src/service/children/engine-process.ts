@@ -29,7 +29,7 @@ import type {
   TextTask,
 } from '#inference/host/protocol.js'
 import { toAppError } from './child.js'
-import { keepsDying, loadFailed, restarting, unresponsive } from './engine-errors.js'
+import { keepsDying, loadFailed, queueFull, restarting, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
 import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
@@ -260,9 +260,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
    */
   async function admit<T>(enter: (loaded: LoadedEvent) => T, signal?: AbortSignal): Promise<T> {
     if (pending.size + texts.size + arriving >= maxPending) {
-      throw new AppError('rate_limited', 'queue_full', `the engine holds ${maxPending} requests already`, {
-        hint: 'send fewer requests at once',
-      })
+      throw queueFull(maxPending)
     }
     arriving++
     try {

@@ -7,17 +7,23 @@ import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
 import { parseWith } from '#service/bodies/parse-body.js'
-import type { RequestContext } from './environment.js'
+import type { Admission, RequestContext } from './environment.js'
 
 /**
  * Reads a JSON body and checks it; a large one is checked in a thread.
  *
- * @throws {AppError} `unsupported_media_type`, `request_too_large`, `request_timeout`, `malformed_json`,
+ * @param admission lets the request in before its body is looked at
+ * @throws {AppError} `unsupported_media_type`, `request_too_large`, `request_timeout`, `malformed_json`, `queue_full`,
  *   `too_many_bodies`, `client_closed`, and `RequestValidationError` for a body that does not fit
  */
-export async function readJson<N extends BodyName>(c: RequestContext, name: N): Promise<BodyOf<N>> {
+export async function readJson<N extends BodyName>(
+  c: RequestContext,
+  name: N,
+  admission?: Admission,
+): Promise<BodyOf<N>> {
   const body = await receiveJson(c, name)
   try {
+    await admission?.enter(c)
     return await c.get('bodies').parse(name, body)
   } finally {
     await body.dispose()

@@ -28,6 +28,7 @@ import type { WorkerApiService } from '#service/operations/training/worker-api.j
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { ModelRunService } from '#service/operations/wandb/model-runs.js'
 import type { WandbService } from '#service/operations/wandb/wandb.js'
+import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
 
 export interface RequestLimits {
   readonly maxConcurrentRequests: number
@@ -35,7 +36,17 @@ export interface RequestLimits {
   readonly requestsPerMinute: number | null
 }
 
-import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
+/** Lets requests for answers in: `admission.ts`. */
+export interface Admission {
+  /**
+   * Counts a request and waits for its turn.
+   *
+   * @throws {AppError} `queue_full`
+   */
+  enter(c: RequestContext): Promise<void>
+  /** Its answer begins, or is an error; its connection's end means the same. Harmless twice. */
+  leave(c: RequestContext): void
+}
 
 export interface AppOptions {
   readonly services: {
@@ -71,6 +82,8 @@ export interface AppOptions {
   readonly isEngineAlive: () => boolean
   /** Requests of one key: how many may run at once, and how many a minute. */
   readonly limits: RequestLimits
+  /** Lets requests for answers in. */
+  readonly admission: Admission
   /** Where request bodies are collected and read. */
   readonly bodies: BodyStore
   /** Turns a failure of the disk or the database into an error to show; null for anything else. */

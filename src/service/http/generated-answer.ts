@@ -29,13 +29,13 @@ export interface AnswerRequest {
 /** Runs a request and sends its answer, or its chunks and `[DONE]`. */
 export async function sendAnswer(
   c: RequestContext,
-  options: Pick<AppOptions, 'ids' | 'logger'>,
+  options: Pick<AppOptions, 'ids' | 'logger' | 'admission'>,
   request: AnswerRequest,
 ): Promise<Response> {
   const requestId = c.req.header('x-request-id') ?? request.requestId ?? options.ids.uuid().replaceAll('-', '')
   const gone = new AbortController()
   const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
-  const answer = await request.create(requestId.slice(0, 256), signal)
+  const answer = await request.create(requestId.slice(0, 256), signal).finally(() => options.admission.leave(c))
   c.header('x-trainyard-checkpoint', answer.checkpoint)
   const { model } = request
   if (!answer.isStream) {

@@ -18,7 +18,7 @@ import {
 import { AppError, StorageError } from '#base/errors.js'
 import { MIGRATIONS } from './migrations/index.js'
 import type { Schema } from './schema.js'
-import { isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
+import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'
 
 /** The database itself, from which transactions are opened. */
 export type DatabaseHandle = Kysely<Schema>
@@ -58,9 +58,11 @@ export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as inte
 export async function openDatabase(path: string, options: DatabaseOptions = {}): Promise<OpenDatabase> {
   const sqlite = connect(path)
   if (options.maxPages !== undefined) sqlite.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`)
-  const db = new Kysely<Schema>({ dialect: new Dialect({ database: sqlite }) })
+  const statements = new StatementCache(sqlite)
+  const db = new Kysely<Schema>({ dialect: new Dialect({ database: statements }) })
   try {
     if (options.isMigrating ?? true) await migrate(db)
+    statements.clear()
     sqlite.pragma(`busy_timeout = ${BUSY_MS}`)
   } catch (error) {
     await db.destroy()
@@ -75,8 +77,27 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   }
 }
 
-/** Kysely's SQLite driver, except that a rollback which SQLite did by itself (full disk) does not hide its cause. */
+/**
+ * Kysely's SQLite driver, except that a rollback which SQLite did by itself (full disk) does not hide its cause, and that who waits
+ * for the connection gets it in turn: Kysely wakes all of them each time, so that a thousand requests at once are a million wakings.
+ */
 class TolerantDriver extends SqliteDriver {
+  readonly #waiting: (() => void)[] = []
+  #isTaken = false
+
+  override async acquireConnection(): Promise<DatabaseConnection> {
+    if (this.#isTaken) await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    this.#isTaken = true
+    return super.acquireConnection()
+  }
+
+  override async releaseConnection(): Promise<void> {
+    await super.releaseConnection()
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#isTaken = false
+    else next()
+  }
+
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
     try {
       await super.rollbackTransaction(connection)

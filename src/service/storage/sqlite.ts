@@ -24,6 +24,44 @@ export function openSqlite(path: string, options?: SqliteDatabase.Options): Sqli
   return new Database(path, options)
 }
 
+/** Texts of statements are few, but for lists of varying length. */
+const MOST_STATEMENTS = 256
+
+/** Keeps what SQLite has compiled: a statement of one row costs less to run than to compile. */
+export class StatementCache {
+  readonly #sqlite: Sqlite
+  /** In order of use. */
+  readonly #statements = new Map<string, SqliteDatabase.Statement>()
+
+  constructor(sqlite: Sqlite) {
+    this.#sqlite = sqlite
+  }
+
+  prepare(sql: string): SqliteDatabase.Statement {
+    const known = this.#statements.get(sql)
+    // one whose rows are still being read cannot be run beside itself
+    if (known?.busy === true) return this.#sqlite.prepare(sql)
+    const statement = known ?? this.#sqlite.prepare(sql)
+    this.#statements.delete(sql)
+    this.#statements.set(sql, statement)
+    for (const oldest of this.#statements.keys()) {
+      if (this.#statements.size <= MOST_STATEMENTS) break
+      this.#statements.delete(oldest)
+    }
+    return statement
+  }
+
+  /** Forgets all, as after tables have changed. */
+  clear(): void {
+    this.#statements.clear()
+  }
+
+  close(): void {
+    this.clear()
+    this.#sqlite.close()
+  }
+}
+
 /** Whether SQLite itself refused, and not the code around it; its `code` is one of SQLite's extended result codes. */
 export function isSqliteError(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && error.name === 'SqliteError' && 'code' in error && typeof error.code === 'string'

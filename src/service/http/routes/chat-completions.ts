@@ -39,7 +39,7 @@ export function bindChatCompletions(app: App, options: AppOptions): void {
   const { chat } = options.services
 
   async function complete(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, 'chat')
+    const request = await readJson(c, 'chat', options.admission)
     return sendAnswer(c, options, {
       model: request.model,
       requestId: request.request_id,

@@ -103,6 +103,22 @@ describe('at start', () => {
 })
 
 describe('the watch', () => {
+  it('takes no pause of the process for a clock that was set, wherever in a look it comes', async () => {
+    let [elapsedMs, readings, pauseAt] = [0, 0, -1]
+    const read = (): number => {
+      if (readings++ === pauseAt) elapsedMs += 5000
+      return elapsedMs
+    }
+    const clock = { nowMs: () => DAY_MS * 1000 + read(), monotonicMs: read }
+    const watch = createClockWatch(fixture.db, clock, pino({ level: 'silent' }))
+    for (let at = 0; at < 6; at++) {
+      pauseAt = readings + at
+      expect(await watch.look()).toBe(0)
+      pauseAt = -1
+      expect(await watch.look()).toBe(0)
+    }
+  })
+
   it('sees jumps and no drift, and moves waits only for those back', async () => {
     const job = await losesWorker(1)
     await setBack(DAY_MS)

@@ -7,7 +7,7 @@ import { sendAnswer } from '../../generated-answer.js'
 
 export function bindCompletions(app: App, options: AppOptions): void {
   async function complete(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, 'completion')
+    const request = await readJson(c, 'completion', options.admission)
     return sendAnswer(c, options, {
       model: request.model,
       requestId: request.request_id,

@@ -14,11 +14,13 @@ export function bindResponses(app: App, options: AppOptions): void {
   const { responses } = options.services
 
   async function create(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, 'response')
+    const request = await readJson(c, 'response', options.admission)
     const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
     const gone = new AbortController()
     const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
-    const answer = await responses.create(c.get('principal'), request, requestId.slice(0, 256), signal)
+    const answer = await responses
+      .create(c.get('principal'), request, requestId.slice(0, 256), signal)
+      .finally(() => options.admission.leave(c))
     c.header('x-trainyard-checkpoint', answer.checkpoint)
     c.set('logFacts', { model: request.model, is_stream: answer.isStream })
     if (!answer.isStream) return c.json(await answer.response())

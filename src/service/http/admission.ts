@@ -1,0 +1,63 @@
+/**
+ * Requests for answers, from the moment their body is there until their answer begins: how many there may be, and when each is looked
+ * at. The engine counts on, exactly; this is what can be refused before any work.
+ *
+ * Node accepts one connection in a round of its event loop. In a burst, the work for those let in makes every round long, and who is
+ * refused would hear of it when all before him had been served; so that work waits until no more arrive, for a moment at most.
+ */
+import type { AppError } from '#base/errors.js'
+import type { Admission, RequestContext } from './environment.js'
+import { connectionOf } from './event-stream.js'
+
+/** Arrivals in as many rounds on end are a burst. */
+const BURST_ROUNDS = 4
+/** Requests looked at in a round without arrivals, and the time after which they are looked at in any round. */
+const PER_ROUND = 8
+const MOST_WAIT_MS = 500
+
+/**
+ * @param most requests that may be let in
+ * @param refuse what the others are told
+ */
+export function createAdmission(most: () => number, refuse: (most: number) => AppError): Admission {
+  const waiting: { readonly sinceMs: number; readonly resume: () => void }[] = []
+  const entered = new Set<RequestContext>()
+  let arrivals = 0
+  let rounds = 0
+  let isWatching = false
+
+  function watch(): void {
+    isWatching = true
+    setImmediate(round)
+  }
+
+  /** Behind what arrived in this round of the event loop. */
+  function round(): void {
+    const isQuiet = arrivals === 0
+    arrivals = 0
+    rounds = isQuiet ? 0 : rounds + 1
+    const [oldest] = waiting
+    const isLate = oldest !== undefined && performance.now() - oldest.sinceMs > MOST_WAIT_MS
+    const count = isQuiet ? PER_ROUND : isLate ? 1 : 0
+    for (const { resume } of waiting.splice(0, count)) resume()
+    if (isQuiet && waiting.length === 0) isWatching = false
+    else watch()
+  }
+
+  return {
+    enter: async (c) => {
+      const connection = connectionOf(c)
+      // only tests call an application without a port
+      if (connection === null) return
+      const limit = most()
+      if (entered.size >= limit) throw refuse(limit)
+      entered.add(c)
+      connection.once('close', () => entered.delete(c))
+      arrivals++
+      if (!isWatching) watch()
+      if (rounds < BURST_ROUNDS && waiting.length === 0) return
+      await new Promise<void>((resume) => waiting.push({ sinceMs: performance.now(), resume }))
+    },
+    leave: (c) => void entered.delete(c),
+  }
+}

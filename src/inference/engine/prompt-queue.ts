@@ -209,7 +209,11 @@ export class PromptQueue {
   }
 }
 
-/** Flat rows whose logits a step needs: the last one of each prompt, or all where every position is reported. */
+/**
+ * Flat rows whose logits a step needs: the last one of each prompt that ends in it, or all where every position is reported.
+ *
+ * A step in the middle of a prompt needs none, and so does not read the head, a fifth of a small model's weights.
+ */
 function wantedRows(
   group: readonly Prompt[],
   sequences: readonly StepSequence[],
@@ -218,9 +222,11 @@ function wantedRows(
   const lastRows: number[] = []
   let flat = 0
   for (const [index, { ids }] of sequences.entries()) {
-    if (group[index]?.reported !== null) for (let t = 0; t + 1 < ids.length; t++) logitRows.push(flat + t)
+    const isReported = group[index]?.reported !== null
+    if (isReported) for (let t = 0; t + 1 < ids.length; t++) logitRows.push(flat + t)
     flat += ids.length
-    lastRows.push(logitRows.push(flat - 1) - 1)
+    const isLast = ids.length === group[index]?.remaining
+    lastRows.push(isReported || isLast ? logitRows.push(flat - 1) - 1 : -1)
   }
   return { logitRows, lastRows }
 }

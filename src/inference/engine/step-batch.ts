@@ -31,7 +31,7 @@ export interface StepBatch {
   readonly prompts: KvCache | null
   /** Row g holds the tails of group g, one member per slot; null: all tails are empty. */
   readonly tails: KvCache | null
-  /** Flat rows whose logits are wanted, at least one. */
+  /** Flat rows whose logits are wanted. */
   readonly logitRows: readonly number[]
   /** One per logit row. */
   readonly inverseTemperatures: readonly number[]

@@ -50,6 +50,8 @@ export type TrajectoryGroupBody = z.input<typeof trajectoryGroupSchema>
 
 /** Groups are checked one by one as they arrive, not by this schema, so that an error names its element. */
 export const logTrajectoriesRequestSchema = z.object({
+  /** openpipe-art sends it; the model is that of the path. */
+  model_id: z.unknown().optional(),
   split: z.string().min(1).max(256),
   trajectory_groups: z.array(z.unknown()),
 })

@@ -11,7 +11,7 @@ import { releaseBytes } from '#base/util/release-bytes.js'
 import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
 import { createGroupReading } from './group-reading.js'
-import { parseBody } from './parse-body.js'
+import { type ParsedBody, parseBody } from './parse-body.js'
 import { createReadTurns } from './read-turns.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
@@ -36,7 +36,7 @@ export interface BodyStore {
   /** Takes all bytes, and empties the parts they come in. @throws {AppError} `too_many_bodies`, and whatever `source` throws */
   receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
-  parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<BodyOf<N>>
+  parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<ParsedBody<BodyOf<N>>>
   /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
   readGroups<N extends GroupsBodyName>(name: N, body: ReceivedBody): Promise<ReceivedGroups<N>>
   close(): Promise<void>
@@ -168,7 +168,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const value = isSmall(body, source)
         ? parseBody(name, [source.bytes])
         : await chatThread.run({ type: 'parse', name, source })
-      return value as BodyOf<N>
+      return value as ParsedBody<BodyOf<N>>
     },
     readGroups: async <N extends GroupsBodyName>(name: N, body: ReceivedBody) => {
       const path = temporaryPath()

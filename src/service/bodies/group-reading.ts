@@ -7,12 +7,12 @@ import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
 import { AppError } from '#base/errors.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { countBatch } from '#training/data/metrics.js'
-import { parseTrajectoryGroup } from '#training/data/parse.js'
+import { type ParseOptions, parseTrajectoryGroup } from '#training/data/parse.js'
 import { encodeTotals, splitTotals } from '#training/data/split-metrics.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { BODIES } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
-import { parseWith } from './parse-body.js'
+import { ignoredFieldsOf, parseWith } from './parse-body.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
 /** Bytes read per slice. */
@@ -41,6 +41,12 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
   const kept: TrajectoryGroup[] = []
   let trajectoryCount = 0
   let newest: GroupsRead['newest'] = null
+  let largestTokenId: GroupsRead['largestTokenId'] = null
+  const options: ParseOptions = {
+    noteLargestId: (id, path) => {
+      if (largestTokenId === null || id > largestTokenId.id) largestTokenId = { id, path }
+    },
+  }
   const reader = createJsonReader({
     ...BODIES[task.name].reader,
     maxElementBytes: task.maxGroupBytes,
@@ -49,7 +55,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
 
   function add(value: unknown, index: number, text: Uint8Array | null): void {
     const path = `trajectory_groups[${index}]`
-    const group = parseTrajectoryGroup(value, path)
+    const group = parseTrajectoryGroup(value, path, options)
     trajectoryCount += group.trajectories.length
     if (trajectoryCount > MAX_TRAJECTORIES) {
       throw new AppError('too_large', 'request_too_large', `the body has more than ${MAX_TRAJECTORIES} trajectories`, {
@@ -70,9 +76,12 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
   }
 
   function finish(): GroupsRead {
-    const request = parseWith(BODIES[task.name].schema, reader.finish(), 'body')
+    const { schema } = BODIES[task.name]
+    const body = reader.finish()
+    const request = parseWith(schema, body, 'body')
+    const ignoredFields = ignoredFieldsOf(schema, body)
     const totals = 'split' in request ? encodeTotals(splitTotals(kept, request.split)) : null
-    return { request, ...target.end(), newest, counts: countBatch(kept), totals }
+    return { request, ignoredFields, ...target.end(), newest, largestTokenId, counts: countBatch(kept), totals }
   }
 
   return {

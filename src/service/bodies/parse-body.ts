@@ -10,12 +10,32 @@ import { AppError } from '#base/errors.js'
 import { BODIES, type BodyName } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
 
+/** A checked body. */
+export interface ParsedBody<T = unknown> {
+  readonly value: T
+  /** Names of the body's own fields that no schema knows, the first `MAX_NAMED` of them: they have no effect. */
+  readonly ignoredFields: readonly string[]
+}
+
+/** Most ignored fields that are named. */
+const MAX_NAMED = 20
+
 /** @throws {AppError} `malformed_json`, `request_too_large`; {RequestValidationError} for a body that does not fit */
-export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): unknown {
+export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): ParsedBody {
   const { schema, reader: options } = BODIES[name]
   const reader = createJsonReader(options)
   for (const chunk of chunks) reader.push(chunk)
-  return parseWith(schema, reader.finish(), 'body')
+  const body = reader.finish()
+  return { value: parseWith(schema, body, 'body'), ignoredFields: ignoredFieldsOf(schema, body) }
+}
+
+/** What of a body a schema leaves out. */
+export function ignoredFieldsOf(schema: z.ZodType, body: unknown): readonly string[] {
+  if (!(schema instanceof z.ZodObject) || schema.def.catchall !== undefined) return []
+  if (typeof body !== 'object' || body === null) return []
+  return Object.keys(body)
+    .filter((name) => !Object.hasOwn(schema.shape, name))
+    .slice(0, MAX_NAMED)
 }
 
 /**

@@ -33,10 +33,14 @@ export type ThreadTask = ParseTask | GroupsTask
 export interface GroupsRead {
   /** The body without its groups, checked against its schema. */
   readonly request: unknown
+  /** As of `ParsedBody`. */
+  readonly ignoredFields: readonly string[]
   readonly sha256: string
   readonly sizeBytes: number
   /** The largest policy version any trajectory names, and where. */
   readonly newest: { readonly version: number; readonly path: string } | null
+  /** The largest token id any trajectory holds, and where. */
+  readonly largestTokenId: { readonly id: number; readonly path: string } | null
   readonly counts: BatchCounts
   /** Totals under the body's `split`, as they are stored; null for a body without one. */
   readonly totals: ReturnType<typeof encodeTotals> | null

@@ -9,6 +9,9 @@ import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bod
 import { parseWith } from '#service/bodies/parse-body.js'
 import type { Admission, RequestContext } from './environment.js'
 
+/** Characters that are shown of an ignored field's name. */
+const MAX_NAME = 100
+
 /**
  * Reads a JSON body and checks it; a large one is checked in a thread.
  *
@@ -24,10 +27,20 @@ export async function readJson<N extends BodyName>(
   const body = await receiveJson(c, name)
   try {
     await admission?.enter(c)
-    return await c.get('bodies').parse(name, body)
+    const { value, ignoredFields } = await c.get('bodies').parse(name, body)
+    reportIgnored(c, ignoredFields)
+    return value
   } finally {
     await body.dispose()
   }
+}
+
+/** Fields of other versions are no error, and not passed over in silence either. */
+function reportIgnored(c: RequestContext, names: readonly string[]): void {
+  if (names.length === 0) return
+  // a name may have any characters, a header not
+  const shown = names.map((name) => encodeURIComponent(Buffer.from(name.slice(0, MAX_NAME)).toString()))
+  c.header('x-trainyard-ignored-fields', shown.join(', '))
 }
 
 /**
@@ -38,7 +51,9 @@ export async function readJson<N extends BodyName>(
 export async function readGroups<N extends GroupsBodyName>(c: RequestContext, name: N): Promise<ReceivedGroups<N>> {
   const body = await receiveJson(c, name)
   try {
-    return await c.get('bodies').readGroups(name, body)
+    const groups = await c.get('bodies').readGroups(name, body)
+    reportIgnored(c, groups.ignoredFields)
+    return groups
   } finally {
     await body.dispose()
   }

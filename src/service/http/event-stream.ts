@@ -21,7 +21,8 @@ export interface Connection {
   readonly destroyed: boolean
   writeHead(status: number, headers: Readonly<Record<string, string>>): unknown
   flushHeaders(): void
-  write(text: string): boolean
+  /** @param onSent called when the bytes are no longer needed */
+  write(bytes: string | Uint8Array, onSent?: () => void): boolean
   end(): unknown
   destroy(): unknown
   on(event: 'close' | 'drain', listener: () => void): unknown

@@ -17,6 +17,8 @@ const MAX_TOKEN_ID = 2 ** 31 - 1
 export interface TokenLimits {
   /** Ids must be below this. */
   readonly vocabularySize?: number | undefined
+  /** Called with the largest id of each list of ids, and its path: for who learns later how large the vocabulary is. */
+  readonly noteLargestId?: ((id: number, path: string) => void) | undefined
 }
 
 /**
@@ -97,12 +99,15 @@ function parseTokenIds(value: JsonValue | undefined, path: string, limits: Token
     })
   const bound = limits.vocabularySize ?? MAX_TOKEN_ID
   const ids = new Int32Array(value.length)
+  let largestAt = 0
   for (let t = 0; t < value.length; t += 1) {
     const id: unknown = value[t]
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id >= bound)
       throw invalidTokenId(`${path}[${t}]`, id, bound)
     ids[t] = id
+    if (id > (ids[largestAt] ?? 0)) largestAt = t
   }
+  if (ids.length > 0) limits.noteLargestId?.(ids[largestAt] ?? 0, `${path}[${largestAt}]`)
   return ids
 }
 
@@ -158,6 +163,7 @@ function readLogprobs(list: readonly JsonObject[], path: string): Float32Array {
 function readSpelledIds(list: readonly JsonObject[], path: string, limits: TokenLimits): Int32Array | null {
   const bound = limits.vocabularySize ?? MAX_TOKEN_ID
   const ids = new Int32Array(list.length)
+  let largestAt = 0
   for (let t = 0; t < list.length; t += 1) {
     const token = list[t]?.['token']
     if (typeof token !== 'string')
@@ -170,7 +176,9 @@ function readSpelledIds(list: readonly JsonObject[], path: string, limits: Token
     const id = Number(digits)
     if (id >= bound) throw invalidTokenId(`${path}[${t}].token`, token, bound)
     ids[t] = id
+    if (id > (ids[largestAt] ?? 0)) largestAt = t
   }
+  if (ids.length > 0) limits.noteLargestId?.(ids[largestAt] ?? 0, `${path}[${largestAt}].token`)
   return ids
 }
 

@@ -123,7 +123,7 @@ function checkTime(value: JsonValue | undefined, path: string): void {
 function parseItem(value: unknown, path: string, options: ParseOptions): HistoryItem {
   const item = objectAt(value, path)
   if ('message' in item) return parseChoice(item, path, options)
-  if (typeof item['role'] !== 'string') {
+  if (typeof item['role'] !== 'string' || item['role'] === '') {
     throw new DataError('invalid_trajectory', `${path} must be a message with a role or a choice with a message.`, {
       param: path,
     })
@@ -136,6 +136,7 @@ function parseItem(value: unknown, path: string, options: ParseOptions): History
       { param: `${path}.content` },
     )
   }
+  if (Array.isArray(content)) for (const [p, part] of content.entries()) objectAt(part, `${path}.content[${p}]`)
   return { kind: 'message', message: item }
 }
 

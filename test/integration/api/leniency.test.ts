@@ -161,3 +161,47 @@ describe('trajectories', () => {
     expect((await send({ start_time, logs: ['a'], additional_histories: [] })).status).toBe(200)
   })
 })
+
+describe('fields that nobody knows', () => {
+  const HEADER = 'x-trainyard-ignored-fields'
+  const chat = { model: 'm', messages: [{ role: 'user', content: 'a' }], max_tokens: 2 }
+  const ask = (path: string, json: object) => service.fetch(path, { json })
+
+  it('of a chat are accepted and named, plain, streamed and read in a thread', async () => {
+    const plain = await ask('/v1/chat/completions', { ...chat, truncation_side: 'right', 'ö, \ud800\r\n': 1 })
+    expect([plain.status, plain.headers.get(HEADER)]).toEqual([200, 'truncation_side, %C3%B6%2C%20%EF%BF%BD%0D%0A'])
+    const streamed = await ask('/v1/chat/completions', { ...chat, stream: true, mood: 'good' })
+    expect([streamed.status, streamed.headers.get(HEADER)]).toEqual([200, 'mood'])
+    expect(await streamed.text()).toContain('[DONE]')
+    const large = await ask('/v1/chat/completions', { ...chat, mood: 'x'.repeat(20_000) })
+    expect([large.status, large.headers.get(HEADER)]).toEqual([200, 'mood'])
+    const known = await ask('/v1/chat/completions', { ...chat, user: 'me' })
+    expect([known.status, known.headers.get(HEADER)]).toEqual([200, null])
+  })
+
+  it('of jobs, logs and models too', async () => {
+    const json = { model_id: model, trajectory_groups: [sampleGroup([7, 0])], experimental_confg: { seed: 1 } }
+    const job = await ask(JOBS, json)
+    expect([job.status, job.headers.get(HEADER)]).toEqual([200, 'experimental_confg'])
+    const log = await ask(`/v1/preview/models/${model}/log`, {
+      split: 'val',
+      trajectory_groups: [sampleGroup()],
+      steps: 1,
+    })
+    expect([log.status, log.headers.get(HEADER)]).toEqual([200, 'steps'])
+    const created = await ask('/v1/preview/models', {
+      project: 'p',
+      name: 'n',
+      base_model: 'trainyard/tiny-random',
+      rank: 8,
+    })
+    expect([created.status, created.headers.get(HEADER)]).toEqual([200, 'rank'])
+    // what the stock client sends is known
+    const stock = await ask(`/v1/preview/models/${model}/log`, {
+      model_id: model,
+      split: 'val',
+      trajectory_groups: [sampleGroup([3, 4])],
+    })
+    expect([stock.status, stock.headers.get(HEADER)]).toEqual([200, null])
+  })
+})

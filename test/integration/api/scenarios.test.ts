@@ -359,6 +359,32 @@ describe('trajectories', () => {
       contains: ['trajectory_groups[0].trajectories[0].final_policy_version'],
     },
     {
+      name: 'a message without a role',
+      request: [
+        'POST',
+        '/v1/preview/training-jobs',
+        rl({
+          trajectory_groups: [{ trajectories: [trajectory({ messages_and_choices: [{ role: '', content: 'x' }] })] }],
+        }),
+      ],
+      status: 422,
+      contains: ['trajectory_groups[0].trajectories[0].messages_and_choices[0] must be a message with a role'],
+    },
+    {
+      name: 'a content part that is no object',
+      request: [
+        'POST',
+        '/v1/preview/training-jobs',
+        rl({
+          trajectory_groups: [
+            { trajectories: [trajectory({ messages_and_choices: [{ role: 'user', content: [7] }] })] },
+          ],
+        }),
+      ],
+      status: 422,
+      contains: ['trajectory_groups[0].trajectories[0].messages_and_choices[0].content[0] must be an object'],
+    },
+    {
       name: 'a group that is no object',
       request: ['POST', '/v1/preview/training-jobs', rl({ trajectory_groups: [7] })],
       status: 422,

@@ -46,6 +46,35 @@ async function upload(text: string, query = '?filename=train.jsonl'): Promise<{ 
   return { id: body.id, status }
 }
 
+describe('token ids', () => {
+  it('that the model has not are refused with their path once its engine is loaded; logs keep what they are given', async () => {
+    const chat = { model: 'm', messages: [{ role: 'user', content: 'a' }], max_tokens: 2 }
+    expect((await service.json('/v1/chat/completions', { json: chat })).status).toBe(200)
+    const withId = (id: number) => {
+      const token = { token: `token_id:${id}`, logprob: -0.5, bytes: null, top_logprobs: [] }
+      const choice = { finish_reason: 'stop', index: 0, message: { role: 'assistant', content: 'x' } }
+      const items = [
+        { role: 'user', content: 'a' },
+        { ...choice, logprobs: { content: [{ ...token, token: 'token_id:9' }, token] } },
+      ]
+      return { trajectories: [0, 1].map((reward) => ({ reward, messages_and_choices: items })) }
+    }
+    // the stand-in's tokens are code points
+    const last = 0x110000 - 1
+    const json = (id: number) => ({ model_id: model, trajectory_groups: [sampleGroup([90, 0]), withId(id)] })
+    const path = 'trajectory_groups[1].trajectories[0].messages_and_choices[1].logprobs.content[1].token'
+    const refused = await service.json<{ error: { message: string; param: string } }>(RL, { json: json(last + 1) })
+    expect(refused.status).toBe(422)
+    expect(refused.body.error).toMatchObject({ code: 'invalid_token_id', param: path })
+    expect(refused.body.error.message).toContain(`from 0 to ${last}, got ${last + 1}`)
+    const accepted = await service.json<{ id: string }>(RL, { json: json(last) })
+    expect(accepted.status).toBe(200)
+    await service.waitForJob(accepted.body.id)
+    const log = { split: 'val', trajectory_groups: [withId(last + 1)] }
+    expect((await service.json(`/v1/preview/models/${model}/log`, { json: log })).status).toBe(200)
+  })
+})
+
 describe('a job', () => {
   it('runs to a checkpoint that is listed when the end is seen', async () => {
     const before = (await service.json<{ step: number }>(`/v1/preview/models/${model}`)).body.step

@@ -1,11 +1,11 @@
 /**
  * `/v1/preview/models/{model_id}/checkpoints` and the files below.
  */
-import { Readable } from 'node:stream'
 import { checkpointFilesQuerySchema } from '#api/wire/checkpoints.js'
 import { orderedPageQuerySchema } from '#api/wire/list.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 
 export function bindCheckpoints(app: App, options: AppOptions): void {
   const { checkpoints } = options.services
@@ -26,7 +26,7 @@ export function bindCheckpoints(app: App, options: AppOptions): void {
     const { model_id: modelId, step, name } = c.req.param()
     const query = readQuery(c, checkpointFilesQuerySchema)
     const file = await checkpoints.openFile(c.get('principal'), modelId, { step, name }, query)
-    return c.body(Readable.toWeb(file.stream) as ReadableStream, 200, {
+    return sendFile(c, file.stream, {
       'content-type': 'application/octet-stream',
       'content-length': String(file.sizeBytes),
       ...(file.sha256 === null ? {} : { 'x-content-sha256': file.sha256, etag: `"${file.sha256}"` }),

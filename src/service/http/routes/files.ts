@@ -1,12 +1,12 @@
 /**
  * `/v1/files` as OpenAI's SDKs use it; an upload may also be the raw bytes with `?filename=&purpose=&artifact=`.
  */
-import { Readable } from 'node:stream'
 import { z } from '@hono/zod-openapi'
 import { listFilesQuerySchema } from '#api/wire/files.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { readBytes, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 import { idempotencyKey } from '../headers.js'
 import { readMultipart } from '../multipart.js'
 
@@ -59,7 +59,7 @@ export function bindFiles(app: App, options: AppOptions): void {
   app.get('/v1/files/:file_id', async (c) => c.json(await files.get(c.get('principal'), c.req.param('file_id'))))
   app.get('/v1/files/:file_id/content', async (c) => {
     const { file, stream } = await files.open(c.get('principal'), c.req.param('file_id'))
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+    return sendFile(c, stream, {
       'content-type': 'application/octet-stream',
       'content-length': String(file.bytes),
       // a name is data: the plain form has no characters that could end it

@@ -1,10 +1,10 @@
 /**
  * `/v1/preview/models/{model_id}/log`: logging trajectory groups, and reading back what was logged.
  */
-import { Readable } from 'node:stream'
 import { listTrajectoryLogsQuerySchema } from '#api/wire/trajectories.js'
 import { readGroups, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 import { idempotencyKey, isRetry } from '../headers.js'
 
 export function bindLog(app: App, options: AppOptions): void {
@@ -23,6 +23,6 @@ export function bindLog(app: App, options: AppOptions): void {
   app.get('/v1/preview/models/:model_id/log/:log_id/groups', async (c) => {
     const { model_id: modelId, log_id: logId } = c.req.param()
     const stream = await trajectoryLog.openGroups(c.get('principal'), modelId, logId)
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, { 'content-type': 'application/jsonl' })
+    return sendFile(c, stream, { 'content-type': 'application/jsonl' })
   })
 }

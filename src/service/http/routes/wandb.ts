@@ -2,10 +2,10 @@
  * W&B's client: `POST /graphql`, the stream of a run's files, and signed addresses for bytes. The key comes as HTTP Basic.
  * What it logged is read with the model, below `/v1/preview/models/{model_id}/runs`.
  */
-import { Readable } from 'node:stream'
 import { pageQuerySchema } from '#api/wire/list.js'
 import { readBytes, readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 
 export function bindWandb(app: App, options: AppOptions): void {
   const { wandb, modelRuns } = options.services
@@ -31,7 +31,7 @@ export function bindWandb(app: App, options: AppOptions): void {
     const { bytes } = await wandb.open(c.req.query('token') ?? '')
     const headers = { 'content-type': 'application/octet-stream' }
     if (bytes instanceof Uint8Array) return c.body(Buffer.from(bytes), 200, headers)
-    return c.body(Readable.toWeb(bytes) as ReadableStream, 200, headers)
+    return sendFile(c, bytes, headers)
   })
   app.get('/v1/preview/models/:model_id/runs', async (c) =>
     c.json(await modelRuns.list(c.get('principal'), c.req.param('model_id'), readQuery(c, pageQuerySchema))),

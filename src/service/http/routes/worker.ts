@@ -1,13 +1,13 @@
 /**
  * The worker protocol of `api/wire/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
  */
-import { Readable } from 'node:stream'
 import { MAX_CHECKPOINT_FILE_BYTES } from '#api/wire/worker.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { parseBearer } from '#service/operations/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { readBytes, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 
 export function bindWorker(app: App, options: AppOptions): void {
   const { workerApi } = options.services
@@ -20,25 +20,25 @@ export function bindWorker(app: App, options: AppOptions): void {
 
   app.get(root, async (c) => c.json(await workerApi.job(claimOf(c))))
   app.get(`${root}/input`, async (c) =>
-    c.body(Readable.toWeb(await workerApi.openInput(claimOf(c))) as ReadableStream, 200, {
+    sendFile(c, await workerApi.openInput(claimOf(c)), {
       'content-type': 'application/jsonl',
     }),
   )
   app.get(`${root}/validation`, async (c) =>
-    c.body(Readable.toWeb(await workerApi.openValidation(claimOf(c))) as ReadableStream, 200, {
+    sendFile(c, await workerApi.openValidation(claimOf(c)), {
       'content-type': 'application/jsonl',
     }),
   )
   app.get(`${root}/parent/:file`, async (c) => {
     const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+    return sendFile(c, stream, {
       'content-type': 'application/octet-stream',
       'x-content-sha256': sha256,
     })
   })
   app.get(`${root}/reference/:file`, async (c) => {
     const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), c.req.param('file'))
-    return c.body(Readable.toWeb(stream) as ReadableStream, 200, {
+    return sendFile(c, stream, {
       'content-type': 'application/octet-stream',
       'x-content-sha256': sha256,
     })
@@ -64,7 +64,7 @@ export function bindWorker(app: App, options: AppOptions): void {
     return c.json({})
   })
   app.get(`${root}/resume`, async (c) =>
-    c.body(Readable.toWeb(await workerApi.openResumePoint(claimOf(c))) as ReadableStream, 200, {
+    sendFile(c, await workerApi.openResumePoint(claimOf(c)), {
       'content-type': 'application/octet-stream',
     }),
   )

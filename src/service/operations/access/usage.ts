@@ -29,7 +29,7 @@ export const USAGE_FLUSH_MS = 1000
 /** Most rows of one report. */
 const MAX_ROWS = 10_000
 /** Rows read before others have their turn. */
-const PART = 250
+const PART = 1000
 
 export interface UsageService {
   /**

@@ -24,7 +24,7 @@ import { requireModel } from '../models.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { assertKlReference, assertReferenceStep } from './kl-reference.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'
-import { checkPolicyVersions } from './trajectory-groups.js'
+import { checkPolicyVersions, checkTokenIds } from './trajectory-groups.js'
 
 /** A request that may become a job. */
 export interface CheckedRequest {
@@ -55,6 +55,8 @@ export async function checkRlRequest(
   await assertAdapterShape(context, model, hyperparameters.lora)
   await assertKlReference(context, principal, model, hyperparameters)
   checkPolicyVersions(groups, model.step)
+  const engine = context.engines.started().find(({ baseModel }) => baseModel === model.baseModel)
+  checkTokenIds(groups, model.baseModel, engine?.loaded()?.vocabularySize)
   return { kind: 'rl', model, config }
 }
 

@@ -38,3 +38,23 @@ export function checkPolicyVersions(groups: ReceivedGroups<GroupsBodyName>, curr
     { param: newest.path },
   )
 }
+
+/**
+ * Refuses a token id that the model cannot have sampled. Nothing is checked before the model's engine is loaded: then the job says it.
+ *
+ * @throws {DataError} `invalid_token_id` with the path
+ */
+export function checkTokenIds(
+  groups: ReceivedGroups<GroupsBodyName>,
+  baseModel: string,
+  vocabularySize: number | undefined,
+): void {
+  const { largestTokenId } = groups
+  if (largestTokenId === null || vocabularySize === undefined || largestTokenId.id < vocabularySize) return
+  const { id, path } = largestTokenId
+  throw new DataError(
+    'invalid_token_id',
+    `${path} must be a token id of ${baseModel}, from 0 to ${vocabularySize - 1}, got ${id}`,
+    { param: path },
+  )
+}

@@ -78,3 +78,21 @@ describe('every kind of body', () => {
     }
   })
 })
+
+describe('fields that no schema knows', () => {
+  const read = (body: object) => parseBody('chat', [new TextEncoder().encode(JSON.stringify(body))]).ignoredFields
+  const messages = [{ role: 'user', content: 'x', mood: 'kept as it is' }]
+
+  it('are named, as far as they are the own ones of the body', () => {
+    expect(read({ messages, temperature: 1, user: 'a' })).toEqual([])
+    expect(read({ messages, truncation_side: 'left', constructor: 1, tools: [] })).toEqual([
+      'truncation_side',
+      'constructor',
+    ])
+  })
+
+  it('are named up to twenty', () => {
+    const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`x${i}`, i]))
+    expect(read({ messages, ...many })).toEqual(Array.from({ length: 20 }, (_, i) => `x${i}`))
+  })
+})

@@ -151,6 +151,13 @@ describe('parseTrajectoryGroups', () => {
       'invalid_trajectory',
       c,
     ],
+    ['an empty role', group({ messages_and_choices: [{ role: '', content: 'x' }] }), 'invalid_trajectory', c],
+    [
+      'a content part that is text',
+      group({ messages_and_choices: [{ role: 'user', content: [{ type: 'text', text: 'a' }, 'b'] }] }),
+      'invalid_trajectory',
+      `${c}.content[1]`,
+    ],
     [
       'a numeric content',
       group({ messages_and_choices: [{ role: 'user', content: 5 }] }),
@@ -244,6 +251,24 @@ describe('parseTrajectoryGroups', () => {
       expect.objectContaining({ code: 'invalid_policy_version' }),
     )
     expect(parseTrajectoryGroups(group({ initial_policy_version: 3 }), { currentStep: 3 }).length).toBe(1)
+  })
+
+  it('names the largest id of each list, and where it stands', () => {
+    const noted: [number, string][] = []
+    const noteLargestId = (id: number, path: string) => void noted.push([id, path])
+    parseChoice(
+      {
+        prompt_token_ids: [5, 90, 7],
+        token_ids: [100],
+        logprobs: { content: [entry('token_id:100')] },
+      },
+      { noteLargestId },
+    )
+    expect(noted.map(([id, path]) => [id, path.replace(/^.*?(?=prompt_|token_|logprobs)/, '')])).toEqual([
+      [90, 'prompt_token_ids[1]'],
+      [100, 'token_ids[0]'],
+      [100, 'logprobs.content[0].token'],
+    ])
   })
 
   it('does not take inherited names for fields', () => {

@@ -1,0 +1,61 @@
+/**
+ * A route's answer out of a file, written to the connection itself, each part given back once it is sent.
+ *
+ * Through a web stream the parts of a file stay until a garbage collection finds them: a training job's rows, read by its worker, left
+ * tens of megabytes in a server that had nothing more to do.
+ */
+import { Readable } from 'node:stream'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
+import { releaseBytes } from '#base/util/release-bytes.js'
+import type { RequestContext } from './environment.js'
+import { type Connection, connectionOf } from './event-stream.js'
+
+/** Answers with status 200 and the file, from an open stream of bytes; closes it, also when the client leaves or asks for the head only. */
+export function sendFile(c: RequestContext, file: Readable, headers: Readonly<Record<string, string>>): Response {
+  if (c.req.method === 'HEAD') {
+    file.destroy()
+    return c.body(null, 200, headers)
+  }
+  const connection = connectionOf(c)
+  if (connection === null) return c.body(Readable.toWeb(file) as ReadableStream, 200, headers)
+  // what middleware and the route have set is among them
+  connection.writeHead(200, Object.fromEntries(c.body(null, 200, headers).headers))
+  void writeFile(connection, file, headers['content-length'])
+  return RESPONSE_ALREADY_SENT
+}
+
+/**
+ * Writes at the reader's pace. Never rejects: a file that cannot be read to its end, or has another length than was announced, cuts the
+ * connection.
+ */
+async function writeFile(connection: Connection, file: Readable, length: string | undefined): Promise<void> {
+  let sentBytes = 0
+  let goOn: (() => void) | null = null
+  const onDrain = (): void => goOn?.()
+  const onClose = (): void => {
+    file.destroy()
+    goOn?.()
+  }
+  connection.on('drain', onDrain)
+  connection.on('close', onClose)
+  try {
+    if (connection.destroyed) onClose()
+    for await (const part of file as AsyncIterable<Uint8Array>) {
+      sentBytes += part.length
+      if (connection.write(part, () => releaseBytes(part))) continue
+      await new Promise<void>((resolve) => {
+        goOn = resolve
+        // it may have gone while it was written to
+        if (connection.destroyed) resolve()
+      })
+    }
+    connection.off('close', onClose)
+    if (length === undefined || Number(length) === sentBytes) connection.end()
+    else connection.destroy()
+  } catch {
+    connection.destroy()
+  } finally {
+    connection.off('drain', onDrain)
+    connection.off('close', onClose)
+  }
+}

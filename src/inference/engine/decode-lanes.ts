@@ -2,7 +2,7 @@
  * All choices that are decoded, in lanes of like shape: width of their groups and length of their prompts.
  *
  * A lane's step is padded to its widest group and longest prompt, so what differs much goes apart. Every further lane is a step of its
- * own for each token, though, so requests with one choice of a short prompt join a lane that runs. `lane-turns.ts` says whose turn it is.
+ * own for each token, though, so all requests with one choice of a short prompt share one, equal prompts or not. `lane-turns.ts` says whose turn it is.
  */
 import type { ActiveRequest } from './active-request.js'
 import type { KvCache } from './cache/kv-cache.js'
@@ -15,7 +15,7 @@ import type { StepModel } from './step-model.js'
 /** Prompts up to this length share a lane; longer ones do so up to twice their length. */
 const LIKE_LENGTH = 1024
 /** A prompt this short is read once for each of its choices in less time than a lane of their own costs. */
-const SHORT_PROMPT = 128
+const SHORT_PROMPT = 64
 
 export class DecodeLanes {
   readonly #model: StepModel
@@ -130,9 +130,8 @@ export class DecodeLanes {
     const { headCount, kvHeadCount } = this.#model.config
     // The runtime multiplies a single row in another order than several, and an answer must not depend on its siblings.
     const narrowest = headCount === kvHeadCount ? 2 : 1
-    const narrow = this.#lanes.get(`${narrowest} ${length}`)
-    if (narrow !== undefined && promptLength <= SHORT_PROMPT && active.choices.length === 1) return narrow
-    const width = Math.max(narrowest, 2 ** Math.ceil(Math.log2(siblings)))
+    const isAlone = promptLength <= SHORT_PROMPT && active.choices.length === 1
+    const width = isAlone ? narrowest : Math.max(narrowest, 2 ** Math.ceil(Math.log2(siblings)))
     const key = `${width} ${length}`
     const lane = this.#lanes.get(key) ?? new DecodeLane(this.#model, { shape: this.#shape, width })
     this.#lanes.set(key, lane)

@@ -3,7 +3,8 @@
  *
  * A step reads all weights once, and where memory lies in pages of 4 kB the processor looks up the place of every one of them.
  * glibc asks for pages of 2 MB when it is told to before the process begins (`glibc.malloc.hugetlb`, since 2.35); other C
- * libraries do not know the variable. SmolLM2-135M, processor time of a step of 1, 8 and 16 rows: 0.86 to 0.93 of what it was.
+ * libraries do not know the variable. SmolLM2-135M, processor time of a step of 1, 8 and 16 rows: 0.86 to 0.93 of what it was; a training
+ * step of 4 x 256 tokens takes 0.95 of the time in float32, 0.93 as integers.
  */
 import type { Environment } from '#base/environment.js'
 

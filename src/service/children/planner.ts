@@ -11,6 +11,7 @@ import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
 import { AppError } from '#base/errors.js'
 import { stepBack, toAppError } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
+import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 import { createTurns } from './turns.js'
 import { createWatchdog } from './watchdog.js'
@@ -51,7 +52,8 @@ export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: Plann
     const child = fork(builtModule('training/worker/plan/main.js'), [], {
       execArgv: [...dieWithParentFlags(), `--max-old-space-size=${MAX_HEAP_MB}`],
       stdio: CHILD_STDIO,
-      env: { ...environment },
+      // as of the worker whose time is predicted
+      env: withHugePages(environment),
     })
     releaseLifeline(child)
     running = child

@@ -12,6 +12,7 @@ import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { memoryBytes } from '#base/util/memory.js'
 import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
+import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
 
 export interface WorkerPoolOptions {
@@ -239,7 +240,7 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
     execArgv: dieWithParentFlags(),
     stdio: CHILD_STDIO,
     env: {
-      ...options.environment,
+      ...withHugePages(options.environment),
       TRAINYARD_WORKER_URL: attempt.serverUrl,
       TRAINYARD_WORKER_TOKEN: attempt.token,
       TRAINYARD_WORKER_JOB: attempt.jobId,

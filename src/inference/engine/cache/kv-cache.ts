@@ -158,9 +158,11 @@ export class KvCache {
   tensor(layer: number, side: 0 | 1): HostTensor<'float32'> {
     const { rowCount: rows, capacity } = this
     if (this.#views?.rows !== rows) {
-      const { headsPerRow, rowSize, sides } = this.#layout
+      const { headsPerRow, rowSize } = this.#layout
       const shape = [rows * headsPerRow, capacity, this.shape.headSize]
-      const tensors = sides.map((data) => float32Tensor(data.subarray(0, rows * rowSize), shape))
+      const tensors = Array.from({ length: 2 * this.shape.layerCount }, (_, index) =>
+        float32Tensor(this.#layout.side(index).subarray(0, rows * rowSize), shape),
+      )
       this.#views = { rows, tensors }
     }
     const tensor = this.#views.tensors[2 * layer + side]

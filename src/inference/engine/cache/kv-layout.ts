@@ -1,8 +1,8 @@
 /**
  * The dense buffers behind a cache: one per layer and side, packed as [row, K, member, C, D] for one capacity C.
  *
- * Buffers may hold more rows and tokens than are laid out. Memory that was never written costs nothing: the system gives zeroed
- * pages as they are touched. Knows nothing of how many tokens of a member count.
+ * Buffers may hold more rows and tokens than are laid out. Each is taken when it is first asked for: zeroing all at once would hold up
+ * the step that takes them by as much as several others. Knows nothing of how many tokens of a member count.
  */
 import type { KvNewRows, KvPlace, KvRoom, KvShape } from './kv-shape.js'
 
@@ -17,7 +17,9 @@ export interface KvSpan {
 export class KvLayout {
   readonly shape: KvShape
   readonly width: number
-  readonly sides: readonly Float32Array[]
+  readonly #sides: (Float32Array | null)[]
+  /** Numbers of one side. */
+  readonly #size: number
   #capacity: number
 
   /** @param held rows and tokens there is memory for; @param capacity tokens laid out */
@@ -26,8 +28,8 @@ export class KvLayout {
     this.shape = shape
     this.width = width
     this.#capacity = capacity
-    const size = held.rows * shape.kvHeadCount * width * held.tokens * shape.headSize
-    this.sides = Array.from({ length: 2 * shape.layerCount }, () => new Float32Array(size))
+    this.#size = held.rows * shape.kvHeadCount * width * held.tokens * shape.headSize
+    this.#sides = Array.from({ length: 2 * shape.layerCount }, () => null)
   }
 
   /** Token columns every member has, C. */
@@ -46,17 +48,19 @@ export class KvLayout {
 
   /** Whether there is memory for so much. */
   canHold(rows: number, capacity: number): boolean {
-    return rows * this.headsPerRow * capacity * this.shape.headSize <= this.side(0).length
+    return rows * this.headsPerRow * capacity * this.shape.headSize <= this.#size
   }
 
   /** Whether there is memory for more than four times as much. */
   isWasteful(rows: number, capacity: number): boolean {
-    return this.side(0).length > 4 * rows * this.headsPerRow * capacity * this.shape.headSize
+    return this.#size > 4 * rows * this.headsPerRow * capacity * this.shape.headSize
   }
 
   side(index: number): Float32Array {
-    const side = this.sides[index]
-    if (side === undefined) throw new Error(`kv cache has no side ${index}`)
+    const known = this.#sides[index]
+    if (known === undefined) throw new Error(`kv cache has no side ${index}`)
+    const side = known ?? new Float32Array(this.#size)
+    this.#sides[index] = side
     return side
   }
 
@@ -70,7 +74,8 @@ export class KvLayout {
     const [old, fresh] = [this.#capacity * headSize, capacity * headSize]
     const kept = Math.min(old, fresh)
     const heads = rows * this.headsPerRow
-    for (const side of this.sides) {
+    for (const side of this.#sides) {
+      if (side === null) continue
       if (fresh > old) {
         for (let head = heads - 1; head >= 0; head--) {
           side.copyWithin(head * fresh, head * old, head * old + kept)

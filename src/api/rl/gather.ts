@@ -27,7 +27,7 @@ export interface GatherProgress {
 }
 
 export interface GatherOptions {
-  /** Rollouts side by side. Default 32. */
+  /** Rollouts side by side. Default 64, as many answers as the service computes at once by its own default. */
   readonly concurrency?: number
   /** Attempts after the first one, for each rollout. Default 0. */
   readonly retries?: number
@@ -80,7 +80,7 @@ export async function gather(plans: readonly GroupPlan[], options: GatherOptions
     }
   }
 
-  const workers = Math.max(1, Math.min(options.concurrency ?? 32, total))
+  const workers = Math.max(1, Math.min(options.concurrency ?? 64, total))
   await Promise.all(Array.from({ length: workers }, () => work()))
   return gathered.map(
     ({ trajectories, exceptions }, i) =>

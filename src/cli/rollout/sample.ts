@@ -27,7 +27,7 @@ export const rolloutFlags = {
   temperature: flag.number(0, 2)('--temperature <x>', 'default 1, the distribution that training assumes'),
   maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer', { default: 256 }),
   seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
-  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', { default: 32, isAdvanced: true }),
+  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', { default: 64, isAdvanced: true }),
   retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one', { default: 1, isAdvanced: true }),
 }
 

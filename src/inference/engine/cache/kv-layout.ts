@@ -59,7 +59,8 @@ export class KvLayout {
   side(index: number): Float32Array {
     const known = this.#sides[index]
     if (known === undefined) throw new Error(`kv cache has no side ${index}`)
-    const side = known ?? new Float32Array(this.#size)
+    if (known !== null) return known
+    const side = new Float32Array(this.#size)
     this.#sides[index] = side
     return side
   }

@@ -9,8 +9,8 @@ import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bod
 import { parseWith } from '#service/bodies/parse-body.js'
 import type { Admission, RequestContext } from './environment.js'
 
-/** Characters that are shown of an ignored field's name. */
-const MAX_NAME = 100
+/** Characters that are shown of an ignored field's name: each may take nine in a header, and clients refuse headers of 16 kB. */
+const MAX_NAME = 40
 
 /**
  * Reads a JSON body and checks it; a large one is checked in a thread.

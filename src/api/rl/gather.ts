@@ -3,9 +3,13 @@
  * group. One broken rollout never ends the run.
  */
 import { sleep } from '#api/client/http.js'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { AppError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { mean, type RolloutException, type Trajectory, TrajectoryGroup } from './trajectory.js'
+
+/** As many rollouts as a service on its defaults computes at once. */
+export const DEFAULT_CONCURRENCY = SERVICE_DEFAULTS.maxConcurrentSequences
 
 /** Plays one episode; `index` counts the rollouts of the group. Several trajectories may come of one. */
 export type Rollout = (index: number) => Promise<Trajectory | readonly Trajectory[]>
@@ -27,7 +31,7 @@ export interface GatherProgress {
 }
 
 export interface GatherOptions {
-  /** Rollouts side by side. Default 64, as many answers as the service computes at once by its own default. */
+  /** Rollouts side by side. Default 64. */
   readonly concurrency?: number
   /** Attempts after the first one, for each rollout. Default 0. */
   readonly retries?: number
@@ -80,7 +84,7 @@ export async function gather(plans: readonly GroupPlan[], options: GatherOptions
     }
   }
 
-  const workers = Math.max(1, Math.min(options.concurrency ?? 64, total))
+  const workers = Math.max(1, Math.min(options.concurrency ?? DEFAULT_CONCURRENCY, total))
   await Promise.all(Array.from({ length: workers }, () => work()))
   return gathered.map(
     ({ trajectories, exceptions }, i) =>

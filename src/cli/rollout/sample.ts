@@ -2,7 +2,7 @@
  * Answers to many prompts with their rewards, as `trainyard rollout` and `trainyard eval` gather them.
  */
 import type { Client } from '#api/client/client.js'
-import { gather, group } from '#api/rl/gather.js'
+import { DEFAULT_CONCURRENCY, gather, group } from '#api/rl/gather.js'
 import { Trajectory, type TrajectoryGroup } from '#api/rl/trajectory.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
@@ -27,7 +27,10 @@ export const rolloutFlags = {
   temperature: flag.number(0, 2)('--temperature <x>', 'default 1, the distribution that training assumes'),
   maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer', { default: 256 }),
   seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
-  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', { default: 64, isAdvanced: true }),
+  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', {
+    default: DEFAULT_CONCURRENCY,
+    isAdvanced: true,
+  }),
   retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one', { default: 1, isAdvanced: true }),
 }
 

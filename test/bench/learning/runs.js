@@ -39,9 +39,10 @@ export async function learn(client, task, { baseModel, method, jobs, onJob, ...o
     if (method === 'sft' || method === 'dpo') add('trained', await rewardOn(run, task.training))
     await onJob({ gradientSteps: run.steps.length, ...run.curves })
   }
-  if (options.examples > 0)
+  if (options.examples > 0) {
     await trainOnExamples(run, task.training.slice(0, options.examples), { epochs: 2, batch_size: 4 })
-  run.steps = []
+    run.steps = []
+  }
   const untrained = await firstTokens(run, null)
   await measure()
   let jobsMs = 0

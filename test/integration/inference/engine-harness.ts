@@ -10,27 +10,9 @@ import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepa
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { GREEDY, RANDOM } from '../../support/generation-rules.js'
 
-export const GREEDY: GenerationRules = {
-  temperature: 0,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  logitBias: null,
-  allowedTokenIds: null,
-  seed: null,
-  n: 1,
-  maxTokens: 8,
-  minTokens: 0,
-  stopTokenIds: [],
-  ignoreEos: true,
-  topLogprobs: 0,
-}
-
-export const RANDOM: GenerationRules = { ...GREEDY, temperature: 1, seed: 7n }
+export { GREEDY, RANDOM }
 
 /** Prepares the tiny model in a directory of its own. */
 export async function prepareTiny(): Promise<{ prepared: PreparedModel; remove: () => Promise<void> }> {

@@ -2,25 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { GenerationRules, TokenEvent } from '#inference/engine/generation.js'
 import { Choice, type LogitsRow } from '#inference/engine/sampling/choice.js'
-
-const RULES: GenerationRules = {
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  logitBias: null,
-  allowedTokenIds: null,
-  seed: 7n,
-  n: 1,
-  minTokens: 0,
-  stopTokenIds: [],
-  ignoreEos: true,
-  topLogprobs: 0,
-  maxTokens: 8,
-}
+import { RANDOM } from '../../../../support/generation-rules.js'
 
 function choice(rules: Partial<GenerationRules> = {}): Choice {
   const stopRules = {
@@ -30,7 +12,7 @@ function choice(rules: Partial<GenerationRules> = {}): Choice {
     minTokens: 0,
     maxTokens: 8,
   }
-  return new Choice(0, { rules: { ...RULES, ...rules }, stopRules, promptIds: [1], isSpeculative: false })
+  return new Choice(0, { rules: { ...RANDOM, ...rules }, stopRules, promptIds: [1], isSpeculative: false })
 }
 
 const PROBABILITIES = Float32Array.of(0.125, 0.5, 0.25, 0.125)

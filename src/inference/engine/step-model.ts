@@ -54,8 +54,8 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   return {
     config,
     async run(batch, fetch) {
-      const feeds: Record<string, HostTensor> = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
-      Object.assign(feeds, zeroPointFeeds(session, batch), joined.feeds(batch))
+      const feeds = batchFeeds(config, batch)
+      Object.assign(feeds, cacheFeeds(config, batch), zeroPointFeeds(session, batch), joined.feeds(batch))
       feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
       feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
       feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))

@@ -27,6 +27,8 @@ export interface DecoderKernels {
   attention(qkv: Value, layer: number): Value
   /** act(gate x) * up x, the first half of the MLP; returns [.., T, F]. Kernels decide whether gate and up are one product. */
   gatedLinear(input: Value, layer: number): Value
+  /** The rows of a value that anybody reads behind the last layer's attention, which alone needs the others; absent: all. */
+  readRows?(value: Value): Value
 }
 
 /** Which norm weight: of a layer's attention or MLP, or the last one. */
@@ -37,7 +39,7 @@ export type NormName =
 /**
  * Builds the decoder up to the last norm.
  *
- * @returns the normed hidden states [.., T, E], ready for the head
+ * @returns the normed hidden states [.., T, E], or those of the rows that are read, ready for the head
  */
 export function buildDecoder(config: DecoderConfig, kernels: DecoderKernels): Value {
   const { embeddingScale = 1, hasPostNorms = false } = config
@@ -45,11 +47,14 @@ export function buildDecoder(config: DecoderConfig, kernels: DecoderKernels): Va
   let residual = embeddingScale === 1 ? embedded : kernels.scale(embedded, embeddingScale)
   let normed = kernels.norm(residual, { kind: 'attention', layer: 0 })
   for (let layer = 0; layer < config.layerCount; layer++) {
-    const qkv = kernels.linear(normed, layer, 'qkv')
-    const attended = posted(kernels.linear(kernels.attention(qkv, layer), layer, 'o'), 'post_attention', layer)
+    const isLast = layer + 1 === config.layerCount
+    const read = (value: Value): Value => (isLast ? (kernels.readRows?.(value) ?? value) : value)
+    const heads = read(kernels.attention(kernels.linear(normed, layer, 'qkv'), layer))
+    const attended = posted(kernels.linear(heads, layer, 'o'), 'post_attention', layer)
+    residual = read(residual)
     ;({ residual, normed } = kernels.addAndNorm(residual, attended, { kind: 'mlp', layer }))
     const fed = posted(kernels.linear(kernels.gatedLinear(normed, layer), layer, 'down'), 'post_mlp', layer)
-    const next: NormName = layer + 1 < config.layerCount ? { kind: 'attention', layer: layer + 1 } : { kind: 'final' }
+    const next: NormName = isLast ? { kind: 'final' } : { kind: 'attention', layer: layer + 1 }
     ;({ residual, normed } = kernels.addAndNorm(residual, fed, next))
   }
   return normed

@@ -102,12 +102,14 @@ export function buildStepGraph(options: StepGraphOptions): Graph {
           whenTrue: (body) => decoded(body, true),
           whenFalse: (body) => decoded(body, false),
         })
-  const [hidden, newRows] = values as readonly [Value, Value]
-  new StepKernels(g, { ...options, inputs, hasAdapters: false }).outputs(hidden, newRows)
+  const [read, newRows] = values as readonly [Value, Value]
+  new StepKernels(g, { ...options, inputs, hasAdapters: false }).outputs(read, newRows)
   return g.build()
 }
 
 const TOKENS: Dim = 'N'
+/** Rows whose logits are wanted. */
+const READ: Dim = 'W'
 /**
  * Layers whose input is worth two integers. Perplexity of SmolLM2-135M on text, against float32: down alone
  * 1.0111, both 1.0095; the head instead of qkv 1.0090, for twice the time.
@@ -136,10 +138,18 @@ class StepKernels implements DecoderKernels {
     this.#attention = new StepAttention(g, { config, rotary, slidingRotary, inputs })
   }
 
-  /** The normed hidden states, and the new keys and values. */
+  /** The normed hidden states of the rows that are read, and the new keys and values. */
   decoded(): readonly [Value, Value] {
     const hidden = buildDecoder(this.#config, this)
-    return [hidden, this.#one('Concat', this.#attention.newRows, { axis: int(0) })]
+    return [
+      this.#isReadEarly ? hidden : this.#gatherRead(hidden),
+      this.#one('Concat', this.#attention.newRows, { axis: int(0) }),
+    ]
+  }
+
+  /** A prompt's last layer is a 30th of the work of a 135M model, and of its tokens at most one is read. */
+  readRows(value: Value): Value {
+    return this.#isReadEarly ? this.#gatherRead(value) : value
   }
 
   embed(): Value {
@@ -183,10 +193,8 @@ class StepKernels implements DecoderKernels {
   }
 
   /** Head, sampling helpers and the new rows. */
-  outputs(hidden: Value, newRows: Value): void {
+  outputs(wanted: Value, newRows: Value): void {
     const g = this.#g
-    const rows = this.#inputs.input(STEP_INPUTS.logitRows, 'int64', ['W'])
-    const wanted = this.#one('Gather', [hidden, rows], { axis: int(0) })
     const { vocabularySize, isEmbeddingTied } = this.#config
     const isQuantized = this.#options.precision !== 'f32'
     const name = isEmbeddingTied && !isQuantized ? 'embedding' : 'head'
@@ -220,7 +228,7 @@ class StepKernels implements DecoderKernels {
 
   /** Of all tokens at each row's temperature. */
   #probabilities(g: GraphBuilder, logits: Value): Value {
-    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', ['W', 1])
+    const inverseTemperatures = this.#inputs.input(STEP_INPUTS.inverseTemperatures, 'float32', [READ, 1])
     const [probabilities] = branch(g, this.#inputs.input(STEP_INPUTS.hasTemperatures, 'bool', []), {
       whenTrue: (body) => [softmax(body, mul(body, logits, inverseTemperatures))],
       whenFalse: (body) => [softmax(body, logits)],
@@ -248,6 +256,16 @@ class StepKernels implements DecoderKernels {
     const flat = { dtype: 'float32' as const, shape: [multiplyDims('adapters', 'slots'), outputSize] }
     const bySlot = this.#one('Reshape', [deltas, g.int64s([-1, Number(outputSize)])], {}, flat)
     return add(g, base, this.#one('Gather', [bySlot, slotOf], { axis: int(0) }))
+  }
+
+  /** Adapters find tokens among all new ones, and who observes a layer wants to see all. */
+  get #isReadEarly(): boolean {
+    return !this.#options.hasAdapters && this.#options.isObserved !== true
+  }
+
+  #gatherRead(hidden: Value): Value {
+    const rows = this.#inputs.input(STEP_INPUTS.logitRows, 'int64', [READ])
+    return this.#one('Gather', [hidden, rows], { axis: int(0) })
   }
 
   #observe(input: Value, name: string): void {
@@ -278,15 +296,16 @@ class StepKernels implements DecoderKernels {
   }
 
   #integerMatmul(input: Value, name: string): Value {
-    const isHead = name === 'head'
+    const isRead = input.shape[0] === READ
     const weight = {
       quantized: this.#inputs.weight(`${name}.integer`),
       scales: this.#inputs.weight(`${name}.output_scales`),
       inverseSmoothing: this.#inputs.weight(`${name}.inverse_smoothing`),
       terms: TWO_TERMS.test(name) ? 2 : 1,
+      mayBeEmpty: isRead,
     } as const
-    const zeroPoints = isHead
-      ? this.#inputs.input(STEP_INPUTS.headZeroPoints, 'uint8', ['W'])
+    const zeroPoints = isRead
+      ? this.#inputs.input(STEP_INPUTS.headZeroPoints, 'uint8', [READ])
       : this.#inputs.input(STEP_INPUTS.zeroPoints, 'uint8', [TOKENS])
     const product = integerLinear(this.#g, input, weight, zeroPoints)
     return this.#inputs.has(`${name}.bias`) ? add(this.#g, product, this.#inputs.weight(`${name}.bias`)) : product

@@ -116,6 +116,7 @@ export async function rowSettings(
     directory: prepared.directory,
     frequencies: await readRotaryFrequencies(tensors),
     slidingFrequencies: await readSlidingFrequencies(tensors),
+    slidingWindow: prepared.config.slidingWindow,
     ...(threads === undefined ? {} : { threads }),
   }
   if (precision === 'f32') return { model, session }

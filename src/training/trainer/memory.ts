@@ -6,7 +6,7 @@
  * An estimate from the shapes that autodiff keeps; checked against measured peaks in the training bench, within a third.
  */
 import { TrainingError } from '#base/errors.js'
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 
 /** Activations above this are computed again layer by layer: a third more time, a third of the memory. */
@@ -64,7 +64,7 @@ function keptBytes(config: DecoderConfig, size: BatchSize): number {
   return activationBytes(config, size) + workingBytes(config, size)
 }
 
-/** Bytes that live while one layer, or the head, is computed. Grows with the length of rows, not with its square. */
+/** Bytes that live while one layer, or the head, is computed. The mask alone grows with the square of a row: 34 MB at 8,192 tokens. */
 function workingBytes(config: DecoderConfig, size: BatchSize): number {
   const { headCount, layerCount, vocabularySize } = config
   const { rows, length } = size
@@ -72,7 +72,9 @@ function workingBytes(config: DecoderConfig, size: BatchSize): number {
   const queries = length > DENSE_ATTENTION_TOKENS ? attentionBlockRows(rows * length) : rows * length
   const scores = 4 * SCORE_ARRAYS * headCount * queries * length
   const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
-  return layer + scores + head
+  // Who sees whom, a byte for each pair up to the query, and another for layers with a window.
+  const masks = ((hasSlidingLayers(config) ? 2 : 1) * rows * length ** 2) / 2
+  return layer + scores + head + masks
 }
 
 /** What a job's largest micro-batch takes and how it is computed. */

@@ -4,8 +4,10 @@
  * Position t trains token t + 1 of the same segment. Everything per token of the next one (mask, advantage, weight, old
  * log-probability) is therefore read at t + 1 and laid out in the order of the trained positions.
  */
+import { HIDDEN } from '#numerics/graph/ops/attention.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import {
+  type AttentionBlocks,
   attentionBlockRows,
   attentionBlocks,
   DENSE_ATTENTION_TOKENS,
@@ -44,6 +46,8 @@ export interface RowBatch {
   readonly feeds: Readonly<Record<string, HostTensor>>
   /** Padded length T. */
   readonly length: number
+  /** Position of each token in its own sequence [B*T]. */
+  readonly positions: Int32Array
   /** Those of all tokens [B*T], numbered through the batch. */
   readonly segments: TokenSegments
 }
@@ -52,8 +56,6 @@ export interface RowBatch {
 export const DEFAULT_CHUNK = 256
 /** Segment of padding, whose tokens see each other and nothing else. */
 const PADDING_GROUP = -1
-/** Added to the score of what a token may not see; its exponential is exactly 0. */
-const MASKED = -1e30
 
 /** How rows are laid out. */
 export interface RowBatchOptions {
@@ -109,6 +111,7 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
     trained,
     paddedCount: padded,
     length,
+    positions: Int32Array.from(positions, Number),
     segments: { groupIds, parentIds },
     feeds: {
       tokens: int64(tokens, [count, length]),
@@ -121,10 +124,19 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
   }
 }
 
-/** What a graph whose attention goes in blocks takes besides. @param most queries of a block; default what suits the batch */
-export function blockFeeds(batch: RowBatch, most?: number): Record<string, HostTensor> {
-  const { groupIds, parentIds } = batch.segments
-  const { starts, rows, keys } = attentionBlocks(batch.segments, most ?? attentionBlockRows(groupIds.length))
+/** How the inputs of blocked attention are made. */
+export interface BlockOptions {
+  /** Most queries of a block; default what suits the batch. */
+  readonly most?: number | undefined
+  /** Positions that layers with a window see, the query's own included; absent: there are none. */
+  readonly window?: number | undefined
+}
+
+/** What a graph whose attention goes in blocks takes besides. */
+export function blockFeeds(batch: RowBatch, options: BlockOptions = {}): Record<string, HostTensor> {
+  const { groupIds } = batch.segments
+  const blocks = attentionBlocks(batch.segments, options.most ?? attentionBlockRows(groupIds.length))
+  const { starts, rows, keys } = blocks
   const places = new BigInt64Array(starts.length * groupIds.length)
   const bounds = [0]
   keys.forEach((listed, block) => {
@@ -139,19 +151,49 @@ export function blockFeeds(batch: RowBatch, most?: number): Record<string, HostT
     shape: [values.length],
     data: BigInt64Array.from(values, BigInt),
   })
-  const ids = (data: Int32Array): HostTensor => ({
-    dtype: 'int32',
-    shape: [data.length / batch.length, batch.length],
-    data,
-  })
+  const hidden = (isHidden: PairTest): HostTensor<'uint8'> => {
+    const data = blockPairs(blocks, groupIds.length, isHidden)
+    return { dtype: 'uint8', shape: [data.length], data }
+  }
+  const { window } = options
   return {
     block_starts: int64(starts),
-    block_offsets: int64(Array.from({ length: rows }, (_, row) => row)),
+    block_half_rows: int64(Array.from({ length: rows / 2 }, (_, row) => row)),
     key_indices: int64(keys.flatMap((listed) => [...listed])),
     key_bounds: int64(bounds),
     key_places: { dtype: 'int64', shape: [starts.length, groupIds.length], data: places },
-    group_ids: ids(groupIds),
-    parent_ids: ids(parentIds),
+    block_hidden: hidden(isHiddenBy(batch)),
+    block_hidden_bounds: int64(bounds.map((bound) => bound * rows)),
+    ...(window === undefined ? {} : { block_hidden_sliding: hidden(isHiddenBy(batch, window)) }),
+  }
+}
+
+/** Of a query and a key, both as indices of tokens. */
+type PairTest = (query: number, key: number) => boolean
+
+/** 1 where the test holds: [rows, keys] of each block behind that of the one before; queries behind the last token read as that. */
+function blockPairs({ starts, rows, keys }: AttentionBlocks, count: number, test: PairTest): Uint8Array {
+  const data = new Uint8Array(keys.reduce((sum, { length }) => sum + rows * length, 0))
+  let at = 0
+  keys.forEach((listed, block) => {
+    for (let row = 0; row < rows; row++) {
+      const query = Math.min((starts[block] as number) + row, count - 1)
+      for (const key of listed) data[at++] = test(query, key) ? 1 : 0
+    }
+  })
+  return data
+}
+
+/** All but the tokens of a query's segment and its parent that are not later, as in `fillBias`, nor further behind than the window. */
+function isHiddenBy(
+  { segments, positions }: Pick<RowBatch, 'segments' | 'positions'>,
+  window = Number.POSITIVE_INFINITY,
+): PairTest {
+  const { groupIds, parentIds } = segments
+  return (query, key) => {
+    const group = groupIds[key]
+    if (key > query || (group !== groupIds[query] && group !== parentIds[query])) return true
+    return (positions[query] as number) - (positions[key] as number) >= window
   }
 }
 
@@ -190,7 +232,7 @@ function trainedTokens(row: Row, r: number, length: number): TrainedToken[] {
 
 /** A token sees the tokens of its segment and of the parent segment that are not later in the row. */
 function fillBias(bias: Float32Array, row: Row, length: number): void {
-  bias.fill(MASKED)
+  bias.fill(HIDDEN)
   const { groupIds, parentIds } = row
   for (let q = 0; q < length; q++) {
     // Padding beyond the row sees itself, so that its softmax is defined.

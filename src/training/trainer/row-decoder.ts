@@ -13,7 +13,7 @@ import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import type { AttentionMask } from '#numerics/graph/ops/attention.js'
+import { type AttentionMask, HIDDEN } from '#numerics/graph/ops/attention.js'
 import { cast, less, sub, where } from '#numerics/graph/ops/elementwise.js'
 import { reshape, split } from '#numerics/graph/ops/shape.js'
 import type { LoraPair } from '#numerics/nn/lora.js'
@@ -30,9 +30,6 @@ export interface RowModel {
   /** Whether attention goes in blocks of queries with the keys listed for them; absent: whole rows, by a dense bias. */
   readonly isAttentionBlocked?: boolean | undefined
 }
-
-/** Added to the score of what a token may not see; its exponential is exactly 0. */
-const HIDDEN = -1e30
 
 /** Names of adapter tensors in graphs, checkpoints and optimizer states: PEFT's without its prefix. */
 export function adapterTensorNames(modulePath: string): { readonly a: string; readonly b: string } {
@@ -125,17 +122,15 @@ function denseMask(g: GraphBuilder): AttentionMask {
 }
 
 function blockedMask(g: GraphBuilder): AttentionMask {
-  const ids = (name: string): Value => reshape(g, g.input(name, 'int32', ['B', 'T']), [1, 'B*T'])
   return {
     kind: 'blocked',
     starts: g.input('block_starts', 'int64', ['Blocks']),
-    offsets: g.input('block_offsets', 'int64', ['BlockRows']),
+    halfRows: g.input('block_half_rows', 'int64', ['HalfRows']),
     keyIndices: g.input('key_indices', 'int64', ['Listed']),
     keyBounds: g.input('key_bounds', 'int64', ['Bounds']),
     keyPlaces: g.input('key_places', 'int64', ['Blocks', 'B*T']),
-    groups: ids('group_ids'),
-    parents: ids('parent_ids'),
-    window: null,
+    hidden: g.input('block_hidden', 'uint8', ['Pairs']),
+    hiddenBounds: g.input('block_hidden_bounds', 'int64', ['Bounds']),
   }
 }
 
@@ -169,9 +164,10 @@ function slidingInputs(
       ? { cos: inputs.cos, sin: inputs.sin }
       : { cos: rotary('sliding_cos'), sin: rotary('sliding_sin') }
   const { mask } = inputs
-  if (mask.kind === 'blocked')
-    return { ...tables, mask: { ...mask, window: { positions: inputs.positions, size: slidingWindow } } }
   return g.scope('sliding', () => {
+    if (mask.kind === 'blocked') {
+      return { ...tables, mask: { ...mask, hidden: g.input('block_hidden_sliding', 'uint8', ['Pairs']) } }
+    }
     const [b = 'B', t = 'T'] = inputs.positions.shape
     const positions = cast(g, inputs.positions, 'float32')
     const distance = sub(g, reshape(g, positions, [b, t, 1]), reshape(g, positions, [b, 1, t]))

@@ -26,6 +26,8 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   readonly frequencies: Float64Array
   /** Those of sliding layers where they differ, [D/2]. */
   readonly slidingFrequencies?: Float64Array | null
+  /** Positions that sliding layers see; absent where there are none. */
+  readonly slidingWindow?: number | undefined
   /** Constant weights are packed for the processor; default false. By the job alone: packed float32 products round otherwise. */
   readonly isPrepacked?: boolean
   /** Most queries of a block, where attention goes in blocks; default what suits each batch. */
@@ -60,7 +62,7 @@ const TABLE_STEP = 1024
  * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
  */
 export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
-  const { frequencies, slidingFrequencies = null, attentionBlock } = options
+  const { frequencies, slidingFrequencies = null, slidingWindow, attentionBlock } = options
   const session = await openGraphSession(graph, options)
   const known = new Set(session.inputNames)
   const tablesFor = (length: number): Tables => ({
@@ -74,7 +76,12 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
       if (needed > tables.length) tables = tablesFor(needed)
       const { cos, sin, sliding } = tables
       const windowed = sliding === undefined ? {} : { sliding_cos: sliding.cos, sliding_sin: sliding.sin }
-      const blocks = known.has('block_starts') ? blockFeeds(batch, attentionBlock) : {}
+      const blocks = known.has('block_starts')
+        ? blockFeeds(batch, {
+            most: attentionBlock,
+            window: known.has('block_hidden_sliding') ? slidingWindow : undefined,
+          })
+        : {}
       const feeds = { ...batch.feeds, ...blocks, cos, sin, ...windowed, ...adapter, ...extras }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
@@ -92,7 +99,7 @@ export function openGraphSession(
     threads,
     profilePrefix,
     isPrepacked = false,
-  }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies' | 'attentionBlock'>,
+  }: Omit<RowSessionOptions, 'frequencies' | 'slidingFrequencies' | 'slidingWindow' | 'attentionBlock'>,
 ): Promise<Session> {
   const path = join(directory, `${graph.name}.${systemIds.uuid()}.onnx`)
   const options = {

@@ -55,12 +55,17 @@ export interface Trainer {
    * Makes one optimizer step.
    *
    * @param microBatches at least one; their losses add up, so their denominators must be the whole step's
+   * @param options.gradientStep what errors call this step: its number in the job. Default: counted over all jobs of the adapter
    * @param options.isWanted asked before the update; false leaves adapter and optimizer as they are. Default true
    * @throws {TrainingError} `non_finite_loss` naming the step; `out_of_memory`. Nothing was changed then
    */
   step(
     microBatches: readonly MicroBatch[],
-    options: { readonly learningRate: number; readonly isWanted?: (outputs: readonly TokenOutputs[]) => boolean },
+    options: {
+      readonly learningRate: number
+      readonly gradientStep?: number
+      readonly isWanted?: (outputs: readonly TokenOutputs[]) => boolean
+    },
   ): Promise<StepResult>
   release(): Promise<void>
 }
@@ -120,8 +125,8 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
   return {
     adapter,
     optimizer,
-    step: async (microBatches, { learningRate, isWanted }) => {
-      const where = `gradient step ${optimizer.stepCount + 1}`
+    step: async (microBatches, { learningRate, gradientStep, isWanted }) => {
+      const where = `gradient step ${gradientStep ?? optimizer.stepCount + 1}`
       const startedMs = nowMs()
       const outputs: TokenOutputs[] = []
       const gradients = new Map<string, Float32Array>()

@@ -109,6 +109,7 @@ async function runRows(
     directory: prepared.directory,
     frequencies: await readRotaryFrequencies(tensors),
     slidingFrequencies: await readSlidingFrequencies(tensors),
+    slidingWindow: prepared.config.slidingWindow,
     attentionBlock,
   })
   try {

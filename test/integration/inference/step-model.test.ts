@@ -293,6 +293,7 @@ describe('quantized step graph', () => {
         tensorStorage: () => 'F32',
         tensorShape: (name: string) => find(name).shape,
         readFloat32: async (name: string) => find(name).data,
+        checkValues: async () => undefined,
         digest: async () => 'formula',
         close: async () => {},
       }

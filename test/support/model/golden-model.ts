@@ -34,6 +34,7 @@ export async function prepareFormulaModel(
     tensorStorage: () => 'F32',
     tensorShape: (name) => find(name).shape,
     readFloat32: async (name) => find(name).data,
+    checkValues: async () => undefined,
     digest: async () => 'formula',
     close: async () => {},
   }

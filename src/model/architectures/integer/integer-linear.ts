@@ -28,6 +28,8 @@ export interface IntegerWeight {
   readonly terms: 1 | 2
   /** Inputs have many rows: more operators that read and write fewer numbers, the same result but for rounding. Default false. */
   readonly hasManyRows?: boolean
+  /** Inputs may have no row at all. Default false. */
+  readonly mayBeEmpty?: boolean
 }
 
 const LARGEST = 127
@@ -77,8 +79,15 @@ export function integerLinear(g: GraphBuilder, x: Value, weight: IntegerWeight, 
   const both = scaled(g, codes, weight, bothScales, twice)
   const type = { dtype: 'float32', shape: [rows, columns] } as const
   // not ReduceSum over [2, rows, columns]: it takes four times as long as both of these
-  const halves = g.node('Split', [both], { axis: int(0), num_outputs: int(2) }, { outputs: [type, type] })
-  return add(g, halves[0] as Value, halves[1] as Value)
+  if (weight.mayBeEmpty !== true) {
+    const halves = g.node('Split', [both], { axis: int(0), num_outputs: int(2) }, { outputs: [type, type] })
+    return add(g, halves[0] as Value, halves[1] as Value)
+  }
+  // Split refuses to cut nothing into two
+  const count = one(g, 'Shape', [zeroPoints], {}, { dtype: 'int64', shape: [1] })
+  const upper = one(g, 'Slice', [both, g.int64s([0]), count, g.int64s([0])], {}, type)
+  const lower = one(g, 'Slice', [both, count, g.int64s([Number.MAX_SAFE_INTEGER]), g.int64s([0])], {}, type)
+  return add(g, upper, lower)
 }
 
 /** Integer product of codes [rows, K] and the weight, times the scales of its rows and outputs. */

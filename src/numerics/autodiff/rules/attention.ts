@@ -5,7 +5,7 @@
  * sum of P·dP over a query's keys, is the sum of dO·O over its D numbers and needs no pass over all pairs.
  * Source: FlashAttention (arXiv:2205.14135), appendix B.
  */
-import { readFloat, readInt } from '#numerics/graph/attributes.js'
+import { readFloat } from '#numerics/graph/attributes.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Dim, Value } from '#numerics/graph/graph.js'
 import {
@@ -18,8 +18,8 @@ import {
   blockRange,
   joinBlocks,
   maskOf,
-  padMask,
   padQueries,
+  partsOf,
   stackHeads,
 } from '#numerics/graph/ops/attention.js'
 import { add, mul, sub } from '#numerics/graph/ops/elementwise.js'
@@ -27,7 +27,7 @@ import { gather } from '#numerics/graph/ops/index.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { fusedMatmul } from '#numerics/graph/ops/matmul.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
-import { concat, expand, reshape, transpose } from '#numerics/graph/ops/shape.js'
+import { concat, expand, reshape, squeeze, transpose, unsqueeze } from '#numerics/graph/ops/shape.js'
 import { after } from '../after.js'
 import { type GradientRule, single } from '../rule.js'
 
@@ -49,10 +49,7 @@ interface Leaving {
 
 export const rowAttentionRule: GradientRule = single(({ g, node, dy, y, x }) => {
   const [query, key, value] = [x(1), x(2), x(3)]
-  const mask = maskOf(
-    node.inputs.slice(4).map((_, at) => x(at + 4)),
-    readInt(node.attributes, 'window', 0),
-  )
+  const mask = maskOf(node.inputs.slice(4).map((_, at) => x(at + 4)))
   const [b = 'B', kvHeadCount = 1, stacked = 1, rows = 1, size = 1] = query.shape
   const byHead = (perToken: Value, width: Dim): Value =>
     reshape(g, transpose(g, perToken, [0, 2, 1, 3]), [b, kvHeadCount, stacked, rows, width])
@@ -70,13 +67,17 @@ export const rowAttentionRule: GradientRule = single(({ g, node, dy, y, x }) => 
 function wholeGradient(g: GraphBuilder, { heads, dOut, delta, scale }: Arriving, bias: Value): Leaving {
   // Waits for the gradient: otherwise these would be the probabilities of the forward pass, kept until now.
   const query = stackHeads(g, after(g, heads.query, [dOut]))
-  const probabilities = attentionProbabilities(g, { query, key: heads.key, bias }, scale)
-  const parts = { probabilities, query, dOut: stackHeads(g, dOut), delta: stackHeads(g, delta) }
-  const gradient = productGradients(g, { ...parts, key: heads.key, value: heads.value }, scale)
+  const seen = { key: unsqueeze(g, heads.key, [2]), value: unsqueeze(g, heads.value, [2]) }
+  const probabilities = attentionProbabilities(g, { query, key: seen.key, bias: unsqueeze(g, bias, [1, 2]) }, scale)
+  const gradient = productGradients(
+    g,
+    { ...seen, probabilities, query, dOut: stackHeads(g, dOut), delta: stackHeads(g, delta) },
+    scale,
+  )
   return { ...gradient, query: reshape(g, gradient.query, heads.query.shape) }
 }
 
-/** Gradients of stacked queries [B, K, H/K * C, D], keys and values [B, K, E, D]. */
+/** Gradients of stacked queries [B, K, P, H/K * C / P, D], and of keys and values, [B, K, E, D]. */
 function productGradients(
   g: GraphBuilder,
   parts: AttentionHeads & { readonly probabilities: Value; readonly dOut: Value; readonly delta: Value },
@@ -85,10 +86,12 @@ function productGradients(
   const { probabilities, query, key, value, dOut, delta } = parts
   const dProbabilities = fusedMatmul(g, dOut, value, { transB: true })
   const dScores = mul(g, probabilities, sub(g, dProbabilities, delta))
+  const summed = (products: Value): Value =>
+    products.shape[2] === 1 ? squeeze(g, products, [2]) : reduceSum(g, products, [2], { keepDims: false })
   return {
-    value: fusedMatmul(g, probabilities, dOut, { transA: true }),
+    value: summed(fusedMatmul(g, probabilities, dOut, { transA: true })),
     query: fusedMatmul(g, dScores, key, { alpha: scale }),
-    key: fusedMatmul(g, dScores, query, { transA: true, alpha: scale }),
+    key: summed(fusedMatmul(g, dScores, query, { transA: true, alpha: scale })),
   }
 }
 
@@ -101,8 +104,9 @@ function blockedGradient(
     query: padQueries(g, heads.query, 3, mask),
     dOut: padQueries(g, dOut, 3, mask),
     delta: padQueries(g, delta, 3, mask),
-    ...padMask(g, mask),
   }
+  const biasOf = blockBias(g, heads, mask)
+  const stack = (body: GraphBuilder, x: Value): Value => stackHeads(body, x, partsOf(heads))
   const zeros = expand(g, g.scalar(0), heads.key.shape)
   const { carried, scanned } = loop(g, {
     count: 'Blocks',
@@ -113,10 +117,9 @@ function blockedGradient(
       const rows = (x: Value): Value => blockQueries(body, x, range, 3)
       const query = rows(padded.query)
       const seen = blockKeys(body, heads, range)
-      const bias = blockBias(body, { ...mask, ...padded }, range)
-      const parts = { ...seen, query: stackHeads(body, query) }
-      const probabilities = attentionProbabilities(body, { ...parts, bias }, scale)
-      const arriving = { dOut: stackHeads(body, rows(padded.dOut)), delta: stackHeads(body, rows(padded.delta)) }
+      const parts = { ...seen, query: stack(body, query) }
+      const probabilities = attentionProbabilities(body, { ...parts, bias: biasOf(body, range) }, scale)
+      const arriving = { dOut: stack(body, rows(padded.dOut)), delta: stack(body, rows(padded.delta)) }
       const gradient = productGradients(body, { ...parts, ...arriving, probabilities }, scale)
       const summed = (sum: Value | undefined, part: Value): Value =>
         add(body, sum as Value, spreadKeys(body, part, places))

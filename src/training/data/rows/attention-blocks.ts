@@ -37,10 +37,10 @@ export function attentionBlockRows(tokens: number): number {
   return tokens > LONG_TOKENS ? LONG_BLOCK_ROWS : BLOCK_ROWS
 }
 
-/** Cuts tokens into as few blocks as have at most `most` queries each. */
+/** Cuts tokens into blocks of at most `most` queries, as few as that and an even number of queries take. @param most even */
 export function attentionBlocks({ groupIds, parentIds }: TokenSegments, most: number): AttentionBlocks {
-  const count = Math.ceil(groupIds.length / most)
-  const rows = Math.ceil(groupIds.length / count)
+  const rows = 2 * Math.ceil(groupIds.length / Math.ceil(groupIds.length / most) / 2)
+  const count = Math.ceil(groupIds.length / rows)
   const starts = Array.from({ length: count }, (_, block) => block * rows)
   const keys = starts.map((start) => keysOf({ groupIds, parentIds }, start, Math.min(start + rows, groupIds.length)))
   return { starts, rows, keys }

@@ -128,7 +128,10 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
       const startedMs = clock.monotonicMs()
       const reference = references[batch.index] ?? noLogps(batch.pairs.length)
       const parts = toPairRows(batch.pairs)
-      const result = await trainer.step(toMicroBatches(parts, reference), { learningRate })
+      const result = await trainer.step(toMicroBatches(parts, reference), {
+        learningRate,
+        gradientStep: progress.stepCount + 1,
+      })
       const policy = noLogps(batch.pairs.length)
       for (const [p, part] of parts.entries()) {
         addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))

@@ -89,6 +89,7 @@ async function* trainSteps(
     region?.remember()
     const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
       learningRate: hyperparameters.learningRate * multiplier,
+      gradientStep: progress.stepCount + 1,
       // Weights are those of the start only before the first update.
       isWanted: (outputs) => {
         if (progress.stepCount > 0 || report.facts['sampler_mismatch'] !== undefined) return true

@@ -107,10 +107,10 @@ function rowOptions({ survey, validation, hyperparameters }: SftJob): Parameters
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { survey, hyperparameters } = job
-  const { clock } = context
+  const { clock, progress } = context
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
   const memory = planMemory(context.prepared.config, largestMicroBatch(survey), context.availableBytes ?? null)
-  context.progress.report.facts['memory'] = memoryFacts(memory)
+  progress.report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
   const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)
   const steps: BatchSteps<SftBatch> = {
@@ -122,7 +122,7 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
     async makeStep(batch, learningRate) {
       const startedMs = clock.monotonicMs()
       const microBatches = toMicroBatches(batch)
-      const result = await trainer.step(microBatches, { learningRate })
+      const result = await trainer.step(microBatches, { learningRate, gradientStep: progress.stepCount + 1 })
       const elapsedMs = clock.monotonicMs() - startedMs
       const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
       return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }

@@ -17,19 +17,19 @@ const SHAPES = {
   query: ['B', K, STACKED, 'T', D],
   key: ['B', K, 'T', D],
   value: ['B', K, 'T', D],
-  groups: ['B', 'T'],
-  parents: ['B', 'T'],
-  positions: ['B', 'T'],
   starts: ['Blocks'],
-  offsets: ['BlockRows'],
+  halfRows: ['HalfRows'],
   keyIndices: ['Listed'],
   keyBounds: ['Bounds'],
   keyPlaces: ['Blocks', 'T'],
+  hidden: ['Pairs'],
+  hiddenBounds: ['Bounds'],
 }
 /** A prompt that two answers share, and a row of one sequence with padding. */
 const GROUPS = [0, 0, 0, 1, 1, 2, 2, 0, 0, 0, 0, 0, -1, -1]
 const PARENTS = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1]
-const POSITIONS = [0, 1, 2, 3, 4, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+/** An odd number of key heads, whose products go in two parts, and one. */
+const KEY_HEADS = [3, 1]
 
 /** Registers the cases. */
 export function attentionCases(): void {
@@ -40,34 +40,43 @@ export function attentionCases(): void {
     gradients: ['query', 'key', 'value'],
     build: (g, v) => rowAttention(g, headsOf(v), { kind: 'whole', bias: v['bias']! }, { scale: 0.5 }),
   })
-  for (const most of [1, 3, 4, 100]) {
+  for (const most of [2, 4, 100]) {
     opCase('RowAttention', {
       about: `blocks of at most ${most} queries`,
       inputs: { ...heads, ...ids(most) },
       symbols: SHAPES,
-      build: (g, v) => blocked(g, v, null),
+      gradients: ['query', 'key', 'value'],
+      build: blocked,
     })
   }
-  opCase('RowAttention', {
-    about: 'blocks with a window',
-    inputs: { ...heads, ...ids(3) },
-    symbols: SHAPES,
-    build: (g, v) => blocked(g, v, 2),
-  })
+  for (const keyHeads of KEY_HEADS) {
+    const query = normals([B, keyHeads, STACKED, T, D], { seed: 'query' })
+    const [key, value] = ['key', 'value'].map((seed) => normals([B, keyHeads, T, D], { seed }))
+    opCase('RowAttention', {
+      about: `blocks with ${keyHeads} key heads`,
+      inputs: { ...ids(4), query, key: key!, value: value! },
+      symbols: {
+        ...SHAPES,
+        query: ['B', keyHeads, STACKED, 'T', D],
+        key: ['B', keyHeads, 'T', D],
+        value: ['B', keyHeads, 'T', D],
+      },
+      gradients: ['query', 'key', 'value'],
+      build: blocked,
+    })
+  }
 }
 
-function blocked(g: GraphBuilder, v: Readonly<Record<string, Value>>, windowSize: number | null): Value {
-  const window = windowSize === null ? null : { positions: v['positions']!, size: windowSize }
+function blocked(g: GraphBuilder, v: Readonly<Record<string, Value>>): Value {
   const mask = {
     kind: 'blocked',
     starts: v['starts']!,
-    offsets: v['offsets']!,
+    halfRows: v['halfRows']!,
     keyIndices: v['keyIndices']!,
     keyBounds: v['keyBounds']!,
     keyPlaces: v['keyPlaces']!,
-    groups: v['groups']!,
-    parents: v['parents']!,
-    window,
+    hidden: v['hidden']!,
+    hiddenBounds: v['hiddenBounds']!,
   } as const
   return rowAttention(g, headsOf(v), mask, { scale: 0.5 })
 }
@@ -78,29 +87,40 @@ function headsOf(v: Readonly<Record<string, Value>>) {
 
 /** Both rows of the batch have the same blocks, each with every key up to its last query. */
 function ids(most: number) {
-  const count = Math.ceil(T / most)
-  const rows = Math.ceil(T / count)
+  const rows = 2 * Math.ceil(T / Math.ceil(T / most) / 2)
+  const count = Math.ceil(T / rows)
   const ends = Array.from({ length: count }, (_, block) => Math.min(T, (block + 1) * rows))
   const upTo = (end: number) => Array.from({ length: end }, (_, key) => key)
   const int64 = (shape: number[], values: number[]) => reference('int64', shape, values)
   const listed = ends.flatMap(upTo)
+  const isSeen = (row: number, query: number, key: number) => {
+    const [group, own] = [GROUPS[row * T + key], row * T + query]
+    return key <= query && (group === GROUPS[own] || group === PARENTS[own])
+  }
+  const hidden = ends.flatMap((end, block) =>
+    Array.from({ length: B }, (_, row) => row).flatMap((row) =>
+      upTo(rows)
+        .map((at) => Math.min(block * rows + at, T - 1))
+        .flatMap((query) => upTo(end).map((key) => (isSeen(row, query, key) ? 0 : 1))),
+    ),
+  )
+  const bounds = [0, ...ends.map((_, block) => ends.slice(0, block + 1).reduce((sum, end) => sum + end, 0))]
   return {
-    groups: reference('int32', [B, T], GROUPS),
-    parents: reference('int32', [B, T], PARENTS),
-    positions: int64([B, T], POSITIONS),
     starts: int64(
       [count],
       ends.map((_, block) => block * rows),
     ),
-    offsets: int64([rows], upTo(rows)),
+    halfRows: int64([rows / 2], upTo(rows / 2)),
     keyIndices: int64([listed.length], listed),
-    keyBounds: int64(
-      [count + 1],
-      [0, ...ends.map((_, block) => ends.slice(0, block + 1).reduce((sum, end) => sum + end, 0))],
-    ),
+    keyBounds: int64([count + 1], bounds),
     keyPlaces: int64(
       [count, T],
       ends.flatMap((end) => Array.from({ length: T }, (_, key) => Math.min(key, end))),
+    ),
+    hidden: reference('uint8', [hidden.length], hidden),
+    hiddenBounds: int64(
+      [count + 1],
+      bounds.map((bound) => B * rows * bound),
     ),
   }
 }

@@ -40,6 +40,7 @@ function sourceOf(shapes: ReadonlyMap<string, readonly number[]>, config: JsonOb
     tensorStorage: () => 'F32',
     tensorShape: (name) => shapes.get(name) ?? [],
     readFloat32: unused,
+    checkValues: async () => undefined,
     digest: unused,
     close: () => Promise.resolve(),
   }

@@ -2,7 +2,7 @@
  * Rows as graph inputs: what is trained where, who sees whom, how positions are cut into chunks.
  */
 import { describe, expect, it } from 'vitest'
-import { perToken, type Row, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import { blockFeeds, perToken, type Row, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 
 describe('toRowBatch', () => {
   it('trains each masked token at the position before it', () => {
@@ -74,3 +74,47 @@ describe('toRowBatch', () => {
 function listOf(tensor: { readonly data: ArrayLike<number | bigint> } | undefined): number[] {
   return Array.from(tensor?.data ?? [], Number)
 }
+
+describe('blockFeeds', () => {
+  /** A prompt of two tokens with answers of three and two, and a shorter row. */
+  const rows: Row[] = [
+    {
+      ...sequenceRow(Int32Array.of(1, 2, 3, 4, 5, 6, 7), new Uint8Array(7).fill(1)),
+      positions: Int32Array.of(0, 1, 2, 3, 4, 2, 3),
+      groupIds: Int32Array.of(0, 0, 1, 1, 1, 2, 2),
+      parentIds: Int32Array.of(0, 0, 0, 0, 0, 0, 0),
+    },
+    sequenceRow(Int32Array.of(8, 9), new Uint8Array(2).fill(1)),
+  ]
+
+  it('says of every query of a block and key it lists what the dense bias says, and what a window leaves', () => {
+    const batch = toRowBatch(rows)
+    const dense = batch.feeds['bias']!.data
+    const feeds = blockFeeds(batch, { most: 4, window: 2 })
+    const [starts, keys, bounds] = ['block_starts', 'key_indices', 'key_bounds'].map((name) => listOf(feeds[name]))
+    const hiddenBounds = listOf(feeds['block_hidden_bounds'])
+    const size = 2 * feeds['block_half_rows']!.data.length
+    expect(size).toBe(4)
+    const position = (token: number): number => [0, 1, 2, 3, 4, 2, 3, 0, 1, 0, 0, 0, 0, 0][token]!
+    let pairs = 0
+    starts!.forEach((start, block) => {
+      const listed = keys!.slice(bounds![block], bounds![block + 1])
+      expect(hiddenBounds[block]).toBe(pairs)
+      for (let at = 0; at < size; at += 1) {
+        // Queries behind the last token read as that one.
+        const query = Math.min(start + at, 13)
+        for (const key of listed) {
+          const isSameRow = Math.floor(query / 7) === Math.floor(key / 7)
+          const isPadding = isSameRow && query > 8 && key > 8 && key <= query
+          const isSeen = isPadding || (isSameRow && dense[query * 7 + (key % 7)] === 0)
+          expect(feeds['block_hidden']!.data[pairs], `${query} sees ${key}`).toBe(isSeen ? 0 : 1)
+          const isNear = position(query) - position(key) < 2
+          expect(feeds['block_hidden_sliding']!.data[pairs], `${query} sees ${key}`).toBe(isSeen && isNear ? 0 : 1)
+          pairs += 1
+        }
+      }
+    })
+    expect(hiddenBounds.at(-1)).toBe(pairs)
+    expect(feeds['block_hidden']!.data).toHaveLength(pairs)
+  })
+})

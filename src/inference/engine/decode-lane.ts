@@ -7,6 +7,7 @@
 import { AppError } from '#base/errors.js'
 import type { ActiveRequest } from './active-request.js'
 import { KvCache } from './cache/kv-cache.js'
+import type { KvMemory } from './cache/kv-memory.js'
 import { CAPACITY_UNIT, type KvPlace, type KvShape } from './cache/kv-shape.js'
 import type { ComputedPrompt } from './cache/prefix-cache.js'
 import type { TokenEvent } from './generation.js'
@@ -39,6 +40,9 @@ export interface LaneOutcome {
 const MOST_GUESSED_ROWS = 8
 /** Smallest growth of the tails' capacity, in tokens. */
 const CAPACITY_STEP = 2 * CAPACITY_UNIT
+/** What a lane has memory for at first; it costs nothing before it is used. */
+const FIRST_ROWS = 4
+const FIRST_TOKENS = 2 * CAPACITY_STEP
 /** Steps before the capacity is used up in which the next one is prepared; both take memory meanwhile. */
 const PREPARING_STEPS = 32
 /** Of what is left to do, the part done in one step when the capacity shrinks. */
@@ -52,16 +56,29 @@ export class DecodeLane {
   lastTurnMs = performance.now()
   readonly #model: StepModel
   readonly #shape: KvShape
+  readonly #memory: KvMemory
   readonly #groups: Group[] = []
   /** Row g is the prompt of group g; null while there is one group. */
   #prompts: KvCache | null = null
   readonly #tails: KvCache
 
-  constructor(model: StepModel, options: { readonly shape: KvShape; readonly width: number }) {
+  constructor(
+    model: StepModel,
+    options: { readonly shape: KvShape; readonly memory: KvMemory; readonly width: number },
+  ) {
     this.#model = model
     this.#shape = options.shape
+    this.#memory = options.memory
     this.width = options.width
-    this.#tails = new KvCache(options.shape, options.width)
+    const rows = Math.ceil(FIRST_ROWS / options.width)
+    const room = { rows, tokens: FIRST_TOKENS }
+    this.#tails = new KvCache(options.shape, options.width, { room, isGrowing: true, memory: options.memory })
+  }
+
+  /** Gives all memory back; there must be no seat, and none may come. */
+  release(): void {
+    this.#tails.release()
+    this.#prompts?.release()
   }
 
   get seats(): readonly Seat[] {
@@ -120,11 +137,16 @@ export class DecodeLane {
     return copy
   }
 
-  /** Groups that have lost most of their choices: their seats, which a narrower lane would serve with less work. */
-  sparseGroups(): readonly (readonly Seat[])[] {
-    return this.#groups
-      .map(({ seats }) => seats.filter((seat) => seat !== null))
-      .filter((seats) => seats.length <= this.width / 4)
+  /** Choices of each group. */
+  get groups(): readonly (readonly Seat[])[] {
+    return this.#groups.map(({ seats }) => seats.filter((seat) => seat !== null))
+  }
+
+  /** Places that a step computes for nobody, and choices, once a group of so many came. */
+  loadWith(siblings: number): { readonly empty: number; readonly rows: number } {
+    const rows = this.seats.length + siblings
+    const groups = this.#groups.length + (siblings > 0 ? Math.ceil(siblings / this.width) : 0)
+    return { rows, empty: groups * this.width - rows }
   }
 
   /** A token or more for every choice. */
@@ -190,7 +212,7 @@ export class DecodeLane {
     this.#groups.push({ prompt, seats: Array.from({ length: this.width }, () => null) })
     this.#tails.addRow()
     if (this.#groups.length === 2) {
-      this.#prompts = new KvCache(this.#shape)
+      this.#prompts = new KvCache(this.#shape, 1, { memory: this.#memory })
       for (const group of this.#groups) this.#layPrompt(this.#prompts, group.prompt.cache)
     } else if (this.#prompts !== null) this.#layPrompt(this.#prompts, prompt.cache)
     return this.#groups.length - 1
@@ -208,8 +230,10 @@ export class DecodeLane {
     this.#prompts?.removeRow(row)
     const last = this.#groups.pop()
     if (last !== undefined && row < this.#groups.length) this.#groups[row] = last
-    if (this.#groups.length < 2) this.#prompts = null
-    else if (this.#prompts !== null && this.#prompts.capacity > 2 * this.#prompts.longest) {
+    if (this.#groups.length < 2) {
+      this.#prompts?.release()
+      this.#prompts = null
+    } else if (this.#prompts !== null && this.#prompts.capacity > 2 * this.#prompts.longest) {
       this.#prompts.setCapacity(this.#prompts.longest)
     }
   }

@@ -2,9 +2,9 @@
  * The generation engine of one base model: token ids in, token events out, many requests at once.
  *
  * Continuous batching: the loop takes turns between chunks of waiting prompts (`prompt-queue.ts`) and tokens of running choices
- * (`decode-lanes.ts`), so that a long prompt never stalls running streams. Every admitted request gets a row before another
- * gets its second; a request of lower priority or with more rows gives one back for it, keeping what it has computed. Requests
- * whose adapter is being loaded hold nothing. All state changes happen between steps on one thread; the numeric runtime blocks
+ * (`decode-lanes.ts`), so that a long prompt never stalls running streams. Rows go to requests as they come; one of lower
+ * priority or of many more choices gives some back, keeping what it has computed (`seat-queue.ts`). Requests whose adapter is
+ * being loaded hold nothing. All state changes happen between steps on one thread; the numeric runtime blocks
  * inside a step.
  */
 
@@ -16,6 +16,7 @@ import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapters/adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { Beam, BeamSearch } from './beams/beam-search.js'
+import { KvMemory } from './cache/kv-memory.js'
 import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
 import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
@@ -80,6 +81,8 @@ export interface Engine {
 
 /** Share of the machine's memory that keys and values may take. */
 const KV_MEMORY_SHARE = 0.25
+/** Memory of running choices is kept for the next ones for so long. */
+const KEPT_IDLE_MS = 10_000
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
 
@@ -98,6 +101,8 @@ class StepLoop implements Engine {
   readonly #options: EngineOptions
   readonly #kvShape: KvShape
   readonly #kvBytes: number
+  readonly #memory: KvMemory
+  #trimming: NodeJS.Timeout | null = null
   readonly #prefixBytes: number
   readonly #maxRows: number
   readonly #eosTokenIds: ReadonlySet<number>
@@ -129,7 +134,8 @@ class StepLoop implements Engine {
     this.#adapters = new AdapterStore(model.config, options.adapterBytes ?? 256e6)
     this.#prefixes = new PrefixCache(this.#prefixBytes)
     this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
-    this.#lanes = new DecodeLanes(model, this.#kvShape)
+    this.#memory = new KvMemory(this.#kvBytes)
+    this.#lanes = new DecodeLanes(model, this.#kvShape, this.#memory)
     const work = { prompts: this.#prompts, lanes: this.#lanes, config: model.config }
     this.#turns = new PromptTurns({ ...work, fixed: options.prefillChunk ?? null })
     this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
@@ -243,6 +249,7 @@ class StepLoop implements Engine {
   }
 
   #start(): void {
+    if (this.#trimming !== null) clearTimeout(this.#trimming)
     if (this.#isLooping) return
     this.#isLooping = true
     void this.#loop()
@@ -263,6 +270,7 @@ class StepLoop implements Engine {
     } while (this.#hasWork())
     // In the same tick as the check above, so that a request submitted later starts a new loop.
     this.#isLooping = false
+    if (!this.#isClosed) this.#trimming = setTimeout(() => this.#memory.trim(), KEPT_IDLE_MS).unref()
     if (this.#requests.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
@@ -344,7 +352,7 @@ class StepLoop implements Engine {
         if (search !== null && seat.choice instanceof Beam) search.held.set(seat.choice, this.#lanes.park(seat).tail)
       }
       for (const active of requests) if (active.search?.isComplete === true) this.#advanceBeams(active, active.search)
-      this.#lanes.tidy()
+      this.#lanes.tidy((prompt) => this.#seats.isAwaited(prompt))
     } catch (cause) {
       this.#failStep(requests, cause)
     }

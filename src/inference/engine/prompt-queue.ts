@@ -21,6 +21,8 @@ const MAX_SCORES = 8e6
 const WORTH_WAITING = 2 * PREFIX_BLOCK_TOKENS
 /** A prompt is due after this many times its own time alone. */
 const PATIENCE = 4
+/** A step may be longer by this factor to complete a prompt: a few tokens left over would cost almost as much as a step of its own. */
+const STRETCH = 1.25
 /** Positions of a prompt whose log-probabilities are wanted, per step: each is a row of the vocabulary. */
 const REPORTED_CHUNK = 32
 
@@ -61,6 +63,12 @@ export class PromptQueue {
   /** Tokens that take about so long. */
   tokensIn(budgetMs: number): number {
     return Math.max(PREFIX_BLOCK_TOKENS, Math.round(budgetMs / this.#msPerToken))
+  }
+
+  /** The budget of a step, or a little more where that completes the prompt that is due first. */
+  wholeTokens(budget: number): number {
+    const remaining = this.#due()[0]?.remaining ?? 0
+    return remaining > budget && remaining <= STRETCH * budget ? remaining : budget
   }
 
   /** Milliseconds that so many tokens take. */
@@ -106,8 +114,7 @@ export class PromptQueue {
    * @param budget tokens of the step
    */
   choose(budget: number): readonly Prompt[] {
-    const due = this.#prompts.filter((prompt) => !prompt.isWaiting).sort((a, b) => this.#compare(a, b))
-    const [first, ...others] = due
+    const [first, ...others] = this.#due()
     if (first === undefined) return []
     if (!first.isBegun) first.begin(this.#prefixes)
     const group = [first]
@@ -173,6 +180,11 @@ export class PromptQueue {
     }
     this.#prompts = this.#prompts.filter((prompt) => prompt.remaining > 0)
     return done
+  }
+
+  /** Prompts that can go on, by whose turn it is. */
+  #due(): Prompt[] {
+    return this.#prompts.filter((prompt) => !prompt.isWaiting).sort((a, b) => this.#compare(a, b))
   }
 
   #compare(a: Prompt, b: Prompt): number {

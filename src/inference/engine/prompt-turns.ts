@@ -22,6 +22,7 @@ export interface PromptWork {
   readonly length: number
   readonly requests: Iterable<LetIn>
   tokensIn(budgetMs: number): number
+  wholeTokens(budget: number): number
   msOf(tokens: number): number
 }
 
@@ -67,7 +68,7 @@ export class PromptTurns {
     if (this.#lanes.rowCount === 0) {
       this.#windowStartMs = null
       this.#decodeTurns = 0
-      return this.#fixed?.alone ?? this.#tokensAlone()
+      return this.#fixed?.alone ?? this.#prompts.wholeTokens(this.#tokensAlone())
     }
     if (this.#decodeTurns > 0) return 0
     const isFirst = this.#windowStartMs === null
@@ -77,8 +78,11 @@ export class PromptTurns {
     const windowMs = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs, isTogether })
     const leftMs = windowMs - (nowMs - this.#windowStartMs)
     if (!isFirst && leftMs < this.#prompts.msOf(LEAST_TOKENS_SHARING)) return this.#close()
-    const most = isTogether ? this.#tokensAlone() : MOST_TOKENS_SHARING
-    return Math.min(most, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(leftMs)))
+    // nobody is held up unfairly by a window that lasts a chunk longer, and what is cut off would be a step of its own
+    if (isTogether) {
+      return this.#prompts.wholeTokens(Math.min(this.#tokensAlone(), this.#prompts.tokensIn(windowMs)))
+    }
+    return Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(leftMs)))
   }
 
   /** Running choices have made a step. */

@@ -50,7 +50,7 @@ export class Prompt {
     this.reported = request.rules.promptLogprobs ?? null
     this.arrivedMs = options.arrivedMs
     this.#source = options.source
-    this.cache = new KvCache(options.shape, 1, { rows: 1, tokens: roundedCapacity(this.tokenIds.length) })
+    this.cache = new KvCache(options.shape, 1, { room: { rows: 1, tokens: roundedCapacity(this.tokenIds.length) } })
     this.cache.addRow()
   }
 

@@ -1,9 +1,10 @@
 /**
  * Choices of computed prompts that wait for a row, and who gets the next one.
  *
- * Requests share rows evenly: the one with the fewest running choices is next, higher priority first. When all rows are taken
- * a request without any gets one from the request that has most, and a request of higher priority gets one from the lowest;
- * the choice that gives way keeps what it has computed and waits here.
+ * Requests come in order of arrival, higher priority first, and each gets rows for all its choices: those of one prompt take less time
+ * together than apart. One with few choices does not wait for one with many, though: while another request of twice as many has
+ * more rows, it is next, and gets them from there. A request of higher priority gets rows from the lowest. The choice that gives
+ * way keeps what it has computed and waits here.
  */
 import { type ActiveRequest, isBefore } from './active-request.js'
 import type { KvCache } from './cache/kv-cache.js'
@@ -11,11 +12,16 @@ import type { ComputedPrompt } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
 import type { DecodeLanes } from './decode-lanes.js'
 
+/** A request with fewer choices gets rows from one with so many times as many. */
+const LARGER = 2
+/** Rows that are kept together for choices of one prompt while fewer are free. */
+const KEPT_TOGETHER = 16
+
 export class SeatQueue {
   readonly #lanes: DecodeLanes
   readonly #maxRows: number
   readonly #wake: () => void
-  #seats: Seat[] = []
+  readonly #seats = new Map<ActiveRequest, Seat[]>()
   /** Choices whose mask is awaited, and those whose mask has come. */
   readonly #held = new Set<Seat>()
   #ready: Seat[] = []
@@ -32,7 +38,7 @@ export class SeatQueue {
     const caches = new Set<KvCache>()
     let sum = 0
     for (const { prompt, tail } of [
-      ...this.#seats,
+      ...[...this.#seats.values()].flat(),
       ...this.#held,
       ...this.#ready,
       ...[...this.#lanes.running.values()].flat(),
@@ -49,14 +55,14 @@ export class SeatQueue {
 
   /** All choices of a request whose prompt is computed. */
   push(active: ActiveRequest, prompt: ComputedPrompt): void {
-    for (const choice of active.open) this.#seats.push({ active, choice, prompt, tail: null })
+    for (const choice of active.open) this.#wait({ active, choice, prompt, tail: null })
   }
 
   /** A choice that goes on, at once or when its mask is there: then it is among those that `takeReady` returns. */
   pushSeat(seat: Seat): void {
     const wait = seat.choice.maskWait
     if (wait === null) {
-      this.#seats.push(seat)
+      this.#wait(seat)
       return
     }
     this.#held.add(seat)
@@ -82,9 +88,14 @@ export class SeatQueue {
 
   forget(active: ActiveRequest): void {
     const isOther = (seat: Seat): boolean => seat.active !== active
-    this.#seats = this.#seats.filter(isOther)
+    this.#seats.delete(active)
     this.#ready = this.#ready.filter(isOther)
     for (const seat of this.#held) if (!isOther(seat)) this.#held.delete(seat)
+  }
+
+  /** Whether a choice waits that goes on from this prompt. */
+  isAwaited(prompt: ComputedPrompt): boolean {
+    return this.#waitingFor(prompt) > 0
   }
 
   /**
@@ -93,41 +104,63 @@ export class SeatQueue {
    * @returns with it the number of choices that go on from the same prompt about now, itself included
    */
   next(): { readonly seat: Seat; readonly siblings: number } | null {
-    const [first, ...others] = this.#seats
-    if (first === undefined) return null
-    const seat = others.reduce((best, other) => (this.#comesBefore(other, best) ? other : best), first)
-    if (this.#lanes.rowCount >= this.#maxRows) {
-      const victim = this.#victimFor(seat)
-      if (victim === null) return null
-      this.#seats.push(this.#lanes.park(victim))
+    const free = this.#maxRows - this.#lanes.rowCount
+    const found = this.#nextRequest(free)
+    if (found === null) return null
+    const { active, victim } = found
+    const seats = this.#seats.get(active) ?? []
+    // one that gave way before others begin: it holds memory
+    const seat = seats.find(({ tail }) => tail !== null) ?? seats[0]
+    if (seat === undefined) return null
+    const siblings = Math.min(this.#waitingFor(seat.prompt), Math.max(free, KEPT_TOGETHER))
+    seats.splice(seats.indexOf(seat), 1)
+    if (seats.length === 0) this.#seats.delete(active)
+    if (free <= 0 && victim !== null) {
+      this.#wait(this.#lanes.park(victim))
       this.parkedCount++
     }
-    const free = this.#maxRows - this.#lanes.rowCount
-    const siblings = this.#seats.filter(({ prompt }) => prompt === seat.prompt).length
-    this.#seats.splice(this.#seats.indexOf(seat), 1)
-    return { seat, siblings: Math.min(siblings, Math.max(1, free)) }
+    return { seat, siblings }
   }
 
-  #comesBefore(a: Seat, b: Seat): boolean {
-    if (a.active.priority !== b.active.priority) return a.active.priority < b.active.priority
-    const [rowsOfA, rowsOfB] = [this.#rowsOf(a.active), this.#rowsOf(b.active)]
-    return rowsOfA !== rowsOfB ? rowsOfA < rowsOfB : isBefore(a.active, b.active)
+  #wait(seat: Seat): void {
+    const seats = this.#seats.get(seat.active)
+    if (seats === undefined) this.#seats.set(seat.active, [seat])
+    else seats.push(seat)
   }
 
-  /** The newest running choice of the request that can best spare one for `seat`. */
-  #victimFor(seat: Seat): Seat | null {
+  #waitingFor(prompt: ComputedPrompt): number {
+    let sum = 0
+    for (const seats of this.#seats.values()) for (const seat of seats) if (seat.prompt === prompt) sum++
+    return sum
+  }
+
+  /** The first request that has a claim on another's row, or else the first one if a row is free. */
+  #nextRequest(free: number): { readonly active: ActiveRequest; readonly victim: Seat | null } | null {
+    const requests = [...this.#seats.keys()].sort((a, b) => (isBefore(a, b) ? -1 : 1))
+    for (const active of requests) {
+      const victim = this.#victimFor(active)
+      if (victim !== null) return { active, victim }
+    }
+    const [first] = requests
+    return free > 0 && first !== undefined ? { active: first, victim: null } : null
+  }
+
+  /** The newest running choice of the request that can best spare one for `active`. */
+  #victimFor(active: ActiveRequest): Seat | null {
     let victim: readonly Seat[] | null = null
     let mostRows = 0
-    let lowest = seat.active.priority
-    for (const [active, seats] of this.#lanes.running) {
-      if (active.priority < lowest || active === seat.active) continue
-      const isLower = active.priority > lowest
-      if (!isLower && active.priority === seat.active.priority && (seats.length < 2 || this.#rowsOf(seat.active) > 0))
-        continue
+    let lowest = active.priority
+    for (const [other, seats] of this.#lanes.running) {
+      if (other.priority < lowest || other === active) continue
+      const isLower = other.priority > lowest
       if (!isLower && seats.length <= mostRows) continue
+      if (other.priority === active.priority) {
+        const isLarger = other.open.size >= LARGER * active.open.size
+        if (!isLarger || seats.length <= this.#rowsOf(active) + 1) continue
+      }
       victim = seats
       mostRows = seats.length
-      lowest = active.priority
+      lowest = other.priority
     }
     return victim?.at(-1) ?? null
   }

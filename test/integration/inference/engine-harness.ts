@@ -4,10 +4,19 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createRng } from '#base/util/rng.js'
 import { createEngine, type Engine, type EngineOptions } from '#inference/engine/engine.js'
-import type { GenerationRequest, GenerationRules, PromptTokenEvent, TokenEvent } from '#inference/engine/generation.js'
+import type {
+  AdapterSource,
+  GenerationRequest,
+  GenerationRules,
+  PromptTokenEvent,
+  TokenEvent,
+} from '#inference/engine/generation.js'
+import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { createAdapter } from '#model/weights/adapter.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { GREEDY, RANDOM } from '../../support/generation-rules.js'
@@ -112,6 +121,20 @@ export function generate(
       },
     )
   })
+}
+
+/** An adapter with random B. */
+export function randomAdapter(prepared: PreparedModel, seed: number, rank: number): AdapterSource {
+  const modules = Array.from({ length: prepared.config.layerCount }, (_, layer) =>
+    PROJECTIONS.map((projection) => {
+      const [outputSize, inputSize] = projectionShape(prepared.config, projection)
+      return { path: projectionPath(layer, projection), outputSize, inputSize }
+    }),
+  ).flat()
+  const fresh = createAdapter(modules, { rank, alpha: 2 * rank, seed })
+  const rng = createRng(seed)
+  const b = new Map([...fresh.b].map(([path, data]) => [path, data.map(() => 0.3 * rng.normal())]))
+  return { digest: `adapter-${seed}`, load: async () => ({ ...fresh, b }) }
 }
 
 /** A prompt of `length` tokens that differs by `seed`. */

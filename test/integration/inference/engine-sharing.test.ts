@@ -66,6 +66,19 @@ describe('prompts', () => {
     await engine.close()
   })
 
+  it('are not cut for a few tokens more than a step takes', async () => {
+    const { runtime, steps } = countingRuntime()
+    const engine = await engineFor(prepared, { runtime })
+    // 300 ms at one a token, which is taken for granted before the first step
+    await generate(engine, promptOf(360), { ...GREEDY, maxTokens: 1 })
+    expect(steps).toEqual([360])
+    await engine.close()
+    const other = await engineFor(prepared, { runtime })
+    await generate(other, promptOf(400), { ...GREEDY, maxTokens: 1 })
+    expect(steps.slice(1, 2)).toEqual([300])
+    await other.close()
+  })
+
   it('go on when the request they are shared with leaves', async () => {
     const engine = await engineFor(prepared, { prefillChunk: { alone: 16, sharing: 16 } })
     const prompt = promptOf(200)
@@ -124,18 +137,24 @@ describe('answers', () => {
   })
 })
 
+/** Told of each token of a request, `begun` resolves at the first. */
+function firstToken() {
+  let begin: (isTokenThere: true) => void = () => undefined
+  const begun = new Promise<true>((resolve) => {
+    begin = resolve
+  })
+  const onToken = () => {
+    begin(true)
+    return true
+  }
+  return { begun, onToken }
+}
+
 describe('rows', () => {
   it('go to every request before one gets all: a short one passes one with many choices', async () => {
     const engine = await engineFor(prepared, { maxConcurrentSequences: 4 })
     const order: string[] = []
-    let begin: (isTokenThere: true) => void = () => undefined
-    const begun = new Promise<true>((resolve) => {
-      begin = resolve
-    })
-    const onToken = () => {
-      begin(true)
-      return true
-    }
+    const { begun, onToken } = firstToken()
     const big = generate(engine, promptOf(10), { ...RANDOM, n: 12, maxTokens: 60 }, { onToken }).then((outcome) => {
       order.push('big')
       return outcome
@@ -148,6 +167,47 @@ describe('rows', () => {
     expect(order).toEqual(['small', 'big'])
     const seedless = Array.from({ length: 12 }, (_, i) => all.ids(i).length)
     expect(seedless).toEqual(Array.from({ length: 12 }, () => 60))
+    await engine.close()
+  })
+
+  it('are filled by groups as they come: equal requests run in as few steps as their choices alone', async () => {
+    const { runtime, steps } = countingRuntime()
+    // prompts end one after the other
+    const prefillChunk = { sharing: 16, alone: 16 }
+    const engine = await engineFor(prepared, { runtime, maxConcurrentSequences: 8, prefixCacheBytes: 0, prefillChunk })
+    const outcomes = await Promise.all(
+      [0, 1, 2, 3].map((i) => generate(engine, promptOf(16, i), { ...RANDOM, n: 4, maxTokens: 30, seed: BigInt(i) })),
+    )
+    for (const outcome of outcomes) expect([0, 1, 2, 3].map((i) => outcome.ids(i).length)).toEqual([30, 30, 30, 30])
+    expect(sum(steps)).toBe(4 * 16 + 16 * 29)
+    // the four prompts, twice eight choices, and what the first ones began earlier
+    expect(steps.length).toBeLessThanOrEqual(4 + 2 * 29 + 4)
+    expect(engine.preemptions).toBe(0)
+    await engine.close()
+  })
+
+  it('that are too few for all choices of a prompt keep them in one step with the others', async () => {
+    const { runtime, steps } = countingRuntime()
+    const prefillChunk = { sharing: 80, alone: 80 }
+    const engine = await engineFor(prepared, { runtime, maxConcurrentSequences: 6, prefixCacheBytes: 0, prefillChunk })
+    const rules = { ...RANDOM, n: 4, maxTokens: 30 }
+    await Promise.all([1, 2].map((i) => generate(engine, promptOf(80, i), rules)))
+    expect(sum(steps)).toBe(2 * 80 + 8 * 29)
+    // six choices, then two
+    expect(steps.length).toBeLessThanOrEqual(2 + 2 * 29 + 4)
+    await engine.close()
+  })
+
+  it('are shared with a request that wants fewer, to the last of its choices', async () => {
+    const engine = await engineFor(prepared, { maxConcurrentSequences: 8 })
+    const order: string[] = []
+    const { begun, onToken } = firstToken()
+    const big = generate(engine, promptOf(10), { ...RANDOM, n: 16, maxTokens: 60 }, { onToken })
+    await begun
+    const small = generate(engine, promptOf(12, 1), { ...GREEDY, n: 3, maxTokens: 20 })
+    await Promise.all([big.then(() => order.push('big')), small.then(() => order.push('small'))])
+    expect(order).toEqual(['small', 'big'])
+    expect(engine.preemptions).toBe(3)
     await engine.close()
   })
 

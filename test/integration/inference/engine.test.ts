@@ -4,15 +4,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
-import { createRng } from '#base/util/rng.js'
 import type { Engine } from '#inference/engine/engine.js'
 import type { AdapterSource } from '#inference/engine/generation.js'
 import { hasFastIntegerProducts, withIntegerProducts } from '#inference/engine/precision/integer-weights.js'
-import { PROJECTIONS, projectionPath, projectionShape } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
-import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { engineFor, GREEDY, generate, maxDifference, prepareTiny, promptOf, RANDOM } from './engine-harness.js'
+import {
+  engineFor,
+  GREEDY,
+  generate,
+  maxDifference,
+  prepareTiny,
+  promptOf,
+  RANDOM,
+  randomAdapter,
+} from './engine-harness.js'
 
 let prepared: PreparedModel
 let removeModel: () => Promise<void>
@@ -27,19 +34,7 @@ afterAll(async () => {
   await removeModel()
 })
 
-/** An adapter with random B. */
-function adapterOf(seed: number, rank: number): { digest: string; load: () => Promise<AdapterWeights> } {
-  const modules = Array.from({ length: prepared.config.layerCount }, (_, layer) =>
-    PROJECTIONS.map((projection) => {
-      const [outputSize, inputSize] = projectionShape(prepared.config, projection)
-      return { path: projectionPath(layer, projection), outputSize, inputSize }
-    }),
-  ).flat()
-  const fresh = createAdapter(modules, { rank, alpha: 2 * rank, seed })
-  const rng = createRng(seed)
-  const b = new Map([...fresh.b].map(([path, data]) => [path, data.map(() => 0.3 * rng.normal())]))
-  return { digest: `adapter-${seed}`, load: async () => ({ ...fresh, b }) }
-}
+const adapterOf = (seed: number, rank: number): AdapterSource => randomAdapter(prepared, seed, rank)
 
 describe('generation', () => {
   it('answers alone what it answers beside others that come and go', async () => {
@@ -142,6 +137,10 @@ describe('generation', () => {
     const adapted = await run(1, adapterOf(5, 4))
     expect(adapted.error).toBeNull()
     expect(maxDifference(adapted.logprobs(), together[0]?.logprobs() ?? [])).toBeGreaterThan(0.001)
+    // nothing of a chunk in the middle of a prompt is read behind the last attention
+    const cut = await engineFor(integer, { precision: 'int8', prefillChunk: { alone: 16, sharing: 16 } })
+    expect((await generate(cut, promptOf(40), rules)).events[0]?.logprob).toBeCloseTo(close.events[0]?.logprob ?? 9, 2)
+    await cut.close()
     await quantized.close()
     // What was prepared is found again, without a calibration.
     const again = await withIntegerProducts(own.prepared, { runtime, threads: 1, calibrationIds: [] })
@@ -154,7 +153,7 @@ describe('generation', () => {
   })
 
   it('serves int8 close to float32', async () => {
-    const quantized = await engineFor(prepared, { precision: 'int8' })
+    const quantized = await engineFor(prepared, { precision: 'int8', prefillChunk: { alone: 16, sharing: 16 } })
     const exact = await generate(engine, promptOf(40), { ...GREEDY, maxTokens: 1, topLogprobs: 5 })
     const close = await generate(quantized, promptOf(40), { ...GREEDY, maxTokens: 1, topLogprobs: 5 })
     expect(Math.abs((close.events[0]?.logprob ?? 0) - (exact.events[0]?.logprob ?? 9))).toBeLessThan(0.05)

@@ -9,7 +9,30 @@
  */
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { KvLayout } from './kv-layout.js'
-import { type KvNewRows, type KvPlace, type KvRoom, type KvShape, roundedCapacity } from './kv-shape.js'
+import type { KvMemory } from './kv-memory.js'
+import {
+  type KvNewRows,
+  type KvPlace,
+  type KvRoom,
+  type KvShape,
+  kvBytesPerToken,
+  roundedCapacity,
+} from './kv-shape.js'
+
+/** What is moved at once where it lies, without being prepared: some milliseconds. */
+const QUICK_BYTES = 24e6
+
+export interface KvCacheOptions {
+  /** Memory to start with; it costs nothing before it is used. */
+  readonly room?: KvRoom
+  /**
+   * Memory is taken for twice the tokens as long as that is little: fresh memory is slow to use first, and much of it makes V8
+   * collect garbage.
+   */
+  readonly isGrowing?: boolean
+  /** Where memory is taken, and given back to as soon as it is not needed; whoever passes it calls `release` at the end. */
+  readonly memory?: KvMemory | null
+}
 
 /** Rows are numbered 0..rowCount-1 without holes; removing one moves the last into its place. */
 export class KvCache {
@@ -22,12 +45,16 @@ export class KvCache {
   /** What the next capacity needs, as far as it is there: sides [0, moved) are kept like those in use. */
   #next: { readonly layout: KvLayout; moved: number } | null = null
   #views: { rows: number; tensors: readonly HostTensor<'float32'>[] } | null = null
+  readonly #isGrowing: boolean
+  readonly #memory: KvMemory | null
 
-  /** @param room memory to start with; it costs nothing before it is used */
-  constructor(shape: KvShape, width = 1, room: KvRoom = { rows: 0, tokens: 0 }) {
+  constructor(shape: KvShape, width = 1, options: KvCacheOptions = {}) {
+    const { room = { rows: 0, tokens: 0 }, isGrowing = false, memory = null } = options
     this.shape = shape
     this.width = width
-    this.#layout = new KvLayout(shape, { width, held: room, capacity: 0 })
+    this.#isGrowing = isGrowing
+    this.#memory = memory
+    this.#layout = new KvLayout(shape, { width, held: room, capacity: 0, memory })
   }
 
   get rowCount(): number {
@@ -65,7 +92,7 @@ export class KvCache {
   /** Adds a row of empty members and returns its number. */
   addRow(): number {
     const row = this.rowCount
-    if (this.#next !== null && !this.#next.layout.canHold(row + 1, this.preparedCapacity)) this.#next = null
+    if (this.#next !== null && !this.#next.layout.canHold(row + 1, this.preparedCapacity)) this.#dropNext()
     if (!this.#layout.canHold(row + 1, this.capacity)) {
       if (this.preparedCapacity >= this.longest && this.#next !== null) this.#finishNext(this.#next)
       else this.#moveTo(this.#newLayout(row + 1, this.capacity))
@@ -99,6 +126,13 @@ export class KvCache {
     this.#lengths[place.row * this.width + place.member] = 0
   }
 
+  /** Gives all memory back; the cache must not be used any more. */
+  release(): void {
+    this.#dropNext()
+    this.#layout.release()
+    this.#views = null
+  }
+
   /** Makes C `tokens`, rounded to a whole unit and not less than the longest member's, moving what is there. */
   setCapacity(tokens: number): void {
     const capacity = roundedCapacity(tokens)
@@ -106,24 +140,22 @@ export class KvCache {
     const next = this.#next
     if (capacity === this.capacity) return
     if (next?.layout.capacity === capacity) this.#finishNext(next)
-    else if (
-      this.#layout.canHold(rows, capacity) &&
-      (capacity > this.capacity || !this.#layout.isWasteful(rows, capacity))
-    )
-      this.#relay(capacity)
+    else if (this.#hasMemoryFor(capacity)) this.#relay(capacity)
     else this.#moveTo(this.#newLayout(rows, capacity))
   }
 
   /**
-   * Does a part of what `setCapacity` does, so that it has nothing left to do after so many calls. Changes no tensor.
+   * Does a part of what `setCapacity` does, so that it has nothing left to do after so many calls, or little. Changes no tensor.
    *
    * @param calls at least 1; may differ from call to call
-   * @returns whether nothing is left to do
+   * @returns whether nothing is left to do, or little
    */
   prepareCapacity(tokens: number, calls: number): boolean {
     const capacity = roundedCapacity(tokens)
     if (capacity === this.capacity) return true
+    if (this.#next === null && this.#hasMemoryFor(capacity) && this.sizeBytes <= QUICK_BYTES) return true
     if (this.#next?.layout.capacity !== capacity) {
+      this.#dropNext()
       this.#next = { layout: this.#newLayout(this.rowCount, capacity), moved: 0 }
     }
     const next = this.#next
@@ -176,7 +208,7 @@ export class KvCache {
     const end = start + count
     if (end > this.capacity) throw new Error(`kv row ${row} overflows its capacity ${this.capacity}`)
     // a capacity that is prepared for shorter members is of no use any more
-    if (end > this.preparedCapacity) this.#next = null
+    if (end > this.preparedCapacity) this.#dropNext()
     this.#lengths[row * this.width + member] = end
     return start
   }
@@ -187,31 +219,52 @@ export class KvCache {
     return this.#next === null ? [used] : [used, { layout: this.#next.layout, sides: this.#next.moved }]
   }
 
+  /** Whether another capacity can be laid out in the memory there is. */
+  #hasMemoryFor(capacity: number): boolean {
+    const { rowCount: rows } = this
+    const isTight = capacity > this.capacity || !this.#layout.isWasteful(rows, capacity)
+    return isTight && this.#layout.canHold(rows, capacity)
+  }
+
   #newLayout(rows: number, capacity: number): KvLayout {
     // Rows come one by one, so a little more than asked for.
-    const held = { rows: Math.max(rows, Math.min(rows + 8, Math.floor(rows * 1.5))), tokens: capacity }
-    return new KvLayout(this.shape, { width: this.width, held, capacity })
+    const room = { rows: Math.max(rows, Math.min(rows + 8, Math.floor(rows * 1.5))), tokens: capacity }
+    const bytes = rows * this.width * capacity * kvBytesPerToken(this.shape)
+    const held = this.#isGrowing && bytes <= QUICK_BYTES ? { rows, tokens: 2 * capacity } : room
+    return new KvLayout(this.shape, { width: this.width, held, capacity, memory: this.#memory })
   }
 
   #take(next: { readonly layout: KvLayout; moved: number }, sides: number): void {
     const until = Math.min(next.moved + sides, 2 * this.shape.layerCount)
-    while (next.moved < until) next.layout.takeSide(next.moved++, this.#layout, this.rowCount)
+    // counted once it has moved: taking its memory may fail
+    for (; next.moved < until; next.moved += 1) next.layout.takeSide(next.moved, this.#layout, this.rowCount)
   }
 
+  /** Each side's memory is free for the sides that move after it. */
   #finishNext(next: { readonly layout: KvLayout; moved: number }): void {
-    this.#take(next, 2 * this.shape.layerCount)
+    next.layout.reserve()
+    this.#views = null
+    for (let side = 0; side < 2 * this.shape.layerCount; side++) {
+      if (side >= next.moved) next.layout.takeSide(side, this.#layout, this.rowCount)
+      this.#layout.releaseSide(side)
+    }
     this.#layout = next.layout
     this.#next = null
-    this.#views = null
   }
 
   #moveTo(layout: KvLayout): void {
+    this.#dropNext()
     this.#finishNext({ layout, moved: 0 })
   }
 
   #relay(capacity: number): void {
     this.#layout.relay(this.rowCount, capacity)
-    this.#next = null
+    this.#dropNext()
     this.#views = null
+  }
+
+  #dropNext(): void {
+    this.#next?.layout.release()
+    this.#next = null
   }
 }

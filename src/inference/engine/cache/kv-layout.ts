@@ -4,6 +4,7 @@
  * Buffers may hold more rows and tokens than are laid out. Each is taken when it is first asked for: zeroing all at once would hold up
  * the step that takes them by as much as several others. Knows nothing of how many tokens of a member count.
  */
+import type { KvMemory } from './kv-memory.js'
 import type { KvNewRows, KvPlace, KvRoom, KvShape } from './kv-shape.js'
 
 /** A span of a member's tokens in another layout. */
@@ -14,19 +15,29 @@ export interface KvSpan {
   readonly count: number
 }
 
+export interface KvLayoutOptions {
+  readonly width: number
+  /** Rows and tokens there is memory for. */
+  readonly held: KvRoom
+  /** Tokens laid out. */
+  readonly capacity: number
+  /** Where buffers are taken; null: they are left to the collector. */
+  readonly memory: KvMemory | null
+}
+
 export class KvLayout {
   readonly shape: KvShape
   readonly width: number
+  readonly #memory: KvMemory | null
   readonly #sides: (Float32Array | null)[]
   /** Numbers of one side. */
   readonly #size: number
   #capacity: number
 
-  /** @param held rows and tokens there is memory for; @param capacity tokens laid out */
-  constructor(shape: KvShape, options: { readonly width: number; readonly held: KvRoom; readonly capacity: number }) {
-    const { width, held, capacity } = options
+  constructor(shape: KvShape, { width, held, capacity, memory }: KvLayoutOptions) {
     this.shape = shape
     this.width = width
+    this.#memory = memory
     this.#capacity = capacity
     this.#size = held.rows * shape.kvHeadCount * width * held.tokens * shape.headSize
     this.#sides = Array.from({ length: 2 * shape.layerCount }, () => null)
@@ -60,9 +71,27 @@ export class KvLayout {
     const known = this.#sides[index]
     if (known === undefined) throw new Error(`kv cache has no side ${index}`)
     if (known !== null) return known
-    const side = new Float32Array(this.#size)
+    const side = this.#memory === null ? new Float32Array(this.#size) : this.#memory.take(this.#size)
     this.#sides[index] = side
     return side
+  }
+
+  /** Makes sure that every buffer can be taken, so that nothing fails midway. */
+  reserve(): void {
+    this.#memory?.reserve(this.#sides.filter((side) => side === null).length, this.#size)
+  }
+
+  /** Gives a buffer back where it was taken; then it must not be asked for again. */
+  releaseSide(index: number): void {
+    const side = this.#sides[index]
+    if (this.#memory === null || side === undefined) return
+    if (side !== null) this.#memory.give(side)
+    delete this.#sides[index]
+  }
+
+  /** Gives all buffers back. */
+  release(): void {
+    for (const index of this.#sides.keys()) this.releaseSide(index)
   }
 
   offset({ row, member }: KvPlace, k: number): number {

@@ -24,6 +24,7 @@ function engineWith(options: {
         return left.map(() => ({ admittedMs: options.waitingSince }))
       },
       tokensIn: (ms) => Math.round(ms / MS_PER_TOKEN),
+      wholeTokens: (budget) => budget,
       msOf: (tokens) => tokens * MS_PER_TOKEN,
     },
     lanes: {
@@ -35,11 +36,12 @@ function engineWith(options: {
     config: { mlpSize: 1536 },
     fixed: null,
   })
-  /** Takes turns until no prompt is left. @returns the longest time between two steps of the running choices, and how many they made */
+  /** Takes turns until no prompt is left. @returns the longest time between two steps of the running choices, and how many steps of each */
   return () => {
     let gapMs = 0
     let lastMs = nowMs
     let steps = 0
+    let chunks = 0
     while (left.length > 0) {
       const budget = turns.next(nowMs)
       if (budget === 0) {
@@ -52,10 +54,11 @@ function engineWith(options: {
       }
       const [first = 0, ...others] = left
       const tokens = Math.min(first, budget)
+      chunks++
       nowMs += tokens * MS_PER_TOKEN
       left = first === tokens ? others : [first - tokens, ...others]
     }
-    return { gapMs, steps }
+    return { gapMs, steps, chunks }
   }
 }
 
@@ -68,10 +71,12 @@ describe('prompts beside running choices', () => {
     expect(steps).toBeLessThan(50)
   })
 
-  test('that came with them are computed almost at a stretch', () => {
-    const { gapMs, steps } = engineWith({ waiting: 32, waitingSince: 9000, runningSince: 9000 })()
-    expect(gapMs).toBeLessThanOrEqual(1000 + 40)
+  test('that came with them are computed almost at a stretch, and not cut where a window ends', () => {
+    const { gapMs, steps, chunks } = engineWith({ waiting: 32, waitingSince: 9000, runningSince: 9000 })()
+    expect(gapMs).toBeLessThanOrEqual(1000 + 40 + 128 * MS_PER_TOKEN)
     expect(steps).toBeLessThanOrEqual(16)
+    // the last one gets what one prompt gets: 120 ms
+    expect(chunks).toBe(33)
   })
 
   test('one prompt gets 60 ms between two tokens', () => {
@@ -86,6 +91,6 @@ describe('prompts beside running choices', () => {
 
   test('with nothing to compute choices are next', () => {
     const run = engineWith({ waiting: 0, waitingSince: 0, runningSince: 0 })
-    expect(run()).toEqual({ gapMs: 0, steps: 0 })
+    expect(run()).toEqual({ gapMs: 0, steps: 0, chunks: 0 })
   })
 })

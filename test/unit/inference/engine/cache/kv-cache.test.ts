@@ -4,6 +4,7 @@
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
 import { KvCache } from '#inference/engine/cache/kv-cache.js'
+import { KvMemory } from '#inference/engine/cache/kv-memory.js'
 import { type KvNewRows, type KvPlace, kvBytesPerToken, roundedCapacity } from '#inference/engine/cache/kv-shape.js'
 
 const SHAPE = { layerCount: 2, kvHeadCount: 2, headSize: 3 }
@@ -83,14 +84,23 @@ describe('kv cache', () => {
     expect(contents(cache, 0)).toEqual(expectedContents(3, 3).filter((value) => Math.floor(value / 10) % 10 === 0))
   })
 
-  it('keeps contents through random growth, shrinking and removal', () => {
+  it.each([
+    ['', false, null],
+    [' in memory for twice the tokens', true, null],
+    [' in memory that others had', false, new KvMemory()],
+    [' in memory for twice the tokens that others had', true, new KvMemory()],
+  ])('keeps contents through random growth, shrinking and removal%s', (_, isGrowing, memory) => {
     const rng = createRng(5)
-    const cache = new KvCache(SHAPE, 2, { rows: 2, tokens: 48 })
+    const cache = new KvCache(SHAPE, 2, { room: { rows: 2, tokens: 48 }, isGrowing, memory })
+    const others: Float32Array[] = []
     const rows: { tags: (number | null)[] }[] = []
     const lengthOf = (tag: number): number => 1 + (tag % 9)
     let tag = 1
     let prepared = 0
     for (let round = 0; round < 600; round++) {
+      // who reads this beside its own finds out
+      if (memory !== null && round % 3 === 0) others.push(memory.take((round * 37) % 900).fill(Number.NaN))
+      if (memory !== null && others.length > 5) memory.give(others.splice(round % 5, 1)[0] as Float32Array)
       const dice = rng.uniform()
       if (dice < 0.3 && rows.length < 6) {
         const row = cache.addRow()
@@ -131,7 +141,42 @@ describe('kv cache', () => {
         held.filter((value) => value !== 0).length,
       )
     }
-    expect(prepared).toBeGreaterThan(10)
+    if (!isGrowing) expect(prepared).toBeGreaterThan(10)
+    cache.release()
+    for (const other of others) memory?.give(other)
+    expect(memory?.usedBytes ?? 0).toBe(0)
+  })
+
+  it('moves rows in little more memory than they end with', () => {
+    const memory = new KvMemory()
+    const cache = new KvCache(SHAPE, 1, { memory })
+    cache.setCapacity(4096)
+    for (let row = 0; row < 40; row++) {
+      cache.addRow()
+      cache.append({ row, member: 0 }, ownRows(row, 9))
+      expect(contents(cache, row)).toEqual(expectedContents(row, 9))
+    }
+    // growth by half, each time in fresh memory, would be three times as much
+    expect(memory.sizeBytes).toBeLessThan(1.6 * cache.sizeBytes)
+    cache.release()
+    expect(memory.usedBytes).toBe(0)
+    expect(() => cache.tensor(0, 0)).toThrow('no side')
+  })
+
+  it('grows in the memory it has taken for twice the tokens, with nothing to prepare', () => {
+    const cache = new KvCache(SHAPE, 1, { isGrowing: true })
+    cache.addRow()
+    cache.setCapacity(16)
+    cache.append({ row: 0, member: 0 }, ownRows(1, 9))
+    const memory = cache.tensor(1, 1).data.buffer
+    expect(cache.prepareCapacity(32, 4)).toBe(true)
+    expect(cache.preparedCapacity).toBe(0)
+    cache.setCapacity(32)
+    expect(cache.tensor(1, 1).data.buffer).toBe(memory)
+    expect(contents(cache, 0)).toEqual(expectedContents(1, 9))
+    cache.setCapacity(48)
+    expect(cache.tensor(1, 1).data.buffer).not.toBe(memory)
+    expect(contents(cache, 0)).toEqual(expectedContents(1, 9))
   })
 
   it('moves to a capacity in parts, and is as before until it is used', () => {
@@ -149,6 +194,22 @@ describe('kv cache', () => {
     expect([cache.capacity, cache.preparedCapacity]).toEqual([32, 0])
     expect(contents(cache, 0).filter((value) => value >= 20000)).toEqual(expectedContents(2, 1))
     expect(contents(cache, 0).filter((value) => value < 20000)).toEqual(expectedContents(1, 2))
+  })
+
+  it('moves a side again whose memory could not be had', () => {
+    const memory = new KvMemory()
+    const cache = new KvCache(SHAPE, 1, { memory })
+    cache.addRow()
+    cache.setCapacity(16)
+    cache.append({ row: 0, member: 0 }, ownRows(3, 9))
+    const take = memory.take.bind(memory)
+    memory.take = () => {
+      throw new RangeError('Array buffer allocation failed')
+    }
+    expect(() => cache.prepareCapacity(32, 1)).toThrow(RangeError)
+    memory.take = take
+    cache.setCapacity(32)
+    expect(contents(cache, 0)).toEqual(expectedContents(3, 9))
   })
 
   it('gives up a prepared capacity that has become too small', () => {

@@ -1,6 +1,6 @@
 /**
  * What a base model on disk is, without preparing it: family, size, context, how its weights are stored, and whether this
- * program can serve it. Everything is checked that loading would check but the weights' values.
+ * program can serve it. Everything is checked that loading would check; of a model that is taken in also the weights' values.
  */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -34,7 +34,7 @@ export interface ModelFacts {
  * Reads and checks a model.
  *
  * @param path Hugging Face directory or GGUF file
- * @param options.hasDigest also read every byte for the digest
+ * @param options.hasDigest also read every byte, for the digest and for values that are no numbers
  * @throws {WeightsError | TokenizerError} what makes it unusable
  */
 export async function inspectModel(path: string, options: { readonly hasDigest: boolean }): Promise<ModelFacts> {
@@ -43,6 +43,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
     const config = decoderConfigOf(source)
     checkDecoderTensors(source, config)
     const { chatTemplate } = await loadTextModel(path)
+    if (options.hasDigest) await source.checkValues()
     return {
       architecture: config.family,
       parameters: parameterCount(config),

@@ -11,6 +11,7 @@ import { createTokenizer, type Tokenizer, type TokenizerParts } from './tokenize
 import type { AddedToken } from './vocabulary/added-tokens.js'
 import { type BpeVocabulary, createBpeEncoder } from './vocabulary/bpe-encoder.js'
 import { byteLevelTokenBytes } from './vocabulary/byte-level.js'
+import { assertAtMost, MAX_MERGES, MAX_TOKENS } from './vocabulary/limits.js'
 import { splitWhereNothingMerges } from './vocabulary/merge-borders.js'
 import { MergeTable } from './vocabulary/merge-table.js'
 import { namedPreTokenizers, splitterOf } from './vocabulary/named-pre-tokenizers.js'
@@ -67,6 +68,7 @@ interface Tables {
 
 function readTables(metadata: GgufMetadata): Tables {
   const tokens = stringList(metadata.get('tokenizer.ggml.tokens'), 'tokenizer.ggml.tokens')
+  assertAtMost(tokens.length, MAX_TOKENS, 'tokens')
   const types = metadata.has('tokenizer.ggml.token_type')
     ? numberList(metadata.get('tokenizer.ggml.token_type'), 'tokenizer.ggml.token_type', tokens.length)
     : tokens.map(() => 1)
@@ -199,6 +201,7 @@ const bpeDefaults: Pick<BpeVocabulary, 'byteFallback' | 'unknownId' | 'fusesUnkn
 /** Merges are `left right`, where a token may begin with the space itself. Merges of unknown tokens are left out. */
 function readMerges(metadata: GgufMetadata, tokenToId: ReadonlyMap<string, number>): MergeTable {
   const merges = stringList(metadata.get('tokenizer.ggml.merges'), 'tokenizer.ggml.merges')
+  assertAtMost(merges.length, MAX_MERGES, 'merges')
   const table = new MergeTable(merges.length)
   for (const [rank, merge] of merges.entries()) {
     const space = merge.indexOf(' ', 1)

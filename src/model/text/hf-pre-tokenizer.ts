@@ -10,6 +10,7 @@ import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { asArray, asObject } from './json-fields.js'
 import { libraryPattern, libraryPreTokenizer } from './library.js'
 import type { TextPosition } from './tokenizer.js'
+import { isKnownPattern, limitSplitter } from './vocabulary/foreign-patterns.js'
 import { compilePattern, gpt2Pattern } from './vocabulary/patterns.js'
 import {
   chainSplitters,
@@ -108,7 +109,8 @@ function splitStep(step: JsonObject): Splitter {
     return splitWith(new RegExp(escapeRegExp(pattern['String']), 'gu'), behavior, step['invert'] === true)
   }
   if (typeof pattern['Regex'] !== 'string') throw unsupported('split pattern that is neither String nor Regex')
-  return splitWith(libraryPattern(pattern['Regex']), behavior, step['invert'] === true)
+  const splitter = splitWith(libraryPattern(pattern['Regex']), behavior, step['invert'] === true)
+  return isKnownPattern(pattern['Regex']) ? splitter : limitSplitter(splitter)
 }
 
 /** A step, or an order of steps, that only the library knows. */
@@ -118,9 +120,9 @@ function libraryPlan(config: JsonValue): PreTokenizerPlan {
 
 function librarySplitter(config: JsonValue): Splitter {
   const preTokenize = libraryPreTokenizer(config)
-  return (piece, emit) => {
+  return limitSplitter((piece, emit) => {
     for (const word of preTokenize(piece)) emit(word)
-  }
+  })
 }
 
 function unsupported(what: string): TokenizerError {

@@ -14,6 +14,8 @@ import { createTokenizer, type Tokenizer, type TokenizerParts } from './tokenize
 import { type AddedToken, createAddedTokenFinder } from './vocabulary/added-tokens.js'
 import { createBpeEncoder } from './vocabulary/bpe-encoder.js'
 import { byteLevelTokenBytes } from './vocabulary/byte-level.js'
+import { limitNormalizer } from './vocabulary/foreign-patterns.js'
+import { assertAtMost, MAX_MERGES, MAX_TOKENS } from './vocabulary/limits.js'
 import { splitWhereNothingMerges } from './vocabulary/merge-borders.js'
 import { MergeTable } from './vocabulary/merge-table.js'
 import { chainSplitters } from './vocabulary/pre-tokenizer.js'
@@ -44,7 +46,9 @@ export function createHuggingFaceTokenizer(json: JsonValue, boundaries: Boundary
 function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
   const model = asObject(json['model'], 'model')
   const { tokenToId, idToToken } = readVocabulary(model)
-  const addedTokens = asArray(json['added_tokens'] ?? [], 'added_tokens').map(readAddedToken)
+  const added = asArray(json['added_tokens'] ?? [], 'added_tokens')
+  assertAtMost(added.length, MAX_TOKENS, 'added tokens')
+  const addedTokens = added.map(readAddedToken)
   for (const token of addedTokens) {
     tokenToId.set(token.content, token.id)
     idToToken[token.id] = token.content
@@ -70,6 +74,8 @@ function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
 
 function readVocabulary(model: JsonObject): { tokenToId: Map<string, number>; idToToken: (string | undefined)[] } {
   const vocab = model['vocab']
+  const count = Array.isArray(vocab) ? vocab.length : Object.keys(asObject(vocab, 'model.vocab')).length
+  assertAtMost(count, MAX_TOKENS, 'tokens')
   const entries: [string, number][] = Array.isArray(vocab)
     ? vocab.map((entry, id) => [asString(asArray(entry, `model.vocab[${id}]`)[0], `model.vocab[${id}][0]`), id])
     : Object.entries(asObject(vocab, 'model.vocab')).map(([token, id]) => [
@@ -137,7 +143,9 @@ function withoutPrepend(config: JsonValue): JsonValue {
 }
 
 function createNormalizer(config: JsonValue): Normalize | null {
-  return config === null ? null : libraryNormalizer(asObject(config, 'normalizer'))
+  if (config === null) return null
+  const normalize = libraryNormalizer(asObject(config, 'normalizer'))
+  return JSON.stringify(config).includes('"Regex"') ? limitNormalizer(normalize) : normalize
 }
 
 function createBpe(
@@ -167,6 +175,7 @@ function createBpe(
 
 function readMerges(model: JsonObject, tokenToId: ReadonlyMap<string, number>): MergeTable {
   const merges = asArray(model['merges'], 'model.merges')
+  assertAtMost(merges.length, MAX_MERGES, 'merges')
   const table = new MergeTable(merges.length)
   for (const [rank, merge] of merges.entries()) {
     const [left, right] = typeof merge === 'string' ? merge.split(' ', 2) : asArray(merge, `model.merges[${rank}]`)

@@ -3,6 +3,7 @@
  */
 import { TokenizerError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { MAX_TOKENS } from './vocabulary/limits.js'
 
 const wrong = (field: string, expected: string): TokenizerError =>
   new TokenizerError('invalid_tokenizer_file', `tokenizer field "${field}" must be ${expected}`)
@@ -25,8 +26,8 @@ export function asString(value: JsonValue | undefined, field: string): string {
   throw wrong(field, 'a string')
 }
 
-/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a token id: an integer of 0 to 2^24 */
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a token id: an integer below `MAX_TOKENS` */
 export function asTokenId(value: JsonValue | undefined, field: string): number {
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 2 ** 24) return value
-  throw wrong(field, 'an integer from 0 to 16777215')
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_TOKENS) return value
+  throw wrong(field, `an integer from 0 to ${MAX_TOKENS - 1}`)
 }

@@ -13,6 +13,7 @@ import { createGgufTokenizer } from './gguf-tokenizer.js'
 import { type BoundaryTokens, createHuggingFaceTokenizer } from './hf-tokenizer.js'
 
 import type { Tokenizer } from './tokenizer.js'
+import { MAX_TOKENIZER_BYTES } from './vocabulary/limits.js'
 
 export interface TextModel {
   readonly tokenizer: Tokenizer
@@ -25,8 +26,6 @@ export interface TextModel {
   readonly tokenVariables: Readonly<Record<string, string>>
 }
 
-const MAX_FILE_BYTES = 256 * 2 ** 20
-
 /**
  * Loads the textual side of a model.
  *
@@ -34,7 +33,7 @@ const MAX_FILE_BYTES = 256 * 2 ** 20
  * directory, or the metadata of a GGUF file.
  *
  * @throws {TokenizerError} `tokenizer_not_found`, `invalid_tokenizer_file`, `unsupported_tokenizer`,
- *   `invalid_chat_template`
+ *   `tokenizer_too_large`, `invalid_chat_template`
  */
 export async function loadTextModel(sourcePath: string): Promise<TextModel> {
   const found = await stat(sourcePath).catch(() => null)
@@ -193,8 +192,11 @@ async function readJsonFile(path: string): Promise<JsonValue | null> {
 async function readTextFile(path: string): Promise<string | null> {
   const found = await stat(path).catch(() => null)
   if (found === null || !found.isFile()) return null
-  if (found.size > MAX_FILE_BYTES) {
-    throw new TokenizerError('invalid_tokenizer_file', `file "${path}" must be at most ${MAX_FILE_BYTES} bytes`)
+  if (found.size > MAX_TOKENIZER_BYTES) {
+    throw new TokenizerError(
+      'tokenizer_too_large',
+      `file "${path}" has ${found.size} bytes, expected at most ${MAX_TOKENIZER_BYTES}`,
+    )
   }
   return readFile(path, 'utf8')
 }

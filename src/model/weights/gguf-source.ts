@@ -4,6 +4,7 @@
 import { WeightsError } from '#base/errors.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, openByteFile } from './byte-file.js'
+import { checkValues } from './check-values.js'
 import { dequantizeGguf } from './gguf/dequantize.js'
 import { toHfName, unpermuteRows } from './gguf/names.js'
 import { isReadableGgufType, READABLE_GGUF_TYPES } from './gguf/types.js'
@@ -35,16 +36,19 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
     return tensor
   }
   const file = await openByteFile(path)
-  async function readStored(tensor: GgufTensor, name: string): Promise<Float32Array> {
-    const { name: type } = tensor.type
+  async function readPart(tensor: GgufTensor, name: string, start: number, count: number): Promise<Float32Array> {
+    const { name: type, blockLength, blockBytes } = tensor.type
     if (!isReadableGgufType(type)) {
       throw new WeightsError(
         'unsupported_dtype',
         `tensor "${name}" is stored as ${type}, expected one of ${READABLE_GGUF_TYPES.join(', ')}`,
       )
     }
-    const bytes = await file.read(tensor.offsetBytes, tensor.sizeBytes)
-    return assertFinite(dequantizeGguf(type, bytes, elementCount(tensor.shape)), name)
+    const offsetBytes = tensor.offsetBytes + (start / blockLength) * blockBytes
+    return dequantizeGguf(type, await file.read(offsetBytes, (count / blockLength) * blockBytes), count)
+  }
+  async function readStored(tensor: GgufTensor, name: string): Promise<Float32Array> {
+    return assertFinite(await readPart(tensor, name, 0, elementCount(tensor.shape)), name)
   }
   try {
     const divisors = byName.get(ROPE_DIVISORS)
@@ -67,6 +71,11 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
           throw new WeightsError('invalid_shape', `tensor "${name}" has ${rows} rows, expected ${headCount} even heads`)
         }
         return unpermuteRows(values, headCount, values.length / rows)
+      },
+      async checkValues() {
+        for (const [name, tensor] of byName) {
+          await checkValues(name, elementCount(tensor.shape), (start, count) => readPart(tensor, name, start, count))
+        }
       },
       digest: () => digestParts(['gguf', file]),
       close: () => file.close(),

@@ -9,7 +9,9 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors.js'
 import { isJsonObject } from '#base/util/json.js'
+import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, readTextFile } from './byte-file.js'
+import { checkValues } from './check-values.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
 import { parseStrictJsonObject } from './strict-json.js'
 import { textPartOf, textTensorName } from './text-part.js'
@@ -45,7 +47,10 @@ export function pickleError(path: string): WeightsError {
 export async function openHfDirectory(path: string): Promise<WeightSource> {
   const names = await readdir(path)
   if (!names.includes('config.json')) {
-    throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`)
+    const hint = names.includes('adapter_config.json')
+      ? 'it holds an adapter alone: merge it into its base model first, as checkpoints download --format merged does'
+      : undefined
+    throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`, { hint })
   }
   const configText = await readTextFile(join(path, 'config.json'), MAX_CONFIG_BYTES)
   const config = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
@@ -69,6 +74,12 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     readFloat32: async (name) => {
       const { file, storedName } = locate(name)
       return assertFinite(await file.readFloat32(storedName), name)
+    },
+    async checkValues() {
+      for (const [name, { file, storedName }] of located) {
+        const { shape } = entryOf({ file, storedName })
+        await checkValues(name, elementCount(shape), (start, count) => file.readPart(storedName, start, count))
+      }
     },
     digest: () => digestParts(['huggingface', configText, ...files.map(({ file }) => file)]),
     close: () => closeAll(files),

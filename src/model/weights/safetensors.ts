@@ -42,6 +42,8 @@ export interface SafetensorsFile {
    * @throws {WeightsError} `unsupported_dtype` for integer tensors
    */
   readFloat32(name: string): Promise<Float32Array>
+  /** As `readFloat32`, of `count` elements from `start` on. */
+  readPart(name: string, start: number, count: number): Promise<Float32Array>
   close(): Promise<void>
 }
 
@@ -72,6 +74,12 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
       file,
       read,
       readFloat32: async (name) => toFloat32(await read(name), name),
+      readPart: async (name, start, count) => {
+        const { dtype, offsetBytes } = entryOf(entries, name, what)
+        const elementBytes = DTYPE_SIZE_BYTES[dtype]
+        const bytes = await file.read(offsetBytes + start * elementBytes, count * elementBytes)
+        return toFloat32(toTensor({ dtype, shape: [count] }, bytes.buffer, 0), name)
+      },
       close: () => file.close(),
     }
   } catch (error) {
@@ -211,7 +219,11 @@ function entryOf(entries: ReadonlyMap<string, SafetensorsEntry>, name: string, w
   return entry
 }
 
-function toTensor({ dtype, shape }: SafetensorsEntry, buffer: ArrayBuffer, byteOffset: number): HostTensor {
+function toTensor(
+  { dtype, shape }: Pick<SafetensorsEntry, 'dtype' | 'shape'>,
+  buffer: ArrayBuffer,
+  byteOffset: number,
+): HostTensor {
   const length = elementCount(shape)
   const array = <A extends HostArray>(Type: new (buffer: ArrayBuffer, byteOffset: number, length: number) => A): A =>
     new Type(buffer, byteOffset, length)

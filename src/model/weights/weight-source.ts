@@ -29,6 +29,12 @@ export interface WeightSource {
    * @throws {WeightsError} `tensor_not_found`, `unsupported_dtype`, `truncated_file`, `non_finite_weights`
    */
   readFloat32(name: string): Promise<Float32Array>
+  /**
+   * Looks at the values of every tensor, a part at a time.
+   *
+   * @throws {WeightsError} as `readFloat32`
+   */
+  checkValues(): Promise<void>
   /** SHA-256 (hex) over everything that decides the numbers: configuration and weights. Reads every byte once. */
   digest(): Promise<string>
   close(): Promise<void>
@@ -37,15 +43,19 @@ export interface WeightSource {
 /**
  * Refuses NaN and infinities.
  *
+ * @param start where in the tensor the values begin
  * @throws {WeightsError} `non_finite_weights` naming tensor and position
  */
-export function assertFinite(values: Float32Array, name: string): Float32Array {
+export function assertFinite(values: Float32Array, name: string, start = 0): Float32Array {
   // x * 0 is 0 for finite x and NaN otherwise, so one sum tells about all.
   let sum = 0
   for (let i = 0; i < values.length; i++) sum += (values[i] as number) * 0
   if (sum !== 0) {
     const position = values.findIndex((value) => !Number.isFinite(value))
-    throw new WeightsError('non_finite_weights', `tensor "${name}" has ${values[position]} at element ${position}`)
+    throw new WeightsError(
+      'non_finite_weights',
+      `tensor "${name}" has ${values[position]} at element ${start + position}`,
+    )
   }
   return values
 }

@@ -95,6 +95,7 @@ test('NaN in a block scale is refused', async () => {
   const tensors = [{ name: 'output_norm.weight', dims: [32], type: 8, offset: 0 }]
   const source = await openWeights(await writeGguf({ tensors, data: block }))
   await expectCode(() => source.readFloat32('model.norm.weight'), 'non_finite_weights', 'model.norm.weight')
+  await expectCode(() => source.checkValues(), 'non_finite_weights', '"model.norm.weight" has NaN at element 0')
   await source.close()
 })
 

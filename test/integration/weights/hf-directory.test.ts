@@ -148,6 +148,13 @@ describe('refused', () => {
     await expectCode(() => openWeights(directory), 'truncated_file', '5 bytes')
   })
 
+  test('an adapter without its base model, which says how to merge it', async () => {
+    const directory = await temporaryDirectory()
+    await writeFile(join(directory, 'adapter_config.json'), '{}')
+    const refusal = expect(openWeights(directory)).rejects
+    await refusal.toMatchObject({ code: 'file_not_found', hint: expect.stringContaining('--format merged') })
+  })
+
   test('pickle files, by name and by content', async () => {
     const directory = await temporaryDirectory()
     await writeFile(join(directory, 'config.json'), '{}')

@@ -30,6 +30,10 @@ export interface FakeHub {
     redirectTo: string | null
     /** Only this token gets anything. */
     requiredToken: string | null
+    /** What descriptions are instead. */
+    listing: ((answer: ServerResponse) => void) | null
+    /** What is sent of files with more than 1000 bytes instead, from `start` on. */
+    body: ((answer: ServerResponse, bytes: Buffer, start: number) => void) | null
   }
   close(): void
 }
@@ -50,6 +54,8 @@ export async function startFakeHub(): Promise<FakeHub> {
     hold: null,
     redirectTo: null,
     requiredToken: null,
+    listing: null,
+    body: null,
   }
   const server = createServer((request, response) => void answer(request, response))
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
@@ -65,7 +71,7 @@ export async function startFakeHub(): Promise<FakeHub> {
       return
     }
     const [, listed] = /^\/api\/models\/(.+)\/revision\/main$/.exec(path) ?? []
-    if (listed !== undefined) return describe(listed, response)
+    if (listed !== undefined) return (faults.listing ?? ((other) => describe(listed, other)))(response)
     const [, repository = '', name = ''] =
       /^\/(?:cdn\/)?([^/]+\/[^/]+)\/(?:resolve\/[0-9a-f]{40}\/)?([^/]+)$/.exec(path) ?? []
     const bytes = repositories.get(repository)?.get(name)
@@ -101,6 +107,7 @@ export async function startFakeHub(): Promise<FakeHub> {
     await faults.hold
     const asked = /^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1]
     const start = asked === undefined || faults.ignoresRanges ? 0 : Number(asked)
+    if (faults.body !== null && bytes.length > 1000) return faults.body(response, bytes, start)
     const body = faults.damaged.has(name) ? Buffer.alloc(bytes.length) : bytes
     const range = { 'content-range': `bytes ${start}-${bytes.length - 1}/${bytes.length}` }
     const headers = { etag: `"${sha256(bytes)}"`, 'content-length': bytes.length - start, 'accept-ranges': 'bytes' }

@@ -104,6 +104,9 @@ export const namedPreTokenizers: ReadonlyMap<string, NamedPreTokenizer> = new Ma
   entries.flatMap(([names, preTokenizer]) => names.split(' ').map((name) => [name, preTokenizer] as const)),
 )
 
+/** Their patterns. */
+export const knownPatterns: ReadonlySet<string> = new Set(entries.flatMap(([, { patterns }]) => patterns))
+
 /** The splitter of a named pre-tokenizer. */
 export function splitterOf({ patterns }: NamedPreTokenizer): Splitter {
   return chainSplitters(patterns.map((pattern) => splitIsolated(compilePattern(pattern))))

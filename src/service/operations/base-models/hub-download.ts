@@ -69,7 +69,7 @@ export async function downloadHubFile(file: HubFile, options: DownloadOptions): 
   options.onProgress(file.sizeBytes)
 }
 
-/** Appends what is missing; ends early when the connection does. */
+/** Appends what is missing. @throws {AppError} `hub_failed` where the answer ends before the file does */
 async function append(file: HubFile, partial: string, from: number, options: DownloadOptions): Promise<void> {
   const path = `/${options.repository}/resolve/${options.commit}/${encodeURIComponent(file.name)}`
   const headers = from === 0 ? {} : { range: `bytes=${from}-` }
@@ -85,8 +85,7 @@ async function append(file: HubFile, partial: string, from: number, options: Dow
   try {
     let length = start
     answer.setTimeout(SILENCE_MS, () => answer.destroy(new Error(`no bytes for ${SILENCE_MS / 1000} s`)))
-    for await (const piece of answer) {
-      const bytes = piece as Buffer
+    for await (const bytes of piecesOf(answer)) {
       length += bytes.length
       if (length > file.sizeBytes) {
         throw new AppError('unavailable', 'hub_digest_mismatch', `${file.name} is longer than the hub describes`)
@@ -94,9 +93,24 @@ async function append(file: HubFile, partial: string, from: number, options: Dow
       await handle.write(bytes)
       options.onProgress(length)
     }
+    // an answer that ends in good order where the file does not: asked again it may never bring more
+    if (length < file.sizeBytes) {
+      const problem = `ends after ${length} bytes, the hub describes ${file.sizeBytes}`
+      throw new AppError('unavailable', 'hub_failed', `${file.name} ${problem}`)
+    }
     await handle.sync()
   } finally {
     await handle.close()
+  }
+}
+
+/** The pieces of an answer, also what had come unread when its connection broke: an iterator alone forgets that. */
+async function* piecesOf(answer: IncomingMessage): AsyncGenerator<Buffer> {
+  try {
+    for await (const piece of answer) yield piece as Buffer
+  } catch (error) {
+    for (let piece = answer.read(); piece !== null; piece = answer.read()) yield piece as Buffer
+    throw error
   }
 }
 

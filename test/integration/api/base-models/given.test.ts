@@ -1,13 +1,20 @@
 /**
  * Which base models a server has: the built-in one by default, otherwise those given, built-in ones by name.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { writeRandomModel } from '#model/built-in/tiny-random.js'
+import { readSafetensors, toFloat32, writeSafetensors } from '#model/weights/safetensors.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { createService } from '#service/create-service.js'
 import { expectCode } from '../../../support/expect-code.js'
-import { createTestService, type TestServiceOptions } from '../../../support/service/create-test-service.js'
+import {
+  createTestService,
+  sampleGroup,
+  type TestServiceOptions,
+} from '../../../support/service/create-test-service.js'
 
 const own = (name: string) => ({ name, sourcePath: '/no/such/folder' })
 
@@ -69,3 +76,54 @@ it('a model of a base model that is no longer served says so when asked', async 
     await later.dispose()
   }
 })
+
+it.each([
+  ['model.norm.weight', 3, Number.NaN],
+  ['model.embed_tokens.weight', 4095, Number.POSITIVE_INFINITY],
+])(
+  'weights that are no numbers are refused, by chat and by a job, and nothing is prepared: %s',
+  async (name, at, value) => {
+    const folder = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
+    const sourcePath = join(folder, 'broken')
+    await writeRandomModel(sourcePath, {})
+    const file = join(sourcePath, 'model.safetensors')
+    const { tensors } = await readSafetensors(file)
+    const tensor = tensors.get(name)
+    const values = toFloat32(tensor!, name).slice()
+    values[at] = value
+    await writeSafetensors(file, new Map(tensors).set(name, float32Tensor(values, tensor!.shape)))
+    const service = await createTestService({
+      scripted: false,
+      threads: 1,
+      baseModels: ['trainyard/tiny-random', { name: 'broken', sourcePath }],
+    })
+    try {
+      const chat = (model: string) =>
+        service.json<{ error: { message: string } }>('/v1/chat/completions', {
+          json: { model, messages: [{ role: 'user', content: 'Hi.' }], max_tokens: 1 },
+        })
+      const said = `tensor "${name}" has ${value} at element ${at}`
+      const answer = await chat('broken')
+      expect(answer.status).toBe(503)
+      expect(answer.body.error.message).toContain(said)
+      expect((await chat('trainyard/tiny-random')).status).toBe(200)
+
+      const model = await service.json<{ id: string }>('/v1/preview/models', {
+        json: { project: 'tests', name: 'learner', base_model: 'broken' },
+      })
+      const job = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+        json: { model_id: model.body.id, trajectory_groups: [sampleGroup()] },
+      })
+      expect(await service.waitForJob(job.body.id)).toMatchObject({
+        status: 'failed',
+        error_code: 'non_finite_weights',
+        error_message: expect.stringContaining(said),
+      })
+      const prepared = await readdir(join(service.dataDir, 'prepared'), { recursive: true })
+      expect(prepared.filter((entry) => /manifest.*json$/.test(entry)).length).toBe(1)
+    } finally {
+      await service.dispose()
+      await rm(folder, { recursive: true, force: true, maxRetries: 20 })
+    }
+  },
+)

@@ -1,0 +1,80 @@
+/**
+ * Regular expressions that come with a model's files, under a limit of time: one that backtracks would hold up its thread for ever.
+ *
+ * The patterns of the published tokenizers are known (`named-pre-tokenizers.ts`) and run as they are. V8 leaves a running pattern when
+ * the time of a `vm` script is over; a call costs a tenth of a millisecond, so short pieces, which end in any case, go without.
+ */
+import { createContext, Script } from 'node:vm'
+import { TokenizerError } from '#base/errors.js'
+import type { Normalize } from '../library.js'
+import { knownPatterns } from './named-pre-tokenizers.js'
+import type { Splitter } from './pre-tokenizer.js'
+
+/** Pieces of so few characters end soon whatever the pattern: a state for every subset of them is few. */
+const SHORT = 12
+/** Far beyond what a pattern of use takes on a busy machine: these cut some megabytes a second. */
+const LEAST_MS = 5000
+const MS_PER_CHARACTER = 0.02
+
+/** How published tokenizers write English contractions, and the table of known patterns. */
+const PUBLISHED_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+const CONTRACTIONS = "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
+
+const known = new Set([...knownPatterns].map(spelling))
+
+/** Whether a pattern is one that is known to end. */
+export function isKnownPattern(source: string): boolean {
+  return known.has(spelling(source))
+}
+
+/** One way of writing for each: `/` with or without a backslash, contractions in a group of their own or not. */
+function spelling(source: string): string {
+  return source
+    .replaceAll(PUBLISHED_CONTRACTIONS, `(?:${CONTRACTIONS})`)
+    .replaceAll(`(?:${CONTRACTIONS})|`, `${CONTRACTIONS}|`)
+    .replaceAll('\\/', '/')
+}
+
+const sandbox = { work: (): void => undefined }
+createContext(sandbox)
+const script = new Script('work()')
+
+/** @throws {TokenizerError} `pattern_too_slow` */
+function within<T>(length: number, work: () => T): T {
+  if (length <= SHORT) return work()
+  const done: T[] = []
+  sandbox.work = () => void done.push(work())
+  try {
+    script.runInContext(sandbox, { timeout: Math.ceil(LEAST_MS + length * MS_PER_CHARACTER) })
+  } catch (cause) {
+    if (!isTimeout(cause)) throw cause
+    throw new TokenizerError(
+      'pattern_too_slow',
+      `a regular expression of the model's tokenizer came to no end on a text of ${length} characters`,
+      { hint: 'it may backtrack without bound: use the tokenizer that the model was published with', cause },
+    )
+  }
+  return done[0] as T
+}
+
+function isTimeout(error: unknown): boolean {
+  // of the context's own realm: no instance of this one's Error
+  return typeof error === 'object' && error !== null && Reflect.get(error, 'code') === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
+}
+
+/** The splitter under a limit: pieces are handed on when all of them are found. */
+export function limitSplitter(splitter: Splitter): Splitter {
+  return (piece, emit) => {
+    const found = within(piece.length, () => {
+      const pieces: string[] = []
+      splitter(piece, (part) => void pieces.push(part))
+      return pieces
+    })
+    for (const part of found) emit(part)
+  }
+}
+
+/** The normalizer under a limit. */
+export function limitNormalizer(normalize: Normalize): Normalize {
+  return (text) => within(text.length, () => normalize(text))
+}

@@ -3,7 +3,8 @@
  * at. The engine counts on, exactly; this is what can be refused before any work.
  *
  * Node accepts one connection in a round of its event loop. In a burst, the work for those let in makes every round long, and who is
- * refused would hear of it when all before him had been served; so that work waits until no more arrive, for a moment at most.
+ * refused would hear of it when all before him had been served; so that work waits until no more arrive, for a moment at most. A client
+ * that shares the processor leaves pauses: once the engine has enough to do, only a longer one counts.
  */
 import type { AppError } from '#base/errors.js'
 import type { Admission, RequestContext } from './environment.js'
@@ -14,6 +15,9 @@ const BURST_ROUNDS = 4
 /** Requests looked at in a round without arrivals, and the time after which they are looked at in any round. */
 const PER_ROUND = 8
 const MOST_WAIT_MS = 500
+/** Without arrivals for so long a burst is over, where this part of the limit has been let in. */
+const PAUSE_MS = 5
+const ENOUGH = 1 / 8
 
 /**
  * @param most requests that may be let in
@@ -23,6 +27,7 @@ export function createAdmission(most: () => number, refuse: (most: number) => Ap
   const waiting: { readonly sinceMs: number; readonly resume: () => void }[] = []
   const entered = new Set<RequestContext>()
   let arrivals = 0
+  let lastArrivalMs = 0
   let rounds = 0
   let isWatching = false
 
@@ -33,11 +38,14 @@ export function createAdmission(most: () => number, refuse: (most: number) => Ap
 
   /** Behind what arrived in this round of the event loop. */
   function round(): void {
-    const isQuiet = arrivals === 0
+    const nowMs = performance.now()
+    const hasEnough = entered.size - waiting.length >= ENOUGH * most()
+    const isQuiet = arrivals === 0 && (!hasEnough || nowMs - lastArrivalMs > PAUSE_MS)
+    if (arrivals > 0) rounds++
+    else if (isQuiet) rounds = 0
     arrivals = 0
-    rounds = isQuiet ? 0 : rounds + 1
     const [oldest] = waiting
-    const isLate = oldest !== undefined && performance.now() - oldest.sinceMs > MOST_WAIT_MS
+    const isLate = oldest !== undefined && nowMs - oldest.sinceMs > MOST_WAIT_MS
     const count = isQuiet ? PER_ROUND : isLate ? 1 : 0
     for (const { resume } of waiting.splice(0, count)) resume()
     if (isQuiet && waiting.length === 0) isWatching = false
@@ -54,6 +62,7 @@ export function createAdmission(most: () => number, refuse: (most: number) => Ap
       entered.add(c)
       connection.once('close', () => entered.delete(c))
       arrivals++
+      lastArrivalMs = performance.now()
       if (!isWatching) watch()
       if (rounds < BURST_ROUNDS && waiting.length === 0) return
       await new Promise<void>((resume) => waiting.push({ sinceMs: performance.now(), resume }))

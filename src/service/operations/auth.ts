@@ -29,7 +29,7 @@ export function createAuthService(db: DatabaseHandle): AuthService {
       const record = key === null ? null : await findApiKey(db, key)
       if (record === null) {
         throw new AppError('authentication', 'invalid_api_key', 'Invalid authentication credentials', {
-          hint: 'a lost key is replaced where the data lies: trainyard keys create --local',
+          hint: 'trainyard whoami shows which key was sent; a lost one is replaced where the data lies: trainyard keys create --local',
         })
       }
       const tenant = { entity: record.entity, project: record.project }

@@ -22,5 +22,8 @@ export function bindAccess(app: App, options: AppOptions): void {
   app.delete('/v1/preview/keys/:key_id', async (c) =>
     c.json(await keys.delete(c.get('principal'), c.req.param('key_id'))),
   )
-  app.get('/v1/usage', async (c) => c.json(await usage.report(c.get('principal'), readQuery(c, usageQuerySchema))))
+  app.get('/v1/usage', async (c) => {
+    const report = await usage.report(c.get('principal'), readQuery(c, usageQuerySchema))
+    return c.body(report, 200, { 'content-type': 'application/json' })
+  })
 }

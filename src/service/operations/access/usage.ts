@@ -6,17 +6,19 @@
  * Training time is counted where leases are renewed, in their transaction.
  */
 import { setImmediate as othersTurn } from 'node:timers/promises'
-import type { UsageQuery, UsageResponse, UsageRow } from '#api/wire/access/usage.js'
+import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { GenerationEvent } from '#service/children/engine-process.js'
 import {
   addUsage,
   DEFAULT_USAGE_PROJECT,
   defaultUsageDays,
-  listUsage,
+  findUsageRow,
+  readUsage,
   type UsageCounters,
   type UsageFilter,
   type UsageKey,
+  type UsageRowKey,
 } from '#service/storage/access/usage-days.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
 import { type DatabaseHandle, withoutSync } from '#service/storage/database.js'
@@ -40,7 +42,8 @@ export interface UsageService {
   count(events: AsyncIterable<GenerationEvent>, key: UsageKey, requests?: 0 | 1): AsyncIterableIterator<GenerationEvent>
   /** A key was used. */
   noteKey(keyId: string): void
-  report(principal: Principal, query: UsageQuery): Promise<UsageResponse>
+  /** @returns a `UsageResponse` as JSON */
+  report(principal: Principal, query: UsageQuery): Promise<string>
   /** Writes what was counted; keeps it when that fails. */
   flush(): Promise<void>
   /** Writes the last of it and stops. */
@@ -108,25 +111,31 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     return next
   }
 
-  async function readRows(filter: Omit<UsageFilter, 'limit'>): Promise<{ data: UsageRow[]; isTruncated: boolean }> {
-    const data: UsageRow[] = []
+  /** Rows and sums of a report, in parts between which others have their turn. */
+  async function readRows(
+    wanted: UsageFilter,
+  ): Promise<Pick<UsageResponse, 'total' | 'is_truncated'> & { data: string }> {
+    const parts: string[] = []
+    const total = { requests: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 }
+    let trainingMs = 0
+    let since: UsageRowKey | undefined
     for (;;) {
-      const rows = await listUsage(db, { ...filter, after: data.at(-1), limit: PART })
-      for (const row of rows) {
-        if (data.length === MAX_ROWS) return { data, isTruncated: true }
-        data.push({
-          day: row.day,
-          project: row.project,
-          model: row.model,
-          requests: row.requests,
-          prompt_tokens: row.promptTokens,
-          cached_tokens: row.cachedTokens,
-          completion_tokens: row.completionTokens,
-          training_seconds: row.trainingMs / 1000,
-        })
-      }
-      if (rows.length < PART) return { data, isTruncated: false }
+      const next = await findUsageRow(db, { ...wanted, since }, PART)
+      const rows = await readUsage(db, { ...wanted, since, before: next ?? undefined })
+      if (rows.json !== '') parts.push(rows.json)
+      total.requests += rows.requests
+      total.prompt_tokens += rows.promptTokens
+      total.cached_tokens += rows.cachedTokens
+      total.completion_tokens += rows.completionTokens
+      trainingMs += rows.trainingMs
+      since = next ?? undefined
+      if (since === undefined || parts.length * PART === MAX_ROWS) break
       await othersTurn()
+    }
+    return {
+      data: parts.join(','),
+      total: { ...total, training_seconds: trainingMs / 1000 },
+      is_truncated: since !== undefined,
     }
   }
 
@@ -158,25 +167,10 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
       const days = await defaultUsageDays(db)
       const from = query.from ?? days.from
       const to = query.to ?? days.to
-      const filter = { entity: principal.entity, from, to, project, model: query.model }
-      const { data, isTruncated } = await readRows(filter)
-      const sum = (name: 'requests' | 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'training_seconds') =>
-        data.reduce((total, row) => total + row[name], 0)
-      return {
-        object: 'usage',
-        entity: principal.entity,
-        from,
-        to,
-        data,
-        total: {
-          requests: sum('requests'),
-          prompt_tokens: sum('prompt_tokens'),
-          cached_tokens: sum('cached_tokens'),
-          completion_tokens: sum('completion_tokens'),
-          training_seconds: sum('training_seconds'),
-        },
-        is_truncated: isTruncated,
-      }
+      const found = await readRows({ entity: principal.entity, from, to, project, model: query.model })
+      const { data, ...rest } = found
+      const answer: Omit<UsageResponse, 'data'> = { object: 'usage', entity: principal.entity, from, to, ...rest }
+      return `${JSON.stringify(answer).slice(0, -1)},"data":[${data}]}`
     },
     stop: async () => {
       clearInterval(timer)

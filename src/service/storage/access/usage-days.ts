@@ -20,9 +20,9 @@ export interface UsageKey {
   readonly model: string
 }
 
-export interface UsageRecord extends Omit<UsageKey, 'entity'>, UsageCounters {
+/** A row of the report, by the names it is ordered by. */
+export interface UsageRowKey extends Omit<UsageKey, 'entity'> {
   readonly day: string
-  readonly trainingMs: number
 }
 
 /** Project of what names none. */
@@ -76,48 +76,70 @@ export interface UsageFilter {
   readonly to: string
   readonly project?: string | undefined
   readonly model?: string | undefined
-  /** Rows behind this one. */
-  readonly after?: Pick<UsageRecord, 'day' | 'project' | 'model'> | undefined
-  readonly limit: number
+  /** Rows from this one on. */
+  readonly since?: UsageRowKey | undefined
+  /** Rows in front of this one. */
+  readonly before?: UsageRowKey | undefined
 }
 
-const COLUMNS = [
-  'day',
-  'project',
-  'model',
-  'requests',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'training_ms',
-] as const
+/** Rows as they are answered. */
+export interface UsageRows extends UsageCounters {
+  /** Rows of `GET /v1/usage` as JSON, with commas between them. */
+  readonly json: string
+  readonly trainingMs: number
+}
 
-/** Counters of the days `from` to `to`, both included, by day, project and model. */
-export async function listUsage(db: Database, filter: UsageFilter): Promise<readonly UsageRecord[]> {
-  const { after } = filter
-  let query = db
-    .selectFrom('usage_days')
-    .select(COLUMNS)
-    .where('entity', '=', filter.entity)
-    .where('day', '<=', filter.to)
-  if (filter.project !== undefined) query = query.where('project', '=', filter.project)
-  if (filter.model !== undefined) query = query.where('model', '=', filter.model)
-  if (after === undefined) query = query.where('day', '>=', filter.from)
-  else {
-    // alone, for the index begins at one lower bound
-    query = query.where(sql<boolean>`(day, project, model) > (${after.day}, ${after.project}, ${after.model})`)
-  }
-  const rows = await query.orderBy('day').orderBy('project').orderBy('model').limit(filter.limit).execute()
-  return rows.map((row) => ({
-    day: row.day,
-    project: row.project,
-    model: row.model,
-    requests: row.requests,
-    promptTokens: row.prompt_tokens,
-    cachedTokens: row.cached_tokens,
-    completionTokens: row.completion_tokens,
-    trainingMs: row.training_ms,
-  }))
+/** What both reads look through: counters of the days `from` to `to`, both included, by day, project and model. */
+function usageOf(db: Database, { entity, from, to, project, model, since, before }: UsageFilter) {
+  let query = db.selectFrom('usage_days').where('entity', '=', entity)
+  if (project !== undefined) query = query.where('project', '=', project)
+  if (model !== undefined) query = query.where('model', '=', model)
+  // one bound at each end and both of the same columns: beside another the index would not use it, and read on to its end
+  const first = since ?? { day: from, project: '', model: '' }
+  const end = before ?? { day: `${to}~`, project: '', model: '' }
+  query = query
+    .where(sql<boolean>`(day, project, model) >= (${first.day}, ${first.project}, ${first.model})`)
+    .where(sql<boolean>`(day, project, model) < (${end.day}, ${end.project}, ${end.model})`)
+  return query
+}
+
+/** The row behind `offset` others, if there are so many. */
+export async function findUsageRow(db: Database, filter: UsageFilter, offset: number): Promise<UsageRowKey | null> {
+  const row = await usageOf(db, filter)
+    .select(['day', 'project', 'model'])
+    .orderBy('day')
+    .orderBy('project')
+    .orderBy('model')
+    .limit(1)
+    .offset(offset)
+    .executeTakeFirst()
+  return row ?? null
+}
+
+/**
+ * Rows and their sum. SQLite writes the JSON: it takes less of the event loop's time than objects that are mapped and written here.
+ */
+export async function readUsage(db: Database, filter: UsageFilter): Promise<UsageRows> {
+  const ordered = usageOf(db, filter)
+    .select(['day', 'project', 'model', 'requests', 'prompt_tokens', 'cached_tokens', 'completion_tokens'])
+    .select('training_ms')
+    .orderBy('day')
+    .orderBy('project')
+    .orderBy('model')
+  const row = await db
+    .selectFrom(ordered.as('ordered'))
+    .select([
+      sql<string>`json_group_array(json_object('day', day, 'project', project, 'model', model, 'requests', requests,
+        'prompt_tokens', prompt_tokens, 'cached_tokens', cached_tokens, 'completion_tokens', completion_tokens,
+        'training_seconds', training_ms / 1000.0))`.as('json'),
+      sql<number>`coalesce(sum(requests), 0)`.as('requests'),
+      sql<number>`coalesce(sum(prompt_tokens), 0)`.as('promptTokens'),
+      sql<number>`coalesce(sum(cached_tokens), 0)`.as('cachedTokens'),
+      sql<number>`coalesce(sum(completion_tokens), 0)`.as('completionTokens'),
+      sql<number>`coalesce(sum(training_ms), 0)`.as('trainingMs'),
+    ])
+    .executeTakeFirstOrThrow()
+  return { ...row, json: row.json.slice(1, -1) }
 }
 
 /** Today and 29 days before it, by the database's clock. */

@@ -2,10 +2,12 @@
  * Usage: what answers and training cost is counted for the right project and model, survives a kill but for a second, and
  * needs no write per request.
  */
+
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { CreatedKey } from '#api/wire/access/keys.js'
 import type { UsageResponse } from '#api/wire/access/usage.js'
+import { usageResponseSchema } from '#api/wire/access/usage.js'
 import { createLogger } from '#base/logging/logger.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
@@ -138,7 +140,7 @@ describe('a report of many rows', () => {
       keyPrefix: 'k',
       scope: 'read',
     } as const
-    const report = () => usage.report(principal, query)
+    const report = async () => usageResponseSchema.parse(JSON.parse(await usage.report(principal, query)))
     // days and projects end in the middle of what is read at once
     await sql`insert into usage_days (entity, day, project, model, requests)
       with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < 10000)

@@ -2,7 +2,7 @@
  * Signs of life of a process, as Linux tells them.
  */
 import { spawn } from 'node:child_process'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { createWatchdog, parseSigns, readSigns } from '#service/children/watchdog.js'
 
@@ -23,9 +23,12 @@ describe('signs of a process', () => {
 describe.skipIf(process.platform !== 'linux')('watchdog', () => {
   /** Watches a child for so many of its own ticks; resolves with the reason, or null. */
   async function watch(script: string, ticks: number, change: (pid: number) => void = () => undefined) {
-    const child = spawn(process.execPath, ['-e', script], { stdio: 'ignore' })
+    const child = spawn(process.execPath, ['-e', `fs.writeSync(1, 'up'); ${script}`], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
     const pid = child.pid ?? 0
-    await sleep(300)
+    // while it starts, it may wait for threads that get no core
+    await once(child.stdout, 'data')
     change(pid)
     let pings = 0
     const reason = await new Promise<string | null>((resolve) => {

@@ -83,4 +83,18 @@ describe('requests for answers', () => {
     expect(new Set(statuses)).toEqual(new Set(statuses.includes(429) ? [200, 429] : [200]))
     await until(async () => (await ask('free')).status === 200, 'room for one')
   })
+
+  it('wait for a pause once many are let in, and are served then', async () => {
+    const { ask, held, entered } = await startWith(40)
+    // 5 are enough to begin with; the others come one after the other
+    const all: Promise<Response>[] = []
+    for (let i = 0; i < 40; i++) {
+      all.push(ask('held'))
+      if (i % 8 === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    await until(() => entered.length === 40, 'all let in')
+    expect((await ask('free')).status).toBe(429)
+    held.resolve()
+    for (const answer of all) expect((await answer).status).toBe(200)
+  })
 })

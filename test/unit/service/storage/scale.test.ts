@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { appendEvents, appendTerminalEvent } from '#service/queue/event-log.js'
 import { createJob } from '#service/queue/queue.js'
-import { listUsage } from '#service/storage/access/usage-days.js'
+import { findUsageRow, readUsage, type UsageFilter } from '#service/storage/access/usage-days.js'
 import { listApiKeys } from '#service/storage/api-keys.js'
 import { listCheckpoints } from '#service/storage/checkpoints.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
@@ -82,14 +82,6 @@ describe('statements of requests', () => {
     ['logs of a model', (db) => listTrajectoryLogs(db, id, { limit: 100 })],
     ['logs of a split', (db) => listTrajectoryLogs(db, id, { limit: 100, split: 'val' })],
     ['totals of a split', (db) => findSplitTotals(db, { modelId: id, step: 1, split: 'val' })],
-    ['days of usage', (db) => listUsage(db, { entity: 'local', from: '2026-01-01', to: '2026-12-31', limit: 100 })],
-    [
-      'days of usage behind a row',
-      (db) => {
-        const after = { day: '2026-01-01', project: 'p', model: 'm' }
-        return listUsage(db, { entity: 'local', from: '2026-01-01', to: '2026-12-31', after, limit: 100 })
-      },
-    ],
     ['models of a base model', (db) => countModelsOf(db, 'b')],
     ['the same of an entity', (db) => countModelsOf(db, 'b', { entity: 'local', project: null })],
     ['keys', (db) => listApiKeys(db, { entity: 'local', project: null }, { limit: 100 })],
@@ -112,6 +104,20 @@ describe('statements of requests', () => {
       expect(plan).not.toContain('TEMP B-TREE')
     }
   })
+})
+
+test.each<[string, Partial<UsageFilter>]>([
+  ['of all days', {}],
+  ['from a row on', { since: { day: '2026-01-01', project: 'p', model: 'm' } }],
+  ['in front of a row', { before: { day: '2026-01-01', project: 'p', model: 'm' } }],
+])('rows of usage %s come from the index in their order, between two bounds', async (_, bounds) => {
+  const filter = { entity: 'local', from: '2026-01-01', to: '2026-12-31', ...bounds }
+  const range = '(entity=? AND (day,project,model)>(?,?,?) AND (day,project,model)<(?,?,?))'
+  for (const run of [readUsage, (db: DatabaseHandle) => findUsageRow(db, filter, 999)]) {
+    const plans = (await plansOf((db) => run(db, filter))).join('\n')
+    expect(plans).toContain(range)
+    expect(plans).not.toContain('TEMP B-TREE')
+  }
 })
 
 describe('lists with a filter', () => {

@@ -255,7 +255,7 @@ async function printError(error: unknown, options: ProgramOptions): Promise<numb
   const { argv, environment } = options
   const isJson = argv.includes('--json') || ['1', 'true'].includes(environment['TRAINYARD_JSON'] ?? '')
   const isQuiet = argv.includes('-q') || argv.includes('--quiet')
-  const io = createIo(options.streams, argv.includes('--no-color') ? false : null)
+  const io = createIo(options.streams, argv.includes('--no-color') ? false : null, environment)
   const report = reportError(error)
   createOutput(io, isJson ? 'json' : isQuiet ? 'quiet' : 'human').error(report)
   if ((argv.includes('-v') || argv.includes('--verbose')) && error instanceof Error) {

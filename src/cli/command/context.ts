@@ -47,7 +47,7 @@ export interface ContextOptions {
 export function createContext(options: ContextOptions): CommandContext {
   const { config } = options
   const clock = options.clock ?? systemClock
-  const io = createIo(options.streams, config.get('color'))
+  const io = createIo(options.streams, config.get('color'), options.environment)
   const output = createOutput(io, config.get('json') ? 'json' : options.isQuiet ? 'quiet' : 'human', clock)
   const isAllowed = !config.get('json') && !config.get('no-input')
   let credential: Promise<Credential | null> | undefined

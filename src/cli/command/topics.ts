@@ -67,7 +67,8 @@ A file named - is standard input.
 
   $XDG_CONFIG_HOME/trainyard/config.json   settings (mode 0600)
   $XDG_DATA_HOME/trainyard                 data of the local service, with its api-key file; --data-dir moves it
-  $XDG_STATE_HOME/trainyard                which local servers run, so that the command line finds their key
+  $XDG_STATE_HOME/trainyard                which local servers run, so that the command line finds their key; what was
+                                           typed in conversations (chat --no-history keeps none)
 `
 
 const PAGES = `Pages, as Markdown in src/docs of the package; a running service shows them at /docs (trainyard open):

@@ -116,9 +116,11 @@ export async function resolveServed(
     return { name: inferenceName(model, at), model, step: at }
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error
-    const served = await client.servedModels.list({ signal })
-    if (served.data.some((model) => model.id === text)) return { name: text, model: null, step: null }
-    throw error
+    const served = (await client.servedModels.list({ signal })).data.map((model) => model.id)
+    if (served.includes(text)) return { name: text, model: null, step: null }
+    const near = closest(text, served)
+    if (!(error instanceof UnknownNameError) || error.suggestion !== undefined || near === undefined) throw error
+    throw new UnknownNameError(error.code, error.message, near, error.hint ?? 'trainyard base-models list')
   }
 }
 

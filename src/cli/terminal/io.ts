@@ -5,7 +5,8 @@
  */
 import { fstatSync } from 'node:fs'
 import type { Readable } from 'node:stream'
-import { Chalk, type ChalkInstance, supportsColor, supportsColorStderr } from 'chalk'
+import { Chalk, type ChalkInstance, type ColorSupportLevel, supportsColor, supportsColorStderr } from 'chalk'
+import type { Environment } from '#base/environment.js'
 
 /** One output stream. */
 export interface Sink {
@@ -52,15 +53,13 @@ interface OutputStream {
 /**
  * Wraps the process's streams.
  *
- * @param color false forces colour off, null leaves it to the streams and NO_COLOR / FORCE_COLOR; never in a pipe
+ * @param color false forces colour off and true asks for it; null leaves it to the terminal, NO_COLOR and FORCE_COLOR. Never in a pipe
  */
-export function createIo(streams: ProcessStreams, color: boolean | null): Io {
+export function createIo(streams: ProcessStreams, color: boolean | null, environment: Environment): Io {
+  const level = (support: typeof supportsColor) => colorLevel(support, color, environment)
   return {
-    stdout: createSink(streams.stdout, color === false || supportsColor === false ? 0 : supportsColor.level),
-    stderr: createSink(
-      streams.stderr,
-      color === false || supportsColorStderr === false ? 0 : supportsColorStderr.level,
-    ),
+    stdout: createSink(streams.stdout, level(supportsColor)),
+    stderr: createSink(streams.stderr, level(supportsColorStderr)),
     stdin: {
       isTerminal: streams.stdin.isTTY === true,
       stream: streams.stdin,
@@ -69,6 +68,17 @@ export function createIo(streams: ProcessStreams, color: boolean | null): Io {
       isSocket: isSocket(streams.stdin),
     },
   }
+}
+
+/** chalk knows FORCE_COLOR, but not NO_COLOR (https://no-color.org); of both, the first counts, as in Node. */
+function colorLevel(
+  support: typeof supportsColor,
+  color: boolean | null,
+  { NO_COLOR: no = '', FORCE_COLOR: force = '' }: Environment,
+): ColorSupportLevel {
+  if (color === false || (color === null && no !== '' && force === '')) return 0
+  const level = support === false ? 0 : support.level
+  return color === true && level === 0 ? 1 : level
 }
 
 /** Reads a stream to its end as UTF-8. */
@@ -106,7 +116,7 @@ function isSocket(stream: object): boolean {
   }
 }
 
-function createSink(stream: OutputStream, level: 0 | 1 | 2 | 3): Sink {
+function createSink(stream: OutputStream, level: ColorSupportLevel): Sink {
   const isTerminal = stream.isTTY === true
   return {
     isTerminal,

@@ -697,6 +697,10 @@ describe('chat', () => {
     const { requests } = await run(['chat', 'trainyard/tiny-random', 'hi'], chatRoutes(''))
     expect(requests.at(-1)?.body).toMatchObject({ model: 'trainyard/tiny-random' })
   })
+  test('a misspelt base model is exit 3 with the nearest one', async () => {
+    const { stderr, exitCode } = await run(['chat', 'trainyard/tiny-radnom', 'hi'], chatRoutes(''))
+    expect([exitCode, stderr]).toEqual([3, expect.stringContaining('Did you mean "trainyard/tiny-random"?')])
+  })
   test('standard input goes before the prompt, a blank line between', async () => {
     const { requests } = await run(['chat', 'email-agent', 'Summarise:'], chatRoutes(''), { stdin: 'mail text\n' })
     expect(requests.at(-1)?.body).toMatchObject({ messages: [{ role: 'user', content: 'mail text\n\nSummarise:' }] })

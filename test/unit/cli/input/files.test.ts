@@ -13,7 +13,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
 const sink = { isTTY: false, write: () => true }
 
 function ioWith(text: string) {
-  return createIo({ stdin: Readable.from([Buffer.from(text)]), stdout: sink, stderr: sink }, false)
+  return createIo({ stdin: Readable.from([Buffer.from(text)]), stdout: sink, stderr: sink }, false, {})
 }
 function group(...rewards: number[]) {
   const messages_and_choices = [

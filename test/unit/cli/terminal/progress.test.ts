@@ -7,7 +7,7 @@ import { startProgress } from '../../../../src/cli/terminal/progress.js'
 function ioOf(isTTY: boolean) {
   const written: string[] = []
   const sink = { isTTY, columns: 30, write: (text: string) => written.push(text) }
-  return { io: createIo({ stdin: Readable.from([]), stdout: sink, stderr: sink }, false), written }
+  return { io: createIo({ stdin: Readable.from([]), stdout: sink, stderr: sink }, false, {}), written }
 }
 
 test('nothing is written without a terminal or when it is not wanted', () => {

@@ -1,11 +1,12 @@
 /**
  * Everything the hosted service's client sends through the wandb client, both unchanged: training data up, checkpoints down,
- * forks, metrics. Neither may speak to anybody but the server.
+ * forks, metrics. Neither may speak to anybody but the server, and an S3 server on this machine.
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { hasLocalS3, startLocalS3 } from '../support/local-s3.js'
 import { watchSockets } from '../support/outgoing-sockets.js'
 import { startService } from '../support/service/service-process.js'
 
@@ -13,12 +14,32 @@ const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
 
 type Service = Awaited<ReturnType<typeof startService>>
 
+/** SHA-256 by file name. */
+type Digests = Readonly<Record<string, string>>
+
+/** What `art_s3.py` saw: step, answer and files of each fork. */
+interface SeenOfS3 {
+  readonly before: string
+  readonly stored: Digests
+  readonly served: Readonly<Record<string, Digests>>
+  readonly fork: readonly [number, string, Digests]
+  readonly fork_of_step: readonly [number, string, Digests]
+  readonly none: string
+}
+
 /** Runs a client against a server while its connections are watched. @returns what it printed last, parsed */
-async function runClient(service: Service, script: string): Promise<Record<string, unknown>> {
+async function runClient<Seen = Record<string, unknown>>(
+  service: Service,
+  script: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Seen> {
   const sockets = watchSockets()
   const file = path.join(import.meta.dirname, 'clients', script)
   const command = [...sockets.wrapper, PYTHON, file, service.url, service.key, 'trainyard/spark']
-  const child = spawn(command[0] as string, command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(command[0] as string, command.slice(1), {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...environment },
+  })
   if (child.pid !== undefined) sockets.watch(child.pid)
   const output = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
@@ -29,7 +50,7 @@ async function runClient(service: Service, script: string): Promise<Record<strin
   const code = await new Promise((done) => child.once('close', done))
   expect(code, output.stderr.slice(-4000)).toBe(0)
   expect(sockets.stop(), 'addresses outside this machine').toEqual([])
-  return JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
+  return JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Seen
 }
 
 test.skipIf(!existsSync(PYTHON))(
@@ -97,6 +118,37 @@ test.skipIf(!existsSync(PYTHON))(
         gone: ['NotFoundError', 404],
       })
     } finally {
+      await service.stop()
+    }
+  },
+)
+
+test.skipIf(!existsSync(PYTHON) || !hasLocalS3())(
+  'openpipe-art: checkpoints go to S3 as they are, and models are forked from there (skipped without .cache/venv and .cache/s3-venv)',
+  { timeout: 1_000_000 },
+  async () => {
+    const service = await startService()
+    const s3 = await startLocalS3()
+    try {
+      const seen = await runClient<SeenOfS3>(service, 'art_s3.py', s3.environment)
+      const [first, second] = [1, 2].map(
+        (step) => seen.served[`team/a/e2e/models/source/checkpoints/000${step}`] as Digests,
+      )
+      expect(Object.keys(first ?? {}).sort()).toEqual(['adapter_config.json', 'adapter_model.safetensors'])
+      expect(first).not.toEqual(second)
+      expect(seen.stored).toEqual(
+        Object.fromEntries(
+          Object.entries(seen.served).flatMap(([folder, files]) =>
+            Object.entries(files).map(([name, digest]) => [`${folder}/${name}`, digest]),
+          ),
+        ),
+      )
+      expect(seen.before).not.toBe('Trainyard')
+      expect(seen.fork).toEqual([2, 'Trainyard', second])
+      expect(seen.fork_of_step).toEqual([1, 'Trainyard', first])
+      expect(seen.none).toContain('No suitable checkpoint found in S3')
+    } finally {
+      await s3.stop()
       await service.stop()
     }
   },

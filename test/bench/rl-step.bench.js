@@ -6,11 +6,16 @@
  *
  * Serving is at int8; `--precision` is the job's. Prompts differ in every word, answers are sampled to their full length. A first,
  * smaller step starts processes and sessions; the second is measured, and its job runs in the worker that the first left warm.
- * `--kept-dir` names a data directory that keeps prepared weights from run to run.
+ * `--kept-dir` names a data directory that keeps prepared weights from run to run. `--against PYTHON` makes the same step with TRL
+ * afterwards (`pip install trl peft`), in float32 on the same weights.
  */
-import { readdirSync, readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
 import { findSmolLm2, startService } from '../support/service/service-process.js'
 import { textOf } from './peers/streams.js'
+import { lastLine } from './support/last-line.js'
 
 export const title = 'One step of reinforcement learning, SmolLM2-135M, through HTTP'
 
@@ -22,6 +27,8 @@ export async function run(options, print) {
   const { createClient, gather, group, TrainableModel } = await import('../../dist/src/rl.js')
   const size = { prompts: 16, answers: 8, tokens: 270, length: 64 }
   for (const name of Object.keys(size)) size[name] = Number(options[name] ?? size[name])
+  const weights = options.against === undefined ? null : mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-weights-'))
+  let seconds = Number.NaN
   const service = await startService({
     args: ['--base-model', `${BASE}=${modelPath}`, '--precision', 'int8'],
     ...(options['kept-dir'] === undefined ? {} : { keptDir: options['kept-dir'] }),
@@ -62,7 +69,8 @@ export async function run(options, print) {
       const answered = performance.now()
       row('  processor time', cores() - between)
       row('  first answer of the new checkpoint', (answered - trained) / 1000)
-      row('  the whole step', (answered - begun) / 1000)
+      seconds = (answered - begun) / 1000
+      row('  the whole step', seconds)
       return await client.trainingJobs.get(jobId)
     }
     await step(texts.slice(-1), { length: 8, seed: 1 })
@@ -71,10 +79,38 @@ export async function run(options, print) {
     row('tokens stored in rows', report.tokens, '')
     row('memory of all processes after it, shared pages once', sharedBytes(service.child.pid) / 1e9, 'GB')
     row('sum of their peaks, shared pages in each', peakBytes(service.child.pid) / 1e9, 'GB')
-    return []
+    if (weights !== null) downloadBase(service, name, weights)
   } finally {
     await service.stop()
   }
+  if (weights === null) return []
+  try {
+    return await compare(path.resolve(options.against), { weights, size, seconds })
+  } finally {
+    rmSync(weights, { recursive: true, force: true })
+  }
+}
+
+/** Our base model as the peer reads it, in float32. */
+function downloadBase(service, name, directory) {
+  const wanted = ['--step', '0', '--format', 'merged', '--precision', 'f32', '--output', directory]
+  const program = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
+  const to = ['--server', service.url, '--api-key-file', '-']
+  const options = { input: service.key, stdio: ['pipe', 'ignore', 'inherit'] }
+  execFileSync(process.execPath, [program, 'checkpoints', 'download', name, ...wanted, ...to], options)
+}
+
+/** The same step by TRL, alone on the machine. */
+async function compare(python, { weights, size, seconds }) {
+  const [folder] = readdirSync(weights)
+  const sizes = Object.entries(size).flatMap(([name, value]) => [`--${name}`, value])
+  const cores = ['--threads', os.availableParallelism()]
+  const script = path.join(import.meta.dirname, 'peers/trl-grpo.py')
+  const peer = await lastLine(python, [script, '--weights', path.join(weights, folder), ...sizes, ...cores])
+  return [
+    { name: `TRL ${peer.trl}, float32: ${peer.tokens} tokens sampled`, value: peer.sampled, unit: 's' },
+    { name: '  the whole step', value: peer.seconds, unit: 's', ratio: peer.seconds / seconds, target: '>= 6' },
+  ]
 }
 
 /** Texts whose prompts have about as many tokens as asked for, the chat template included. */

@@ -18,6 +18,7 @@ import { runThroughHttp } from './loads/serve-http.js'
 import { benchAdapter, hasModel, loadOurs, MODEL, promptOf, SPARK } from './peers/ours.js'
 import { profileDecode } from './peers/step-profile.js'
 import { textOf } from './peers/streams.js'
+import { median } from './support/median.js'
 
 export const title = 'Serving SmolLM2-135M int8: groups, company, gaps, schemas'
 
@@ -297,8 +298,4 @@ async function worstGap(ask, meanwhile) {
   isOver = true
   await Promise.all(streams)
   return result
-}
-
-function median(values) {
-  return [...values].sort((a, b) => a - b)[values.length >> 1]
 }

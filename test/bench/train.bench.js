@@ -5,14 +5,18 @@
  * per parameter and token: the forward product and the gradient through frozen weights. Parameters are those of the layers'
  * projections, for all tokens, and of the head, for trained tokens; the embedding lookup, attention's own products, adapters
  * and norms are not counted. The roof is a chain of float32 products [1024, 1536] x [1536, 1536] in ONNX Runtime. Weights are random: speed does not
- * depend on them. The work runs in a process of its own, so that its peak memory is its own.
+ * depend on them. The work runs in a process of its own, with the memory pages that training workers have, so that its peak memory is
+ * its own.
+ *
+ *     npm run bench -- train
+ *     npm run bench -- train --against .cache/torch/bin/python [--rounds 2]     in turns with PyTorch and PEFT (`pip install torch peft`)
  */
-import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
+import { lastLine } from './support/last-line.js'
 import { measureRoof } from './support/matrix-roof.js'
+import { median } from './support/median.js'
 
 export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
 
@@ -29,7 +33,8 @@ function now() {
   return (user + system) / 1000
 }
 
-export async function run() {
+export async function run({ against, rounds = '2' }, print) {
+  if (against !== undefined) return runAgainst(path.resolve(against), Number(rounds), print)
   const m = await measureApart(4, 256, STEPS)
   const recomputed = await measureApart(4, 256, STEPS, 0, 1)
   const integers = await measureApart(4, 256, STEPS, 1)
@@ -63,10 +68,33 @@ export async function run() {
   ]
 }
 
-async function measureApart(...numbers) {
-  const args = [import.meta.filename, '--measure', ...numbers.map(String)]
-  const { stdout } = await promisify(execFile)(process.execPath, args, { maxBuffer: 1e7 })
-  return JSON.parse(stdout.trim().split('\n').at(-1))
+/** Ours and PyTorch's by turns, each in a process of its own; ratios of medians, and against the peer's best step. */
+async function runAgainst(python, rounds, print) {
+  const peer = path.join(import.meta.dirname, 'peers/pytorch-train.py')
+  for (const [precision, dtype] of [
+    ['float32', 'f32'],
+    ['int8', 'bf16'],
+  ]) {
+    const ours = []
+    const theirs = []
+    for (let round = 0; round < rounds; round++) {
+      ours.push(await measureApart(4, 256, STEPS, precision === 'int8' ? 1 : 0))
+      theirs.push(await lastLine(python, [peer, 4, 256, STEPS, dtype, threads.threads ?? os.availableParallelism()]))
+    }
+    const speed = median(ours.map(({ tokensPerSecond }) => tokensPerSecond))
+    const best = Math.max(...theirs.map((found) => found.best))
+    print({ name: `training, ${precision}`, value: speed, unit: 'tokens/s', ratio: speed / best })
+    print({ name: '  share of the roof', value: median(ours.map(({ useful, roof }) => useful / roof)), unit: '' })
+    print({ name: '  peak resident memory', value: Math.max(...ours.map((m) => m.peakBytes)) / 1e9, unit: 'GB' })
+    print({ name: `PyTorch ${theirs[0].torch}, ${dtype}, its best step`, value: best, unit: 'tokens/s' })
+    print({ name: '  mean of its steps', value: median(theirs.map(({ mean }) => mean)), unit: 'tokens/s' })
+    print({ name: '  peak resident memory', value: Math.max(...theirs.map((m) => m.peakBytes)) / 1e9, unit: 'GB' })
+  }
+  return []
+}
+
+function measureApart(...numbers) {
+  return lastLine(process.execPath, [import.meta.filename, '--measure', ...numbers])
 }
 
 /** @param recomputed 1 and 0 for layers computed again or kept, -1 as a job would decide */

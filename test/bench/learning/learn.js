@@ -45,8 +45,19 @@ const { values } = parseArgs({
   },
 })
 
+/** A task with the numbers of questions and answers that were asked for. */
+function shaped(task) {
+  return {
+    ...task,
+    perStep: Number(values.questions ?? task.perStep),
+    size: Number(values.answers ?? task.size),
+    heldOut: task.heldOut.slice(0, Number(values['held-out'] ?? task.heldOut.length)),
+  }
+}
+
 if (values['print-tasks']) {
-  console.log(JSON.stringify(TASKS, null, 1))
+  const all = Object.entries(TASKS).map(([name, task]) => [name, shaped(task)])
+  console.log(JSON.stringify(Object.fromEntries(all), null, 1))
   process.exit()
 }
 
@@ -91,13 +102,7 @@ console.log(
 console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |')
 try {
   for (const taskName of tasks) {
-    const standard = TASKS[taskName]
-    const task = {
-      ...standard,
-      perStep: Number(values.questions ?? standard.perStep),
-      size: Number(values.answers ?? standard.size),
-      heldOut: standard.heldOut.slice(0, Number(values['held-out'] ?? standard.heldOut.length)),
-    }
+    const task = shaped(TASKS[taskName])
     for (const method of methods) {
       for (const rate of values.rates.split(',').map(Number)) {
         for (const seed of values.seeds.split(',').map(Number)) {

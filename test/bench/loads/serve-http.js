@@ -14,6 +14,7 @@ import { startService } from '../../support/service/service-process.js'
 import { findLlamaServer, startLlamaServer } from '../peers/llama-server.js'
 import { hasModel, MODEL } from '../peers/ours.js'
 import { decodeRate, slowestStart, stream, textOf } from '../peers/streams.js'
+import { median } from '../support/median.js'
 
 const SEQUENCES = 32
 const ANSWER = 32
@@ -31,7 +32,8 @@ export async function runThroughHttp({ against, rounds = '3', only = '' }, print
   const peer = program === null ? null : await startLlamaServer(program, { sequences: SEQUENCES, contextTokens: 32768 })
   const sides = peer === null ? { ours } : { ours, peer }
   try {
-    for (const side of Object.values(sides)) await stream(side, { text: textOf(32, 1), count: 8 })
+    // both as they are after their first minute: compiled, with threads and memory they have already used
+    for (const side of Object.values(sides)) await many(8, (i) => ask(side, 32, 90 + i, { count: 128 }))
     for (const load of LOADS.filter(({ name }) => name.includes(only))) {
       for (const row of await turns(load, sides, rounds)) print(row)
     }
@@ -276,8 +278,4 @@ function cpuMs(side) {
   if (side.model === 'peer' || process.platform !== 'linux') return null
   const fields = readFileSync(`/proc/${side.child.pid}/stat`, 'utf8').split(') ')[1].split(' ')
   return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_PER_SECOND
-}
-
-function median(values) {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]
 }

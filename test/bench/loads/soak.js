@@ -10,6 +10,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { startService } from '../../support/service/service-process.js'
 import { textOf } from '../peers/streams.js'
+import { median } from '../support/median.js'
 
 const MODEL = 'trainyard/spark'
 const SAMPLES = 60
@@ -171,8 +172,4 @@ function parentOf(pid) {
   } catch {
     return 0
   }
-}
-
-function median(values) {
-  return [...values].sort((a, b) => a - b)[values.length >> 1]
 }

@@ -117,8 +117,8 @@ describe('a killed worker', { timeout: 240_000 }, () => {
 describe('a slow start', { timeout: 240_000 }, () => {
   it('of many leases costs the job nothing', async () => {
     const server = await startServer({
-      tuning: { jobs: { leaseMs: 300 } },
-      seams: { environment: { STAND_IN_START_MS: '5000' } },
+      tuning: { jobs: { leaseMs: 600 } },
+      seams: { environment: { STAND_IN_START_MS: '9000' } },
     })
     const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })
@@ -226,6 +226,20 @@ describe('shutdown', { timeout: 240_000 }, () => {
     ])
     const second = await startServer()
     expect(await checkPromise(second, modelId, jobId)).toMatchObject({ status: 'completed', attempt: 2 })
+  })
+
+  it('refuses what still comes, in words that a client retries by', async () => {
+    const service = await createTestService({ dataDir })
+    const headers = { authorization: `Bearer ${service.apiKey}` }
+    expect((await service.app.request('/v1/preview/models', { headers })).status).toBe(200)
+    const closing = service.close(10_000)
+    const refused = await service.app.request('/v1/preview/models', { headers })
+    expect([refused.status, await refused.json()]).toEqual([
+      503,
+      expect.objectContaining({ error: expect.objectContaining({ code: 'shutting_down' }) }),
+    ])
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
+    await closing
   })
 })
 

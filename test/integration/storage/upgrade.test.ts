@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 /** The first schema that was published. */
 const FIRST = '0006-keys-and-usage'
@@ -100,6 +101,10 @@ beforeAll(async () => {
     ),
     ...['/v1/preview/webhooks', `/v1/preview/webhooks/${webhook.id}`].map((path) => [path, '0010-webhooks'] as const),
   ]
+  // deliveries are written at the outbox's next look, not by the job
+  const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`
+  const isDelivering = async () => (await service.json<{ data: unknown[] }>(deliveries)).body.data.length > 0
+  await until(isDelivering, 'a delivery')
   await service.close(5000)
   const again = await open(dataDir)
   answers = await ask(again, NAMES.at(-1) ?? '')

@@ -55,9 +55,11 @@ export const trainRl = defineCommand({
       `policy loss; default ${RL_DEFAULTS.loss_fn}`,
       { isAdvanced: true },
     ),
-    epsilon: flag.number(RATIO_BOUND.min)('--epsilon <x>', 'clip below', { isAdvanced: true }),
-    epsilonHigh: flag.number(RATIO_BOUND.min)('--epsilon-high <x>', 'clip above', { isAdvanced: true }),
-    klCoef: flag.number(KL_PENALTY_COEF.min)(
+    epsilon: flag.number(RATIO_BOUND.min, RATIO_BOUND.max)('--epsilon <x>', 'clip below', { isAdvanced: true }),
+    epsilonHigh: flag.number(RATIO_BOUND.min, RATIO_BOUND.max)('--epsilon-high <x>', 'clip above', {
+      isAdvanced: true,
+    }),
+    klCoef: flag.number(KL_PENALTY_COEF.min, KL_PENALTY_COEF.max)(
       '--kl-coef <x>',
       `weight of the KL penalty; default ${RL_DEFAULTS.kl_penalty_coef}`,
       { isAdvanced: true },

@@ -5,15 +5,18 @@
  * Plain data on purpose: a command shows a default without loading a schema. Names and defaults are those of OpenPipe ART.
  */
 
+/** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
+const MAX_FLOAT32 = 3.4028234663852886e38
+
 /** Inclusive bounds. */
 export const LEARNING_RATE = { min: 0, max: 1 } as const
 /** Clip ranges and caps of importance weights. */
-export const RATIO_BOUND = { min: 0 } as const
-export const KL_PENALTY_COEF = { min: 0 } as const
+export const RATIO_BOUND = { min: 0, max: MAX_FLOAT32 } as const
+export const KL_PENALTY_COEF = { min: 0, max: MAX_FLOAT32 } as const
 /** Nats per token an optimizer step may move the policy. */
 export const TARGET_KL = { min: 1e-6, max: 100 } as const
 /** Strength of the log-ratio taken from advantages. */
-export const TAU = { min: 0 } as const
+export const TAU = { min: 0, max: MAX_FLOAT32 } as const
 export const ADVANTAGE_BALANCE = { min: -1, max: 1 } as const
 /** Tokens. */
 export const PACKED_SEQUENCE_LENGTH = { min: 2, max: 131_072 } as const
@@ -31,9 +34,9 @@ export const VALIDATION_INTERVAL = { min: 1, max: 1_000_000 } as const
 /** Measurements in a row without a better one, after which a job stops. */
 export const EARLY_STOPPING_PATIENCE = { min: 1, max: 1000 } as const
 /** Nats by which a validation loss must fall to count as better. */
-export const EARLY_STOPPING_MIN_DELTA = { min: 0 } as const
+export const EARLY_STOPPING_MIN_DELTA = { min: 0, max: MAX_FLOAT32 } as const
 export const LORA_RANK = { min: 1, max: 256 } as const
-export const LORA_ALPHA = { min: 1e-6 } as const
+export const LORA_ALPHA = { min: 1e-6, max: MAX_FLOAT32 } as const
 
 export const POLICY_LOSSES = ['cispo', 'ppo'] as const
 export const IMPORTANCE_SAMPLING_LEVELS = ['token', 'sequence', 'average', 'geometric_average'] as const

@@ -4,11 +4,12 @@
  * History is kept between runs, for its owner only. Ctrl-C stops an answer that is being written, and says how to leave
  * otherwise; Ctrl-D leaves.
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { createInterface, type Interface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { AppError } from '#base/errors.js'
+import { createFolders } from '#base/util/create-folders.js'
 import type { CommandContext } from '../command/context.js'
 import type { Sink } from '../terminal/io.js'
 import { findCommand } from './repl-commands.js'
@@ -169,7 +170,7 @@ async function readHistory(path: string): Promise<string[]> {
 /** A history that cannot be kept is no reason to fail: the conversation is over. */
 async function writeHistory(path: string, history: readonly string[]): Promise<void> {
   try {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    await createFolders(dirname(path), 0o700)
     await writeFile(path, `${history.slice(0, HISTORY).toReversed().join('\n')}\n`, { mode: 0o600 })
   } catch {
     // A read-only home, for example.

@@ -4,8 +4,9 @@
  * `serve` writes one file per address when it is ready and removes it when it stops; a stale one does no harm, it only
  * names a key file. Keys themselves are never copied here.
  */
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { createFolders } from '#base/util/create-folders.js'
 import type { Paths } from './paths.js'
 
 export interface ServerRecord {
@@ -18,7 +19,7 @@ export interface ServerRecord {
 /** Writes the record of a server that is ready; returns the function that removes it again. */
 export async function writeServerRecord(paths: Paths, record: ServerRecord): Promise<() => Promise<void>> {
   const path = recordPath(paths, record.url)
-  await mkdir(join(paths.stateDir, 'servers'), { recursive: true, mode: 0o700 })
+  await createFolders(join(paths.stateDir, 'servers'), 0o700)
   const draft = `${path}.${record.pid}.partial`
   await writeFile(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 })
   await rename(draft, path)

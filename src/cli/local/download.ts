@@ -6,12 +6,13 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ProtocolError } from '#api/client/errors.js'
 import type { CheckpointFileEntry } from '#api/wire/checkpoints.js'
 import { ConflictError } from '#base/errors.js'
+import { createFolders } from '#base/util/create-folders.js'
 
 export interface DownloadRequest {
   /** Folder to create. */
@@ -42,7 +43,7 @@ export async function downloadFiles(request: DownloadRequest): Promise<void> {
     })
   }
   const partial = `${request.target}.partial`
-  await mkdir(partial, { recursive: true })
+  await createFolders(partial)
   for (const file of request.files) await downloadFile(file, partial, request)
   await moveIntoPlace(partial, request)
 }

@@ -17,9 +17,10 @@
  * The lock is an SQLite exclusive transaction on a file of its own: the operating system drops it when the process dies,
  * however it dies, so there is no stale lock to clean up.
  */
-import { chmod, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
+import { chmod, open, readdir, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, StorageError } from '#base/errors.js'
+import { createFolders } from '#base/util/create-folders.js'
 import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 
 /** A locked data directory. */
@@ -63,17 +64,13 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
   const folders = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
   let wasOpenToOthers = false
   try {
-    await mkdir(root, { recursive: true, mode: 0o700 })
-    for (const folder of folders) await mkdir(join(root, folder), { recursive: true, mode: 0o700 })
+    for (const folder of ['', ...folders]) await createFolders(join(root, folder), 0o700)
     // SQLite gives a file and its companions the mode the file has; made here it is private from its first byte
     for (const name of FILES.slice(0, 2)) await (await open(join(root, name), 'a', 0o600)).close()
     wasOpenToOthers = !(await isPrivate(root))
     await setMode(root, 0o700)
   } catch (cause) {
-    throw new StorageError('data_dir_unusable', `data directory "${root}" cannot be written`, {
-      hint: 'choose another --data-dir',
-      cause,
-    })
+    throw unwritable(root, cause)
   }
   if (options.isRestoring !== true && (await stat(join(root, RESTORE_MARKER)).catch(() => null)) !== null) {
     throw new StorageError('data_dir_incomplete', `data directory "${root}" is not whole: restoring it did not end`, {
@@ -93,6 +90,14 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     makePrivate: () => makePrivate(root, wasOpenToOthers ? FOLDERS : FOLDERS.slice(1)),
     unlock: () => lock.close(),
   }
+}
+
+/** The error for a data directory in which nothing can be made. */
+export function unwritable(root: string, cause: unknown): StorageError {
+  return new StorageError('data_dir_unusable', `data directory "${root}" cannot be written`, {
+    hint: 'choose another --data-dir, one that this user may create or write',
+    cause,
+  })
 }
 
 /** Half-written weights and graphs, which may be as large as a model; nobody writes there while the lock is taken. */

@@ -49,6 +49,23 @@ describe('options of a job', () => {
     expect((await submit({ learning_rate: '1e-5', ppo: 'yes' })).status).toBe(200)
   })
 
+  it('that the arithmetic of training cannot hold are refused by name, before there is a job', async () => {
+    const jobs = async () =>
+      (await service.json<{ data: object[] }>('/v1/preview/training-jobs?limit=100')).body.data.length
+    const before = await jobs()
+    const { status, body } = await submit({
+      ...{ epsilon: 1e39, epsilon_high: 1e300, kl_penalty_coef: '1e39', alt_k2_tau: 3.5e38, lora: { alpha: 1e39 } },
+    })
+    expect(status).toBe(422)
+    expect(body.detail.map(({ loc, type }) => [loc.slice(2).join('.'), type])).toEqual(
+      ['epsilon', 'epsilon_high', 'alt_k2_tau', 'kl_penalty_coef', 'lora.alpha'].map((name) => [
+        name,
+        'less_than_equal',
+      ]),
+    )
+    expect(await jobs()).toBe(before)
+  })
+
   it('that cannot be honoured are refused by name', async () => {
     const { status, body } = await submit({ lora: { dropout: 0.1 }, scale_learning_rate_by_reward_std_dev: true })
     expect(status).toBeGreaterThanOrEqual(400)

@@ -127,6 +127,19 @@ describe('the command line', () => {
     const again = await runCli(['restore', file, '--data-dir', target])
     expect([again.exitCode, again.stderr]).toEqual([5, expect.stringContaining('is not empty')])
   })
+
+  it.each([
+    ['restore', 'a file that is not there', 'none.tar', 3, 'does not exist'],
+    ['restore', 'a folder', '', 2, 'is a folder'],
+    ['backup', 'a file below a file', 'below/x.tar', 2, 'cannot be written'],
+  ])('%s names %s', async (command, _, name, exit, words) => {
+    await writeFile(join(folder, 'below'), '')
+    const dataDir = command === 'backup' ? service.dataDir : join(folder, 'never')
+    const { exitCode, stderr } = await runCli([command, join(folder, name), '--data-dir', dataDir])
+    expect([exitCode, stderr]).toEqual([exit, expect.stringContaining(`"${join(folder, name)}" ${words}`)])
+    expect(stderr).toContain('hint: ')
+    expect(await readdir(folder)).not.toContain('never')
+  })
 })
 
 describe('a restore', () => {

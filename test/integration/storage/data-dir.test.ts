@@ -2,11 +2,13 @@
  * The data directory: its lock, its blobs, its database, on a real disk and against real crashes.
  */
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { restoreBackup } from '#service/operations/backup/restore.js'
 import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
 import { type BlobStore, createBlobStore } from '#service/storage/blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
@@ -50,6 +52,14 @@ describe('lock', () => {
   it('names a directory that cannot be used', async () => {
     await writeFile(join(root, 'file'), '')
     await expect(openDataDir(join(root, 'file', 'below'))).rejects.toMatchObject({ code: 'data_dir_unusable' })
+  })
+
+  it.skipIf(!existsSync('/proc/self'))('names one that can never be made, instead of trying for ever', async () => {
+    const path = '/proc/trainyard/data'
+    const unusable = { code: 'data_dir_unusable', message: `data directory "${path}" cannot be written` }
+    await expect(openDataDir(path)).rejects.toMatchObject(unusable)
+    await writeFile(join(root, 'backup.tar'), '')
+    await expect(restoreBackup(join(root, 'backup.tar'), path)).rejects.toMatchObject(unusable)
   })
 })
 

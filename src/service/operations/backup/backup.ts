@@ -10,8 +10,9 @@ import { copyFile, link, mkdir, open, readdir, rename, rm, stat } from 'node:fs/
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { ConflictError, NotFoundError } from '#base/errors.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { systemClock } from '#base/util/clock.js'
+import { createFolders } from '#base/util/create-folders.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { copyDatabase, readSnapshot, type SnapshotFacts } from '#service/storage/archive/snapshot.js'
 import { type TarEntry, writeTar } from '#service/storage/archive/tar.js'
@@ -41,7 +42,8 @@ const ATTEMPTS = 5
  * Writes a backup of the data directory `path` to `file`, readable by its owner only. The file appears when it is whole.
  *
  * @param options.isReplacing write over a file that exists. Default false
- * @throws {NotFoundError} `data_dir_not_found`; {ConflictError} `file_exists`; {AppError} `disk_full`
+ * @throws {NotFoundError} `data_dir_not_found`; {ConflictError} `file_exists`; {InvalidRequestError} `file_unwritable`;
+ *   {AppError} `disk_full`
  */
 export async function createBackup(
   path: string,
@@ -66,17 +68,27 @@ export async function createBackup(
     const { facts, missing } = await takeStage(root, stage)
     const end = { blobs: 0, bytes: 0, damaged: [...missing] }
     const entries = writeTar(entriesOf(stage, facts, end))
-    await mkdir(dirname(target), { recursive: true })
+    await createFolders(dirname(target))
     await pipeline(Readable.from(entries), createWriteStream(partial, { mode: 0o600, flush: true }))
     await rename(partial, target)
     await syncFolder(dirname(target))
     return { ...end, file: target, sizeBytes: (await stat(target)).size, schema: facts.schema }
   } catch (error) {
-    await rm(partial, { force: true })
-    throw toStorageError(error) ?? error
+    await rm(partial, { force: true }).catch(() => undefined)
+    throw toStorageError(error) ?? toTargetError(error, target) ?? error
   } finally {
     await rm(stage, { recursive: true, force: true })
   }
+}
+
+/** The error for a target that the system does not let anybody make. */
+function toTargetError(error: unknown, target: string): InvalidRequestError | null {
+  const { path, message } = error as NodeJS.ErrnoException
+  if (typeof path !== 'string' || !`${target}.partial`.startsWith(path)) return null
+  return new InvalidRequestError('file_unwritable', `"${target}" cannot be written: ${message}`, {
+    hint: 'choose another file, in a folder that this user may create or write',
+    cause: error,
+  })
 }
 
 /** The database's copy and links to its blobs in a folder of their own. */

@@ -4,12 +4,13 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { access, constants, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { type AppError, ConflictError, NotFoundError, StorageError } from '#base/errors.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
+import { createFolders } from '#base/util/create-folders.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
-import { openDataDir, RESTORE_MARKER } from '#service/storage/data-dir.js'
+import { openDataDir, RESTORE_MARKER, unwritable } from '#service/storage/data-dir.js'
 import { toStorageError } from '#service/storage/database.js'
 import {
   type BackupEnd,
@@ -37,19 +38,22 @@ const MAX_TEXT_BYTES = 64 * 1024 ** 2
 /**
  * Restores `file` into the directory `path`, which must be empty or not exist.
  *
- * @throws {ConflictError} `data_dir_not_empty`, `data_dir_locked`; {NotFoundError} `file_not_found`
+ * @throws {ConflictError} `data_dir_not_empty`, `data_dir_locked`; {NotFoundError} `file_not_found`;
+ *   {InvalidRequestError} `file_unreadable`
  * @throws {StorageError} `archive_invalid`, `archive_truncated`, `archive_newer`, `archive_corrupt`, `database_newer`; nothing is
  *   left in the directory then
  */
 export async function restoreBackup(file: string, path: string): Promise<RestoreResult> {
   const root = resolve(path)
   await checkTarget(root)
-  await access(file, constants.R_OK).catch((cause: unknown) => {
-    throw new NotFoundError('file_not_found', `"${file}" cannot be read`, { cause })
-  })
-  // before anything else is made there: a restore that is killed at any moment can be begun again
-  await mkdir(root, { recursive: true, mode: 0o700 })
-  await (await open(join(root, RESTORE_MARKER), 'w', 0o600)).close()
+  await checkFile(file)
+  try {
+    await createFolders(root, 0o700)
+    // before anything else is made there: a restore that is killed at any moment can be begun again
+    await (await open(join(root, RESTORE_MARKER), 'w', 0o600)).close()
+  } catch (cause) {
+    throw unwritable(root, cause)
+  }
   const dataDir = await openDataDir(root, { isRestoring: true })
   try {
     await clear(root)
@@ -63,6 +67,21 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
     throw toStorageError(error) ?? error
   } finally {
     dataDir.unlock()
+  }
+}
+
+async function checkFile(file: string): Promise<void> {
+  const hint = 'name a file that trainyard backup has written'
+  try {
+    const handle = await open(file)
+    const isFolder = (await handle.stat()).isDirectory()
+    await handle.close()
+    if (isFolder) throw new InvalidRequestError('file_unreadable', `"${file}" is a folder, expected a file`, { hint })
+  } catch (cause) {
+    if (cause instanceof AppError) throw cause
+    const { code, message } = cause as NodeJS.ErrnoException
+    if (code === 'ENOENT') throw new NotFoundError('file_not_found', `"${file}" does not exist`, { hint, cause })
+    throw new InvalidRequestError('file_unreadable', `"${file}" cannot be read: ${message}`, { hint, cause })
   }
 }
 

@@ -1,7 +1,7 @@
 /** Defaults by mode, aliases, null as absent, ranges with the path of the field. */
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
-import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import { resolveDpoConfig, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import defaultConfig from '../../../fixtures/trajectories/client-default-config.json' with { type: 'json' }
 
 describe('resolveRlConfig', () => {
@@ -158,6 +158,38 @@ describe('resolveRlConfig', () => {
       )
     })
   }
+
+  it('takes numbers as large as float32 holds, and no larger ones', () => {
+    const most = 3.4028234663852886e38
+    const bounded = [
+      ...['epsilon', 'epsilon_high', 'kl_penalty_coef', 'alt_k2_tau', 'kimi_k2_tau', 'truncated_importance_sampling'],
+      'max_negative_advantage_importance_sampling_weight',
+    ]
+    for (const name of bounded) {
+      const { policyLoss } = resolveRlConfig({ [name]: most })
+      for (const value of [1 + policyLoss.epsilon, 1 + policyLoss.epsilonHigh, policyLoss.kl?.coefficient ?? 0]) {
+        expect(Math.fround(value), name).toBeLessThan(Number.POSITIVE_INFINITY)
+      }
+      const param = `experimental_config.${name}`
+      for (const value of [3.5e38, 1e39, '1e300'])
+        expect(() => resolveRlConfig({ [name]: value })).toThrow(expect.objectContaining({ param }))
+    }
+    expect(resolveRlConfig({ lora: { alpha: most } }).lora).toEqual({ rank: 8, alpha: most })
+    for (const [resolve, root] of [
+      [resolveRlConfig, 'experimental_config'],
+      [resolveSftConfig, 'config'],
+      [resolveDpoConfig, 'config'],
+    ] as const) {
+      expect(() => resolve({ lora: { alpha: 1e39 } })).toThrow(
+        expect.objectContaining({ code: 'invalid_value', param: `${root}.lora.alpha` }),
+      )
+    }
+    for (const resolve of [resolveSftConfig, resolveDpoConfig]) {
+      expect(() => resolve({ early_stopping_min_delta: 1e39 })).toThrow(
+        expect.objectContaining({ param: 'config.early_stopping_min_delta' }),
+      )
+    }
+  })
 
   it('knows one KL reference at a time, and no file of the training machine', () => {
     const referenceOf = (config: JsonObject) => resolveRlConfig({ kl_penalty_coef: 0.1, ...config }).klReference

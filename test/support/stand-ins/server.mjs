@@ -17,10 +17,11 @@ try {
     ...options,
     tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
   })
+  // before anybody can know that it listens, and ask it to stop
+  process.once('SIGTERM', () => service.close(2000).then(() => process.exit(0)))
   process.stdout.write(
     `${JSON.stringify({ url: service.url, apiKey: service.createdApiKey, enginePids: service.enginePids() })}\n`,
   )
-  process.once('SIGTERM', () => service.close(2000).then(() => process.exit(0)))
 } catch (error) {
   process.stdout.write(`${JSON.stringify({ error: error.code ?? String(error) })}\n`)
   process.exit(1)

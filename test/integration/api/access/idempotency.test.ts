@@ -118,7 +118,8 @@ describe('Idempotency-Key', () => {
     const json = {
       model_id: modelId,
       trajectory_groups: [sampleGroup([0.25, 0])],
-      experimental_config: { delay_ms: 20 },
+      // ends by the cancel alone
+      experimental_config: { stand_in: { steps: 100_000, delay_ms: 20 } },
     }
     const { body } = await send('/v1/preview/training-jobs', json, { 'idempotency-key': 'to cancel' })
     const path = `/v1/preview/training-jobs/${String(body['id'])}/cancel`

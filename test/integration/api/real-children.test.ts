@@ -65,6 +65,8 @@ function workerPids(): number[] {
 
 describe('the loop', () => {
   it('is healthy once the engine has loaded', async () => {
+    // which may take longer than the check waits for it
+    await chat({})
     const { status, body } = await service.json<{ gpu_queue: unknown }>('/v1/system-check')
     expect([status, body.gpu_queue]).toEqual([200, expect.objectContaining({ success: true, errors: [] })])
   })

@@ -24,6 +24,8 @@ let model: string
 beforeAll(async () => {
   service = await createTestService()
   model = await service.createModel('m')
+  // the system check below waits for a running engine, and not as long as a busy machine may take to start it
+  expect((await service.json(CHAT, { json: hi() })).status).toBe(200)
 })
 afterAll(() => service.dispose())
 

@@ -48,7 +48,7 @@ describe.skipIf(!isMounted)('a disk that becomes full while a job runs', { timeo
   afterEach(async () => {
     await server.kill('SIGKILL')
     rmSync(ballast, { force: true })
-    rmSync(join(folder, 'data'), { recursive: true, force: true })
+    rmSync(join(folder, 'data'), { recursive: true, force: true, maxRetries: 20 })
   })
 
   /** Room inside the files of the database, so that rows are written on a disk without any. */

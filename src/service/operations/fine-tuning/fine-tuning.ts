@@ -28,6 +28,7 @@ import {
 } from '#service/storage/fine-tuning/jobs.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import type { ModelRecord } from '#service/storage/models.js'
+import { unknownCursor } from '#service/storage/paging.js'
 import { findJob, findJobs, type JobRecord } from '#service/storage/training-jobs.js'
 import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
 import { countSftExamples } from '#training/data/examples/sft-example.js'
@@ -185,6 +186,13 @@ export function createFineTuningService(
     return { record, job }
   }
 
+  /** The training job of the fine-tuning job after which a list goes on. */
+  async function requireCursor(principal: Principal, after: string): Promise<string> {
+    const jobId = fromFineTuningId(after)
+    if ((await findFineTuningJob(db, principal, jobId)) === null) throw unknownCursor(after)
+    return jobId
+  }
+
   async function toWire(record: FineTuningRecord, job: JobRecord | null | undefined): Promise<FineTuningJob> {
     if (job === null || job === undefined)
       throw new AppError('internal', 'internal_error', 'a fine-tuning job has no training job')
@@ -220,7 +228,7 @@ export function createFineTuningService(
       const wanted = metadataFilter(query)
       const limit = query.limit ?? DEFAULT_PAGE_LIMIT
       const found: FineTuningJob[] = []
-      let after = query.after === undefined ? undefined : (await require(principal, query.after)).record.jobId
+      let after = query.after === undefined ? undefined : await requireCursor(principal, query.after)
       for (;;) {
         const page = await listFineTuningJobs(db, principal, { after, limit: wanted === null ? limit : METADATA_PAGE })
         const jobs = await findJobs(
@@ -262,8 +270,11 @@ export function createFineTuningService(
     checkpoints: async (principal, id, query) => {
       const { record, job } = await require(principal, id)
       const checkpoint = job.step === null ? null : await findCheckpoint(db, job.modelId, job.step)
-      if (checkpoint === null || query.after !== undefined) return toList<FineTuningCheckpoint>([], false)
-      return toList([toFineTuningCheckpoint(checkpoint, job, record.trainedName)], false)
+      const all = checkpoint === null ? [] : [toFineTuningCheckpoint(checkpoint, job, record.trainedName)]
+      const { after } = query
+      if (after === undefined) return toList(all, false)
+      if (all.every(({ id }) => id !== after)) throw unknownCursor(after)
+      return toList<FineTuningCheckpoint>([], false)
     },
   }
 }

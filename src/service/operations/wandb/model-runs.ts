@@ -4,7 +4,8 @@
 
 import type { ModelRun, RunLine } from '#api/wire/compatible/wandb.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
-import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { NotFoundError } from '#base/errors.js'
+import { unknownCursor } from '#service/storage/paging.js'
 import { lastHistoryLine, listHistory, listRuns, type RunRecord } from '#service/storage/wandb/runs.js'
 import type { Principal } from '../access/principal.js'
 import type { ServiceContext } from '../context.js'
@@ -38,10 +39,8 @@ export function createModelRunService(context: ServiceContext): ModelRunService 
       const run = (await runsOf(principal, modelId, { limit: 1000 })).items.find(({ id }) => id === runId)
       if (run === undefined) throw new NotFoundError('run_not_found', `the model has no run "${runId.slice(0, 100)}"`)
       const after = query.after === undefined ? -1 : /^\d{1,9}$/.test(query.after) ? Number(query.after) : null
-      if (after === null) {
-        throw new InvalidRequestError('invalid_cursor', 'after must be the id of a line of this run', {
-          param: 'after',
-        })
+      if (after === null || after > ((await lastHistoryLine(db, run.id))?.line ?? -1)) {
+        throw unknownCursor(query.after ?? '')
       }
       const limit = query.limit ?? DEFAULT_PAGE_LIMIT
       const lines = await listHistory(db, run.id, { afterLine: after, limit: limit + 1 })

@@ -1,6 +1,7 @@
 /**
  * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
  */
+import { cpus } from 'node:os'
 import { join } from 'node:path'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
@@ -49,7 +50,8 @@ const MOST_UNUSED = 4
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
   const session = await loadStepSession(options)
-  const joined = new JoinedAdapters(config)
+  // no more than the runtime takes where nothing is said
+  const joined = new JoinedAdapters(config, options.threads ?? cpus().length)
   const results = new ResultMemory(config)
   return {
     config,

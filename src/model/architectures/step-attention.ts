@@ -6,7 +6,8 @@
  * step's new tokens. The cache is read only: new keys and values are an output, which JavaScript writes where they belong.
  * Slots are ordered by group, key/value head, member: S = G*K*R. Tokens come and go by gathers, so slots may be empty and
  * sequences differ in their number of new tokens; T is the largest. A number's order of summation depends on its own sequence
- * only as long as P and C are multiples of 16, so an answer keeps its bits whoever shares the step.
+ * only as long as P and C are multiples of 16, so an answer keeps its bits whoever shares the step; where it does not is in
+ * `src/docs/numerics.md`, Determinism.
  */
 import type { Attributes } from '#numerics/graph/attributes.js'
 import { float, int } from '#numerics/graph/attributes.js'

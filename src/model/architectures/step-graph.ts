@@ -17,6 +17,7 @@ import { branch } from '#numerics/graph/ops/branch.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
 import { matmul } from '#numerics/graph/ops/matmul.js'
 import { logSoftmax, rmsNorm, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
+import { transpose } from '#numerics/graph/ops/shape.js'
 import type { ValueType } from '#numerics/graph/signatures/signature.js'
 import { activate } from '#numerics/nn/activation.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
@@ -61,7 +62,7 @@ export const STEP_INPUTS = {
   hasTemperatures: 'has_temperatures',
   /** bool []: whether the adapter inputs are read; they may be empty where they are not */
   hasAdapters: 'has_adapters',
-  /** int32 [adapters, slots]: the token in each slot of an adapter, any where there is none */
+  /** int32 [adapters, 1, slots]: the token in each slot of an adapter, any where there is none */
   adapterTokens: 'adapter_tokens',
   /** int32 [N]: each token's slot among all adapters' */
   adapterSlots: 'adapter_slots',
@@ -84,7 +85,14 @@ export const STEP_OUTPUTS = {
   probabilities: 'probabilities',
 } as const
 
-/** Inputs of a site's adapters: A [adapters, W, in] and B [adapters, W, out] per layer. */
+/**
+ * Rows of an adapter's A that one product may have, at most. ONNX Runtime gives each thread some of a product's columns, a multiple of
+ * 16, and adds up in longer or shorter runs by how many columns that are; how many threads there are it decides by the number of
+ * tokens. A piece of 16 columns is never divided, so a token's numbers do not depend on who shares the step.
+ */
+export const ADAPTER_PIECE = 16
+
+/** Inputs of a site's adapters: A [adapters, pieces, W / pieces, in] and B [adapters, W, out] per layer. */
 export function adapterInput(layer: number, site: JoinedProjection, matrix: 'a' | 'b'): string {
   return `adapter.${layer}.${site}.${matrix}`
 }
@@ -242,17 +250,20 @@ class StepKernels implements DecoderKernels {
     { layer, projection }: { readonly layer: number; readonly projection: JoinedProjection },
   ): Value {
     const g = this.#g
-    const width = `W_${projection}`
+    const [pieces, rows] = [`pieces_${projection}`, `rows_${projection}`]
+    const width = multiplyDims(pieces, rows)
     const [inputSize, outputSize] = [input.shape[1] as Dim, base.shape[1] as Dim]
-    const slots: readonly Dim[] = ['adapters', 'slots']
-    const matrix = (name: 'a' | 'b', size: Dim): Value =>
-      this.#inputs.input(adapterInput(layer, projection, name), 'float32', ['adapters', width, size])
-    const tokens = this.#inputs.input(STEP_INPUTS.adapterTokens, 'int32', slots)
+    const matrix = (name: 'a' | 'b', shape: readonly Dim[]): Value =>
+      this.#inputs.input(adapterInput(layer, projection, name), 'float32', ['adapters', ...shape])
+    const tokens = this.#inputs.input(STEP_INPUTS.adapterTokens, 'int32', ['adapters', 1, 'slots'])
     const slotOf = this.#inputs.input(STEP_INPUTS.adapterSlots, 'int32', [TOKENS])
-    const own = this.#one('Gather', [input, tokens], { axis: int(0) }) // [adapters, slots, in]
-    const type = { dtype: 'float32' as const, shape: [...slots, width] }
-    const ranks = this.#one('FusedMatMul', [own, matrix('a', inputSize)], { transB: int(1) }, type)
-    const deltas = matmul(g, ranks, matrix('b', outputSize))
+    const own = this.#one('Gather', [input, tokens], { axis: int(0) }) // [adapters, 1, slots, in]
+    const float32 = (...shape: readonly Dim[]): ValueType => ({ dtype: 'float32', shape: ['adapters', ...shape] })
+    const a = matrix('a', [pieces, rows, inputSize])
+    const byPiece = this.#one('FusedMatMul', [own, a], { transB: int(1) }, float32(pieces, 'slots', rows))
+    const byToken = transpose(g, byPiece, [0, 2, 1, 3])
+    const ranks = this.#one('Reshape', [byToken, g.int64s([0, 0, -1])], {}, float32('slots', width))
+    const deltas = matmul(g, ranks, matrix('b', [width, outputSize]))
     const flat = { dtype: 'float32' as const, shape: [multiplyDims('adapters', 'slots'), outputSize] }
     const bySlot = this.#one('Reshape', [deltas, g.int64s([-1, Number(outputSize)])], {}, flat)
     return add(g, base, this.#one('Gather', [bySlot, slotOf], { axis: int(0) }))

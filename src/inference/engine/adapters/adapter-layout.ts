@@ -3,7 +3,7 @@
  *
  * z = x · Aᵀ (A is [W, in], rows: per projection of the site, R ranks), then y = base + z · B ([W, out], scaled by alpha / R;
  * columns of qkv in the grouped order of the prepared weights). Adapters of different rank or with fewer targets are simply
- * narrower.
+ * narrower. What does not divide into pieces of one size (`ADAPTER_PIECE`) ends in rows of zeros.
  */
 
 import type { JoinedProjection } from '#model/architectures/decoder.js'
@@ -14,6 +14,7 @@ import {
   projectionShape,
 } from '#model/architectures/decoder-config.js'
 import { groupedRow } from '#model/architectures/prepared-tensors.js'
+import { ADAPTER_PIECE } from '#model/architectures/step-graph.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 
 /** The places adapters attach to, and the projections joined there. */
@@ -45,7 +46,7 @@ type LayerWeights = Readonly<Record<JoinedProjection, SiteWeights>>
 export interface AdapterLayout {
   /** Per layer and site. */
   readonly layers: readonly LayerWeights[]
-  /** W of each site, the same in all layers. */
+  /** W of each site, the same in all layers: a multiple of its `pieceCount`. */
   readonly widths: Readonly<Record<JoinedProjection, number>>
   readonly sizeBytes: number
 }
@@ -81,7 +82,7 @@ function layoutLayer(config: DecoderConfig, weights: AdapterWeights, layer: numb
     const projections = ADAPTER_SITES[site].filter((projection) => isTargeted(config, weights, projection))
     const inputSize = inputSizeOf(config, site)
     const outputSize = outputSizeOf(config, site)
-    const width = projections.length * rank
+    const width = wholePieces(projections.length * rank)
     const a = new Float32Array(width * inputSize)
     const b = new Float32Array(width * outputSize)
     projections.forEach((projection, index) => {
@@ -115,6 +116,17 @@ export function siteOf(layout: AdapterLayout, layer: number, site: JoinedProject
   const sites = layout.layers[layer]
   if (sites === undefined) throw new Error(`adapter has no layer ${layer}`)
   return sites[site]
+}
+
+/** Pieces that a site's A of W rows is cut into: as few as may be. */
+export function pieceCount(width: number): number {
+  return Math.max(1, Math.ceil(width / ADAPTER_PIECE))
+}
+
+/** The width with as many rows of zeros as make its pieces one size: 24 → 24 (two of 12), 21 → 22. */
+function wholePieces(width: number): number {
+  const pieces = pieceCount(width)
+  return pieces * Math.ceil(width / pieces)
 }
 
 function isTargeted(config: DecoderConfig, weights: AdapterWeights, projection: Projection): boolean {

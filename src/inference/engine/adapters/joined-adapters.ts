@@ -2,21 +2,35 @@
  * The adapter inputs of a step: the matrices of its adapters one after the other, and which tokens belong to each.
  *
  * Each adapter's tokens are multiplied with its own matrices, so weights are read once whatever the number of adapters. Tokens lie
- * in slots, as many per adapter as the busiest has. There are never fewer than two: the runtime adds up a single row in another
- * order than several, and an answer must not depend on who shares its step. Tokens of the base model beside others have an
- * adapter of zeros, so that nobody's numbers reach anybody else, not even those of an adapter that has diverged.
+ * in slots, as many per adapter as the busiest has and as keep a token's bits (`slotCount`): an answer must not depend on who shares
+ * its step. Tokens of the base model beside others have an adapter of zeros, so that nobody's numbers reach anybody else, not even
+ * those of an adapter that has diverged.
  */
+import type { JoinedProjection } from '#model/architectures/decoder.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { adapterInput, STEP_INPUTS } from '#model/architectures/step-graph.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { StepBatch } from '../step-batch.js'
-import { type AdapterLayout, inputSizeOf, JOINED_PROJECTIONS, outputSizeOf, siteOf } from './adapter-layout.js'
+import {
+  type AdapterLayout,
+  inputSizeOf,
+  JOINED_PROJECTIONS,
+  outputSizeOf,
+  pieceCount,
+  siteOf,
+} from './adapter-layout.js'
 
-const LEAST_SLOTS = 2
+/** The runtime adds up a single row in another order than several. */
+const LEAST_ROWS = 2
+/** Numbers of a weight from which on the runtime may give a thread a single row; it counts 65,536 products to a thread. */
+const DIVIDED_NUMBERS = 16_384
+
+type Widths = Readonly<Record<JoinedProjection, number>>
 
 /** Float32 matrices of one kind side by side, with room for more. */
 interface Stack {
   readonly name: string
+  readonly matrix: 'a' | 'b'
   readonly partOf: (layout: AdapterLayout) => Float32Array
   /** Numbers of one row: the input's or the output's size. */
   readonly rowSize: number
@@ -28,6 +42,7 @@ interface Stack {
 /** Adapter inputs of the step graph; what several adapters need is kept, because batches change little from step to step. */
 export class JoinedAdapters {
   readonly #config: DecoderConfig
+  readonly #threads: number
   /** Of tokens without an adapter. */
   readonly #base: AdapterLayout
   readonly #none: Readonly<Record<string, HostTensor>>
@@ -35,15 +50,20 @@ export class JoinedAdapters {
   #members: AdapterLayout[] = []
   #capacity = 0
   #stacks: readonly Stack[] = []
+  /** Of the stacks. */
+  #widths: Widths
   #tensors: Readonly<Record<string, HostTensor>> = {}
 
-  constructor(config: DecoderConfig) {
+  /** @param threads that the runtime may divide a product over, at most */
+  constructor(config: DecoderConfig, threads: number) {
     this.#config = config
+    this.#threads = threads
     this.#base = emptyLayout(config)
+    this.#widths = this.#base.widths
     this.#none = {
-      ...this.#tensorsOf([], this.#stacksFor([], 0)),
+      ...this.#tensorsOf([], this.#stacksFor(this.#widths, 0)),
       [STEP_INPUTS.hasAdapters]: flag(false),
-      [STEP_INPUTS.adapterTokens]: int32(new Int32Array(0), [0, 0]),
+      [STEP_INPUTS.adapterTokens]: int32(new Int32Array(0), [0, 1, 0]),
       [STEP_INPUTS.adapterSlots]: int32(new Int32Array(0), [0]),
     }
   }
@@ -57,7 +77,10 @@ export class JoinedAdapters {
     const members = isOne ? [only] : this.#join(hasBase ? [...batch.adapters, this.#base] : batch.adapters)
     const matrices = isOne ? this.#tensorsOfOne(only) : this.#tensors
     const places = batch.sequences.map(({ adapter }) => members.indexOf(batch.adapters[adapter] ?? this.#base))
-    return { ...matrices, [STEP_INPUTS.hasAdapters]: flag(true), ...slotFeeds(batch, places, members.length) }
+    const tokens = tokensOf(batch, places, members.length)
+    const sizes = { adapters: members.length, threads: this.#threads, widths: isOne ? only.widths : this.#widths }
+    const slots = slotCount(this.#config, Math.max(...tokens.map(({ length }) => length)), sizes)
+    return { ...matrices, [STEP_INPUTS.hasAdapters]: flag(true), ...slotFeeds(tokens, slots) }
   }
 
   readonly #single = new WeakMap<AdapterLayout, Readonly<Record<string, HostTensor>>>()
@@ -65,7 +88,7 @@ export class JoinedAdapters {
   #tensorsOfOne(layout: AdapterLayout): Readonly<Record<string, HostTensor>> {
     const known = this.#single.get(layout)
     if (known !== undefined) return known
-    const stacks = this.#stacksFor([layout], 0).map((stack) => ({ ...stack, data: stack.partOf(layout) }))
+    const stacks = this.#stacksFor(layout.widths, 0).map((stack) => ({ ...stack, data: stack.partOf(layout) }))
     const tensors = this.#tensorsOf([layout], stacks)
     this.#single.set(layout, tensors)
     return tensors
@@ -80,7 +103,8 @@ export class JoinedAdapters {
     if (isWider || layouts.length > this.#capacity || 4 * layouts.length <= this.#capacity) {
       this.#members = []
       this.#capacity = layouts.length === 2 ? 2 : 4 * Math.ceil(layouts.length / 4)
-      this.#stacks = this.#stacksFor(layouts, this.#capacity)
+      this.#widths = widest(layouts)
+      this.#stacks = this.#stacksFor(this.#widths, this.#capacity)
     }
     const missing = [...wanted].filter((layout) => !this.#members.includes(layout))
     let at = 0
@@ -108,15 +132,16 @@ export class JoinedAdapters {
     this.#members[at] = layout
   }
 
-  #stacksFor(layouts: readonly AdapterLayout[], capacity: number): readonly Stack[] {
+  #stacksFor(widths: Widths, capacity: number): readonly Stack[] {
     const stacks: Stack[] = []
     for (let layer = 0; layer < this.#config.layerCount; layer++) {
       for (const site of JOINED_PROJECTIONS) {
-        const rows = Math.max(0, ...layouts.map((layout) => layout.widths[site]))
+        const rows = widths[site]
         for (const matrix of ['a', 'b'] as const) {
           const rowSize = matrix === 'a' ? inputSizeOf(this.#config, site) : outputSizeOf(this.#config, site)
           stacks.push({
             name: adapterInput(layer, site, matrix),
+            matrix,
             partOf: (layout) => siteOf(layout, layer, site)[matrix],
             rowSize,
             rows,
@@ -131,10 +156,11 @@ export class JoinedAdapters {
   #tensorsOf(members: readonly AdapterLayout[], stacks: readonly Stack[]): Readonly<Record<string, HostTensor>> {
     const count = members.length
     return Object.fromEntries(
-      stacks.map(({ name, rows, rowSize, data }) => [
-        name,
-        float32Tensor(data.subarray(0, count * rows * rowSize), [count, rows, rowSize]),
-      ]),
+      stacks.map(({ name, matrix, rows, rowSize, data }) => {
+        const pieces = pieceCount(rows)
+        const shape = matrix === 'a' ? [count, pieces, rows / pieces, rowSize] : [count, rows, rowSize]
+        return [name, float32Tensor(data.subarray(0, count * rows * rowSize), shape)]
+      }),
     )
   }
 }
@@ -143,26 +169,62 @@ function rowsOf({ partOf, rowSize }: Stack, layout: AdapterLayout): number {
   return partOf(layout).length / rowSize
 }
 
+function widest(layouts: readonly AdapterLayout[]): Widths {
+  const of = (site: JoinedProjection): number => Math.max(...layouts.map(({ widths }) => widths[site]))
+  return { qkv: of('qkv'), o: of('o'), gate_up: of('gate_up'), down: of('down') }
+}
+
 /**
- * Which token lies in which slot of its adapter.
+ * Slots of each adapter, for `busiest` tokens of one: as many as leave no thread with a single row. The runtime divides a product
+ * by rows once it has as many rows as columns.
+ */
+function slotCount(
+  config: DecoderConfig,
+  busiest: number,
+  { adapters, threads, widths }: { readonly adapters: number; readonly threads: number; readonly widths: Widths },
+): number {
+  const products = JOINED_PROJECTIONS.flatMap((site) => {
+    const [inner, outer, width] = [inputSizeOf(config, site), outputSizeOf(config, site), widths[site]]
+    const pieces = pieceCount(width)
+    return [
+      { columns: width / pieces, numbers: (width / pieces) * inner, count: adapters * pieces },
+      { columns: outer, numbers: outer * width, count: adapters },
+    ]
+  }).filter(({ numbers }) => numbers >= DIVIDED_NUMBERS)
+  let slots = Math.max(LEAST_ROWS, busiest)
+  for (let before = 0; before < slots; ) {
+    before = slots
+    for (const { columns, count } of products) {
+      if (columns <= slots) slots = Math.max(slots, LEAST_ROWS * Math.ceil(threads / count))
+    }
+  }
+  return slots
+}
+
+/**
+ * The tokens of each adapter, numbered as all new tokens of the step.
  *
  * @param members each sequence's adapter among `count`
  */
-function slotFeeds(batch: StepBatch, members: readonly number[], count: number): Record<string, HostTensor> {
-  const memberOf = batch.sequences.flatMap(({ ids }, index) => ids.map(() => members[index] as number))
-  const taken = new Array<number>(count).fill(0)
-  for (const member of memberOf) taken[member] = (taken[member] as number) + 1
-  const slots = Math.max(LEAST_SLOTS, ...taken)
-  const adapterTokens = new Int32Array(count * slots)
-  const slotOf = new Int32Array(memberOf.length)
-  for (let token = memberOf.length - 1; token >= 0; token--) {
-    const member = memberOf[token] as number
-    taken[member] = (taken[member] as number) - 1
-    slotOf[token] = member * slots + (taken[member] as number)
-    adapterTokens[slotOf[token] as number] = token
+function tokensOf(batch: StepBatch, members: readonly number[], count: number): readonly (readonly number[])[] {
+  const tokens: number[][] = Array.from({ length: count }, () => [])
+  let next = 0
+  for (const [index, { ids }] of batch.sequences.entries()) {
+    for (let i = 0; i < ids.length; i++) tokens[members[index] as number]?.push(next++)
+  }
+  return tokens
+}
+
+/** Which token lies in which slot of its adapter. */
+function slotFeeds(tokens: readonly (readonly number[])[], slots: number): Record<string, HostTensor> {
+  const adapterTokens = new Int32Array(tokens.length * slots)
+  const slotOf = new Int32Array(tokens.reduce((sum, own) => sum + own.length, 0))
+  for (const [member, own] of tokens.entries()) {
+    adapterTokens.set(own, member * slots)
+    for (const [slot, token] of own.entries()) slotOf[token] = member * slots + slot
   }
   return {
-    [STEP_INPUTS.adapterTokens]: int32(adapterTokens, [count, slots]),
+    [STEP_INPUTS.adapterTokens]: int32(adapterTokens, [tokens.length, 1, slots]),
     [STEP_INPUTS.adapterSlots]: int32(slotOf, [slotOf.length]),
   }
 }

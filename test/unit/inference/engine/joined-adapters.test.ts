@@ -45,7 +45,7 @@ function numbersOf(tensor: HostTensor | undefined): readonly number[] {
 
 /** Follows each token to its slot and compares what lies there. */
 function expectOwnNumbers(feeds: Readonly<Record<string, HostTensor>>, batch: StepBatch): void {
-  const [, slots = 0] = feeds[STEP_INPUTS.adapterTokens]?.shape ?? []
+  const [, , slots = 0] = feeds[STEP_INPUTS.adapterTokens]?.shape ?? []
   const tokens = numbersOf(feeds[STEP_INPUTS.adapterTokens])
   const slotOf = numbersOf(feeds[STEP_INPUTS.adapterSlots])
   const owners = batch.sequences.flatMap(({ ids, adapter }) => ids.map(() => adapter))
@@ -58,7 +58,8 @@ function expectOwnNumbers(feeds: Readonly<Record<string, HostTensor>>, batch: St
     for (const site of JOINED_PROJECTIONS) {
       for (const matrix of ['a', 'b'] as const) {
         const tensor = feeds[adapterInput(config.layerCount - 1, site, matrix)]
-        const [, width = 0, size = 0] = tensor?.shape ?? []
+        const size = tensor?.shape.at(-1) ?? 0
+        const width = (tensor?.shape.slice(1, -1) ?? []).reduce((product, dim) => product * dim, 1)
         const start = Math.floor(slot / slots) * width * size
         const found = numbersOf(tensor).slice(start, start + width * size)
         // the base model's tokens have zeros
@@ -72,7 +73,7 @@ function expectOwnNumbers(feeds: Readonly<Record<string, HostTensor>>, batch: St
 
 describe('joined adapters', () => {
   test('follow batches of any adapters and tokens', () => {
-    const joined = new JoinedAdapters(config)
+    const joined = new JoinedAdapters(config, 2)
     const rng = createRng('joined-adapters')
     const all = Array.from({ length: 12 }, (_, i) => layoutOf(config, i + 1, [2, 4, 3][i % 3] ?? 2))
     for (let round = 0; round < 60; round++) {
@@ -89,14 +90,14 @@ describe('joined adapters', () => {
   test('one adapter is used where it lies, without a copy', () => {
     const layout = layoutOf(config, 7, 4)
     const batch = batchOf([layout], [0])
-    const feeds = new JoinedAdapters(config).feeds(batch)
+    const feeds = new JoinedAdapters(config, 2).feeds(batch)
     expectOwnNumbers(feeds, batch)
     const tensor = feeds[adapterInput(0, 'o', 'a')]
     expect(tensor?.data.buffer).toBe(layout.layers[0]?.o.a.buffer)
   })
 
   test('a step without adapters says so', () => {
-    const feeds = new JoinedAdapters(config).feeds(batchOf([], [-1]))
+    const feeds = new JoinedAdapters(config, 2).feeds(batchOf([], [-1]))
     expect(numbersOf(feeds[STEP_INPUTS.hasAdapters])).toEqual([0])
   })
 })

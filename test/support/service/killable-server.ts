@@ -33,6 +33,8 @@ export interface KillableServer {
   untilEnd(jobId: string): Promise<TrainingJob>
   /** Process id of the training worker that runs, once there is one. */
   workerPid(): Promise<number>
+  /** Process id of the engine's host, once there is one. */
+  enginePid(): Promise<number>
   kill(signal: NodeJS.Signals): Promise<void>
 }
 
@@ -40,15 +42,18 @@ export interface KillableServerOptions extends Pick<ServiceOptions, 'tuning' | '
   readonly dataDir: string
   /** The key of an earlier server on the directory. */
   readonly apiKey?: string
+  /** How long it drains after SIGTERM. Default 2000. */
+  readonly drainMs?: number
   /** Gets each line the server logs. */
   readonly onLog?: (line: string) => void
 }
 
 /** Starts it. @throws {Error} whose message is the code of the error that kept it from starting */
 export async function startKillableServer(options: KillableServerOptions): Promise<KillableServer> {
-  const { apiKey: knownKey, onLog, ...service } = options
+  const { apiKey: knownKey, onLog, drainMs = 2000, ...service } = options
   const level = onLog === undefined ? 'silent' : 'info'
-  const child = spawn(process.execPath, [SCRIPT, JSON.stringify(service), level], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const args = [SCRIPT, JSON.stringify(service), level, String(drainMs)]
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   createInterface({ input: child.stderr }).on('line', (line) => onLog?.(line))
   const line = await new Promise<string>((resolve, reject) => {
@@ -113,8 +118,8 @@ export async function startKillableServer(options: KillableServerOptions): Promi
       `end of job ${jobId}`,
       200_000,
     )
-  const workerPid = (): Promise<number> =>
-    until(() => childrenOf(pid).find((id) => commandOf(id).includes('training/worker/main.js')), 'a training worker')
+  const childPid = (entry: string): Promise<number> =>
+    until(() => childrenOf(pid).find((id) => commandOf(id).includes(entry)), entry)
 
   return {
     url: ready.url,
@@ -126,7 +131,8 @@ export async function startKillableServer(options: KillableServerOptions): Promi
     submitRows,
     eventsOf,
     untilEnd,
-    workerPid,
+    workerPid: () => childPid('training/worker/main.js'),
+    enginePid: () => childPid('inference/host/main.js'),
     createModel: async (name = 'm') => {
       const json = { project: 'p', name, base_model: 'trainyard/tiny-random', return_existing: true }
       return (await call<{ id: string }>('/v1/preview/models', json)).id
@@ -135,7 +141,7 @@ export async function startKillableServer(options: KillableServerOptions): Promi
       for (;;) {
         const jobId = await submitRows(modelId, steps)
         await until(async () => (await eventsOf(jobId)).length > 1, 'the first step of the job')
-        const worker = await workerPid()
+        const worker = await childPid('training/worker/main.js')
         process.kill(worker, 'SIGSTOP')
         if ((await eventsOf(jobId)).length < steps / 2) return { jobId, worker }
         process.kill(worker, 'SIGCONT')

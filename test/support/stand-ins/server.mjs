@@ -1,5 +1,6 @@
 /**
- * A server in a process of its own for tests that kill it. Arguments: the options as JSON, the level of its log (default silent).
+ * A server in a process of its own for tests that kill it. Arguments: the options as JSON, the level of its log (default silent),
+ * the milliseconds it drains for after SIGTERM (default 2000).
  *
  * Prints one line of JSON when it listens.
  */
@@ -18,7 +19,7 @@ try {
     tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
   })
   // before anybody can know that it listens, and ask it to stop
-  process.once('SIGTERM', () => service.close(2000).then(() => process.exit(0)))
+  process.once('SIGTERM', () => service.close(Number(process.argv[4] ?? 2000)).then(() => process.exit(0)))
   process.stdout.write(
     `${JSON.stringify({ url: service.url, apiKey: service.createdApiKey, enginePids: service.enginePids() })}\n`,
   )

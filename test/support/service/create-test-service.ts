@@ -24,7 +24,7 @@ export interface TestService extends Service {
   fetch(path: string, init?: TestRequest): Promise<Response>
   /** The same, parsed, with the status. */
   json<T = Record<string, never>>(path: string, init?: TestRequest): Promise<{ status: number; body: T }>
-  /** Waits for the job's end. */
+  /** Waits for the job's end; the limit is for one that stands still, each state and step begins it anew. */
   waitForJob(id: string, timeoutMs?: number): Promise<TrainingJob>
   allEvents(jobId: string): Promise<TrainingEvent[]>
   /** Waits until the engine of the first base model computes and holds back that many requests. */
@@ -89,11 +89,19 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     fetch: fetchPath,
     json,
     waitForJob: async (id, timeoutMs = 100_000) => {
-      const ended = async () => {
+      const isEnded = ({ training_end: end }: TrainingJob) => end !== null && end !== undefined
+      let before = ''
+      const moved = async () => {
         const { body } = await json<TrainingJob>(`/v1/preview/training-jobs/${id}`)
-        return body.training_end !== null && body.training_end !== undefined && body
+        const now = JSON.stringify([body.status, body.attempt, body.num_gradient_steps])
+        if (now === before && !isEnded(body)) return null
+        before = now
+        return body
       }
-      return until(ended, `end of job ${id}`, timeoutMs)
+      for (;;) {
+        const job = await until(moved, `end of job ${id}, ${before}`, timeoutMs)
+        if (isEnded(job)) return job
+      }
     },
     allEvents: async (jobId) => {
       const events: TrainingEvent[] = []

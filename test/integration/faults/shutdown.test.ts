@@ -2,6 +2,7 @@
  * Shutdown of a server at work, through its sockets: what runs is drained, what comes is refused, and at the deadline every open
  * request gets its own clear end, whoever holds it up. The process ends by itself, and its database is one clean file.
  */
+import { once } from 'node:events'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -134,13 +135,14 @@ describe('a server that is told to stop', { timeout: 280_000 }, () => {
     // so that both are there when it stops
     process.kill(engine, 'SIGSTOP')
     const late = send(`${head(CHAT, 2)}X-Half: `)
+    await once(late, 'connect')
     let answer = ''
     late.on('data', (chunk: Buffer) => {
       answer += chunk.toString()
     })
     const isThere = async () => Object.values(await engineCounts()).reduce((sum, count) => sum + count, 0) >= 2
-    // or over already, on a machine that held this process up
-    await until(async () => streamed.isOver() || plain.isOver() || (await isThere()), 'both in the engine')
+    // or over already, on a machine that held this process up; asked first, so that the server has what was sent late
+    await until(async () => (await isThere()) || streamed.isOver() || plain.isOver(), 'both in the engine')
     const children = childrenOf(server.pid)
     const gone = server.kill('SIGTERM')
     await until(() => log.some((line) => line.includes('service.stopping')), 'the begin of the stop')

@@ -16,6 +16,7 @@ import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { createClient } from './support/http-load.js'
+import { childrenOf, peakBytes } from './support/processes.js'
 
 export const title = 'Models people train: LoRA rank 8 in batches of 2 x 256 tokens'
 
@@ -203,13 +204,21 @@ async function train(service, key, name) {
   form.set('file', new Blob([`${JSON.stringify(row)}\n`.repeat(6)]), 'rows.jsonl')
   const headers = { authorization: `Bearer ${key}` }
   const file = await (await fetch(`${service.url}/v1/files`, { method: 'POST', body: form, headers })).json()
-  const model = await call(service, key, '/v1/preview/models', { project: 'bench', name: 'm', base_model: name })
+  const model = await call(service, key, '/v1/preview/models', {
+    ...{ project: 'bench', name: 'm', base_model: name },
+    // a directory that was kept has it
+    return_existing: true,
+  })
   const job = await call(service, key, '/v1/preview/sft-training-jobs', {
     ...{ model_id: model.id, training_data_url: file.id },
     config: { learning_rate: 1e-4, batch_size: 2 },
   })
-  let largest = Number.NaN
+  let largest = 0
   for (;;) {
+    // while it runs: on a machine short of memory a worker is not kept behind its job
+    for (const pid of childrenOf(process.pid)) {
+      if (!service.enginePids().includes(pid)) largest = Math.max(largest, peakBytes(pid))
+    }
     const { status, error } = await call(service, key, `/v1/preview/training-jobs/${job.id}`)
     if (status === 'failed' || status === 'cancelled') throw new Error(`training of ${name}: ${JSON.stringify(error)}`)
     if (status === 'completed') break
@@ -217,11 +226,6 @@ async function train(service, key, name) {
   }
   const { data } = await call(service, key, `/v1/preview/training-jobs/${job.id}/events?limit=100`)
   const rates = data.flatMap((event) => event.data?.tokens_per_second ?? [])
-  // a worker says that it is idle a moment after its job has ended; on a machine short of memory it is not kept
-  for (let tries = 0; tries < 50 && service.idleWorkerPids().length === 0; tries++) {
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-  for (const pid of service.idleWorkerPids()) largest = Math.max(largest || 0, peakBytes(pid))
   return { tokensPerSecond: Math.max(...rates), peakBytes: largest }
 }
 
@@ -264,12 +268,6 @@ async function call({ url }, key, route, json) {
   const { status, text } = await send(json === undefined ? 'GET' : 'POST', route, json)
   if (status >= 300) throw new Error(`${route}: ${status} ${text}`)
   return JSON.parse(text)
-}
-
-/** Peak resident memory of a process; mapped files count. Linux only. */
-function peakBytes(pid) {
-  const kilobytes = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
-  return Number(kilobytes ?? Number.NaN) * 1024
 }
 
 /** Largest absolute random weight. */

@@ -16,6 +16,7 @@ import path from 'node:path'
 import { findSmolLm2, startService } from '../support/service/service-process.js'
 import { textOf } from './peers/streams.js'
 import { lastLine } from './support/last-line.js'
+import { childrenOf, peakBytes } from './support/processes.js'
 
 export const title = 'One step of reinforcement learning, SmolLM2-135M, through HTTP'
 
@@ -78,7 +79,7 @@ export async function run(options, print) {
     for (const [part, value] of Object.entries(report.seconds)) if (value >= 0.05) row(`of the job: ${part}`, value)
     row('tokens stored in rows', report.tokens, '')
     row('memory of all processes after it, shared pages once', sharedBytes(service.child.pid) / 1e9, 'GB')
-    row('sum of their peaks, shared pages in each', peakBytes(service.child.pid) / 1e9, 'GB')
+    row('sum of their peaks, shared pages in each', peakOfAll(service.child.pid) / 1e9, 'GB')
     if (weights !== null) downloadBase(service, name, weights)
   } finally {
     await service.stop()
@@ -123,27 +124,19 @@ async function promptsOf({ api }, { prompts, tokens }) {
   return Array.from({ length: prompts + 1 }, (_, seed) => textOf(tokens - overhead, seed + 1))
 }
 
-/** Peak resident memory of a process and its children; mapped files count in each. Linux only. */
-function peakBytes(pid) {
-  const own = Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN) * 1024
-  return childrenOf(pid).reduce((sum, child) => sum + peakBytes(child), own)
+/** Peak resident memory of a process and its children; mapped files count in each. */
+function peakOfAll(pid) {
+  return childrenOf(pid).reduce((sum, child) => sum + peakOfAll(child), peakBytes(pid))
 }
 
-/** Resident memory of a process and its children, a page that several map counted once. Linux only. */
+/** Resident memory of a process and its children, a page that several map counted once. */
 function sharedBytes(pid) {
   const own = Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? Number.NaN) * 1024
   return childrenOf(pid).reduce((sum, child) => sum + sharedBytes(child), own)
 }
 
-/** Processor time of a process and its children, all cores together: on a busy machine it says more than the clock. Linux only. */
+/** Processor time of a process and its children, all cores together: on a busy machine it says more than the clock. */
 function processorSeconds(pid) {
   const [user, system] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ').slice(11, 13).map(Number)
   return childrenOf(pid).reduce((sum, child) => sum + processorSeconds(child), (user + system) / 100)
-}
-
-function childrenOf(pid) {
-  const threads = readdirSync(`/proc/${pid}/task`)
-  return threads.flatMap((thread) =>
-    readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').trim().split(' ').filter(Boolean),
-  )
 }

@@ -6,10 +6,10 @@
  * Memory is the sum of each process's peak resident size (VmHWM), so pages that two processes share count twice.
  */
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { findSmolLm2, mapConcurrently, startService } from '../support/service/service-process.js'
 import { chatsBesideJob } from './peers/beside.js'
+import { childrenOf, peakBytes } from './support/processes.js'
 
 export const title = 'Service: start-up, memory, throughput through HTTP'
 
@@ -154,6 +154,7 @@ function medianMs(count, task) {
 }
 
 function peakMemory(pid) {
+  const peakOf = (id) => Math.round(peakBytes(id) / 2 ** 20)
   const parentMb = peakOf(pid)
   const children = childrenOf(pid).map(peakOf)
   return {
@@ -161,27 +162,4 @@ function peakMemory(pid) {
     largestChildMb: Math.max(0, ...children),
     totalMb: parentMb + children.reduce((sum, value) => sum + value, 0),
   }
-}
-
-function peakOf(pid) {
-  try {
-    const match = /VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
-    return match === null ? 0 : Math.round(Number(match[1]) / 1024)
-  } catch {
-    return 0
-  }
-}
-
-function childrenOf(pid) {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      try {
-        const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
-        return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === pid
-      } catch {
-        return false
-      }
-    })
-    .map(Number)
 }

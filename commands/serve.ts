@@ -2,9 +2,9 @@
  * `trainyard serve`: runs the service until Ctrl-C. The only command, with system-check, that loads service code.
  */
 import { stat } from 'node:fs/promises'
-import { availableParallelism } from 'node:os'
 import { basename, resolve } from 'node:path'
 import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
+import { usableCores } from '#base/util/cores.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
@@ -165,7 +165,7 @@ export const serve = defineCommand({
 
 /** The runtime takes every core unless it is told otherwise. */
 function describeThreads(threads: number | null): string {
-  return threads === null ? `all ${plural(availableParallelism(), 'core')}` : plural(threads, 'thread')
+  return threads === null ? `all ${plural(usableCores(), 'core')}` : plural(threads, 'thread')
 }
 
 /** `name=path`, or a path whose last part is the name. */

@@ -324,7 +324,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   })
   const server = await listen(app, { host: settings.host, port: settings.port })
   listening = server
-  startDefaultEngine(context)
+  startDefaultEngine(context, closing.signal)
   dispatcher.start()
   clockWatch.start()
   outbox.start()
@@ -415,13 +415,14 @@ function requireBaseModel(model: unknown): void {
 }
 
 /** Loads the default base model in the background; the first chat request waits for it or gets its error. */
-function startDefaultEngine(context: ServiceContext): void {
+function startDefaultEngine(context: ServiceContext, closing: AbortSignal): void {
   const base = context.baseModels[0]
   if (base === undefined) return
   context.engines
     .engineOf(base.name)
     .preload()
     .catch((error: unknown) => {
+      if (closing.aborted) return
       const reason = error instanceof AppError ? error.message : String(error)
       context.logger.error({ base_model: base.name, reason }, 'engine.not_ready')
     })

@@ -20,11 +20,15 @@ export interface Paths {
 /** Name of the key file inside a data directory; written by the service on its first start. */
 export const API_KEY_FILE = 'api-key'
 
-/** Computes the paths; touches no disk. */
-export function resolvePaths(environment: Environment): Paths {
+/**
+ * Computes the paths; touches no disk.
+ *
+ * @param accountHome the home folder of the account this runs as; throws if the system knows no such account
+ */
+export function resolvePaths(environment: Environment, accountHome = (): string => userInfo().homedir): Paths {
   // A relative or empty HOME would put data below whatever folder one happens to be in.
   const named = environment['HOME'] ?? ''
-  const home = isAbsolute(named) ? named : userInfo().homedir
+  const home = isAbsolute(named) ? named : homeOr('/', accountHome)
   const local = environment['LOCALAPPDATA']
   const isWindows = local !== undefined && environment['OS'] === 'Windows_NT'
   function folder(variable: string, fallback: string): string {
@@ -36,5 +40,14 @@ export function resolvePaths(environment: Environment): Paths {
     configFile: join(folder('XDG_CONFIG_HOME', '.config'), 'config.json'),
     dataDir: folder('XDG_DATA_HOME', '.local/share'),
     stateDir: folder('XDG_STATE_HOME', '.local/state'),
+  }
+}
+
+/** Containers run as numbers without an account; their engines say that home is the root then, and what cannot be written is said later. */
+function homeOr(fallback: string, accountHome: () => string): string {
+  try {
+    return accountHome()
+  } catch {
+    return fallback
   }
 }

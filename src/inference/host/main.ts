@@ -6,7 +6,8 @@
 
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { createHost } from './host.js'
+import { createHost, type Host } from './host.js'
+import { toHostError } from './host-error.js'
 import type { HostCommand, HostEvent, HostEvents } from './protocol.js'
 
 // what this process writes is in the data directory: its owner's alone
@@ -26,7 +27,22 @@ function flush(): void {
   if (process.connected) process.send?.(events, undefined, undefined, () => undefined)
 }
 
-const host = createHost({ runtime: createOrtRuntime(), clock: systemClock, send, exit: () => process.exit(0) })
+/** A host without a runtime answers that it cannot load a model, and why. */
+function openHost(): Host {
+  const exit = (): never => process.exit(0)
+  try {
+    return createHost({ runtime: createOrtRuntime(), clock: systemClock, send, exit })
+  } catch (error) {
+    return {
+      handle: async ({ type }) => {
+        if (type === 'load') send({ type: 'failed', id: null, error: toHostError(error, 'the engine could not start') })
+        if (type === 'shutdown') exit()
+      },
+    }
+  }
+}
+
+const host = openHost()
 
 process.on('disconnect', () => process.exit(0))
 process.on('message', (command: HostCommand) => {

@@ -6,7 +6,8 @@
  * cores with four million parameters, four streams beside a job: all cores for both leave the job a tenth of its speed, one
  * thread each leaves both more than half (`npm run bench -- service --only beside`).
  */
-import { availableParallelism } from 'node:os'
+import { cpus } from 'node:os'
+import { usableCores } from '#base/util/cores.js'
 
 /** Operators of larger models are long enough for all cores. */
 const SMALL_PARAMETERS = 50e6
@@ -14,13 +15,16 @@ const SMALL_PARAMETERS = 50e6
 /**
  * @param parameters of the model
  * @param setting what the user wants; null: nothing is set
+ * @param machine cores of the machine; where not all of them may be used, the runtime must hear how many, for it counts them itself
  * @returns null for all cores
  */
 export function threadsFor(
   parameters: number,
   setting: number | null,
-  cores: number = availableParallelism(),
+  cores: number = usableCores(),
+  machine: number = cpus().length,
 ): number | null {
   if (setting !== null) return setting
-  return parameters <= SMALL_PARAMETERS ? Math.max(1, Math.floor(cores / 2)) : null
+  if (parameters <= SMALL_PARAMETERS) return Math.max(1, Math.floor(cores / 2))
+  return cores < machine ? cores : null
 }

@@ -9,9 +9,10 @@
  * the calling thread's mode once, when the process makes its first session, so all sessions ask for it; from then on JavaScript
  * on that thread flushes denormals too.
  */
+import { createRequire } from 'node:module'
 // First: the library reads its switches when it is loaded.
 import './telemetry-off.js'
-import { InferenceSession, env as ortEnvironment, Tensor } from 'onnxruntime-node'
+import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import { RuntimeError } from '#base/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -32,14 +33,40 @@ const TENSOR_TYPES: Readonly<Record<DType, OrtTensorType | null>> = {
   bool: 'bool',
 }
 
+type Library = typeof import('onnxruntime-node')
+
+const load = createRequire(import.meta.url)
+let library: Library | null = null
+
+/**
+ * The library, loaded at its first use: where a static import fails, the process ends with a stack.
+ *
+ * @throws {RuntimeError} `runtime_unusable`
+ */
+function ort(): Library {
+  try {
+    library ??= load('onnxruntime-node') as Library
+    return library
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const platform = `${process.platform} ${process.arch}`
+    throw new RuntimeError('runtime_unusable', `ONNX Runtime cannot be loaded on ${platform}: ${reason}`, {
+      cause,
+      hint: 'it runs on Linux with glibc (not on Alpine), macOS and Windows; install trainyard again on the machine that runs it',
+    })
+  }
+}
+
 /**
  * The runtime of this process. Keeps nothing itself: sessions hold the memory.
  *
  * @param defaults of every session's options
+ * @throws {RuntimeError} `runtime_unusable` if the library cannot be loaded here
  */
 export function createOrtRuntime(defaults: Pick<SessionOptions, 'spinMicroseconds'> = {}): Runtime {
+  const { InferenceSession, env } = ort()
   return {
-    name: `onnxruntime-node ${ortEnvironment.versions.node ?? ortEnvironment.versions.common}`,
+    name: `onnxruntime-node ${env.versions.node ?? env.versions.common}`,
     async loadSession(model: string | InMemoryModel, given: SessionOptions = {}): Promise<Session> {
       const options = { ...defaults, ...given }
       const name = typeof model === 'string' ? model : `a model with data in ${model.directory}`
@@ -141,7 +168,7 @@ function wrapTensor(name: string, tensor: HostTensor): Tensor {
       `input "${name}" of shape [${tensor.shape.join(', ')}] holds ${tensor.data.length} elements`,
     )
   }
-  return new Tensor(type, tensor.data, tensor.shape)
+  return new (ort().Tensor)(type, tensor.data, tensor.shape)
 }
 
 function fromOrtTensor(name: string, tensor: Tensor): HostTensor {

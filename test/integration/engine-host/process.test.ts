@@ -33,7 +33,13 @@ interface RunningHost {
 }
 
 async function startHost(sourcePath: string, precision: 'f32' | 'int8'): Promise<RunningHost> {
-  const child = fork(ENTRY, [], { serialization: 'advanced' })
+  const host = askForModel(sourcePath, precision)
+  expect(await answerToLoad(host)).toMatchObject({ type: 'loaded' })
+  return host
+}
+
+function askForModel(sourcePath: string, precision: 'f32' | 'int8', execArgv: readonly string[] = []): RunningHost {
+  const child = fork(ENTRY, [], { serialization: 'advanced', execArgv: [...execArgv] })
   children.push(child)
   const log = new EventLog()
   child.on('message', (events) => {
@@ -56,11 +62,10 @@ async function startHost(sourcePath: string, precision: 'f32' | 'int8'): Promise
     kvCacheBytes: null,
     speculation: 'off',
   })
-  expect(await log.when((event) => event.type === 'loaded' || event.type === 'failed')).toMatchObject({
-    type: 'loaded',
-  })
   return { child, log, exited, send }
 }
+
+const answerToLoad = ({ log }: RunningHost) => log.when((event) => event.type === 'loaded' || event.type === 'failed')
 
 it('serves over IPC and exits 0 when told to', async () => {
   const host = await startHost(await ensureTinyRandomModel(join(directory, 'tiny')), 'f32')
@@ -86,6 +91,23 @@ it('hears an abort while it generates', async () => {
     expect(ids.length < 900).toBe(finishReason === 'abort')
     return finishReason === 'abort'
   }, 'an answer that was aborted')
+})
+
+it('says what it needs where its library cannot be loaded, and ends when told to', async () => {
+  const unloadable = join(import.meta.dirname, '../../support/stand-ins/no-runtime-binary.cjs')
+  const host = askForModel(await ensureTinyRandomModel(join(directory, 'tiny')), 'f32', ['--require', unloadable])
+  expect(await answerToLoad(host)).toMatchObject({
+    ...{ type: 'failed', id: null },
+    error: {
+      code: 'runtime_unusable',
+      message: expect.stringMatching(
+        /^ONNX Runtime cannot be loaded on \w+ \w+: Error loading shared library ld-linux/,
+      ),
+      hint: expect.stringContaining('not on Alpine'),
+    },
+  })
+  host.send({ type: 'shutdown', deadlineMs: 5000 })
+  expect(await host.exited).toBe(0)
 })
 
 it('ends when its server is gone, even while it generates', async () => {

@@ -3,9 +3,13 @@ import { threadsFor } from '#numerics/runtime/default-threads.js'
 
 describe('threads', () => {
   test('are half of the cores for small models and all for others', () => {
-    expect([1, 2, 3, 8].map((cores) => threadsFor(4e6, null, cores))).toEqual([1, 1, 1, 4])
-    expect(threadsFor(50e6, null, 2)).toBe(1)
-    expect(threadsFor(50e6 + 1, null, 2)).toBeNull()
+    expect([1, 2, 3, 8].map((cores) => threadsFor(4e6, null, cores, 8))).toEqual([1, 1, 1, 4])
+    expect(threadsFor(50e6, null, 2, 2)).toBe(1)
+    expect(threadsFor(50e6 + 1, null, 2, 2)).toBeNull()
+  })
+
+  test('are counted where a container has a part of the machine', () => {
+    expect(threadsFor(135e6, null, 2, 64)).toBe(2)
   })
 
   test('are what the setting says, whatever the size', () => {

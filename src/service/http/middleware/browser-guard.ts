@@ -19,14 +19,16 @@ export function browserGuard(allowedHosts: readonly string[]): MiddlewareHandler
 
   return async function guardBrowsers(c, next) {
     const host = c.req.header('host') ?? new URL(c.req.url).host
-    if (!isAllowed(hostName(`http://${host}`))) {
-      throw new AppError('permission', 'forbidden_host', `Host "${host.slice(0, 200)}" is not served here`, {
-        hint: 'call the server by its address, or start it with that host',
+    const name = hostName(`http://${host}`)
+    if (!isAllowed(name)) {
+      const shown = host.slice(0, 200)
+      throw new AppError('permission', 'forbidden_host', `Host "${shown}" is not served here`, {
+        hint: `call the server by its address, or start it with --allowed-host ${name ?? 'NAME'}`,
       })
     }
     const origin = c.req.header('origin')
     const page = origin === undefined || origin === 'null' ? null : hostName(origin)
-    const isOwnPage = page !== null && (allowed.has(page) || page === hostName(`http://${host}`))
+    const isOwnPage = page !== null && (allowed.has(page) || page === name)
     if (origin !== undefined && !isOwnPage) {
       throw new AppError('permission', 'forbidden_origin', `Origin "${origin.slice(0, 200)}" may not call this server`)
     }

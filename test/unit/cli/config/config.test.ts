@@ -115,6 +115,10 @@ describe('paths', () => {
     expect(resolvePaths({ HOME: '/h' }).dataDir).toBe('/h/.local/share/trainyard')
     expect(resolvePaths({ HOME: '/h', XDG_DATA_HOME: '/d' }).dataDir).toBe('/d/trainyard')
     expect(isAbsolute(resolvePaths({ HOME: '' }).dataDir)).toBe(true)
+    const unknownAccount = (): string => {
+      throw new Error('uv_os_get_passwd returned ENOENT')
+    }
+    expect(resolvePaths({}, unknownAccount).dataDir).toBe('/.local/share/trainyard')
     expect(resolvePaths({ HOME: '/h', XDG_DATA_HOME: 'd' }).dataDir).toBe('/h/.local/share/trainyard')
   })
 })

@@ -140,6 +140,9 @@ export interface TextCommand {
   readonly task: TextTask
 }
 
+/** Most tokens of a text that are listed, or read: beyond any context, and few enough to pass on at once. */
+export const MAX_LISTED_TOKENS = 262_144
+
 export type TextTask =
   /** A prompt to text and tokens. */
   | { readonly kind: 'tokenize'; readonly input: PromptInput; readonly hasTokenStrings?: boolean }

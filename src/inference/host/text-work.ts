@@ -2,10 +2,17 @@
  * The textual half of a request: prompts to tokens, tokens to text. Pure functions of a text model, for whichever thread
  * runs them.
  */
+import { InvalidRequestError } from '#base/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import { chatTemplateOf, renderConversation } from '#model/text/render.js'
 import { type TextModel, withChatTemplate } from '#model/text/text-model.js'
-import type { ConversationInput, PromptInput, TextResult, TextTask } from './protocol.js'
+import {
+  type ConversationInput,
+  MAX_LISTED_TOKENS,
+  type PromptInput,
+  type TextResult,
+  type TextTask,
+} from './protocol.js'
 
 /** What a prompt became. */
 export interface PreparedPrompt {
@@ -38,12 +45,22 @@ function modelFor(textModel: TextModel, { template }: ConversationInput): TextMo
   return source === null ? textModel : withChatTemplate(textModel, source)
 }
 
-/** @throws {InvalidRequestError} if the template refuses the messages */
+/** A list of millions holds up the processes that it goes through, and every stream with them. */
+function assertListed(count: number, param: string): void {
+  if (count <= MAX_LISTED_TOKENS) return
+  throw new InvalidRequestError('too_many_tokens', `${param} must have at most ${MAX_LISTED_TOKENS} tokens, got more`, {
+    param,
+    hint: 'send it in parts',
+  })
+}
+
+/** @throws {InvalidRequestError} if the template refuses the messages; `too_many_tokens` */
 export function runTextTask(textModel: TextModel, task: TextTask): TextResult {
   const { tokenizer } = textModel
   switch (task.kind) {
     case 'tokenize': {
-      const { text, tokenIds } = preparePrompt(textModel, task.input)
+      const { text, tokenIds } = preparePrompt(textModel, task.input, MAX_LISTED_TOKENS)
+      assertListed(tokenIds.length, 'prompt' in task.input ? 'prompt' : 'messages')
       const isSpelled = task.hasTokenStrings === true
       return { text, tokenIds, tokenStrings: isSpelled ? tokenIds.map((id) => tokenizer.idToToken(id) ?? '') : [] }
     }

@@ -10,7 +10,7 @@ import type {
   TokenizerInfoResponse,
 } from '#api/wire/inference/tokens.js'
 import { InvalidRequestError } from '#base/errors.js'
-import type { PromptInput } from '#inference/host/protocol.js'
+import { MAX_LISTED_TOKENS, type PromptInput } from '#inference/host/protocol.js'
 import type { EngineProcess } from '#service/children/engine-process.js'
 import { toConversation } from '../chat/chat-request.js'
 import { resolvePolicy } from '../chat/served-models.js'
@@ -45,6 +45,9 @@ export function createTokenService(context: ServiceContext): TokenService {
       }
     },
     detokenize: async (principal, request) => {
+      if (request.tokens.length > MAX_LISTED_TOKENS) {
+        throw invalid('tokens', `tokens must have at most ${MAX_LISTED_TOKENS} ids, got ${request.tokens.length}.`)
+      }
       const engine = await engineFor(principal, request.model)
       const { vocabularySize } = await engine.ready()
       const foreign = request.tokens.find((id) => id >= vocabularySize)

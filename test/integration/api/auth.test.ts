@@ -6,6 +6,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
 import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
 import { createApiKey } from '#service/storage/api-keys.js'
@@ -60,6 +61,39 @@ describe('keys', () => {
     expect(await preview.json()).toMatchObject({ detail: expect.any(String), error: { code: 'invalid_api_key' } })
     const chat = await service.app.request('/v1/chat/completions', { method: 'POST', headers })
     expect([chat.status, await chat.json()]).toEqual([401, { error: 'Unauthorized' }])
+  })
+
+  it('stand in no line of the log, neither right nor wrong ones, however they are sent', async () => {
+    const lines: string[] = []
+    const logger = createLogger({ level: 'debug', destination: { write: (line) => void lines.push(line) } })
+    const logged = await createTestService({ logger })
+    try {
+      const wrong = `ty_${'WrongKey'.repeat(5)}abc`
+      const paths = ['/v1/whoami', '/v1/nothing', '/v1/chat/completions', '/internal/worker/jobs/x', '/graphql']
+      for (const key of [logged.apiKey, wrong]) {
+        const basic = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
+        for (const authorization of [`Bearer ${key}`, basic, key]) {
+          for (const path of paths) {
+            const headers = { authorization, 'content-type': 'application/json' }
+            for (const init of [{ headers }, { headers, method: 'POST', body: '{' }]) await logged.fetch(path, init)
+          }
+        }
+        await logged.fetch(`/v1/whoami?api_key=${key}`, { headers: { 'x-api-key': key } })
+      }
+      const made = await logged.json<{ key: string }>('/v1/preview/keys', { json: { scope: 'read' } })
+      const hook = await logged.json<{ secret: string }>('/v1/preview/webhooks', {
+        json: { url: 'https://example.com/' },
+      })
+      expect([made.status, hook.status]).toEqual([200, 200])
+      const log = lines.join('')
+      expect(log.match(/"event":"http.request"/g)?.length).toBeGreaterThan(50)
+      for (const secret of [logged.apiKey, wrong, made.body.key, hook.body.secret]) {
+        expect(log).not.toContain(secret)
+        expect(log).not.toContain(Buffer.from(`api:${secret}`).toString('base64'))
+      }
+    } finally {
+      await logged.dispose()
+    }
   })
 
   it('take the scheme in any case', async () => {

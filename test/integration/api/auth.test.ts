@@ -4,6 +4,7 @@
 
 import { readFile, stat } from 'node:fs/promises'
 import { request } from 'node:http'
+import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
@@ -149,6 +150,32 @@ describe('entities', () => {
 })
 
 describe('hosts', () => {
+  it('that are not this machine reach nothing unless a server is told to listen for them', async () => {
+    const { hostname, port } = new URL(service.url)
+    expect(hostname).toBe('127.0.0.1')
+    const outside = Object.values(networkInterfaces())
+      .flatMap((addresses) => addresses ?? [])
+      .filter(({ internal, family }) => !internal && family === 'IPv4')
+    for (const { address } of outside) {
+      await expect(fetch(`http://${address}:${port}/v1/health`), address).rejects.toThrow()
+    }
+  })
+
+  it('of other pages get no word that a browser would let them read', async () => {
+    for (const origin of ['https://evil.example', 'null', 'http://127.0.0.1.evil.example']) {
+      for (const [method, path] of [
+        ['GET', '/v1/models'],
+        ['OPTIONS', '/v1/chat/completions'],
+        ['POST', '/v1/chat/completions'],
+      ] as const) {
+        const headers = { origin, 'access-control-request-method': 'POST', 'content-type': 'application/json' }
+        const answer = await service.fetch(path, { method, headers, ...(method === 'POST' ? { body: '{}' } : {}) })
+        const open = [...answer.headers.keys()].filter((name) => name.startsWith('access-control-'))
+        expect([answer.status, open], `${method} ${path} from ${origin}`).toEqual([403, []])
+      }
+    }
+  })
+
   it('that are not ours are refused: DNS rebinding', async () => {
     const { port } = new URL(service.url)
     const status = await new Promise<number | undefined>((resolve, reject) => {

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { STAND_INS } from '../../support/service/create-test-service.js'
 import { type KillableServer, startKillableServer } from '../../support/service/killable-server.js'
+import { until } from '../../support/until.js'
 
 /** A million rows as objects take several times as much. */
 const MOST_MORE_MB = 250
@@ -40,25 +41,28 @@ it('is found by its line while others are answered, in memory that stays', { tim
   const headers = { authorization: `Bearer ${server.apiKey}` }
   const uploaded = await fetch(`${server.url}/v1/files`, { method: 'POST', body: form, headers })
   const { id } = (await uploaded.json()) as { id: string }
-  let isOver = false
-  const refused = server
-    .fetch('/v1/preview/sft-training-jobs', { model_id: model, training_data_url: id })
-    .finally(() => {
-      isOver = true
-    })
-  let count = 0
-  while (!isOver) {
-    expect((await server.fetch('/v1/health')).status).toBe(200)
-    count += 1
-  }
-  const answer = await refused
-  expect([answer.status, await answer.json()]).toEqual([
-    400,
-    expect.objectContaining({
-      error: expect.objectContaining({ code: 'wrong_last_role', details: { line: 990_001 } }),
-    }),
-  ])
-  expect(count).toBeGreaterThan(2)
+  // a busy machine may hold this process up while the rows are read: not every time
+  const count = await until(async () => {
+    let isOver = false
+    const refused = server
+      .fetch('/v1/preview/sft-training-jobs', { model_id: model, training_data_url: id })
+      .finally(() => {
+        isOver = true
+      })
+    let answers = 0
+    while (!isOver) {
+      expect((await server.fetch('/v1/health')).status).toBe(200)
+      answers += 1
+    }
+    const answer = await refused
+    expect([answer.status, await answer.json()]).toEqual([
+      400,
+      expect.objectContaining({
+        error: expect.objectContaining({ code: 'wrong_last_role', details: { line: 990_001 } }),
+      }),
+    ])
+    return answers > 2 && answers
+  }, 'others answered while the rows are read')
   console.log(`${Math.round(beforeMb)} MB before, ${Math.round(peakMb())} at most, ${count} answers meanwhile`)
   expect(peakMb() - beforeMb).toBeLessThan(MOST_MORE_MB)
 })

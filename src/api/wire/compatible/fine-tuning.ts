@@ -8,6 +8,7 @@ import { z } from '@hono/zod-openapi'
 import { BATCH_SIZE, BETA, EPOCHS } from '#api/settings/training.js'
 import { laxInteger, laxNumber } from '../lax.js'
 import { listSchema } from '../list.js'
+import { metadataSchema } from './metadata.js'
 
 const auto = z.literal('auto')
 
@@ -25,9 +26,6 @@ const dpoHyperparametersSchema = hyperparametersSchema.extend({
   beta: z.union([auto, laxNumber(BETA)]).nullish(),
 })
 export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
-
-/** Keys and values of OpenAI's `metadata`. */
-export const metadataSchema = z.record(z.string().max(64), z.string().max(512))
 
 /** How a job learns, in OpenAI's words; the methods that are known there and not here are refused by name. */
 export const FINE_TUNING_METHODS = ['supervised', 'dpo'] as const

@@ -8,6 +8,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { chatRequestSchema } from '../chat-completions.js'
+import { metadataSchema } from '../compatible/metadata.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 
 const loose = () => z.looseObject({})
@@ -45,7 +46,7 @@ export const responseRequestSchema = chatRequestSchema
     max_tool_calls: laxInteger().nullish(),
     top_logprobs: laxInteger().nullish(),
     include: z.array(z.string()).nullish(),
-    metadata: z.record(z.string(), z.string()).nullish(),
+    metadata: metadataSchema.nullish(),
     tools: z.array(z.looseObject({ type: z.string() })).nullish(),
     tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
     text: z
@@ -139,7 +140,7 @@ export const responseSchema = z.object({
   truncation: z.literal('disabled'),
   usage: responseUsageSchema.nullable(),
   user: z.string().nullable(),
-  metadata: z.record(z.string(), z.string()),
+  metadata: metadataSchema,
 })
 export type Response = z.infer<typeof responseSchema>
 

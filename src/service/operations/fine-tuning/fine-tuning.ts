@@ -11,6 +11,7 @@ import type {
   FineTuningJob,
   FineTuningPageQuery,
 } from '#api/wire/compatible/fine-tuning.js'
+import { MAX_METADATA } from '#api/wire/compatible/metadata.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
 import { AppError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
@@ -60,7 +61,6 @@ export interface FineTuningService {
 const DEFAULT_PROJECT = 'fine-tuning'
 /** A create the client says it repeats is the same one within this time. */
 const RETRY_WINDOW_MS = 30 * 60_000
-const MAX_METADATA = 16
 /** Jobs read at once while some with certain metadata are looked for. */
 const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'

@@ -2,6 +2,7 @@
  * A request for a response → the chat request that answers it. What cannot be honoured is refused by name.
  */
 import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { MAX_METADATA } from '#api/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#api/wire/inference/responses.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
@@ -18,7 +19,6 @@ const INCLUDABLE = [
   'computer_call_output.output.image_url',
   'code_interpreter_call.outputs',
 ]
-const MAX_METADATA = 16
 
 /**
  * @param messages the whole conversation, without the instructions

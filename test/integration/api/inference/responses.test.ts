@@ -161,6 +161,8 @@ describe('a response', () => {
     ['input[0]', { input: [{ type: 'function_call' }] }],
     ['messages', { input: [] }],
     ['temperature', { temperature: -1 }],
+    ['metadata', { metadata: { a: 'x'.repeat(513) } }],
+    ['metadata', { metadata: { ['k'.repeat(65)]: '' } }],
     ['content[0]', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }],
   ])('refuses what it cannot honour by name: %s', async (param, more) => {
     const { status, body } = await service.json<{ error: { param: string; message: string } }>(PATH, {

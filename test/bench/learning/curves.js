@@ -1,5 +1,5 @@
 /**
- * `curves.json`: one entry per program, model, task, method, rate and seed.
+ * `curves.json`: one entry per program, model, task, number of examples shown before the first job, method, rate and seed.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,7 +7,8 @@ import { join } from 'node:path'
 const PATH = join(import.meta.dirname, 'curves.json')
 /** Lists of an entry that are curves. */
 export const CURVES = ['curve', 'trained', 'accuracy', 'margin', 'training']
-const keyOf = ({ program, model, task, method, rate, seed }) => [model, task, method, rate, program, seed].join(' ')
+const keyOf = ({ program, model, task, examples = 0, method, rate, seed }) =>
+  [model, task, ...(examples > 0 ? [`examples-${examples}`] : []), method, rate, program, seed].join(' ')
 
 export async function readCurves() {
   return JSON.parse(await readFile(PATH, 'utf8').catch(() => '[]'))

@@ -1,5 +1,5 @@
 /**
- * Draws `curves.json` as `src/docs/learning.svg`: a panel for each model, task and kind of training, a line for the mean over seeds,
+ * Draws `curves.json` as `src/docs/learning.svg`: a panel for each model, task, start and kind of training, a line for the mean over seeds,
  * a band from the least to the greatest.
  *
  *     node test/bench/learning/draw.js
@@ -59,10 +59,11 @@ const shortName = (model) => model.split('/').at(-1).replace('-Instruct', '')
 
 /** The panels there are curves for: their title, and each line with the runs it is the mean of. */
 function panelsOf(curves) {
-  const byTask = [...groupBy(curves, ({ model, task }) => `${model} ${task}`)].sort(([a], [b]) => (a < b ? 1 : -1))
+  const keyOf = ({ model, task, examples = 0 }) => `${model} ${task} ${examples}`
+  const byTask = [...groupBy(curves, keyOf)].sort(([a], [b]) => (a < b ? 1 : -1))
   return KINDS.flatMap(({ title, lines }) =>
     byTask.flatMap(([key, entries]) => {
-      const [model, task] = key.split(' ')
+      const [model, task, examples] = key.split(' ')
       const drawn = lines.flatMap(([method, curve, dash]) => {
         const runs = entries.filter((entry) => entry.method === method && entry[curve] !== undefined)
         return [...groupBy(runs, ({ program }) => program)].map(([program, list]) => ({
@@ -74,6 +75,7 @@ function panelsOf(curves) {
         : [
             {
               title: `${title(TASKS[task].title)}${model === 'trainyard/spark' ? '' : `, ${shortName(model)}`}`,
+              start: examples === '0' ? '' : `after ${examples} right answers`,
               lines: drawn,
             },
           ]
@@ -81,7 +83,7 @@ function panelsOf(curves) {
   )
 }
 
-function drawPanel({ title, lines }, index) {
+function drawPanel({ title, start, lines }, index) {
   const all = lines.flatMap(({ runs }) => runs)
   const jobs = Math.max(...all.map((curve) => curve.length)) - 1
   const top = Math.max(1, Math.ceil(Math.max(...all.flat())))
@@ -107,10 +109,11 @@ function drawPanel({ title, lines }, index) {
       `<polyline points="${middle.join(' ')}" fill="none" stroke="${colour}" stroke-width="2" stroke-dasharray="${dash}"/>`
     )
   })
+  const under = start === '' ? '' : `<text ${TICK} x="${PANEL.left}" y="31">${start}</text>`
   const [column, row] = [index % COLUMNS, Math.floor(index / COLUMNS)]
   return (
     `<g transform="translate(${column * PANEL.width} ${row * PANEL.height + LEGEND_HEIGHT})">` +
-    `<text ${TITLE} x="${PANEL.left}" y="20">${title}</text>${grid.join('')}${ticks.join('')}${drawn.join('')}</g>`
+    `<text ${TITLE} x="${PANEL.left}" y="20">${title}</text>${under}${grid.join('')}${ticks.join('')}${drawn.join('')}</g>`
   )
 }
 

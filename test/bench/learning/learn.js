@@ -5,7 +5,8 @@
  *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
- *         [--examples N] right answers that a model is shown before the first job
+ *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
+ *         [--threads N] of inference and training each, on a machine that others use too
  *         [--url URL --key KEY]
  *
  * Methods: `cispo` and `ppo` (a job trains on sampled answers), `sft` (on the right answers) and `dpo` (on the right ones against
@@ -39,6 +40,7 @@ const { values } = parseArgs({
     'target-kl': { type: 'string' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
+    threads: { type: 'string' },
     url: { type: 'string' },
     key: { type: 'string' },
     'print-tasks': { type: 'boolean', default: false },
@@ -77,10 +79,6 @@ if (values.store && targetKl !== null) {
   process.exit(2)
 }
 const examples = Number(values.examples)
-if (values.store && examples > 0) {
-  console.error('--store keeps curves that begin at the base model: leave --examples out')
-  process.exit(2)
-}
 const methods = known(values.methods, Object.keys(METHODS), 'method')
 const file = values['base-model'].endsWith('.gguf') ? values['base-model'] : null
 const baseModel = file === null ? values['base-model'] : path.basename(file).replace(/\.Q\w+\.gguf$/, '')
@@ -93,7 +91,10 @@ const show = (value) => (Number.isFinite(value) ? value.toFixed(2) : '-')
 
 const local =
   values.url === undefined
-    ? await startLocal(file === null ? {} : { baseModels: [{ name: baseModel, sourcePath: file }] })
+    ? await startLocal({
+        ...(file === null ? {} : { baseModels: [{ name: baseModel, sourcePath: file }] }),
+        ...(values.threads === undefined ? {} : { threads: Number(values.threads) }),
+      })
     : null
 const client = local?.client ?? createClient({ baseUrl: values.url, apiKey: values.key })
 console.log(
@@ -108,7 +109,8 @@ try {
         for (const seed of values.seeds.split(',').map(Number)) {
           const store = async (curves) => {
             if (!values.store) return
-            await storeCurve({ program: 'trainyard', model: baseModel, task: taskName, method, rate, seed, ...curves })
+            const entry = { program: 'trainyard', model: baseModel, task: taskName, method, rate, seed }
+            await storeCurve({ ...entry, ...(examples > 0 ? { examples } : {}), ...curves })
           }
           const run = await learn(client, task, {
             ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs), examples },

@@ -3,13 +3,14 @@
     node test/bench/learning/learn.js --print-tasks > tasks.json
     python test/bench/learning/pytorch.py --weights src/assets/spark --tasks-file tasks.json --tasks order --methods cispo,sft --seeds 1,2,3
 
-needs torch and transformers; weights of another model: `checkpoints download --step 0 --format merged`. One curve a line, as JSON, for `curves.json`. Tasks of one turn only.
+needs torch and transformers; weights of another model: `checkpoints download --step 0 --format merged`. One curve a line, as JSON, for `curves.json`. Not for the task with tools.
 """
 
 import argparse
 import json
 import math
 import random
+import re
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -18,6 +19,8 @@ RANK, ALPHA, BETAS, EPS = 8, 16, (0.9, 0.99), 1e-8
 # Largest norm of the gradients, weight decay: of reinforcement learning, of examples.
 RL, SFT = (0.1, 0.1), (1.0, 0.0)
 MAX_TOKENS, SFT_BATCH = 12, 8
+# Examples before the first job: passes over them, examples to a step.
+FIRST_EPOCHS, FIRST_BATCH = 2, 4
 CLIPS = {"cispo": (1.0, 4.0), "ppo": (0.2, 0.2)}
 
 
@@ -45,49 +48,88 @@ def add_lora(model):
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def reward_of(task, answer, expected):
-    text = answer.strip()
+def reward_of(task, answer, question):
+    """Of one turn, or of a second one after the right call, which has earned 0.2 before."""
+    if "call" in question:
+        return 0.8 if re.findall("[0-9]+", answer) == [question["answer"]] else 0.0
+    text, expected = answer.strip(), question["answer"]
     return 1.0 if text == expected else task["partial"] if expected in text else 0.0
 
 
 @torch.no_grad()
-def sample(model, tokenizer, prompts, ends):
-    """Answers at temperature 1 with the raw log-probability of each token; one entry per prompt: (prompt ids, ids, logps)."""
+def sample(model, prompts, size, ends):
+    """`size` answers to each prompt at temperature 1 with the raw log-probability of each token: lists of (prompt ids, ids, logps).
+
+    A prompt is computed once; its keys and values are copied for each answer.
+    """
     longest = max(len(prompt) for prompt in prompts)
     ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     position = (mask.cumsum(1) - 1).clamp(min=0)
-    out = [([], []) for _ in prompts]
-    going = [True] * len(prompts)
-    cache, step_ids, step_position = None, ids, position
-    for _ in range(MAX_TOKENS):
-        result = model(input_ids=step_ids, attention_mask=mask, position_ids=step_position, past_key_values=cache, use_cache=True)
-        cache = result.past_key_values
-        logps = torch.log_softmax(result.logits[:, -1].float(), -1)
+    result = model(input_ids=ids, attention_mask=mask, position_ids=position, use_cache=True, logits_to_keep=1)
+    cache = result.past_key_values
+    cache.batch_repeat_interleave(size)
+    logits, mask, position = (each.repeat_interleave(size, 0) for each in (result.logits[:, -1], mask, position[:, -1:]))
+    out = [(prompt, [], []) for prompt in prompts for _ in range(size)]
+    going = [True] * len(out)
+    for token_number in range(MAX_TOKENS):
+        if token_number > 0:
+            mask = torch.cat([mask, torch.ones(len(out), 1, dtype=mask.dtype)], 1)
+            position = position + 1
+            result = model(input_ids=drawn, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True)
+            logits = result.logits[:, -1]
+        logps = torch.log_softmax(logits.float(), -1)
         drawn = torch.multinomial(logps.exp(), 1)
         for row, token in enumerate(drawn[:, 0].tolist()):
             if going[row]:
-                out[row][0].append(token)
-                out[row][1].append(logps[row, token].item())
+                out[row][1].append(token)
+                out[row][2].append(logps[row, token].item())
                 going[row] = token not in ends
         if not any(going):
             break
-        step_ids, step_position = drawn, step_position[:, -1:] + 1
-        mask = torch.cat([mask, torch.ones(len(prompts), 1, dtype=mask.dtype)], 1)
-    return [(prompt, *answer) for prompt, answer in zip(prompts, out)]
+    return out
+
+
+def logps_at(model, rows):
+    """Log-probabilities of the tokens that stand at the places `at` of each row of ids, one tensor a row."""
+    longest = max(len(ids) for ids, _ in rows)
+    ids = torch.tensor([ids + [0] * (longest - len(ids)) for ids, _ in rows])
+    hidden = model.model(input_ids=ids).last_hidden_state
+    out = []
+    for row, (_, places) in enumerate(rows):
+        at = torch.tensor(places)
+        logps = torch.log_softmax(model.lm_head(hidden[row, at - 1]).float(), -1)
+        out.append(logps.gather(1, ids[row, at][:, None])[:, 0])
+    return out
 
 
 def rollouts(model, tokenizer, task, questions, size, ends):
-    """Per question a list of (prompt, ids, logps, reward)."""
-    prompts = [chat(tokenizer, question) for question in questions]
-    answers = sample(model, tokenizer, [prompt for prompt in prompts for _ in range(size)], ends)
-    groups = []
-    for i, question in enumerate(questions):
-        group = []
-        for prompt, ids, logps in answers[i * size : (i + 1) * size]:
-            text = tokenizer.decode([t for t in ids if t not in ends], skip_special_tokens=True)
-            group.append((prompt, ids, logps, reward_of(task, text, question["answer"])))
-        groups.append(group)
+    """Per question a list of answers: all ids, those of them that were sampled (`at`), their logps, the reward."""
+
+    def text_of(ids):
+        return tokenizer.decode([t for t in ids if t not in ends], skip_special_tokens=True)
+
+    groups, called = [[] for _ in questions], []
+    answers = sample(model, [chat(tokenizer, question) for question in questions], size, ends)
+    for row, (prompt, ids, logps) in enumerate(answers):
+        index, at = row // size, range(len(prompt), len(prompt) + len(ids))
+        question = questions[index]
+        entry = {"ids": prompt + ids, "at": list(at), "logps": logps, "reward": 0.0}
+        groups[index].append(entry)
+        if "call" not in question:
+            entry["reward"] = reward_of(task, text_of(ids), question)
+        elif text_of(ids).strip() == question["call"]:
+            # What the template writes between the call and the next answer: the end of the turn once, then the result.
+            end = [] if ids[-1] in ends else [min(ends)]
+            entry["ids"] = entry["ids"] + end + between(tokenizer, question["result"])
+            entry["reward"] = 0.2
+            called.append((question, entry))
+    if called:
+        second = sample(model, [entry["ids"] for _, entry in called], 1, ends)
+        for (question, entry), (prompt, ids, logps) in zip(called, second):
+            entry["at"] = entry["at"] + list(range(len(prompt), len(prompt) + len(ids)))
+            entry["ids"], entry["logps"] = prompt + ids, entry["logps"] + logps
+            entry["reward"] += reward_of(task, text_of(ids), question)
     return groups
 
 
@@ -95,22 +137,22 @@ def advantages(groups):
     """Trajectories with their advantage and token weight, as `src/docs/how-training-works.md` sections 2 and 3 define them."""
     kept = []
     for index, group in enumerate(groups):
-        rewards = [entry[3] for entry in group]
+        rewards = [entry["reward"] for entry in group]
         mean = sum(rewards) / len(rewards)
         std = math.sqrt(sum((r - mean) ** 2 for r in rewards) / len(rewards))
         if max(rewards) - min(rewards) <= 1e-12:
             continue
-        for (prompt, ids, logps, reward) in group:
-            a = (reward - mean) / (std + 1e-6)
+        for entry in group:
+            a = (entry["reward"] - mean) / (std + 1e-6)
             if a != 0:
-                kept.append({"group": index, "prompt": prompt, "ids": ids, "logps": logps, "a": a, "w": 1 / (len(ids) + 1e-6)})
+                kept.append({**entry, "group": index, "a": a, "w": 1 / (len(entry["at"]) + 1e-6)})
     if not kept:
         return []
-    tokens = sum(len(t["ids"]) for t in kept)
-    scale = tokens / sum(t["w"] * len(t["ids"]) for t in kept)
+    tokens = sum(len(t["at"]) for t in kept)
+    scale = tokens / sum(t["w"] * len(t["at"]) for t in kept)
     for t in kept:
         t["w"] *= scale
-    size = sum(abs(t["a"]) * t["w"] * len(t["ids"]) for t in kept) / tokens
+    size = sum(abs(t["a"]) * t["w"] * len(t["at"]) for t in kept) / tokens
     for t in kept:
         t["a"] /= size
     return kept
@@ -120,9 +162,9 @@ def pack(trajectories, capacity, rng):
     """Groups in decreasing length of their longest sequence, each sequence into the step that it fills best; the order of the steps is shuffled."""
     longest, steps = {}, []
     for t in trajectories:
-        longest[t["group"]] = max(longest.get(t["group"], 0), len(t["prompt"]) + len(t["ids"]))
+        longest[t["group"]] = max(longest.get(t["group"], 0), len(t["ids"]))
     for t in sorted(trajectories, key=lambda t: -longest[t["group"]]):
-        length = len(t["prompt"]) + len(t["ids"])
+        length = len(t["ids"])
         fitting = [s for s in steps if s[0] + length <= capacity]
         best = max(fitting, key=lambda s: s[0]) if fitting else None
         if best is None:
@@ -137,14 +179,8 @@ def pack(trajectories, capacity, rng):
 def loss_of(model, step, loss):
     """Sum over trained tokens of weight times the policy loss, divided by their number."""
     epsilon, epsilon_high = CLIPS[loss]
-    longest = max(len(t["prompt"]) + len(t["ids"]) for t in step)
-    ids = torch.tensor([t["prompt"] + t["ids"] + [0] * (longest - len(t["prompt"]) - len(t["ids"])) for t in step])
-    logps = torch.log_softmax(model(input_ids=ids).logits.float(), -1)
     total, count = 0.0, 0
-    for row, t in enumerate(step):
-        start = len(t["prompt"])
-        answer = torch.tensor(t["ids"])
-        new = logps[row, start - 1 : start - 1 + len(answer)].gather(1, answer[:, None])[:, 0]
+    for t, new in zip(step, logps_at(model, [(t["ids"], t["at"]) for t in step])):
         ratio = (new - torch.tensor(t["logps"])).clamp(-30, 30).exp()
         clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
         if loss == "cispo":
@@ -152,7 +188,7 @@ def loss_of(model, step, loss):
         else:
             each = -torch.minimum(ratio * t["a"], clipped * t["a"])
         total = total + t["w"] * each.sum()
-        count += len(answer)
+        count += len(new)
     return total / count
 
 
@@ -161,24 +197,34 @@ def chat(tokenizer, question):
     return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
 
 
-def sft_batches(tokenizer, questions, ends):
-    """A pass over the right answers in order; the end of the turn is trained with them."""
+def between(tokenizer, result):
+    """What stands between an answer's end of turn and the answer after `result`: the template with and without it, cut."""
+    turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": "-"}, {"role": "user", "content": result}]
+    before = tokenizer.apply_chat_template(turns[:2], tokenize=False).rstrip()
+    after = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    return tokenizer.encode(after[len(before) :], add_special_tokens=False)
+
+
+def sft_batches(tokenizer, questions, ends, size=SFT_BATCH):
+    """A pass over the right answers in order, as all ids and the places that train; the end of a turn is trained with it."""
     end = tokenizer.convert_ids_to_tokens(min(ends))
-    rows = [(chat(tokenizer, q), tokenizer.encode(q["answer"] + end, add_special_tokens=False)) for q in questions]
-    return [rows[i : i + SFT_BATCH] for i in range(0, len(rows), SFT_BATCH)]
+    rows = []
+    for q in questions:
+        ids, at = chat(tokenizer, q), []
+        for text in [q["call"], q["answer"]] if "call" in q else [q["answer"]]:
+            if at:
+                ids = ids + between(tokenizer, q["result"])
+            answer = tokenizer.encode(text + end, add_special_tokens=False)
+            at = at + list(range(len(ids), len(ids) + len(answer)))
+            ids = ids + answer
+        rows.append((ids, at))
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 def sft_loss(model, batch):
     """Cross-entropy summed over the tokens of the answers, divided by their number."""
-    longest = max(len(prompt) + len(answer) for prompt, answer in batch)
-    ids = torch.tensor([p + a + [0] * (longest - len(p) - len(a)) for p, a in batch])
-    logps = torch.log_softmax(model(input_ids=ids).logits.float(), -1)
-    total, count = 0.0, 0
-    for row, (prompt, answer) in enumerate(batch):
-        at = logps[row, len(prompt) - 1 : len(prompt) - 1 + len(answer)]
-        total = total - at.gather(1, torch.tensor(answer)[:, None]).sum()
-        count += len(answer)
-    return total / count
+    logps = torch.cat(logps_at(model, batch))
+    return -logps.sum() / len(logps)
 
 
 def learn(options, task, method, seed):
@@ -187,13 +233,30 @@ def learn(options, task, method, seed):
     tokenizer = AutoTokenizer.from_pretrained(options.weights)
     model = AutoModelForCausalLM.from_pretrained(options.weights, dtype=torch.float32).eval()
     parameters = add_lora(model)
-    clip, decay = SFT if method == "sft" else RL
-    optimizer = torch.optim.AdamW(parameters, lr=options.rate, betas=BETAS, eps=EPS, weight_decay=decay)
     ends = {tokenizer.eos_token_id}
+
+    def stepper(clip, decay):
+        """A fresh optimizer, as that of a job of another kind than the one before; its steps."""
+        optimizer = torch.optim.AdamW(parameters, lr=options.rate, betas=BETAS, eps=EPS, weight_decay=decay)
+
+        def step(loss):
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
+            optimizer.step()
+
+        return step
+
+    if options.examples > 0:
+        show = stepper(*SFT)
+        for _ in range(FIRST_EPOCHS):
+            for batch in sft_batches(tokenizer, task["training"][: options.examples], ends, FIRST_BATCH):
+                show(sft_loss(model, batch))
+    take = stepper(*(SFT if method == "sft" else RL))
 
     def measure(questions):
         groups = rollouts(model, tokenizer, task, questions, task["heldOutSize"], ends)
-        rewards = [entry[3] for group in groups for entry in group]
+        rewards = [entry["reward"] for group in groups for entry in group]
         return sum(rewards) / len(rewards)
 
     def losses(job):
@@ -210,10 +273,7 @@ def learn(options, task, method, seed):
     curves, made = {name: [measure(task[questions])] for name, questions in names.items()}, 0
     for job in range(options.jobs):
         for loss in losses(job):
-            optimizer.zero_grad()
-            loss().backward()
-            torch.nn.utils.clip_grad_norm_(parameters, clip)
-            optimizer.step()
+            take(loss())
             made += 1
         for name, questions in names.items():
             curves[name].append(measure(task[questions]))
@@ -231,6 +291,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--tokens-per-step", type=int, default=384)
+    parser.add_argument("--examples", type=int, default=0, help="right answers shown before the first job")
     options = parser.parse_args()
     with open(options.tasks_file) as file:
         tasks = json.load(file)
@@ -239,6 +300,8 @@ def main():
             for seed in map(int, options.seeds.split(",")):
                 curves, made = learn(options, tasks[name], method, seed)
                 row = {"program": "pytorch", "model": options.model, "task": name, "method": method, "rate": options.rate, "seed": seed}
+                if options.examples > 0:
+                    row["examples"] = options.examples
                 print(json.dumps({**row, "gradientSteps": made, **curves}), flush=True)
 
 

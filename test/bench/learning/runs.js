@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { gather, group, play, TrainableModel } from 'trainyard/rl'
 import { weatherQuestion } from '../../examples/weather.js'
-import { rewardOf } from './tasks.js'
+import { rewardOf, stationEpisode } from './tasks.js'
 
 /** What a job of each method trains on, and what the request says besides the learning rate. */
 export const METHODS = {
@@ -89,12 +89,10 @@ async function trainOnAnswers(run) {
 }
 
 async function trainOnExamples(run, questions, config = { batch_size: BATCH_SIZE }) {
-  const conversations = questions.map(({ prompt, answer }) => ({
-    messages: [
-      { role: 'user', content: prompt },
-      { role: 'assistant', content: answer },
-    ],
-  }))
+  const conversations = questions.map(({ prompt, call, result, answer }) => {
+    const turns = call === undefined ? [prompt, answer] : [prompt, call, result, answer]
+    return { messages: turns.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content })) }
+  })
   await run.model.trainSft(conversations, { ...trainOptions(run), config: { ...config, seed: run.seed } })
 }
 
@@ -102,7 +100,7 @@ async function trainOnExamples(run, questions, config = { batch_size: BATCH_SIZE
 async function trainOnPreferences(run, job) {
   const pairs = (questions) =>
     questions
-      .filter(({ answer, wrong }) => answer !== wrong)
+      .filter(({ answer, wrong }) => wrong !== undefined && answer !== wrong)
       .map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
   const config = { batch_size: BATCH_SIZE, seed: run.seed, reference_step: 0 }
   const curves = { accuracy: [], margin: [] }
@@ -146,6 +144,7 @@ async function ask(run, question) {
   const { model, task } = run
   const options = { maxTokens: maxTokensOf(task), seed: run.seed * 1_000_000 + run.asked++ }
   if (task.hasTools) return await play(model, weatherQuestion(question.city), { ...options, maxTurns: 3 })
+  if (question.call !== undefined) return await play(model, stationEpisode(question), { ...options, maxTurns: 2 })
   const trajectory = model.trajectory([{ role: 'user', content: question.prompt }])
   await trajectory.ask(options)
   trajectory.reward = rewardOf(task, trajectory.answer, question.answer)

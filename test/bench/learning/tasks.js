@@ -1,8 +1,9 @@
 /**
  * Tasks with rewards that can be checked, for the curves of `learn.js`: what the model is asked, what is right, what is held out.
  *
- * Held-out questions are never trained on. A task of one turn is data, so that the reference program in Python asks the same;
- * the one with tools is an environment (`test/examples/weather.js`).
+ * Held-out questions are never trained on. A task is data, so that the reference program in Python asks the same; the one with
+ * tools is an environment (`test/examples/weather.js`). A question with a `call` has two turns: only who makes the call is shown
+ * its `result`. That is a tool for models whose chat template knows none.
  */
 
 const NAMES = ['Anna', 'Tom', 'Mia', 'Omar', 'Lena', 'Ravi']
@@ -14,6 +15,10 @@ const MAILS = [
 const WORDS =
   'cat dog sun map pen cup hat bed car bus egg fox jam key leg net owl pig rat toy van web box arm ant bag bat bee cow day ear ' +
   'fan gas hen ice ink jar kid lip man nut oil pan red rug sea tea top war wig zoo air big cut dry eat far hot low new old'
+const CITIES =
+  'Paris Rome Cairo Lima Oslo Tokyo Berlin London Madrid Dublin Athens Lisbon Vienna Prague Delhi Warsaw Boston Chicago Sydney ' +
+  'Toronto Dallas Miami Zurich Geneva Milan Naples Havana Moscow Seoul Hanoi Lagos Tunis Dakar Quito Bogota Denver Seattle ' +
+  'Munich Hamburg Lyon'
 
 /** Format: only the number, nothing else. 0.4 for an answer that holds it, 1 for one that is it. */
 function orderNumbers() {
@@ -48,6 +53,21 @@ function reversedWords() {
   )
 }
 
+/** Two turns: ask the station, then say the temperature that it reports beside the wind. */
+function stations() {
+  const questions = CITIES.split(' ').map((city, i) => {
+    const [degrees, wind] = [11 + ((i * 7) % 20), 31 + ((i * 13) % 29)]
+    const report = i % 4 < 2 ? `wind ${wind}, warmth ${degrees}` : `warmth ${degrees}, wind ${wind}`
+    return {
+      prompt: `How warm is it in ${city}? Write ASK and the city, and the station reports.`,
+      call: `ASK ${city}`,
+      result: `${city}: ${report}.`,
+      answer: String(degrees),
+    }
+  })
+  return everyOther(questions)
+}
+
 function everyOther(questions) {
   return {
     training: questions.filter((_, i) => i % 2 === 0),
@@ -65,6 +85,7 @@ export const TASKS = {
   order: { title: 'an order number', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },
   larger: { title: 'the larger number', ...largerNumbers(), partial: 0, perStep: 20, size: 8, heldOutSize: 4 },
   reverse: { title: 'a word backwards', ...reversedWords(), partial: 0, perStep: 30, size: 8, heldOutSize: 4 },
+  station: { title: 'a question to a station', ...stations(), partial: 0, perStep: 10, size: 8, heldOutSize: 4 },
   tools: {
     title: 'a tool over several turns',
     training: cities('Paris Cairo Oslo Berlin Madrid Athens Vienna Delhi'),
@@ -74,6 +95,22 @@ export const TASKS = {
     size: 8,
     heldOutSize: 12,
   },
+}
+
+/** An episode of two turns: 0.2 for the call, 0.8 for an answer whose only number is the right one. */
+export function stationEpisode({ prompt, call, result, answer }) {
+  let isCalled = false
+  return {
+    reset: () => ({ messages: [{ role: 'user', content: prompt }] }),
+    step({ content }) {
+      if (!isCalled && content.trim() === call) {
+        isCalled = true
+        return { reward: 0.2, messages: [{ role: 'user', content: result }] }
+      }
+      const numbers = content.match(/[0-9]+/g) ?? []
+      return { isDone: true, reward: isCalled && numbers.length === 1 && numbers[0] === answer ? 0.8 : 0 }
+    },
+  }
 }
 
 /** Reward of an answer to a question of one turn. */

@@ -83,6 +83,8 @@ export interface Engine {
 const KV_MEMORY_SHARE = 0.25
 /** Memory of running choices is kept for the next ones for so long. */
 const KEPT_IDLE_MS = 10_000
+/** Of the answers that end in one step, so much is kept for prompts that go on from them while others are served: some 10 ms. */
+const KEPT_BESIDE_BYTES = 16e6
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
 
@@ -344,13 +346,15 @@ class StepLoop implements Engine {
   async #decodeStep(): Promise<void> {
     const { requests, outcomes } = this.#lanes.nextStep()
     try {
+      const ended: Seat[] = []
       for (const { seat, events } of await outcomes) {
-        const isOver = events.some((event) => !this.#deliver(seat, event))
+        const isOver = events.some((event) => !this.#deliver(seat, event, ended))
         if (!isOver && seat.choice.maskWait !== null) this.#seats.pushSeat(this.#lanes.park(seat))
         const { search } = seat.active
         // a beam waits for the others without holding a row
         if (search !== null && seat.choice instanceof Beam) search.held.set(seat.choice, this.#lanes.park(seat).tail)
       }
+      this.#finishChoices(ended)
       for (const active of requests) if (active.search?.isComplete === true) this.#advanceBeams(active, active.search)
       this.#lanes.tidy((prompt) => this.#seats.isAwaited(prompt))
     } catch (cause) {
@@ -408,9 +412,10 @@ class StepLoop implements Engine {
   /**
    * Tells the listener of a token and ends the choice if it is the last one.
    *
+   * @param ended takes the choice instead, for `#finishChoices`; null: it is ended here
    * @returns whether the choice goes on
    */
-  #deliver(seat: Seat, event: TokenEvent | AppError | null): boolean {
+  #deliver(seat: Seat, event: TokenEvent | AppError | null, ended: Seat[] | null = null): boolean {
     if (event === null) return true
     if (event instanceof AppError) {
       this.#fail(seat.active, event)
@@ -418,26 +423,40 @@ class StepLoop implements Engine {
     }
     const mayGoOn = seat.active.listener.onToken(event)
     if (mayGoOn && event.finishReason === null) return true
-    this.#finishChoice(seat)
+    if (ended === null) this.#finishChoices([seat])
+    else ended.push(seat)
     return false
   }
 
-  #finishChoice({ active, choice, prompt }: Seat): void {
-    const { request } = active
-    if (this.#prefixBytes > 0) {
-      const extra = prompt.cache.lengthOf(0) % PREFIX_BLOCK_TOKENS
-      const cache = this.#lanes.copyTail(choice, extra)
-      if (cache !== null) {
-        const from = request.promptTokenIds.length - extra
-        const ids = [...request.promptTokenIds, ...choice.outputIds].slice(0, from + cache.lengthOf(0))
-        this.#prefixes.store(ids, scopeOf(active), { cache, from })
-      }
+  /** Answers of a burst end together, and keeping all of them would hold up everybody else. */
+  #finishChoices(ended: readonly Seat[]): void {
+    const requests = new Set(ended.map(({ active }) => active))
+    const areAlone = this.#lanes.rowCount <= ended.length && this.#requests.size <= requests.size
+    let left = areAlone ? Number.POSITIVE_INFINITY : KEPT_BESIDE_BYTES
+    for (const seat of ended) {
+      const { active, choice } = seat
+      // another choice of it may have failed meanwhile
+      if (!this.#requests.has(active.request.id)) continue
+      if (left > 0) left -= this.#keepAnswer(seat)
+      this.#lanes.remove(choice)
+      active.open.delete(choice)
+      if (active.open.size > 0) continue
+      this.#requests.delete(active.request.id)
+      active.listener.onFinished()
     }
-    this.#lanes.remove(choice)
-    active.open.delete(choice)
-    if (active.open.size > 0) return
-    this.#requests.delete(request.id)
-    active.listener.onFinished()
+  }
+
+  /** Makes what a choice has computed findable. @returns bytes copied for it */
+  #keepAnswer({ active, choice, prompt }: Seat): number {
+    if (this.#prefixBytes === 0) return 0
+    const { promptTokenIds } = active.request
+    const extra = prompt.cache.lengthOf(0) % PREFIX_BLOCK_TOKENS
+    const cache = this.#lanes.copyTail(choice, extra)
+    if (cache === null) return 0
+    const from = promptTokenIds.length - extra
+    const ids = [...promptTokenIds, ...choice.outputIds].slice(0, from + cache.lengthOf(0))
+    this.#prefixes.store(ids, scopeOf(active), { cache, from })
+    return cache.sizeBytes
   }
 
   #removeAborted(): void {

@@ -4,6 +4,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { setPriority } from 'node:os'
 import { AppError, type ErrorMessage } from '#base/errors.js'
+import { behind } from '#base/util/thread-priority.js'
 
 /** An error of a child as this process's own. */
 export function toAppError({ category, code, message, param, hint, details }: ErrorMessage): AppError {
@@ -21,11 +22,11 @@ export function toAppError({ category, code, message, param, hint, details }: Er
  */
 const NICENESS = 3
 
-/** Who chats waits for an answer and goes first: the child gets a smaller share, and everything when nobody chats. */
+/** Who chats waits for an answer and goes first, however urgent the server itself is: the child gets a smaller share, and everything when nobody chats. */
 export function stepBack(child: ChildProcess): void {
   if (child.pid === undefined) return
   try {
-    setPriority(child.pid, NICENESS)
+    setPriority(child.pid, behind(NICENESS))
   } catch {
     // It has ended already, or the system has no priorities.
   }

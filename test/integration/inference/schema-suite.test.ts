@@ -30,6 +30,8 @@ const UNKNOWN_TO_AJV = '"__proto__"'
 const RARE = /leap second|case-insensitive|quoted string|address-literal/
 
 function filesOf(folder: string): string[] {
+  // tests are listed also where they are skipped
+  if (!existsSync(suite)) return ['not fetched']
   return readdirSync(join(suite, folder)).filter((name) => name.endsWith('.json'))
 }
 

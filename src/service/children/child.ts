@@ -22,7 +22,10 @@ export function toAppError({ category, code, message, param, hint, details }: Er
  */
 const NICENESS = 3
 
-/** Who chats waits for an answer and goes first, however urgent the server itself is: the child gets a smaller share, and everything when nobody chats. */
+/**
+ * Who chats waits for an answer and goes first, however urgent the server itself is: the child gets a smaller share, and everything
+ * when nobody chats.
+ */
 export function stepBack(child: ChildProcess): void {
   if (child.pid === undefined) return
   try {

@@ -16,9 +16,10 @@ import { type ActiveRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapters/adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { Beam, BeamSearch } from './beams/beam-search.js'
+import { AnswerKeeper } from './cache/answer-keeper.js'
 import { KvMemory } from './cache/kv-memory.js'
 import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
-import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './cache/prefix-cache.js'
+import { type ComputedPrompt, PrefixCache } from './cache/prefix-cache.js'
 import type { Seat } from './decode-lane.js'
 import { DecodeLanes } from './decode-lanes.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
@@ -83,8 +84,6 @@ export interface Engine {
 const KV_MEMORY_SHARE = 0.25
 /** Memory of running choices is kept for the next ones for so long. */
 const KEPT_IDLE_MS = 10_000
-/** Of the answers that end in one step, so much is kept for prompts that go on from them while others are served: some 10 ms. */
-const KEPT_BESIDE_BYTES = 16e6
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
 
@@ -112,6 +111,7 @@ class StepLoop implements Engine {
   readonly #prefixes: PrefixCache
   readonly #prompts: PromptQueue
   readonly #lanes: DecodeLanes
+  readonly #answers: AnswerKeeper
   readonly #turns: PromptTurns
   readonly #seats: SeatQueue
   readonly #requests = new Map<string, ActiveRequest>()
@@ -138,6 +138,7 @@ class StepLoop implements Engine {
     this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
     this.#memory = new KvMemory(this.#kvBytes)
     this.#lanes = new DecodeLanes(model, this.#kvShape, this.#memory)
+    this.#answers = new AnswerKeeper(this.#lanes, this.#prefixBytes === 0 ? null : this.#prefixes)
     const work = { prompts: this.#prompts, lanes: this.#lanes, config: model.config }
     this.#turns = new PromptTurns({ ...work, fixed: options.prefillChunk ?? null })
     this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
@@ -354,7 +355,12 @@ class StepLoop implements Engine {
         // a beam waits for the others without holding a row
         if (search !== null && seat.choice instanceof Beam) search.held.set(seat.choice, this.#lanes.park(seat).tail)
       }
-      this.#finishChoices(ended)
+      this.#tellEnded(ended)
+      if (ended.length > 0) {
+        // the host sends what a step says when its tick ends: last tokens do not wait for copies
+        await Promise.resolve()
+        this.#freeEnded(ended)
+      }
       for (const active of requests) if (active.search?.isComplete === true) this.#advanceBeams(active, active.search)
       this.#lanes.tidy((prompt) => this.#seats.isAwaited(prompt))
     } catch (cause) {
@@ -412,7 +418,7 @@ class StepLoop implements Engine {
   /**
    * Tells the listener of a token and ends the choice if it is the last one.
    *
-   * @param ended takes the choice instead, for `#finishChoices`; null: it is ended here
+   * @param ended takes the choice instead, to be ended with others; null: it is ended here
    * @returns whether the choice goes on
    */
   #deliver(seat: Seat, event: TokenEvent | AppError | null, ended: Seat[] | null = null): boolean {
@@ -423,22 +429,20 @@ class StepLoop implements Engine {
     }
     const mayGoOn = seat.active.listener.onToken(event)
     if (mayGoOn && event.finishReason === null) return true
-    if (ended === null) this.#finishChoices([seat])
-    else ended.push(seat)
+    if (ended !== null) {
+      ended.push(seat)
+      return false
+    }
+    this.#tellEnded([seat])
+    this.#freeEnded([seat])
     return false
   }
 
-  /** Answers of a burst end together, and keeping all of them would hold up everybody else. */
-  #finishChoices(ended: readonly Seat[]): void {
-    const requests = new Set(ended.map(({ active }) => active))
-    const areAlone = this.#lanes.rowCount <= ended.length && this.#requests.size <= requests.size
-    let left = areAlone ? Number.POSITIVE_INFINITY : KEPT_BESIDE_BYTES
-    for (const seat of ended) {
-      const { active, choice } = seat
+  /** Tells of choices that ended; their rows are freed next. */
+  #tellEnded(ended: readonly Seat[]): void {
+    for (const { active, choice } of ended) {
       // another choice of it may have failed meanwhile
       if (!this.#requests.has(active.request.id)) continue
-      if (left > 0) left -= this.#keepAnswer(seat)
-      this.#lanes.remove(choice)
       active.open.delete(choice)
       if (active.open.size > 0) continue
       this.#requests.delete(active.request.id)
@@ -446,17 +450,9 @@ class StepLoop implements Engine {
     }
   }
 
-  /** Makes what a choice has computed findable. @returns bytes copied for it */
-  #keepAnswer({ active, choice, prompt }: Seat): number {
-    if (this.#prefixBytes === 0) return 0
-    const { promptTokenIds } = active.request
-    const extra = prompt.cache.lengthOf(0) % PREFIX_BLOCK_TOKENS
-    const cache = this.#lanes.copyTail(choice, extra)
-    if (cache === null) return 0
-    const from = promptTokenIds.length - extra
-    const ids = [...promptTokenIds, ...choice.outputIds].slice(0, from + cache.lengthOf(0))
-    this.#prefixes.store(ids, scopeOf(active), { cache, from })
-    return cache.sizeBytes
+  #freeEnded(ended: readonly Seat[]): void {
+    const areAlone = this.#requests.size === 0 && this.#lanes.rowCount <= ended.length
+    this.#answers.free(ended, areAlone)
   }
 
   #removeAborted(): void {

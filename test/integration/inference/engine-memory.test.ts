@@ -3,6 +3,7 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { KvMemory } from '#inference/engine/cache/kv-memory.js'
+import { DecodeLanes } from '#inference/engine/decode-lanes.js'
 import type { Engine } from '#inference/engine/engine.js'
 import type { GenerationRules } from '#inference/engine/generation.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -133,6 +134,33 @@ describe('memory of keys and values', () => {
     const [memory] = trim.mock.contexts
     expect(memory instanceof KvMemory && memory.sizeBytes).toBe(0)
     expect((await generate(engine, promptOf(20))).events).toEqual(first.events)
+    await engine.close()
+  })
+})
+
+describe('answers that end together', () => {
+  it('are told of, and what they say is sent, before they are kept for later prompts', async () => {
+    const engine = await engineFor(prepared)
+    const order: string[] = []
+    const { copyTail } = DecodeLanes.prototype
+    vi.spyOn(DecodeLanes.prototype, 'copyTail').mockImplementation(function (this: DecodeLanes, ...args) {
+      order.push('kept')
+      return copyTail.apply(this, args)
+    })
+    const prompts = [17, 18, 19].map((length, seed) => promptOf(length, seed))
+    const ask = async (prompt: readonly number[]): Promise<Outcome> => {
+      const outcome = await generate(engine, prompt, { ...GREEDY, maxTokens: 20, ignoreEos: true })
+      // as the host does: one message for all that a step says
+      order.push('sent')
+      return outcome
+    }
+    const outcomes = await Promise.all(prompts.map(ask))
+    await engine.idle()
+    expect(order).toEqual(['sent', 'sent', 'sent', 'kept', 'kept', 'kept'])
+    for (const [i, prompt] of prompts.entries()) {
+      const next = await generate(engine, [...prompt, ...(outcomes[i]?.ids() ?? []), 9])
+      expect(next.cachedTokens).toBeGreaterThanOrEqual(32)
+    }
     await engine.close()
   })
 })

@@ -3,6 +3,10 @@
  *
  * One connection per process. Kysely serializes transactions on it, so two of ours never interleave; another process
  * cannot write, because `data-dir.ts` holds the directory's lock. Nothing here knows what the tables mean.
+ *
+ * What a write resolves to is on the disk. SQLite itself would wait for the disk within the commit (`synchronous = FULL`), and the
+ * event loop with it: up to a second where somebody else writes much. So it commits to the operating system (`NORMAL`), and the
+ * write-ahead log is synced beside the event loop before the writer goes on (`upkeep/write-ahead-log.ts`): many commits, one wait.
  */
 import {
   type DatabaseConnection,
@@ -19,6 +23,7 @@ import { AppError, StorageError } from '#base/errors.js'
 import { MIGRATIONS } from './migrations/index.js'
 import type { Schema } from './schema.js'
 import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'
+import { WriteAheadLog } from './upkeep/write-ahead-log.js'
 
 /** The database itself, from which transactions are opened. */
 export type DatabaseHandle = Kysely<Schema>
@@ -45,6 +50,9 @@ const START_BUSY_MS = 10_000
 /** How long a statement does later, while nothing else of this process moves: only local commands write beside a server. */
 const BUSY_MS = 2000
 
+/** Pages of the write-ahead log (16 MB) after which a commit moves them to the main file, which does wait for the disk. */
+const CHECKPOINT_PAGES = 4000
+
 /** Milliseconds since 1970 by the database's clock: the only clock leases and times are measured with. */
 export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
 
@@ -59,13 +67,17 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   const sqlite = connect(path)
   if (options.maxPages !== undefined) sqlite.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`)
   const statements = new StatementCache(sqlite)
-  const db = new Kysely<Schema>({ dialect: new Dialect({ database: statements }) })
+  // without it, as on some network file systems, SQLite waits for the disk itself
+  const log = sqlite.pragma('journal_mode', { simple: true }) === 'wal' ? new WriteAheadLog(`${path}-wal`) : null
+  if (log !== null) sqlite.pragma('synchronous = NORMAL')
+  const db = new Kysely<Schema>({ dialect: new Dialect(statements, log) })
   try {
     if (options.isMigrating ?? true) await migrate(db)
     statements.clear()
     sqlite.pragma(`busy_timeout = ${BUSY_MS}`)
   } catch (error) {
     await db.destroy()
+    await log?.close()
     throw error
   }
   return {
@@ -73,17 +85,27 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
     close: async () => {
       if (sqlite.open) sqlite.pragma('wal_checkpoint(TRUNCATE)')
       await db.destroy()
+      await log?.close()
     },
   }
 }
 
 /**
- * Kysely's SQLite driver, except that a rollback which SQLite did by itself (full disk) does not hide its cause, and that who waits
- * for the connection gets it in turn: Kysely wakes all of them each time, so that a thousand requests at once are a million wakings.
+ * Kysely's SQLite driver, except that a rollback which SQLite did by itself (full disk) does not hide its cause, that who waits
+ * for the connection gets it in turn (Kysely wakes all of them each time, so that a thousand requests at once are a million wakings),
+ * and that who has written goes on when it is on the disk.
  */
 class TolerantDriver extends SqliteDriver {
+  readonly #statements: StatementCache
+  readonly #log: WriteAheadLog | null
   readonly #waiting: (() => void)[] = []
   #isTaken = false
+
+  constructor(config: SqliteDialectConfig, statements: StatementCache, log: WriteAheadLog | null) {
+    super(config)
+    this.#statements = statements
+    this.#log = log
+  }
 
   override async acquireConnection(): Promise<DatabaseConnection> {
     if (this.#isTaken) await new Promise<void>((resolve) => this.#waiting.push(resolve))
@@ -92,10 +114,17 @@ class TolerantDriver extends SqliteDriver {
   }
 
   override async releaseConnection(): Promise<void> {
+    const hasWriter = this.#statements.takeHasWriter()
     await super.releaseConnection()
     const next = this.#waiting.shift()
     if (next === undefined) this.#isTaken = false
     else next()
+    if (!hasWriter || this.#log === null) return
+    try {
+      await this.#log.synced()
+    } catch (cause) {
+      throw toStorageError(cause) ?? cause
+    }
   }
 
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
@@ -108,15 +137,18 @@ class TolerantDriver extends SqliteDriver {
 }
 
 class Dialect extends SqliteDialect {
-  readonly #config: SqliteDialectConfig
+  readonly #statements: StatementCache
+  readonly #log: WriteAheadLog | null
 
-  constructor(config: SqliteDialectConfig) {
-    super(config)
-    this.#config = config
+  /** @param log null: SQLite waits for the disk itself */
+  constructor(statements: StatementCache, log: WriteAheadLog | null) {
+    super({ database: statements })
+    this.#statements = statements
+    this.#log = log
   }
 
   override createDriver(): Driver {
-    return new TolerantDriver(this.#config)
+    return new TolerantDriver({ database: this.#statements }, this.#statements, this.#log)
   }
 }
 
@@ -129,6 +161,7 @@ function connect(path: string): Sqlite {
     sqlite.pragma('journal_mode = WAL')
     sqlite.pragma('synchronous = FULL')
     sqlite.pragma('foreign_keys = ON')
+    sqlite.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
     sqlite.pragma('journal_size_limit = 67108864')
     sqlite.pragma('temp_store = MEMORY')
     const verdict: unknown = sqlite.pragma('quick_check(1)', { simple: true })
@@ -159,32 +192,6 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   throw new StorageError('migration_failed', `the database could not be migrated: ${messageOf(error)}`, {
     cause: error,
   })
-}
-
-/**
- * Runs `write` with commits that the operating system, not the disk, has when they return: a crash of the program loses nothing, a
- * loss of power what was committed last. Waiting for the disk holds up the event loop.
- */
-export function withoutSync<T>(db: Kysely<Schema>, write: (connection: Kysely<Schema>) => Promise<T>): Promise<T> {
-  // nobody else has the connection meanwhile
-  return db.connection().execute(async (connection) => {
-    await sql`pragma synchronous = normal`.execute(connection)
-    try {
-      return await write(connection)
-    } finally {
-      await restoreSync(connection)
-    }
-  })
-}
-
-/** It cannot be changed inside a transaction: one that could not be ended is undone, for nobody may go on in it, or at `normal`. */
-async function restoreSync(connection: Kysely<Schema>): Promise<void> {
-  try {
-    await sql`pragma synchronous = full`.execute(connection)
-  } catch {
-    await sql`rollback`.execute(connection)
-    await sql`pragma synchronous = full`.execute(connection)
-  }
 }
 
 /** True for a violated unique index: another create came first. */

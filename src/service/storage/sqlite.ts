@@ -27,9 +27,10 @@ export function openSqlite(path: string, options?: SqliteDatabase.Options): Sqli
 /** Texts of statements are few, but for lists of varying length. */
 const MOST_STATEMENTS = 256
 
-/** Keeps what SQLite has compiled: a statement of one row costs less to run than to compile. */
+/** Keeps what SQLite has compiled: a statement of one row costs less to run than to compile. Notes whether one of them writes. */
 export class StatementCache {
   readonly #sqlite: Sqlite
+  #hasWriter = false
   /** In order of use. */
   readonly #statements = new Map<string, SqliteDatabase.Statement>()
 
@@ -40,8 +41,9 @@ export class StatementCache {
   prepare(sql: string): SqliteDatabase.Statement {
     const known = this.#statements.get(sql)
     // one whose rows are still being read cannot be run beside itself
-    if (known?.busy === true) return this.#sqlite.prepare(sql)
-    const statement = known ?? this.#sqlite.prepare(sql)
+    const statement = known?.busy === true || known === undefined ? this.#sqlite.prepare(sql) : known
+    this.#hasWriter ||= !statement.readonly
+    if (known?.busy === true) return statement
     this.#statements.delete(sql)
     this.#statements.set(sql, statement)
     for (const oldest of this.#statements.keys()) {
@@ -49,6 +51,13 @@ export class StatementCache {
       this.#statements.delete(oldest)
     }
     return statement
+  }
+
+  /** Whether a statement that writes was prepared since the last call. */
+  takeHasWriter(): boolean {
+    const hasWriter = this.#hasWriter
+    this.#hasWriter = false
+    return hasWriter
   }
 
   /** Forgets all, as after tables have changed. */

@@ -21,7 +21,7 @@ import {
   type UsageRowKey,
 } from '#service/storage/access/usage-days.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
-import { type DatabaseHandle, withoutSync } from '#service/storage/database.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
@@ -92,12 +92,10 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     counted = new Map()
     usedKeys = new Set()
     try {
-      await withoutSync(db, (connection) =>
-        connection.transaction().execute(async (transaction) => {
-          for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
-          await touchApiKeys(transaction, [...keys])
-        }),
-      )
+      await db.transaction().execute(async (transaction) => {
+        for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
+        await touchApiKeys(transaction, [...keys])
+      })
     } catch (error) {
       for (const { key, counters } of batch.values()) add(key, counters)
       for (const key of keys) usedKeys.add(key)

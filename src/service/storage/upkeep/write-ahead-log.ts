@@ -1,0 +1,44 @@
+/**
+ * The file of SQLite's write-ahead log, to be synced beside the event loop. SQLite makes it with the first write and keeps it while a
+ * connection is open.
+ */
+import { type FileHandle, open } from 'node:fs/promises'
+
+export class WriteAheadLog {
+  readonly #path: string
+  #file: FileHandle | null = null
+  #running: Promise<void> = Promise.resolve()
+  #next: Promise<void> | null = null
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  /**
+   * Resolves when all that has been committed is on the disk. One sync runs at a time: who asks meanwhile shares the next one, because
+   * what was committed after a sync began may not be in it.
+   *
+   * @throws what the file system says; the next call tries again
+   */
+  synced(): Promise<void> {
+    this.#next ??= this.#running.then(() => {
+      const done = this.#sync()
+      this.#running = done.catch(() => undefined)
+      this.#next = null
+      return done
+    })
+    return this.#next
+  }
+
+  async close(): Promise<void> {
+    await this.#running
+    await this.#file?.close()
+    this.#file = null
+  }
+
+  async #sync(): Promise<void> {
+    // writable because Windows syncs no other
+    this.#file ??= await open(this.#path, 'r+')
+    await this.#file.datasync()
+  }
+}

@@ -71,7 +71,7 @@ export const serve = defineCommand({
   async run({ config, output, io, signal, version, environment }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
-    const { createService, isBuiltInModel } = await import('#service/create-service.js')
+    const { createService, isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
     const { createLogger } = await import('#base/logging/logger.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
     for (const text of config.get('base-models')) {
@@ -117,6 +117,7 @@ export const serve = defineCommand({
       },
       logger: createLogger({ level: config.get('log-level'), format: config.get('log-format') }),
     })
+    const idleCollection = startIdleCollection()
     const { apiKeyFile, inventory } = service
     const record = { url: service.url, apiKeyFile, pid: process.pid }
     const forget = await writeServerRecord(config.paths, record).catch((error: unknown) => {
@@ -157,6 +158,7 @@ export const serve = defineCommand({
       })
       output.status('Stopping: no new work is taken; press Ctrl-C again to stop at once.')
     } finally {
+      idleCollection.stop()
       await service.close(DRAIN_MS)
       await forget()
     }

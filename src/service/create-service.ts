@@ -67,6 +67,7 @@ import { listNewestIds, shortenWaits } from '#service/storage/upkeep/clock-shift
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
+export { startIdleCollection } from './idle-collection.js'
 export type { ServiceOptions, ServiceSeams, ServiceTuning } from './options.js'
 
 export interface Service {

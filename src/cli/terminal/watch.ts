@@ -11,6 +11,7 @@ import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { createJobView } from '../live/job-view.js'
 import { createRegion } from '../live/region.js'
 import { formatClock, formatDuration, formatNumber } from './format.js'
+import { describeLeftOut } from './job-report.js'
 
 /** Longest pause between two looks at a job, milliseconds. */
 export const POLL_MS = 1000
@@ -53,6 +54,7 @@ export async function watchJob(
     region.stop()
     const job = await client.trainingJobs.get(jobId, { signal })
     output.event({ object: 'training_job', ...job }, outcomeLine(job, clock.monotonicMs() - startMs))
+    warnOfLeftOut(context, job)
     warnOfClipping(context, gradientNorms)
     if (reward !== null && job.status === 'completed') await warnOfFall(context, client, job, reward)
     requireCompleted(job)
@@ -113,6 +115,19 @@ async function readRewards(
       return typeof reward === 'number' && step !== job.step ? [{ step, reward }] : []
     })
     .reverse()
+}
+
+/** Said when the job was submitted, or not left out: these trajectories train, in pieces. */
+const KNOWN_REASONS = ['zero_advantage', 'unmerged']
+
+/** Says what of the data did not train, where nobody could know before the rows were read, and when that was all of it. */
+function warnOfLeftOut({ output }: CommandContext, job: TrainingJob): void {
+  const { report = null } = job
+  if (report === null || job.status !== 'completed') return
+  const unexpected = report.left_out.filter(({ reason }) => !KNOWN_REASONS.includes(reason))
+  for (const [, text] of describeLeftOut(unexpected)) output.warning(`left out: ${text}`)
+  if (report.trained_tokens > 0) return
+  output.warning(`nothing was trained on${job.step === null ? '' : `: step ${job.step} answers as the step before it`}`)
 }
 
 /** Below this a reward is noise; half of it says nothing. */

@@ -405,6 +405,30 @@ describe('train', () => {
       '',
     ])
   })
+  test('what did not train is said at the end of a watched job, and when that was everything', async () => {
+    const argv = ['train', 'sft', 'email-agent', '--file', writeRows(), '--watch']
+    const report = {
+      left_out: [
+        { reason: 'overlength', count: 2, examples: ['line 1', 'line 4'] },
+        { reason: 'zero_advantage', count: 9, examples: [] },
+      ],
+      tokens: 12,
+      trained_tokens: 2,
+      seconds: {},
+      validation: [],
+      kept_gradient_step: null,
+      stopped_early: false,
+      facts: {},
+      warnings: [],
+    }
+    const some = await run(argv, jobRoutes({ ...completed, report }))
+    expect(some.stderr).toContain('warning: left out: 2 overlength: line 1, line 4\n')
+    expect(some.stderr).not.toContain('zero advantage')
+    expect(some.stderr).not.toContain('nothing was trained on')
+    const none = await run(argv, jobRoutes({ ...completed, report: { ...report, tokens: 0, trained_tokens: 0 } }))
+    expect(none.stderr).toContain('warning: nothing was trained on: step 13 answers as the step before it\n')
+    expect(none.exitCode).toBe(0)
+  })
   test('--json --watch is JSON Lines: the job, its events, the settled job', async () => {
     const { stdout } = await run(
       ['train', 'sft', 'email-agent', '--file', writeRows(), '--watch', '--json'],

@@ -31,6 +31,9 @@ import {
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { unsqueeze } from '#numerics/graph/ops/shape.js'
 
+/** Bound of log ratios: no ratio overflows float32, whatever the sampler said (vLLM writes -9999 for a probability of 0). */
+export const MAX_LOG_RATIO = 30
+
 /** Over which tokens the importance ratio is taken. */
 export type RatioLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 
@@ -132,7 +135,7 @@ export function policyLoss(
 }
 
 function logRatio(g: GraphBuilder, logp: Value, old: Value): Value {
-  return clip(g, sub(g, logp, old), g.scalar(-30), g.scalar(30))
+  return clip(g, sub(g, logp, old), g.scalar(-MAX_LOG_RATIO), g.scalar(MAX_LOG_RATIO))
 }
 
 /** exp of the log ratio at the wanted level, capped by `maxRatio`. */

@@ -4,6 +4,7 @@
  * Serving may round where training does not (int8 products), and data may come from other weights than it says. Measured on the
  * tokens of the first optimizer step, before its update: those log-probabilities are computed anyway.
  */
+import { MAX_LOG_RATIO } from '#numerics/nn/policy-loss.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import type { JobReport } from '../report.js'
@@ -30,6 +31,11 @@ export interface Mismatch {
   readonly clippedShare: number
 }
 
+/** The trainer's log-probability minus the sampler's, bounded as the loss bounds it: its exponential stays a number. */
+export function boundedDrift(drift: number): number {
+  return Math.min(MAX_LOG_RATIO, Math.max(-MAX_LOG_RATIO, drift))
+}
+
 /** @returns null when no token carries the sampler's log-probability */
 export function measureMismatch(
   step: readonly MeasuredBatch[],
@@ -40,7 +46,7 @@ export function measureMismatch(
   step.forEach(({ rows, batch }, at) => {
     batch.trained.forEach((token, n) => {
       const drift = (outputs[at]?.logp[n] ?? Number.NaN) - (rowOf(rows, token).logprobs[token.index] ?? Number.NaN)
-      if (Number.isFinite(drift)) drifts.push(drift)
+      if (!Number.isNaN(drift)) drifts.push(boundedDrift(drift))
     })
   })
   if (drifts.length === 0) return null

@@ -9,6 +9,7 @@ import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { type RowBatch, rowOf } from '../row-batch.js'
 import type { StepResult } from '../trainer.js'
+import { boundedDrift } from './mismatch.js'
 import type { Movement } from './trust-region.js'
 
 /** Names that are averaged over steps into the checkpoint's metrics. */
@@ -63,8 +64,8 @@ export function rlStepMetrics(
       const logp = outputs?.logp[n] as number
       entropies.push(outputs?.entropy[n] as number)
       ratios.push(outputs?.ratio?.[n] as number)
-      const drift = logp - (rowOf(rows, token).logprobs[token.index] as number)
-      if (Number.isFinite(drift)) sampled.push(Math.exp(drift) - drift - 1)
+      const drift = boundedDrift(logp - (rowOf(rows, token).logprobs[token.index] as number))
+      if (!Number.isNaN(drift)) sampled.push(Math.exp(drift) - drift - 1)
       if (referenceLogp !== null) fromReference.push(logp - (referenceLogp[n] as number))
     })
   })

@@ -52,6 +52,11 @@ describe('rlStepMetrics', () => {
   }
   const facts = { groups: [group([1, 0])], hyperparameters: resolveRlConfig({}), elapsedMs: 500 }
 
+  it('reports a drift of a token that the sampler thought impossible', () => {
+    const data = rlStepMetrics([step([-1, -9999, -3, -4])], { loss: 0, gradientNorm: 0, outputs: [outputs] }, facts)
+    expect(data['kl_div']).toBeCloseTo((Math.exp(30) - 31) / 4, 0)
+  })
+
   it('measures ratios, entropy and drift over the trained tokens', () => {
     const data = rlStepMetrics([step([-1, -2, -3.5, -4])], { loss: 0.25, gradientNorm: 3, outputs: [outputs] }, facts)
     expect(data).toMatchObject({

@@ -52,6 +52,13 @@ describe('measureMismatch', () => {
     })
   })
 
+  it('stays finite whatever the sampler said of a token it thought impossible', () => {
+    const mismatch = measure([-9999, Number.NEGATIVE_INFINITY, -1], [-1, -1, -9999])!
+    expect(mismatch.tokens).toBe(3)
+    for (const figure of Object.values(mismatch)) expect(Number.isFinite(figure)).toBe(true)
+    expect(mismatch.kl).toBeGreaterThan(1)
+  })
+
   it('follows the formula, over the tokens with a known log-probability', () => {
     const mismatch = measure([-1, -2, Number.NaN, -3], [-1.5, -2, -1, -2])!
     const k3 = (x: number): number => Math.exp(x) - x - 1

@@ -98,6 +98,10 @@ export function documented(schema) {
     result.minItems = Math.max(schema.prefixItems.length, schema.minItems ?? 0)
     if (!has('items')) result.items = false
   }
+  if (Array.isArray(schema.items)) {
+    result.minItems = Math.max(schema.items.length, schema.minItems ?? 0)
+    if (!has('additionalItems')) result.additionalItems = false
+  }
   if (has('pattern')) result.pattern = `^(?:${schema.pattern})$`
   return result
 }

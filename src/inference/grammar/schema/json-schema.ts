@@ -127,7 +127,7 @@ function convert(given: JsonValue, place: Place): JsonValue {
   if (depth > MAX_DEPTH) throw unsupported(path, `is nested deeper than ${MAX_DEPTH} levels`)
   if (typeof given === 'boolean') return given
   if (!isJsonObject(given)) throw unsupported(path, 'must be an object or a boolean')
-  const schema = withRequired(withSatisfiable(withType(given), path), path)
+  const schema = withRequired(withSatisfiable(withType(withoutOldSpellings(given)), path), path)
   for (const name of Object.keys(schema)) {
     if (UNSUPPORTED.has(name)) throw unsupported(`${path}/${name}`, 'uses a keyword that answers cannot be held to')
   }
@@ -150,6 +150,17 @@ function convert(given: JsonValue, place: Place): JsonValue {
     ...(types.includes('array') && isAnyArray ? { items: true } : {}),
     ...(types.includes('object') ? { ...namedOthers(converted, marks), ...plainNames(converted, marks) } : {}),
   }
+}
+
+/** Tuples as draft 7 spells them, as newer drafts do; and without names of properties that need only be text, which they all are. */
+function withoutOldSpellings(schema: JsonObject): JsonObject {
+  const { propertyNames: names, ...others } = schema
+  const isAnyText = isJsonObject(names ?? null) && Object.keys(names as JsonObject).join() === 'type'
+  const isIdle = isEmpty(names ?? null) || (isAnyText && (names as JsonObject)['type'] === 'string')
+  const said = isIdle ? others : schema
+  const { items, additionalItems, ...rest } = said
+  if (!Array.isArray(items) || items.length === 0 || said['prefixItems'] !== undefined) return said
+  return { ...rest, prefixItems: items, ...(additionalItems === undefined ? {} : { items: additionalItems }) }
 }
 
 /**
@@ -278,7 +289,8 @@ function numberRule(schema: JsonObject, types: readonly string[], path: string):
 /** The rule of a string with a pattern, a format or bounds of length; null if it may be any. */
 function stringRule(schema: JsonObject, path: string): string | null {
   const { minLength, maxLength, format } = schema
-  const pattern = typeof format === 'string' ? readFormat(format, ['string'])?.pattern : schema['pattern']
+  const formatted = typeof format === 'string' ? readFormat(format, ['string'])?.pattern : undefined
+  const pattern = schema['pattern'] ?? formatted
   if (minLength !== undefined || maxLength !== undefined)
     return lengthRule(Number(minLength ?? 0), maxLength === undefined ? null : Number(maxLength))
   if (pattern === undefined) return null

@@ -5,7 +5,9 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { readFormat } from './string-format.js'
+import { isPatternWithin } from './pattern-inclusion.js'
+import { PatternError } from './pattern-reader.js'
+import { formatDefinition, readFormat } from './string-format.js'
 
 export const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf'] as const
 
@@ -81,7 +83,9 @@ export function checkValues(schema: JsonObject, path: string): void {
   for (const type of typesOf(schema)) {
     if (!TYPES.includes(type)) throw unsupported(`${path}/type`, `is "${type}", expected one of ${TYPES.join(', ')}`)
   }
-  const { $ref: ref, $id: id, allOf, oneOf, pattern, format } = schema
+  const { $ref: ref, $id: id, allOf, oneOf, enum: listed, pattern, format } = schema
+  if (Array.isArray(listed) && listed.length === 0)
+    throw unsupported(`${path}/enum`, 'is empty: no answer can satisfy it')
   if (ref !== undefined && (typeof ref !== 'string' || (ref !== '#' && !ref.startsWith('#/')))) {
     throw unsupported(`${path}/$ref`, 'must point into the same schema (#/...)')
   }
@@ -97,7 +101,8 @@ export function checkValues(schema: JsonObject, path: string): void {
     )
   }
   const formatted = schema['type'] === undefined ? ['string'] : typesOf(schema)
-  if (typeof format === 'string' && readFormat(format, formatted) === undefined)
+  // beside a pattern a format that nobody knows is the name of that pattern, as zod writes it
+  if (typeof format === 'string' && pattern === undefined && readFormat(format, formatted) === undefined)
     throw unsupported(`${path}/format`, `"${format}" is not known`)
   for (const name of ['minLength', 'maxLength', 'minItems', 'maxItems']) {
     const value = schema[name]
@@ -113,13 +118,26 @@ export function checkValues(schema: JsonObject, path: string): void {
   if (hasLength && (pattern !== undefined || format !== undefined)) {
     throw unsupported(path, 'has a length together with a pattern or format')
   }
-  if (pattern !== undefined && format !== undefined) throw unsupported(path, 'has both a pattern and a format')
+  if (typeof pattern === 'string' && typeof format === 'string') checkPatternOfFormat(pattern, format, path)
   for (const name of BOUNDS) {
     const value = schema[name]
     if (value === undefined) continue
     if (typeof value !== 'number') throw unsupported(`${path}/${name}`, 'must be a number')
   }
   checkProperties(schema, path)
+}
+
+/** The pattern alone is held to; a text that it matches must have the format, too. */
+function checkPatternOfFormat(pattern: string, format: string, path: string): void {
+  const outer = formatDefinition(format)
+  try {
+    if (outer === undefined || isPatternWithin(pattern, outer)) return
+  } catch (error) {
+    // refused by its own name where its rule is written
+    if (error instanceof PatternError) return
+    throw error
+  }
+  throw unsupported(path, `has both a pattern and a format, and the pattern matches texts that are no "${format}"`)
 }
 
 function checkProperties(schema: JsonObject, path: string): void {

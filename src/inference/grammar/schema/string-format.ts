@@ -88,6 +88,18 @@ const PATTERNS: ReadonlyMap<string, string> = new Map([
   ['byte', '(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?'],
 ])
 
+/** Where the pattern above leaves out what a format allows, for its length alone. */
+const WIDER: ReadonlyMap<string, string> = new Map([
+  ['email', `${ATOM}+(?:\\.${ATOM}+)*@[A-Za-z0-9\\-]+(?:\\.[A-Za-z0-9\\-]+)*`],
+  ['time', TIME.replace('{1,9}', '+')],
+  ['date-time', `${DATE}T${TIME.replace('{1,9}', '+')}`],
+])
+
+/** What texts of a format look like at most; undefined where that is any text, or the format is not one of strings. */
+export function formatDefinition(format: string): string | undefined {
+  return WIDER.get(format) ?? PATTERNS.get(format)
+}
+
 /** Formats of OpenAPI that any string has. */
 const ANY_STRING = new Set(['password', 'binary'])
 

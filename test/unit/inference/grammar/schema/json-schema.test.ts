@@ -32,6 +32,7 @@ describe('what is refused names keyword and place', () => {
     [{ type: 'integer', minimum: 0.2, maximum: 0.5 }, '#', 'leaves no number'],
     [{ type: 'object', properties: {}, required: ['a'], additionalProperties: false }, '#/required', '"a"'],
     [{ type: 'object', properties: { a: false }, required: ['a'] }, '#/properties/a', 'false'],
+    [{ enum: [] }, '#/enum', 'empty'],
     [{ anyOf: [false, false] }, '#/anyOf', 'false'],
     [{ allOf: [true, false] }, '#/allOf/1', 'false'],
     [false, '#', 'false'],
@@ -43,7 +44,10 @@ describe('what is refused names keyword and place', () => {
     [{ type: 'integer', format: 'int32', minimum: 2 ** 31 }, '#', 'leaves no number'],
     [{ type: 'thing' }, '#/type', '"thing"'],
     [{ $ref: 'https://example.com/schema' }, '#/$ref', 'same schema'],
-    [{ type: 'array', items: [{ type: 'string' }] }, '#/items', 'prefixItems'],
+    [{ type: 'array', items: [{ type: 'string' }], prefixItems: [true] }, '#/items', 'prefixItems'],
+    [{ type: 'array', items: { type: 'string' }, additionalItems: false }, '#/additionalItems', 'keyword'],
+    [{ type: 'object', propertyNames: { pattern: 'a' } }, '#/propertyNames', 'keyword'],
+    [{ type: 'object', propertyNames: { type: 'number' } }, '#/propertyNames', 'keyword'],
     [7, '#', 'object or a boolean'],
   ])('%j', async (schema, path, words) => {
     await expectCode(() => toGrammarSchema(schema), 'unsupported_schema', `${path} `, words)
@@ -71,6 +75,22 @@ describe('what is taken', () => {
     { $defs: { node: { type: 'array', items: { $ref: '#/$defs/node' } } }, $ref: '#/$defs/node' },
   ])('%j is given on as it is', (schema) => {
     expect(toGrammarSchema(schema)).toEqual({ schema, patches: { constants: [], others: [] } })
+  })
+
+  test('a tuple of draft 7, and names of which nothing is said, as newer drafts spell them', () => {
+    const tuple = {
+      type: 'array',
+      items: [{ type: 'number' }, { type: 'string' }],
+      additionalItems: false,
+      minItems: 2,
+    }
+    expect(toGrammarSchema(tuple).schema).toEqual({
+      ...{ type: 'array', prefixItems: [{ type: 'number' }, { type: 'string' }], items: false, minItems: 2 },
+    })
+    const open = { type: 'array', items: [{ type: 'number' }] }
+    expect(toGrammarSchema(open).schema).toEqual({ type: 'array', prefixItems: [{ type: 'number' }] })
+    const record = { type: 'object', propertyNames: { type: 'string' }, additionalProperties: { type: 'number' } }
+    expect(toGrammarSchema(record).schema).toEqual({ type: 'object', additionalProperties: { type: 'number' } })
   })
 
   test('an object and an array of which nothing is said may hold anything', () => {

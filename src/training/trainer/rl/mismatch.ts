@@ -4,12 +4,12 @@
  * Serving may round where training does not (int8 products), and data may come from other weights than it says. Measured on the
  * tokens of the first optimizer step, before its update: those log-probabilities are computed anyway.
  */
-import { MAX_LOG_RATIO } from '#numerics/nn/policy-loss.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import type { JobReport } from '../report.js'
 import { rowOf } from '../row-batch.js'
 import type { TokenOutputs } from '../trainer.js'
+import { boundedDrift } from './drift.js'
 import type { MeasuredBatch } from './rl-metrics.js'
 
 /**
@@ -29,11 +29,6 @@ export interface Mismatch {
   readonly ratioP99: number
   /** Share of tokens whose ratio lies outside the clip range of the loss. */
   readonly clippedShare: number
-}
-
-/** The trainer's log-probability minus the sampler's, bounded as the loss bounds it: its exponential stays a number. */
-export function boundedDrift(drift: number): number {
-  return Math.min(MAX_LOG_RATIO, Math.max(-MAX_LOG_RATIO, drift))
 }
 
 /** @returns null when no token carries the sampler's log-probability */

@@ -9,7 +9,7 @@ import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { type RowBatch, rowOf } from '../row-batch.js'
 import type { StepResult } from '../trainer.js'
-import { boundedDrift } from './mismatch.js'
+import { boundedDrift } from './drift.js'
 import type { Movement } from './trust-region.js'
 
 /** Names that are averaged over steps into the checkpoint's metrics. */

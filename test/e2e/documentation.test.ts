@@ -1,6 +1,6 @@
 /**
  * Every code block of the README and the guide runs as it stands there: shell, TypeScript and Python, each in a folder of its
- * own, against a real service. Blocks marked `text` are recordings.
+ * own, against a real service; only the port of a server that a block starts is another. Blocks marked `text` are recordings.
  */
 import { execFile } from 'node:child_process'
 import {
@@ -18,12 +18,16 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startService } from '../support/service/service-process.js'
+import { unassignedPort } from '../support/service/unassigned-port.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 const VENV = path.join(ROOT, '.cache/venv')
 const PAGES = ['README.md', 'src/docs/guide.md']
 /** Longest run of one block, milliseconds: far more than any needs on a busy machine. */
 const BLOCK_MS = 900_000
+
+/** The port of servers that blocks start. */
+const SHOWN_PORT = '8655'
 
 interface Block {
   readonly name: string
@@ -92,7 +96,9 @@ describe('code blocks', () => {
   test.each(named('bash'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {
     // The server of a block has a key of its own, which the command line finds by itself.
     const isServer = code.includes('trainyard serve')
-    const script = `set -euo pipefail\n${isServer ? 'unset TRAINYARD_URL TRAINYARD_API_KEY\n' : ''}${code}`
+    // its port may be another's on this machine, for example of the same test in another checkout
+    const shown = isServer ? code.replaceAll(SHOWN_PORT, String(await unassignedPort())) : code
+    const script = `set -euo pipefail\n${isServer ? 'unset TRAINYARD_URL TRAINYARD_API_KEY\n' : ''}${shown}`
     expect(await run('bash', ['script.sh'], { 'script.sh': script })).not.toBe('')
   })
   test.each(named('ts'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {

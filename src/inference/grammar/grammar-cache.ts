@@ -1,8 +1,9 @@
 /**
  * Compiled grammars of one base model, kept by content: the same schema is compiled once, however many requests bring it.
  *
- * Bounded: a grammar is a thread with memory of its own. The one that was not used for longest goes first; those in use stay, and
- * beyond the bound a new one is refused. Few compile at once, the others wait; what nobody uses for some time is given back.
+ * Bounded: a grammar is a thread with memory of its own. The one that was not used for longest goes first. Where all are in use a new
+ * one waits, and so that it does not wait for ever, nobody else joins the one that was asked for least lately. Few compile at once;
+ * what nobody uses for some time is given back.
  */
 import { AppError } from '#base/errors.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
@@ -19,8 +20,8 @@ export interface GrammarLease {
 
 export interface GrammarCache {
   /**
-   * @param isWanted asked when it is this grammar's turn to be compiled: a request may have ended meanwhile
-   * @throws as `compileGrammar`; {AppError} `grammar_queue_full` (429) when every place is taken by a running request, `cancelled` when nobody wants it
+   * @param isWanted asked when it is this grammar's turn to have a place, or to be compiled: a request may have ended meanwhile
+   * @throws as `compileGrammar`; {AppError} `cancelled` when nobody wants it
    */
   lease(spec: GrammarSpec, isWanted?: () => boolean): Promise<GrammarLease>
   /** Ends all threads. */
@@ -35,6 +36,14 @@ interface Entry {
   readonly wanted: (() => boolean)[]
   /** Runs while nobody uses it. */
   idle: NodeJS.Timeout | null
+}
+
+/** A request whose grammar has no place yet. */
+interface Waiting {
+  readonly spec: GrammarSpec
+  readonly isWanted: () => boolean
+  readonly give: (entry: Entry) => void
+  readonly refuse: (error: AppError) => void
 }
 
 /** Each compiling grammar takes a processor from the model. */
@@ -58,23 +67,45 @@ export function createGrammarCache(options: {
   let compiling = 0
   /** Those whose turn has not come. */
   const queue: (() => void)[] = []
+  /** Those for which there is no place, as they came. */
+  const waiting: Waiting[] = []
+  /** In use, and nobody joins them any more: their places are waited for. */
+  const leaving = new Map<Entry, string>()
+
+  function forget(key: string, entry: Entry): void {
+    if (entries.get(key) === entry) entries.delete(key)
+    leaving.delete(entry)
+  }
 
   function end(key: string, entry: Entry): void {
     if (entry.idle !== null) clearTimeout(entry.idle)
-    if (entries.get(key) === entry) entries.delete(key)
+    forget(key, entry)
     void entry.grammar.then((grammar) => grammar.dispose()).catch(() => undefined)
   }
 
-  function makeRoom(): void {
-    if (entries.size < options.maxGrammars) return
+  /** Ends what nobody uses for a new grammar. @returns whether there is a place for one */
+  function hasRoom(): boolean {
+    if (entries.size + leaving.size < options.maxGrammars) return true
     const idle = [...entries].find(([, entry]) => entry.leases === 0)
-    if (idle === undefined) {
-      throw new AppError('rate_limited', 'grammar_queue_full', `${entries.size} grammars are in use already`, {
-        hint: 'send fewer different schemas at once, or raise the limit',
-        details: { retry_after_seconds: 1 },
-      })
+    if (idle !== undefined) end(...idle)
+    return idle !== undefined
+  }
+
+  /** Gives those who wait what they wait for, as far as there are places. */
+  function serveWaiting(): void {
+    for (let first = waiting[0]; first !== undefined; first = waiting[0]) {
+      const { spec, isWanted, give, refuse } = first
+      const known = entries.get(grammarKey(spec))
+      if (known === undefined && isWanted() && !hasRoom()) break
+      waiting.shift()
+      if (isWanted()) give(known === undefined ? create(spec, isWanted) : join(known, spec, isWanted))
+      else refuse(new AppError('cancelled', 'cancelled', 'the request was aborted before its grammar had a place'))
     }
-    end(...idle)
+    for (const [key, entry] of entries) {
+      if (leaving.size >= waiting.length) return
+      entries.delete(key)
+      leaving.set(entry, key)
+    }
   }
 
   /** Nobody uses it any more: it is kept for a while, and others go if together they hold too much. */
@@ -108,17 +139,21 @@ export function createGrammarCache(options: {
     }
   }
 
-  function entryOf(key: string, spec: GrammarSpec, isWanted: () => boolean): Entry {
-    const known = entries.get(key)
-    if (known !== undefined) {
-      entries.delete(key)
-      entries.set(key, known)
-      if (known.compiled === null) known.wanted.push(isWanted)
-      return known
-    }
-    makeRoom()
+  /** Whoever joins keeps it from being ended. */
+  function join(entry: Entry, spec: GrammarSpec, isWanted: () => boolean): Entry {
+    const key = grammarKey(spec)
+    entries.delete(key)
+    entries.set(key, entry)
+    entry.leases++
+    if (entry.idle !== null) clearTimeout(entry.idle)
+    if (entry.compiled === null) entry.wanted.push(isWanted)
+    return entry
+  }
+
+  function create(spec: GrammarSpec, isWanted: () => boolean): Entry {
+    const key = grammarKey(spec)
     const wanted = [isWanted]
-    const entry: Entry = { grammar: compileInTurn(spec, wanted), leases: 0, compiled: null, wanted, idle: null }
+    const entry: Entry = { grammar: compileInTurn(spec, wanted), leases: 1, compiled: null, wanted, idle: null }
     entries.set(key, entry)
     entry.grammar.then(
       (grammar) => {
@@ -126,17 +161,26 @@ export function createGrammarCache(options: {
         wanted.length = 0
       },
       () => {
-        if (entries.get(key) === entry) entries.delete(key)
+        forget(key, entry)
+        serveWaiting()
       },
     )
     return entry
   }
 
+  async function entryFor(spec: GrammarSpec, isWanted: () => boolean): Promise<Entry> {
+    const known = entries.get(grammarKey(spec))
+    if (known !== undefined) return join(known, spec, isWanted)
+    if (waiting.length === 0 && hasRoom()) return create(spec, isWanted)
+    return new Promise((give, refuse) => {
+      waiting.push({ spec, isWanted, give, refuse })
+      serveWaiting()
+    })
+  }
+
   async function lease(spec: GrammarSpec, isWanted: () => boolean = () => true): Promise<GrammarLease> {
     const key = grammarKey(spec)
-    const entry = entryOf(key, spec, isWanted)
-    entry.leases++
-    if (entry.idle !== null) clearTimeout(entry.idle)
+    const entry = await entryFor(spec, isWanted)
     let grammar: Grammar
     try {
       grammar = await entry.grammar
@@ -146,8 +190,9 @@ export function createGrammarCache(options: {
       if (error instanceof AppError && error.code === 'cancelled' && isWanted()) return lease(spec, isWanted)
       throw error
     }
-    if (grammar.isDead && entries.get(key) === entry) {
-      entries.delete(key)
+    if (grammar.isDead) {
+      forget(key, entry)
+      serveWaiting()
       return lease(spec, isWanted)
     }
     const masks: { close(): void }[] = []
@@ -163,7 +208,10 @@ export function createGrammarCache(options: {
         isReleased = true
         entry.leases--
         for (const mask of masks) mask.close()
-        if (entry.leases === 0) rest(key, entry)
+        if (entry.leases > 0) return
+        if (leaving.has(entry)) end(key, entry)
+        else rest(key, entry)
+        serveWaiting()
       },
     }
   }
@@ -171,8 +219,10 @@ export function createGrammarCache(options: {
   return {
     lease,
     dispose: async () => {
-      const all = [...entries.values()]
+      const all = [...entries.values(), ...leaving.keys()]
       entries.clear()
+      leaving.clear()
+      for (const { refuse } of waiting.splice(0)) refuse(new AppError('cancelled', 'cancelled', 'the model is closed'))
       for (const { idle } of all) if (idle !== null) clearTimeout(idle)
       await Promise.allSettled(all.map(async (entry) => (await entry.grammar).dispose()))
     },

@@ -102,3 +102,62 @@ test('two compile at once, and a request that has gone meanwhile is not compiled
   expect(log).toContain('compile gone')
   await cache.dispose()
 })
+
+test('where all places are in use, new grammars wait as they came', async () => {
+  const { log, compile } = recorded()
+  const cache = createGrammarCache({ compile, maxGrammars: 2 })
+  const [a, b] = await Promise.all(['a', 'b'].map((name) => cache.lease(specOf(name))))
+  const got: string[] = []
+  const names = ['c', 'd', 'gone', 'e', 'c']
+  const waiting = names.map(async (name) => {
+    const lease = await cache.lease(specOf(name), () => name !== 'gone')
+    got.push(name)
+    return lease
+  })
+  const gone = expectCode(() => waiting[2], 'cancelled')
+  a?.release()
+  await until(() => got.length > 0, 'the first place')
+  expect(got).toEqual(['c'])
+  b?.release()
+  await until(() => got.length > 1, 'the second place')
+  expect(got).toEqual(['c', 'd'])
+  ;(await waiting[0])?.release()
+  await gone
+  await until(() => got.length > 2, 'the third place')
+  expect(got).toEqual(['c', 'd', 'e'])
+  ;(await waiting[1])?.release()
+  // the last one could not join the first, whose place was waited for
+  await until(() => got.length > 3, 'the last place')
+  expect(log.filter((line) => line.startsWith('compile'))).toEqual(
+    ['a', 'b', 'c', 'd', 'e', 'c'].map((name) => `compile ${name}`),
+  )
+  await cache.dispose()
+})
+
+test('a grammar that is always in use does not keep others out', async () => {
+  const { compile } = recorded()
+  const cache = createGrammarCache({ compile, maxGrammars: 1 })
+  let busy = await cache.lease(specOf('busy'))
+  let isOther = false
+  const other = cache.lease(specOf('other')).then((lease) => {
+    isOther = true
+    lease.release()
+  })
+  // the next user comes before the last one goes
+  const next = cache.lease(specOf('busy'))
+  busy.release()
+  busy = await next
+  expect(isOther).toBe(true)
+  await other
+  busy.release()
+  await cache.dispose()
+})
+
+test('who waits when the model is closed is told', async () => {
+  const { compile } = recorded()
+  const cache = createGrammarCache({ compile, maxGrammars: 1 })
+  await cache.lease(specOf('a'))
+  const waiting = expectCode(() => cache.lease(specOf('b')), 'cancelled')
+  await cache.dispose()
+  await waiting
+})

@@ -49,16 +49,25 @@ export function longestSequence(batch: StepBatch): number {
   return Math.max(...batch.sequences.map(({ ids }) => ids.length))
 }
 
-/** All inputs of a step but adapters and cache. */
-export function batchFeeds(config: DecoderConfig, batch: StepBatch): Record<string, HostTensor> {
+/** Columns of a cache as the graph sees them: those of one that holds nothing are zeros. */
+function columnsOf(cache: KvCache | null, leastColumns: number): number {
+  return Math.max(cache?.capacity ?? 0, leastColumns)
+}
+
+/**
+ * All inputs of a step but adapters and cache.
+ *
+ * @param least columns of a cache (`leastColumns`)
+ */
+export function batchFeeds(config: DecoderConfig, batch: StepBatch, least: number): Record<string, HostTensor> {
   const { kvHeadCount: K, headSize: D, headCount: H } = config
   const { groups, width, sequences } = batch
   const perKey = H / K
   const slots = groups * K * width
   const T = longestSequence(batch)
   const N = tokenCount(batch)
-  const P = batch.prompts?.capacity ?? 0
-  const C = batch.tails?.capacity ?? 0
+  const P = columnsOf(batch.prompts, least)
+  const C = columnsOf(batch.tails, least)
   const heads = perKey + 2
   const ids = new Int32Array(N)
   // 64-bit integers written as pairs of 32-bit ones: conversion to BigInt costs more than all the rest.
@@ -112,8 +121,12 @@ export function batchFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
   }
 }
 
-/** Keys and values: the caches' own memory, or empty tensors where nothing is cached. */
-export function cacheFeeds(config: DecoderConfig, batch: StepBatch): Record<string, HostTensor> {
+/**
+ * Keys and values: the caches' own memory, or zeros where nothing is cached.
+ *
+ * @param least columns of a cache (`leastColumns`)
+ */
+export function cacheFeeds(config: DecoderConfig, batch: StepBatch, least: number): Record<string, HostTensor> {
   const { layerCount, kvHeadCount, headSize } = config
   const feeds: Record<string, HostTensor> = {}
   const parts = [
@@ -121,7 +134,7 @@ export function cacheFeeds(config: DecoderConfig, batch: StepBatch): Record<stri
     { part: 'tail', cache: batch.tails, heads: batch.groups * kvHeadCount * batch.width },
   ] as const
   for (const { part, cache, heads } of parts) {
-    const empty = float32Tensor(new Float32Array(0), [heads, 0, headSize])
+    const empty = float32Tensor(new Float32Array(heads * least * headSize), [heads, least, headSize])
     const isEmpty = cache === null || cache.capacity === 0
     for (let layer = 0; layer < layerCount; layer++) {
       feeds[cacheInput(layer, part, 'keys')] = isEmpty ? empty : cache.tensor(layer, 0)

@@ -1,12 +1,13 @@
 /**
  * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
  */
-import { cpus } from 'node:os'
 import { join } from 'node:path'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
+import { leastColumns } from '#model/architectures/step-attention.js'
 import { buildStepGraph, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
+import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { AdapterLayout } from './adapters/adapter-layout.js'
@@ -50,14 +51,15 @@ const MOST_UNUSED = 4
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
   const session = await loadStepSession(options)
-  // no more than the runtime takes where nothing is said
-  const joined = new JoinedAdapters(config, options.threads ?? cpus().length)
+  const shares = productShares(options.threads)
+  const least = leastColumns(config, shares)
+  const joined = new JoinedAdapters(config, shares)
   const results = new ResultMemory(config)
   return {
     config,
     async run(batch, fetch) {
-      const feeds = batchFeeds(config, batch)
-      Object.assign(feeds, cacheFeeds(config, batch), zeroPointFeeds(session, batch), joined.feeds(batch))
+      const feeds = batchFeeds(config, batch, least)
+      Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
       feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
       feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
       feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))
@@ -121,7 +123,9 @@ export async function loadStepSession(
   const tensors = prepared.tensors(precision)
   const rotary = await rotaryTablesOf(prepared, contextLength)
   const slidingRotary = await slidingTablesOf(prepared, contextLength)
-  const graph = buildStepGraph({ config: prepared.config, precision, tensors, rotary, slidingRotary, ...variant })
+  const { config } = prepared
+  const shares = productShares(threads)
+  const graph = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
   // From memory: a full disk must not keep a model that is prepared from being served.
   const { directory } = prepared
   const bytes = toOnnxModel(graph, join(directory, 'step.onnx'))

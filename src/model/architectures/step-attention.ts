@@ -10,13 +10,14 @@
  * `src/docs/numerics.md`, Determinism.
  */
 import type { Attributes } from '#numerics/graph/attributes.js'
-import { float, int } from '#numerics/graph/attributes.js'
+import { int } from '#numerics/graph/attributes.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import { multiplyDims } from '#numerics/graph/dims.js'
 import type { Dim, Value } from '#numerics/graph/graph.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
-import { matmul } from '#numerics/graph/ops/matmul.js'
+import { fusedMatmul, type ProductOptions } from '#numerics/graph/ops/matmul.js'
 import { rmsNorm, rotaryEmbedding, softmax } from '#numerics/graph/ops/normalize.js'
+import { transpose } from '#numerics/graph/ops/shape.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import {
   attentionOf,
@@ -26,6 +27,25 @@ import {
   scoreScaleOf,
 } from './decoder-config.js'
 import type { StepInputs } from './step-inputs.js'
+
+/** Numbers that ONNX Runtime adds up at once, at least. */
+const SHORTEST_RUN = 128
+
+/**
+ * Whether sums over cached tokens, and those of scores, would take another order by who shares the step. The runtime adds up in longer
+ * runs the fewer columns a product has, or a thread's share of it where there are more threads than products. Where the first operand
+ * lies transposed it does not: its runs are of `SHORTEST_RUN` numbers.
+ *
+ * @param shares parts that the runtime may divide one product into
+ */
+function unsteadySums({ headSize, kvHeadCount }: DecoderConfig, shares: number) {
+  return { overTokens: shares > kvHeadCount, ofScores: headSize > SHORTEST_RUN }
+}
+
+/** P and C are no less: of a product without columns whose first operand lies transposed, the runtime leaves most as it found it. */
+export function leastColumns(config: DecoderConfig, shares: number): number {
+  return unsteadySums(config, shares).overTokens ? 16 : 0
+}
 
 /** Names of attention's inputs. "Head rows" are the rows of qkv cut into heads: per token and key/value head H/K + 2 of them. */
 export const ATTENTION_INPUTS = {
@@ -70,6 +90,8 @@ export interface StepAttentionOptions {
   /** Those of sliding layers; null: the same. */
   readonly slidingRotary: RotaryTables | null
   readonly inputs: StepInputs
+  /** Parts that the runtime may divide one product into. */
+  readonly shares: number
 }
 
 type Input = Exclude<keyof typeof ATTENTION_INPUTS, 'slidingKeyMask'>
@@ -200,16 +222,18 @@ export class StepAttention {
     const prompt = cached('prompt', [multiplyDims('G', kvHeadCount), 'P', D])
     const tail = cached('tail', [slots, 'C', D])
     const { groupQueriesShape, slotScoresShape, groupWeightsShape, slotOutputsShape } = this.#inputs
-    const attributes = { transB: int(1), alpha: float(scoreScaleOf(this.#options.config)) }
+    const unsteady = unsteadySums(this.#options.config, this.#options.shares)
+    const scale = { transB: true, alpha: scoreScaleOf(this.#options.config) }
+    const ofCached = { ...scale, isSteady: unsteady.ofScores }
 
     const groupRows = this.#reshape(queries, groupQueriesShape, [groups, groupQueries, D])
-    const promptScores = this.#one('FusedMatMul', [groupRows, prompt.keys], attributes)
+    const promptScores = this.#product(groupRows, prompt.keys, ofCached)
     const scores = this.#one(
       'Concat',
       [
         this.#reshape(promptScores, slotScoresShape, [slots, queryRows, 'P']),
-        this.#one('FusedMatMul', [queries, tail.keys], attributes),
-        this.#one('FusedMatMul', [queries, fresh.keys], attributes),
+        this.#product(queries, tail.keys, ofCached),
+        this.#product(queries, fresh.keys, scale),
       ],
       { axis: int(2) },
       [slots, queryRows, 'P+C+T'],
@@ -227,9 +251,19 @@ export class StepAttention {
       throw new Error('split has three outputs')
     }
     const groupWeights = this.#reshape(promptWeights, groupWeightsShape, [groups, groupQueries, 'P'])
-    const fromPrompt = this.#reshape(matmul(g, groupWeights, prompt.values), slotOutputsShape, [slots, queryRows, D])
-    const fromCache = add(g, fromPrompt, matmul(g, tailWeights, tail.values))
-    return add(g, fromCache, matmul(g, freshWeights, fresh.values))
+    const ofGroups = this.#product(groupWeights, prompt.values, { isSteady: unsteady.overTokens })
+    const fromPrompt = this.#reshape(ofGroups, slotOutputsShape, [slots, queryRows, D])
+    const fromCache = add(g, fromPrompt, this.#product(tailWeights, tail.values, { isSteady: unsteady.overTokens }))
+    return add(g, fromCache, this.#product(freshWeights, fresh.values))
+  }
+
+  /** a · b, steady by transposing a; what stands between keeps the runtime from undoing that. */
+  #product(a: Value, b: Value, options: ProductOptions & { readonly isSteady?: boolean } = {}): Value {
+    const { isSteady = false, ...flags } = options
+    if (!isSteady) return fusedMatmul(this.#g, a, b, flags)
+    const columns = transpose(this.#g, a, [0, 2, 1])
+    const kept = this.#reshape(columns, this.#g.int64s([0, 0, 0]), columns.shape)
+    return fusedMatmul(this.#g, kept, b, { ...flags, transA: true })
   }
 
   #reshape(value: Value, shape: Value, dims: readonly Dim[]): Value {

@@ -40,6 +40,8 @@ export interface StepGraphOptions {
   readonly rotary: RotaryTables
   /** Those of sliding layers where they differ; default the same. */
   readonly slidingRotary?: RotaryTables | null
+  /** Parts that the runtime may divide one product into (`productShares`); default 1. */
+  readonly shares?: number
   /** Whether the largest magnitude of each linear layer's input channels is an output (`observedOutput`); default false. */
   readonly isObserved?: boolean
 }
@@ -138,12 +140,12 @@ class StepKernels implements DecoderKernels {
   readonly #attention: StepAttention
 
   constructor(g: GraphBuilder, options: KernelOptions) {
-    const { config, rotary, slidingRotary = null, inputs } = options
+    const { config, rotary, slidingRotary = null, inputs, shares = 1 } = options
     this.#g = g
     this.#options = options
     this.#config = config
     this.#inputs = inputs
-    this.#attention = new StepAttention(g, { config, rotary, slidingRotary, inputs })
+    this.#attention = new StepAttention(g, { config, rotary, slidingRotary, inputs, shares })
   }
 
   /** The normed hidden states of the rows that are read, and the new keys and values. */

@@ -46,9 +46,12 @@ export function engineFor(prepared: PreparedModel, options: Partial<EngineOption
 }
 
 /** A runtime that counts the tokens of each step. */
-export function countingRuntime(): { readonly runtime: Runtime; readonly steps: number[] } {
+export function countingRuntime(defaults: Parameters<typeof createOrtRuntime>[0] = {}): {
+  readonly runtime: Runtime
+  readonly steps: number[]
+} {
   const steps: number[] = []
-  const real = createOrtRuntime()
+  const real = createOrtRuntime(defaults)
   const runtime: Runtime = {
     name: real.name,
     async loadSession(path, options) {
@@ -121,6 +124,48 @@ export function generate(
       },
     )
   })
+}
+
+/** What an answer is asked with. */
+export interface Asked {
+  readonly prompt: readonly number[]
+  readonly adapter: AdapterSource | null
+}
+
+let company = 0
+
+/**
+ * An answer while others run: they have begun before it does and end after it.
+ *
+ * @returns its tokens
+ */
+export async function answerAmong(
+  engine: Engine,
+  watched: Asked & { readonly rules: GenerationRules },
+  others: readonly Asked[],
+): Promise<readonly TokenEvent[]> {
+  const ids = others.map(() => `company-${company++}`)
+  const begun: Promise<void>[] = []
+  const running = others.map(({ prompt, adapter }, i) => {
+    let begin: () => void = () => undefined
+    begun.push(new Promise((resolve) => (begin = resolve)))
+    const onToken = (): boolean => {
+      begin()
+      return true
+    }
+    const outcome = generate(engine, prompt, { ...GREEDY, maxTokens: 450 }, { id: ids[i] as string, adapter, onToken })
+    return outcome.then(({ error }) => {
+      begin()
+      if (error !== null) throw error
+    })
+  })
+  await Promise.all(begun)
+  const { prompt, adapter, rules } = watched
+  const answer = await generate(engine, prompt, rules, { adapter })
+  for (const id of ids) engine.abort(id)
+  await Promise.all(running)
+  if (answer.error !== null) throw answer.error
+  return answer.events
 }
 
 /** An adapter with random B. */

@@ -3,10 +3,12 @@
  */
 import { loadIntegerProbe } from '#model/architectures/integer/integer-probe.js'
 import { type PreparedModel, prepareIntegerProducts } from '#model/architectures/prepare.js'
+import { leastColumns } from '#model/architectures/step-attention.js'
 import { observedOutput } from '#model/architectures/step-graph.js'
 import { int } from '#numerics/graph/attributes.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
+import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { JOINED_PROJECTIONS } from '../adapters/adapter-layout.js'
@@ -50,6 +52,7 @@ async function observeInputs(
   names.push('head')
   const loading = { runtime, prepared, precision: 'f32', threads, contextLength: CHUNK } as const
   const session = await loadStepSession(loading, { isObserved: true })
+  const least = leastColumns(config, productShares(threads))
   const maxima = new Map<string, Float32Array>()
   try {
     for (let start = 0; start < Math.min(calibrationIds.length, MOST_TOKENS); start += CHUNK) {
@@ -65,7 +68,7 @@ async function observeInputs(
         inverseTemperatures: ids.map(() => 1),
         adapters: [],
       }
-      const feeds = { ...batchFeeds(config, batch), ...cacheFeeds(config, batch) }
+      const feeds = { ...batchFeeds(config, batch, least), ...cacheFeeds(config, batch, least) }
       const outputs = await session.run(feeds, names.map(observedOutput))
       for (const name of names) {
         const tensor = outputs[observedOutput(name)]

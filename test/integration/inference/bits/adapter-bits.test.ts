@@ -7,13 +7,13 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Engine, EngineOptions } from '#inference/engine/engine.js'
+import type { EngineOptions } from '#inference/engine/engine.js'
 import type { AdapterSource, GenerationRules } from '#inference/engine/generation.js'
 import { withIntegerProducts } from '#inference/engine/precision/integer-weights.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { type RandomModel, writeRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { countingRuntime, engineFor, GREEDY, generate, promptOf, RANDOM, randomAdapter } from './engine-harness.js'
+import { answerAmong, countingRuntime, engineFor, GREEDY, promptOf, RANDOM, randomAdapter } from '../engine-harness.js'
 
 /** Of SmolLM2-135M, in one layer. */
 const USUAL = { layerCount: 1, hiddenSize: 576, headCount: 9, kvHeadCount: 3, headSize: 64, mlpSize: 1536 }
@@ -33,41 +33,12 @@ async function prepareRandom(name: string, sizes: Partial<RandomModel>): Promise
   return await prepareBaseModel(source, join(directory, `${name}-prepared`), ['f32'])
 }
 
-let company = 0
-
-/** An answer while others run, each through its adapter: they have begun before it does and end after it. */
-async function answerAmong(
-  engine: Engine,
-  watched: { readonly adapter: AdapterSource; readonly rules: GenerationRules },
-  others: readonly (AdapterSource | null)[],
-) {
-  const ids = others.map(() => `company-${company++}`)
-  const begun: Promise<void>[] = []
-  const running = others.map((adapter, i) => {
-    let begin: () => void = () => undefined
-    begun.push(new Promise((resolve) => (begin = resolve)))
-    const onToken = (): boolean => {
-      begin()
-      return true
-    }
-    const rules = { ...GREEDY, maxTokens: 450 }
-    return generate(engine, promptOf(5 + i, i), rules, { id: ids[i] as string, adapter, onToken })
-  })
-  await Promise.all(begun)
-  const { adapter, rules } = watched
-  const answer = await generate(engine, promptOf(9, 99), rules, { adapter })
-  for (const id of ids) engine.abort(id)
-  await Promise.all(running)
-  expect(answer.error).toBeNull()
-  return answer.events
-}
-
 /** Compares an answer alone with the same among rows of its own adapter, of others and of none. */
 async function expectSameBits(
   model: PreparedModel,
   { rank, sizes = [2, 3, 4, 8, 16], ...options }: { rank: number; sizes?: readonly number[] } & Partial<EngineOptions>,
 ) {
-  const { runtime, steps } = countingRuntime()
+  const { runtime, steps } = countingRuntime({ spinMicroseconds: 0 })
   const own = randomAdapter(model, 1, rank)
   // others are also of other ranks, so that what lies side by side is wider than an adapter alone
   const other = Array.from({ length: 15 }, (_, i) =>
@@ -88,13 +59,15 @@ async function expectSameBits(
     ...options,
   })
   const kinds = [GREEDY, { ...RANDOM, seed: 11n }].map((kind) => ({ ...kind, maxTokens: 4, topLogprobs: 2 }))
+  const watched = { prompt: promptOf(9, 99), adapter: own }
   const alone = []
-  for (const rules of kinds) alone.push(await answerAmong(engine, { adapter: own, rules }, []))
+  for (const rules of kinds) alone.push(await answerAmong(engine, { ...watched, rules }, []))
   for (const [name, companyOf] of Object.entries(companies)) {
     for (const [i, size] of sizes.entries()) {
       const before = steps.length
       const rules = kinds[i % 2] as GenerationRules
-      const events = await answerAmong(engine, { adapter: own, rules }, companyOf(size - 1))
+      const others = companyOf(size - 1).map((adapter, j) => ({ prompt: promptOf(5 + j, j), adapter }))
+      const events = await answerAmong(engine, { ...watched, rules }, others)
       expect(steps.slice(before), 'rows of a step').toContain(size)
       expect(events).toHaveLength(4)
       expect(events, `rank ${rank}, among ${size} rows, the others ${name}`).toEqual(alone[i % 2])

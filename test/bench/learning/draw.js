@@ -1,5 +1,5 @@
 /**
- * Draws `curves.json` as `src/docs/learning.svg`: a panel for each model, task, start and kind of training, a line for the mean over seeds,
+ * Draws `curves.json` as `src/docs/learning.svg`: a panel for each model, task, start, rate and kind of training, a line for the mean over seeds,
  * a band from the least to the greatest.
  *
  *     node test/bench/learning/draw.js
@@ -64,23 +64,28 @@ function panelsOf(curves) {
   return KINDS.flatMap(({ title, lines }) =>
     byTask.flatMap(([key, entries]) => {
       const [model, task, examples] = key.split(' ')
-      const drawn = lines.flatMap(([method, curve, dash]) => {
-        const runs = entries.filter((entry) => entry.method === method && entry[curve] !== undefined)
-        return [...groupBy(runs, ({ program }) => program)].map(([program, list]) => ({
-          ...{ colour: COLOURS[program], dash, runs: list.map((entry) => entry[curve]) },
-        }))
+      // A line is the mean of runs that differ in nothing but the seed.
+      const ofKind = entries.filter((entry) => lines.some(([method]) => method === entry.method))
+      const byRate = [...groupBy(ofKind, ({ rate }) => rate)]
+      return byRate.flatMap(([rate, list]) => {
+        const drawn = linesOf(lines, list)
+        const start = examples === '0' ? [] : [`after ${examples} right answers`]
+        if (byRate.length > 1) start.push(`rate ${rate.toExponential()}`)
+        const name = `${title(TASKS[task].title)}${model === 'trainyard/spark' ? '' : `, ${shortName(model)}`}`
+        return drawn.length === 0 ? [] : [{ title: name, start: start.join(', '), lines: drawn }]
       })
-      return drawn.length === 0
-        ? []
-        : [
-            {
-              title: `${title(TASKS[task].title)}${model === 'trainyard/spark' ? '' : `, ${shortName(model)}`}`,
-              start: examples === '0' ? '' : `after ${examples} right answers`,
-              lines: drawn,
-            },
-          ]
     }),
   )
+}
+
+/** The lines of a panel that there are runs for. */
+function linesOf(lines, entries) {
+  return lines.flatMap(([method, curve, dash]) => {
+    const runs = entries.filter((entry) => entry.method === method && entry[curve] !== undefined)
+    return [...groupBy(runs, ({ program }) => program)].map(([program, list]) => ({
+      ...{ colour: COLOURS[program], dash, runs: list.map((entry) => entry[curve]) },
+    }))
+  })
 }
 
 function drawPanel({ title, start, lines }, index) {

@@ -6,6 +6,7 @@
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
  *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
+ *         [--show N] sampled answers to held-out questions at each measurement, on standard error: a shortcut is seen there
  *         [--threads N] of inference and training each, on a machine that others use too
  *         [--url URL --key KEY]
  *
@@ -40,6 +41,7 @@ const { values } = parseArgs({
     'target-kl': { type: 'string' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
+    show: { type: 'string', default: '0' },
     threads: { type: 'string' },
     url: { type: 'string' },
     key: { type: 'string' },
@@ -115,6 +117,9 @@ try {
           const run = await learn(client, task, {
             ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs), examples },
             heldOut: task.heldOut,
+            onAnswers: (answers) => {
+              for (const answer of answers.slice(0, Number(values.show))) progress(answer)
+            },
             // After each job: a run that is cut short keeps what it has measured.
             onJob: async (curves) => {
               progress(`${taskName} ${method} ${rate} seed ${seed}: ${curves.curve.map(show).join(' ')}`)

@@ -11,6 +11,7 @@ import json
 import math
 import random
 import re
+import sys
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -277,6 +278,8 @@ def learn(options, task, method, seed):
             made += 1
         for name, questions in names.items():
             curves[name].append(measure(task[questions]))
+        # A run that is cut short has shown what it has measured.
+        print(f"seed {seed}:", *(f"{value:.4f}" for value in curves["curve"]), f"({made} steps)", file=sys.stderr, flush=True)
     return curves, made
 
 

@@ -22,6 +22,7 @@ const CLIP_NORMS = { cispo: 0.1, ppo: 0.1, sft: 1, dpo: 1 }
 
 /**
  * @param options.examples right answers of the task that are trained on, twice, four to a step, before anything is measured
+ * @param options.onAnswers told of one sampled answer to each held-out question, as a line of text, at each measurement
  * @param options.onJob told of the optimizer's steps and the curves after each measurement
  * @returns curves: `curve` (held-out reward), for `sft` and `dpo` `trained` (reward of the questions trained on), for `dpo`
  *   `accuracy` and `margin` (of held-out pairs); and what the jobs looked like
@@ -136,9 +137,15 @@ async function rollouts(run, questions, size) {
 }
 
 async function rewardOn(run, questions) {
-  const { metrics } = await run.model.evaluate(await rollouts(run, questions, run.task.heldOutSize))
+  const groups = await rollouts(run, questions, run.task.heldOutSize)
+  run.onAnswers?.(groups.flatMap(({ trajectories }) => trajectories.slice(0, 1)).map(toLine))
+  const { metrics } = await run.model.evaluate(groups)
   return metrics['val/reward']
 }
+
+/** A sampled episode on one line: its reward, then what was said in turn. */
+const toLine = ({ reward, messages }) =>
+  `  ${reward.toFixed(1)} ${messages.map(({ content }) => JSON.stringify(content)).join(' > ')}`
 
 async function ask(run, question) {
   const { model, task } = run

@@ -4,12 +4,11 @@
  * Compiling has a limit of processor time and of memory. A machine that is busy with something else does not use it up: where
  * the system tells a thread's processor time (Linux), that is what counts, elsewhere the clock.
  */
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
-import type { Clock } from '#base/util/clock.js'
+import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
@@ -135,7 +134,7 @@ export async function compileGrammar(
       return {
         ready: () => {
           if (isDead || !isOpen || stateNow(MASK_GRACE_MS) !== null) return null
-          const use = watchUse(threadId, options.clock)
+          const use = watchProcessorTime(threadId, options.clock)
           return new Promise((resolve) => {
             const timer = setInterval(() => {
               if (!isDead && isOpen && stateNow(0) === null) {
@@ -192,7 +191,7 @@ function createWatch(
   let timer: NodeJS.Timeout | undefined
   return {
     start: (threadId) => {
-      use = watchUse(threadId, clock)
+      use = watchProcessorTime(threadId, clock)
       timer = setInterval(() => {
         if (spentMs + use() <= compileMs) return
         reject(tooComplex(`takes more than ${compileMs} ms of processor time to compile`))
@@ -204,36 +203,6 @@ function createWatch(
       use = () => 0
       clearInterval(timer)
     },
-  }
-}
-
-/**
- * Processor time that a thread uses from now on, in ms.
- *
- * Where it is not known it is at most what the clock says and at most what the whole process used.
- */
-function watchUse(threadId: number | null, clock: Clock): () => number {
-  const startedMs = clock.monotonicMs()
-  const startedCpuMs = cpuMsOf(threadId)
-  const startedProcess = process.cpuUsage()
-  return () => {
-    const cpuMs = cpuMsOf(threadId)
-    if (cpuMs !== null && startedCpuMs !== null) return cpuMs - startedCpuMs
-    const { user, system } = process.cpuUsage(startedProcess)
-    return Math.min(clock.monotonicMs() - startedMs, (user + system) / 1000)
-  }
-}
-
-/** Processor time of a thread of this process, from /proc; null where that is not known. */
-function cpuMsOf(threadId: number | null): number | null {
-  if (threadId === null) return null
-  try {
-    const stat = readFileSync(`/proc/self/task/${threadId}/stat`, 'utf8')
-    // the second field, in brackets, may hold spaces; user and system time are the 14th and 15th, in ticks of 10 ms
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) * 10
-  } catch {
-    return null
   }
 }
 

@@ -6,13 +6,14 @@
  */
 import { createContext, Script } from 'node:vm'
 import { TokenizerError } from '#base/errors.js'
+import { systemClock, watchProcessorTime } from '#base/util/clock.js'
 import type { Normalize } from '../library.js'
 import { knownPatterns } from './named-pre-tokenizers.js'
 import type { Splitter } from './pre-tokenizer.js'
 
 /** Pieces of so few characters end soon whatever the pattern: a state for every subset of them is few. */
 const SHORT = 12
-/** Far beyond what a pattern of use takes on a busy machine: these cut some megabytes a second. */
+/** Processor time far beyond what a pattern of use takes: these cut some megabytes a second. */
 const LEAST_MS = 5000
 const MS_PER_CHARACTER = 0.02
 
@@ -39,22 +40,32 @@ const sandbox = { work: (): void => undefined }
 createContext(sandbox)
 const script = new Script('work()')
 
-/** @throws {TokenizerError} `pattern_too_slow` */
-function within<T>(length: number, work: () => T): T {
+/**
+ * Does what ends in any case once more, for longer, where the time was over because the machine had something else to do.
+ *
+ * @param leastMs of processor time, beside what the text's length adds
+ * @throws {TokenizerError} `pattern_too_slow`
+ */
+function within<T>(length: number, work: () => T, leastMs: number): T {
   if (length <= SHORT) return work()
+  const limitMs = leastMs + length * MS_PER_CHARACTER
+  const usedMs = watchProcessorTime('own', systemClock)
   const done: T[] = []
   sandbox.work = () => void done.push(work())
-  try {
-    script.runInContext(sandbox, { timeout: Math.ceil(LEAST_MS + length * MS_PER_CHARACTER) })
-  } catch (cause) {
-    if (!isTimeout(cause)) throw cause
-    throw new TokenizerError(
-      'pattern_too_slow',
-      `a regular expression of the model's tokenizer came to no end on a text of ${length} characters`,
-      { hint: 'it may backtrack without bound: use the tokenizer that the model was published with', cause },
-    )
+  for (let timeout = Math.ceil(limitMs); ; timeout *= 2) {
+    try {
+      script.runInContext(sandbox, { timeout })
+      return done[0] as T
+    } catch (cause) {
+      if (!isTimeout(cause)) throw cause
+      if (usedMs() < limitMs) continue
+      throw new TokenizerError(
+        'pattern_too_slow',
+        `a regular expression of the model's tokenizer came to no end on a text of ${length} characters`,
+        { hint: 'it may backtrack without bound: use the tokenizer that the model was published with', cause },
+      )
+    }
   }
-  return done[0] as T
 }
 
 function isTimeout(error: unknown): boolean {
@@ -63,18 +74,19 @@ function isTimeout(error: unknown): boolean {
 }
 
 /** The splitter under a limit: pieces are handed on when all of them are found. */
-export function limitSplitter(splitter: Splitter): Splitter {
+export function limitSplitter(splitter: Splitter, leastMs = LEAST_MS): Splitter {
   return (piece, emit) => {
-    const found = within(piece.length, () => {
+    const cut = (): string[] => {
       const pieces: string[] = []
       splitter(piece, (part) => void pieces.push(part))
       return pieces
-    })
+    }
+    const found = within(piece.length, cut, leastMs)
     for (const part of found) emit(part)
   }
 }
 
 /** The normalizer under a limit. */
 export function limitNormalizer(normalize: Normalize): Normalize {
-  return (text) => within(text.length, () => normalize(text))
+  return (text) => within(text.length, () => normalize(text), LEAST_MS)
 }

@@ -104,8 +104,14 @@ export const namedPreTokenizers: ReadonlyMap<string, NamedPreTokenizer> = new Ma
   entries.flatMap(([names, preTokenizer]) => names.split(' ').map((name) => [name, preTokenizer] as const)),
 )
 
-/** Their patterns. */
-export const knownPatterns: ReadonlySet<string> = new Set(entries.flatMap(([, { patterns }]) => patterns))
+/** GPT-2's words with each digit alone, in one pattern: that of the built-in spark. */
+const sparkPattern = gpt2Pattern.replace(String.raw` ?\p{N}+`, String.raw`\p{N}`)
+
+/** Their patterns, and spark's. */
+export const knownPatterns: ReadonlySet<string> = new Set([
+  ...entries.flatMap(([, { patterns }]) => patterns),
+  sparkPattern,
+])
 
 /** The splitter of a named pre-tokenizer. */
 export function splitterOf({ patterns }: NamedPreTokenizer): Splitter {

@@ -13,6 +13,9 @@ import { isSettingKey, parseSetting, type SettingKey, settingKeys } from './sche
 /** Settings as text, the way flags and variables give them. */
 export type FileSettings = Readonly<Partial<Record<SettingKey, string>>>
 
+/** No command works while the file is broken, so what to do is said where that is said. */
+const REPAIR = 'repair it, or move it away to go on without settings of yours'
+
 /**
  * Reads and checks the file; a missing file is an empty one.
  *
@@ -58,10 +61,10 @@ function parseConfig(text: string, path: string): FileSettings {
   try {
     document = JSON.parse(text)
   } catch (cause) {
-    throw new InvalidRequestError('invalid_config_file', `${path} is not valid JSON`, { cause })
+    throw new InvalidRequestError('invalid_config_file', `${path} is not valid JSON`, { cause, hint: REPAIR })
   }
   if (typeof document !== 'object' || document === null || Array.isArray(document)) {
-    throw new InvalidRequestError('invalid_config_file', `${path} must hold one JSON object`)
+    throw new InvalidRequestError('invalid_config_file', `${path} must hold one JSON object`, { hint: REPAIR })
   }
   const result: Partial<Record<SettingKey, string>> = {}
   for (const [key, value] of Object.entries(document)) {

@@ -48,10 +48,9 @@ function modelFor(textModel: TextModel, { template }: ConversationInput): TextMo
 /** A list of millions holds up the processes that it goes through, and every stream with them. */
 function assertListed(count: number, param: string): void {
   if (count <= MAX_LISTED_TOKENS) return
-  throw new InvalidRequestError('too_many_tokens', `${param} must have at most ${MAX_LISTED_TOKENS} tokens, got more`, {
-    param,
-    hint: 'send it in parts',
-  })
+  // a text that is far too long was not counted to its end
+  const message = `${param} must have at most ${MAX_LISTED_TOKENS} tokens, got at least ${count}`
+  throw new InvalidRequestError('too_many_tokens', message, { param, hint: 'send it in parts' })
 }
 
 /** @throws {InvalidRequestError} if the template refuses the messages; `too_many_tokens` */

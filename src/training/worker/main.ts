@@ -14,6 +14,7 @@ import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.j
 import { systemClock } from '#base/util/clock.js'
 import { memoryBytes } from '#base/util/memory.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 import { createBaseModelOpener } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { startHeartbeat } from './heartbeat.js'
@@ -30,7 +31,9 @@ async function main(environment: Environment): Promise<void> {
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
   if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe()
   const logger = createLogger({ level })
-  const sessions = keepSessions(createOrtRuntime(JOB_RUNTIME), { isMemoryShort: isMemoryTight })
+  const runtime = await loadRuntime(environment, logger)
+  if (runtime === null) return
+  const sessions = keepSessions(runtime, { isMemoryShort: isMemoryTight })
   const tools = {
     logger,
     runtime: sessions.runtime,
@@ -42,6 +45,20 @@ async function main(environment: Environment): Promise<void> {
     const isSound = await makeAttempt(identity, tools)
     if (!isSound || !isKept) return
     identity = await nextAttempt()
+  }
+}
+
+/** @returns null where the library cannot be loaded, which another attempt would not change: the job has failed with the reason then */
+async function loadRuntime(environment: Environment, logger: Logger): Promise<Runtime | null> {
+  try {
+    return createOrtRuntime(JOB_RUNTIME)
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    const client = createWorkerClient(readIdentity(environment))
+    await client.getJob()
+    logger.error({ code: error.code, reason: error.message, hint: error.hint }, 'train.failed')
+    await client.fail(toFailure(error))
+    return null
   }
 }
 
@@ -149,6 +166,9 @@ function readIdentity(environment: Environment): WorkerIdentity {
 }
 
 main(readEnvironment()).catch((error: unknown) => {
-  createLogger().error({ err: error }, 'worker.failed')
+  // what is told in a sentence needs no stack
+  const said =
+    error instanceof AppError ? { code: error.code, reason: error.message, hint: error.hint } : { err: error }
+  createLogger().error(said, 'worker.failed')
   process.exitCode = 1
 })

@@ -107,11 +107,14 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, recorded, server }
 }
 
-function startWorker(url: string): {
+function startWorker(
+  url: string,
+  flags: readonly string[] = [],
+): {
   child: ChildProcess
   ended: Promise<{ code: number | null; signal: string | null; stderr: string }>
 } {
-  const child = spawn(process.execPath, [WORKER], {
+  const child = spawn(process.execPath, [...flags, WORKER], {
     env: {
       ...process.env,
       TRAINYARD_WORKER_URL: url,
@@ -334,5 +337,18 @@ describe('training worker', () => {
     const end = await startWorker(url).ended
     expect(end.signal === 'SIGKILL' || end.code === 1).toBe(true)
     expect(recorded.completion).toBeNull()
+  })
+
+  it('fails its job in one sentence, without a stack, where the runtime cannot be loaded', async () => {
+    const { url, recorded } = await startServer({ input: sftRows })
+    const unloadable = join(import.meta.dirname, '../../support/stand-ins/no-runtime-binary.cjs')
+    const { code, stderr } = await startWorker(url, ['--require', unloadable]).ended
+    expect(code).toBe(0)
+    expect(recorded.failure).toMatchObject({
+      code: 'runtime_unusable',
+      message: expect.stringMatching(/^ONNX Runtime cannot be loaded on /),
+    })
+    expect(stderr).toContain('ONNX Runtime cannot be loaded on')
+    expect(stderr).not.toMatch(/\bat .+:\d+:\d+/)
   })
 })

@@ -74,6 +74,12 @@ describe('/tokenize', () => {
   })
 })
 
+it('/tokenize says how long a list may be, and how long one that was not counted to its end is at least', async () => {
+  const { status, body } = await service.json<Failure>('/tokenize', { json: { prompt: 'a b '.repeat(300_000) } })
+  expect(status).toBe(400)
+  expect(body.error.message).toMatch(/^prompt must have at most 262144 tokens, got at least \d{6,}/)
+})
+
 describe('/detokenize', () => {
   it('gives the text back', async () => {
     const { tokens } = await tokenize({ prompt: 'naïve 😀 text', add_special_tokens: false })

@@ -103,6 +103,11 @@ describe('the config file', () => {
     writeConfig(content)
     await expect(readConfigFile(resolvePaths({ HOME: home }).configFile)).rejects.toThrow(message)
   })
+  test('a file that is no settings says what to do with it', async () => {
+    writeConfig('{')
+    const broken = readConfigFile(resolvePaths({ HOME: home }).configFile)
+    await expect(broken).rejects.toMatchObject({ hint: expect.stringContaining('move it away') })
+  })
   test('an unknown key is suggested', () => {
     expect(() => requireSettingKey('projct')).toThrow('setting "projct" does not exist')
     expect(closest('projct', settingKeys)).toBe('project')

@@ -80,6 +80,7 @@ const PAGES = `Pages, as Markdown in src/docs of the package; a running service 
   learning              what learns and how fast, beside plain PyTorch
   numerics              what is computed, in which precision, and what it is checked against
   benchmarks            speed and quality, measured
+  performance           where the time goes, and what was tried
   operations            data directory, network, limits, what happens when something fails
   architecture          how the program is built
 `

@@ -11,6 +11,7 @@ import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
 import { toHostError } from '../host/host-error.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
 import { type GrammarWork, toGrammarWork } from './grammar-work.js'
+import { checkHeap, limitHeap } from './heap-limit.js'
 import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
 import { patchGrammar } from './schema/schema-patches.js'
 import { withGrammars } from './structural-tag.js'
@@ -23,6 +24,8 @@ export interface GrammarThreadData {
   readonly table: TokenTable
   /** WebAssembly memory beyond what the vocabulary takes. */
   readonly maxBytes: number
+  /** JavaScript heap. */
+  readonly maxHeapBytes: number
   /** One number, written by the thread: the KiB that its memory has grown to. */
   readonly usedKib: SharedArrayBuffer
 }
@@ -78,6 +81,7 @@ export async function compile(
       ? await Testings._jsonSchemaToEBNF(text, false, -1, [',', ':'])
       : await Testings._jsonSchemaToEBNF(text, true)
     grammars.push(patchGrammar(ebnf, patches))
+    checkHeap(1)
   }
   switch (spec.kind) {
     case 'json_schema':
@@ -201,11 +205,15 @@ function readWork(spec: GrammarSpec, send: (event: GrammarThreadEvent) => void):
   try {
     return toGrammarWork(spec)
   } catch (error) {
-    send({ type: 'unreadable', error: toHostError(asRefusal(error), 'the grammar of the request could not be read') })
+    send(unreadable(asRefusal(error)))
     return null
   } finally {
     send({ type: 'resting' })
   }
+}
+
+function unreadable(error: unknown): GrammarThreadEvent {
+  return { type: 'unreadable', error: toHostError(error, 'the grammar of the request could not be read') }
 }
 
 /** Whatever nests so deeply that reading it fails is the caller's. */
@@ -219,10 +227,12 @@ function asRefusal(error: unknown): unknown {
 if (parentPort !== null) {
   const port = parentPort
   const data = workerData as GrammarThreadData
+  limitHeap(data.maxHeapBytes)
   const work = readWork(data.spec, (event) => port.postMessage(event))
   if (work !== null) {
     const loaded = loadXgrammar(MAX_VOCABULARY_BYTES + data.maxBytes)
     run(work, data, loaded, port).catch((error: unknown) => {
+      if (error instanceof InvalidRequestError) return port.postMessage(unreadable(error))
       const refused: GrammarThreadEvent = {
         type: 'refused',
         reason: error instanceof Error ? error.message : String(error),

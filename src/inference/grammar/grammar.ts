@@ -15,6 +15,7 @@ import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
 import { fromHostError } from '../host/host-error.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
+import { tooComplex } from './heap-limit.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
 import type { TokenTable } from './token-table.js'
 
@@ -23,13 +24,15 @@ export interface GrammarLimits {
   readonly compileMs: number
   /** WebAssembly memory of one grammar, compiled and in use, beyond what the vocabulary takes. */
   readonly maxBytes: number
-  /** JavaScript heap of its thread. */
+  /** JavaScript heap of its thread, as its own code keeps it. */
   readonly maxHeapBytes: number
 }
 
 const MIB = 2 ** 20
 export const DEFAULT_GRAMMAR_LIMITS: GrammarLimits = { compileMs: 2000, maxBytes: 96 * MIB, maxHeapBytes: 96 * MIB }
 
+/** V8's own limit, which only ends the thread where it is lucky: beyond what `maxHeapBytes` and one large text can come to. */
+const HEAP_CEILING_MIB = 512
 /** Most of what a thread allocates is short-lived and small: more is only memory that stays. */
 const YOUNG_MIB = 8
 
@@ -69,11 +72,12 @@ export async function compileGrammar(
   const limits = options.limits ?? DEFAULT_GRAMMAR_LIMITS
   assertReadable(spec)
   const usedKib = new SharedArrayBuffer(4)
-  const data: GrammarThreadData = { spec, table, maxBytes: limits.maxBytes, usedKib }
+  const { maxBytes, maxHeapBytes } = limits
+  const data: GrammarThreadData = { spec, table, maxBytes, maxHeapBytes, usedKib }
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
   // a process's own preloaded modules (its lifeline) are not a thread's business
-  const resourceLimits = { maxOldGenerationSizeMb: limits.maxHeapBytes / MIB, maxYoungGenerationSizeMb: YOUNG_MIB }
+  const resourceLimits = { maxOldGenerationSizeMb: HEAP_CEILING_MIB, maxYoungGenerationSizeMb: YOUNG_MIB }
   const thread = new Worker(entry, { workerData: data, execArgv: [], resourceLimits })
   thread.unref()
   const { promise, resolve, reject } = createDeferred<void>()
@@ -219,10 +223,4 @@ function refusal(printed: string, thrown: string): AppError {
     'invalid_grammar',
     `the grammar of the request cannot be compiled: ${reason.slice(0, 500)}`,
   )
-}
-
-function tooComplex(what: string): InvalidRequestError {
-  return new InvalidRequestError('grammar_too_complex', `the grammar of the request ${what}`, {
-    hint: 'use fewer nested or repeated parts, and smaller bounds on lengths',
-  })
 }

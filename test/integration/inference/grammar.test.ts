@@ -237,9 +237,26 @@ describe('what one grammar may cost', () => {
     await expectCode(() => compileGrammar(choices(6000), table, { clock, limits }), 'grammar_too_complex', 'memory')
   })
 
-  test('the heap of its thread is bounded too', async () => {
-    const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000, maxHeapBytes: 6 * 2 ** 20 }
-    await expectCode(() => compileGrammar(choices(9000), table, { clock, limits }), 'grammar_too_complex', 'memory')
+  describe('the heap of its thread is bounded too, and its process goes on', () => {
+    const limits = { ...DEFAULT_GRAMMAR_LIMITS, compileMs: 60_000 }
+    const names = Array.from({ length: 2000 }, (_, i) => [`p${i}${'q'.repeat(50)}`, true])
+    test.each<[string, object]>([
+      ['one long pattern', { type: 'string', pattern: '.'.repeat(120_000) }],
+      ['patterns', { anyOf: Array.from({ length: 6000 }, () => ({ type: 'string', pattern: '.'.repeat(20) })) }],
+      [
+        'names that no other may have',
+        { type: 'object', properties: Object.fromEntries(names), additionalProperties: true },
+      ],
+    ])('%s', async (_, schema) => {
+      const spec = { kind: 'json_schema', schema: JSON.stringify(schema), isWhitespaceFree: false } as const
+      await expectCode(() => compileGrammar(spec, table, { clock, limits }), 'grammar_too_complex', 'memory')
+    })
+
+    test('a lower one', async () => {
+      const spec = { kind: 'ebnf', grammar: `start: A\nA: /${'.'.repeat(60_000)}/` } as const
+      const low = { ...limits, maxBytes: 512 * 2 ** 20, maxHeapBytes: 8 * 2 ** 20 }
+      await expectCode(() => compileGrammar(spec, table, { clock, limits: low }), 'grammar_too_complex', 'memory')
+    })
   })
 
   test('it is read in its thread too: the engine only passes the text along', async () => {

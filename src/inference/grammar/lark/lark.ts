@@ -6,6 +6,7 @@
  * become rules like all others: nothing is left of Lark's choice among several that match.
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { checkHeap } from '../heap-limit.js'
 import { PatternError } from '../schema/pattern-reader.js'
 import { COMMON_TERMINALS, patternTerminal, rangeTerminal, textTerminal } from './lark-terminals.js'
 
@@ -163,6 +164,7 @@ class LarkReader {
       const { kind, text } = this.#next
       if (kind === 'end' || kind === 'directive' || (kind === 'sign' && ['|', ')', ']', '->'].includes(text))) break
       parts.push(this.#repeated())
+      checkHeap()
     }
     // names of a tree's nodes change no answer
     if (this.#takes('->')) this.#take('name', 'an alias')
@@ -234,6 +236,7 @@ function readTokens(grammar: string): readonly Token[] {
       isFirstInLine ||= breaks > 0
       continue
     }
+    checkHeap()
     tokens.push({ kind: kind as Token['kind'], text, line, isFirstInLine })
     isFirstInLine = false
   }

@@ -7,6 +7,7 @@
  * of JSON Schema are annotations and change nothing, as the specification says (2020-12, core 6.5).
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { checkHeap } from '../heap-limit.js'
 import { integerRangeRule, numberRangeRule } from './number-range.js'
 import { PatternError } from './pattern-reader.js'
 import {
@@ -79,6 +80,7 @@ class Marks {
 
   /** A text, as a constant or the name of a property, in place of what matches the rule. */
   text(rule: string): string {
+    checkHeap()
     const mark = `${this.#prefix}t${this.constants.length}`
     this.constants.push({ mark, rule })
     return mark
@@ -124,6 +126,7 @@ interface Place {
 
 function convert(given: JsonValue, place: Place): JsonValue {
   const { path, depth, marks } = place
+  checkHeap()
   if (depth > MAX_DEPTH) throw unsupported(path, `is nested deeper than ${MAX_DEPTH} levels`)
   if (typeof given === 'boolean') return given
   if (!isJsonObject(given)) throw unsupported(path, 'must be an object or a boolean')

@@ -6,6 +6,7 @@
  * (the subset construction; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", 2.3 and 4.2). What is too large to
  * walk counts as not included.
  */
+import { checkHeap } from '../heap-limit.js'
 import type { CodeRange } from './character-class.js'
 import { readPattern } from './pattern-reader.js'
 
@@ -75,6 +76,7 @@ class Automaton {
 
   #state(): number {
     if (this.moves.length >= MAX_STATES) throw new TooManyStates()
+    checkHeap()
     this.#free.push([])
     return this.moves.push([]) - 1
   }
@@ -182,6 +184,7 @@ function isWithin(inner: Automaton, outer: Automaton): boolean {
       const next = inner.after(ours, code)
       if (next.length === 0) continue
       const other = outer.after(theirs, code)
+      checkHeap()
       const key = keyOf(next, other)
       if (seen.has(key)) continue
       // from every state the end can be reached, so a text is lost already here

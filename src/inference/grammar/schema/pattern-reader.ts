@@ -2,6 +2,7 @@
  * Reads a regular expression into EBNF. How characters are written there, and what else its author's language means by it, is the
  * caller's: patterns of JSON schemas and terminals of Lark are read here.
  */
+import { checkHeap } from '../heap-limit.js'
 import { type CodeRange, complement } from './character-class.js'
 
 /** Why a pattern cannot be honoured, as the end of a sentence about it. */
@@ -100,6 +101,7 @@ class PatternReader {
         continue
       }
       parts.push(`${this.#atom()}${this.#quantifier()}`)
+      checkHeap()
     }
     return parts.length === 0 ? '""' : parts.join(' ')
   }

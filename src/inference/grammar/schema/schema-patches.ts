@@ -4,6 +4,7 @@
  * The schema it is given has marks in these places (`json-schema.ts`): a constant where a bounded number stands, another name
  * where the name of a property needs escapes, a reference where additional properties stand. In the grammar's text the marks are replaced by rules of our own. As of xgrammar 0.1.27.
  */
+import { checkHeap } from '../heap-limit.js'
 import { classAlternatives, complement, plainPart } from './character-class.js'
 
 export interface SchemaPatches {
@@ -42,6 +43,8 @@ const OWN_BASICS = [
  * @throws {Error} if a mark is not where it is expected
  */
 export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches): string {
+  // replacing copies it
+  checkHeap(2 * ebnf.length)
   let text = OWN_BASICS.reduce((before, [name, rule]) => {
     const line = new RegExp(`^${name} ::= .*$`, 'm')
     if (!line.test(before)) throw new Error(`grammar of a schema has no rule "${name}"`)
@@ -58,8 +61,10 @@ export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches)
     const renamed = withOtherNames(text, mark, name)
     if (renamed === null) continue
     text = renamed
-    rules.push(...otherNames(name, names))
+    for (const rule of otherNames(name, names)) rules.push(rule)
+    checkHeap(text.length)
   }
+  checkHeap(rules.reduce((sum, rule) => sum + rule.length, text.length))
   return `${text}\n${rules.join('\n')}\n`
 }
 
@@ -89,6 +94,7 @@ function otherNames(name: string, names: readonly string[]): string[] {
   for (const listed of names.filter((each) => JSON.stringify(each) === `"${each}"`)) {
     let node = root
     for (const character of listed) {
+      checkHeap()
       const next = node.children.get(character) ?? { children: new Map(), isName: false }
       node.children.set(character, next)
       node = next
@@ -98,6 +104,7 @@ function otherNames(name: string, names: readonly string[]): string[] {
   const rules: string[] = []
   let count = 0
   const write = (node: Node): string => {
+    checkHeap()
     const own = `${name}_${count++}`
     const begun = [...node.children.keys()].map((character) => character.codePointAt(0) ?? 0)
     const others = plainPart(complement(begun.map((code) => [code, code])))

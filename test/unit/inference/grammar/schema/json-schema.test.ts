@@ -13,6 +13,14 @@ import { expectCode } from '../../../../support/expect-code.js'
 /** Rules that every JSON grammar of the compiler has. */
 const BASICS = 'basic_integer ::= x\nbasic_number ::= y\n'
 
+test('properties of characters are refused before V8 writes each of them out', () => {
+  const peakKib = process.resourceUsage().maxRSS
+  const pattern = '\\p{L}'.repeat(60_000)
+  expect(() => toGrammarSchema({ type: 'string', pattern })).toThrow('#/pattern uses "\\p"')
+  expect(process.resourceUsage().maxRSS - peakKib).toBeLessThan(200 * 1024)
+  expect(() => toGrammarSchema({ type: 'string', pattern: '\\\\p' })).not.toThrow()
+})
+
 describe('what is refused names keyword and place', () => {
   test.each<[JsonValue, string, string]>([
     [{ type: 'integer', multipleOf: 3 }, '#/multipleOf', 'keyword'],

@@ -8,6 +8,7 @@ import { sql } from 'kysely'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createDeferred } from '#base/util/deferred.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { until } from '../../../support/until.js'
 
 let directory: string
 let opened: OpenDatabase
@@ -52,7 +53,7 @@ test('a write waits for the disk while others read and write', async () => {
   const held = holdSyncs()
   const ended: string[] = []
   const first = insert().then(() => ended.push('first'))
-  await vi.waitFor(() => expect(held).toHaveLength(1))
+  await until(() => held.length === 1, 'the first wait for the disk')
   const others = Promise.all(['second', 'third'].map((name) => insert().then(() => ended.push(name))))
   expect(await count()).toBe(3)
   expect(ended).toEqual([])
@@ -60,7 +61,7 @@ test('a write waits for the disk while others read and write', async () => {
   await first
   expect(ended).toEqual(['first'])
   // what was committed while the disk was busy shares the next wait
-  await vi.waitFor(() => expect(held).toHaveLength(2))
+  await until(() => held.length === 2, 'the second wait for the disk')
   held[1]?.go()
   await others
   expect(ended).toEqual(['first', 'second', 'third'])

@@ -6,6 +6,7 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 
 /** Stands for the schema of that number. */
@@ -55,6 +56,8 @@ export function withGrammars(tag: string, grammars: readonly string[]): string {
     if (value['type'] === NUMBERED_SCHEMA) return { type: 'grammar', grammar: grammars[Number(value['index'])] ?? '' }
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
   }
+  // the text is put together here, and copied to the compiler
+  checkHeap(grammars.reduce((sum, { length }) => sum + 2 * length, 2 * tag.length))
   return JSON.stringify(convert(JSON.parse(tag)))
 }
 

@@ -16,7 +16,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
 import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/input/chat-input.js'
-import { resolveServed } from '#cli/input/model-reference.js'
+import { assertOneStep, resolveServed } from '#cli/input/model-reference.js'
 import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
 
 export const chat = defineCommand({
@@ -40,6 +40,16 @@ export const chat = defineCommand({
   exits: ['not_found'],
   async run(context) {
     const { connect, io, output, args, flags, signal } = context
+    assertOneStep(args.model, flags.step)
+    if (flags.stream === true && (flags.count ?? 1) > 1 && output.mode !== 'json') {
+      throw new UsageError(
+        'conflicting_options',
+        '--stream and -n exclude each other: answers would be printed mixed',
+        {
+          hint: 'leave --stream out, or add --json for chunks with the index of their answer',
+        },
+      )
+    }
     const tools = flags.tools === undefined ? null : await readTools(flags.tools, io)
     const schema = flags.schema === undefined ? null : await readSchema(flags.schema, context)
     const isConversation =

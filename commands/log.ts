@@ -4,7 +4,7 @@
 import { isJsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 
@@ -31,7 +31,10 @@ export const log = defineCommand({
   prepare: ({ flags, io }) => readTrajectoryFile(flags.file, io),
   async run(context) {
     const { connect, output, args, flags, signal, prepared: file } = context
-    const reference = parseModelReference(args.model)
+    const reference = parseWholeModel(args.model, {
+      takesLatest: true,
+      hint: 'metrics are recorded at the latest step',
+    })
     const counts = `${plural(file.groups.length, 'group')} (${plural(file.trajectoryCount, 'trajectory', 'trajectories')})`
     const client = await connect()
     const model = await findModel(reference, { ...context, client })

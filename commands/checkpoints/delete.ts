@@ -10,7 +10,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseSteps } from '#cli/command/parse.js'
 import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/input/checkpoint-selection.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, formatNumber, plural } from '#cli/terminal/format.js'
 import type { Prompts } from '#cli/terminal/prompts.js'
 
@@ -51,7 +51,10 @@ export const deleteCheckpoints = defineCommand({
   async run(context) {
     const { connect, output, prompts, args, flags, signal, prepared } = context
     const client = await connect()
-    const model = await findModel(parseModelReference(args.model), { ...context, client })
+    const model = await findModel(parseWholeModel(args.model, { hint: '--steps and --keep say which checkpoints' }), {
+      ...context,
+      client,
+    })
     const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
     const plan = applyKeepRules(data, flags.keep)
     const wanted = prepared.isAsked ? await askForSteps(prompts, data) : (flags.steps ?? plan.deleted)

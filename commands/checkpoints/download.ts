@@ -8,7 +8,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseStepChoice, selectCheckpoint } from '#cli/input/checkpoint-selection.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { assertOneStep, findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { downloadFiles } from '#cli/local/download.js'
 import { formatBytes } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
@@ -43,6 +43,7 @@ export const downloadCheckpoint = defineCommand({
   exits: ['not_found', 'conflict'],
   async run(context) {
     const { connect, io, output, args, flags, signal } = context
+    assertOneStep(args.model, flags.step)
     const client = await connect()
     const reference = parseModelReference(args.model)
     const model = await findModel(reference, { ...context, client })

@@ -7,7 +7,7 @@ import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 
 /** Shown when --metrics names none: the first of these that some checkpoint has. */
@@ -32,7 +32,7 @@ export const listCheckpoints = defineCommand({
   async run(context) {
     const { connect, output, args, flags, signal } = context
     const client = await connect()
-    const model = await findModel(parseModelReference(args.model), { ...context, client })
+    const model = await findModel(parseWholeModel(args.model), { ...context, client })
     const { limit, after, order } = flags
     const page = flags.all
       ? await collectPages((query) => client.checkpoints.list(model.id, { order, ...query }, { signal }), { after })

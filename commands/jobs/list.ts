@@ -9,7 +9,7 @@ import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/terminal/watch.js'
 
@@ -32,7 +32,7 @@ export const listJobs = defineCommand({
   async run(context) {
     const { connect, output, clock, flags, signal } = context
     const client = await connect()
-    const reference = flags.model === undefined ? null : parseModelReference(flags.model)
+    const reference = flags.model === undefined ? null : parseWholeModel(flags.model)
     const model = reference === null ? null : await findModel(reference, { ...context, client })
     const filter = { model_id: model?.id, status: flags.status }
     const { limit, after } = flags

@@ -7,7 +7,7 @@ import { AppError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
 
 export const deleteModels = defineCommand({
@@ -30,12 +30,15 @@ export const deleteModels = defineCommand({
     if (!flags.yes && !flags.dryRun && !prompts.canAsk) {
       throw new UsageError('input_required', '--yes is required to delete without a terminal', { param: '--yes' })
     }
+    const references = args.model.map((text) =>
+      parseWholeModel(text, { hint: 'trainyard checkpoints delete <model> --steps <list> deletes checkpoints' }),
+    )
     const client = await connect()
     const deleted: string[] = []
     const failed: { readonly id: string; readonly message: string }[] = []
     let worst: AppError | undefined
     const models = []
-    for (const text of args.model) models.push(await findModel(parseModelReference(text), { ...context, client }))
+    for (const reference of references) models.push(await findModel(reference, { ...context, client }))
     for (const model of models) {
       const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
       const sizeBytes = data.reduce((sum, checkpoint) => sum + checkpoint.size_bytes, 0)

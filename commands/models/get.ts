@@ -6,7 +6,7 @@ import { collectPages } from '#api/client/pages.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { DEFAULT_METRIC, findBest } from '#cli/input/checkpoint-selection.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/terminal/format.js'
 
 export const getModel = defineCommand({
@@ -23,7 +23,10 @@ export const getModel = defineCommand({
   async run(context) {
     const { connect, output, clock, args, signal } = context
     const client = await connect()
-    const model = await findModel(parseModelReference(args.model), { ...context, client })
+    const model = await findModel(
+      parseWholeModel(args.model, { hint: 'trainyard checkpoints list <model> shows its steps' }),
+      { ...context, client },
+    )
     if (output.mode !== 'human') return output.record(model, model.id, [])
     const { data } = await collectPages((query) => client.checkpoints.list(model.id, query, { signal }))
     const sizeBytes = data.reduce((sum, checkpoint) => sum + checkpoint.size_bytes, 0)

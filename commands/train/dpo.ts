@@ -6,13 +6,14 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
 import { TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
   hyperparameterFlags,
   learningRateFlag,
   modeFlags,
+  parseTrainedModel,
   rowFlags,
   rowHyperparameters,
   trainedModel,
@@ -83,7 +84,7 @@ export const trainDpo = defineCommand({
   async run(context) {
     const { connect, args, flags, prepared } = context
     const { rows, validation, hyperparameters } = prepared
-    const reference = parseModelReference(args.model)
+    const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, {

@@ -15,11 +15,18 @@ import {
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel } from '#cli/input/model-reference.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
-import { assertOneMode, hyperparameterFlags, learningRateFlag, modeFlags, trainedModel } from '#cli/training/flags.js'
+import {
+  assertOneMode,
+  hyperparameterFlags,
+  learningRateFlag,
+  modeFlags,
+  parseTrainedModel,
+  trainedModel,
+} from '#cli/training/flags.js'
 import { addLearningRate, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 
 /** Keys that say how much an optimizer step covers. */
@@ -108,7 +115,7 @@ export const trainRl = defineCommand({
   async run(context) {
     const { connect, output, args, flags, prepared } = context
     const { file, hyperparameters, empty, nothing } = prepared
-    const reference = parseModelReference(args.model)
+    const reference = parseTrainedModel(args.model)
     if (nothing !== null) return output.warning(nothing)
     if (flags.plan && empty !== null) output.warning(empty)
     const client = await connect()

@@ -6,13 +6,14 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
-import { findModel, parseModelReference } from '#cli/input/model-reference.js'
+import { findModel } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
   hyperparameterFlags,
   learningRateFlag,
   modeFlags,
+  parseTrainedModel,
   rowFlags,
   rowHyperparameters,
   trainedModel,
@@ -115,7 +116,7 @@ export const trainSft = defineCommand({
   async run(context) {
     const { connect, args, flags, prepared } = context
     const { rows, validation, hyperparameters } = prepared
-    const reference = parseModelReference(args.model)
+    const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: SFT_DEFAULTS.learning_rate })

@@ -49,6 +49,35 @@ export function parseModelReference(text: string): ModelReference {
   return { id: null, entity: parts.at(-3) ?? null, project: parts.at(-2) ?? null, name, step }
 }
 
+/**
+ * Parses a reference to a model as a whole. A checkpoint in it would be passed over in silence, and the command would do to
+ * the model what was meant for the checkpoint.
+ *
+ * @param takesLatest whether the command goes on from the latest checkpoint, so that `:latest` says what it does
+ * @throws {UsageError} `invalid_model_reference`, also for one that names a checkpoint
+ */
+export function parseWholeModel(
+  text: string,
+  { hint, takesLatest = false }: { readonly hint?: string; readonly takesLatest?: boolean } = {},
+): ModelReference {
+  const reference = parseModelReference(text)
+  const suffix = /:(?:latest|step\d+|v\d+)$/.exec(text)?.[0]
+  if (suffix === undefined || (takesLatest && suffix === ':latest')) return reference
+  throw new UsageError(
+    'invalid_model_reference',
+    `<model> "${text}" names a checkpoint; expected a model, ${text.slice(0, -suffix.length)}`,
+    { param: 'model', ...(hint === undefined ? {} : { hint }) },
+  )
+}
+
+/** @throws {UsageError} `conflicting_steps` when a reference names a checkpoint and a flag names one too */
+export function assertOneStep(text: string, step: unknown): void {
+  if (step === undefined || !/:(?:latest|step\d+|v\d+)$/.test(text)) return
+  throw new UsageError('conflicting_steps', `<model> "${text}" and --step both name a checkpoint: give one of them`, {
+    param: '--step',
+  })
+}
+
 /** `name`, or `project/name` when it is not in the configured project: what the next command can be given. */
 export function shortName(model: Model, config: Config): string {
   return model.project === config.get('project') ? model.name : `${model.project}/${model.name}`

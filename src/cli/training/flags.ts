@@ -13,9 +13,18 @@ import {
 import { UsageError } from '../command/errors.js'
 import { argument, flag } from '../command/flags.js'
 import { parseAssignment, parseInteger } from '../command/parse.js'
+import { type ModelReference, parseWholeModel } from '../input/model-reference.js'
 
 /** The model that all of them train. */
 export const trainedModel = argument.required('id, name, project/name or entity/project/name', { asks: 'model' })
+
+/** @throws {UsageError} for a checkpoint: a job goes on from the latest one */
+export function parseTrainedModel(text: string): ModelReference {
+  return parseWholeModel(text, {
+    takesLatest: true,
+    hint: 'a job trains on from the latest; to go on from another: trainyard models create <name> --from-checkpoint <model>:step3',
+  })
+}
 
 /** What becomes of the job: submitted unless one of the last two is given. */
 export const modeFlags = {

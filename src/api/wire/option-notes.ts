@@ -51,8 +51,31 @@ export interface OptionNote {
  *   `experimental_config` inside
  */
 export function findUnusedOptions(kind: JobKind, config: JsonObject): readonly OptionNote[] {
-  return PLACES[kind](config).flatMap(({ root, options, known }) => notesOn(options, [root], known))
+  const unknown = PLACES[kind](config).flatMap(({ root, options, known }) => notesOn(options, [root], known))
+  return [...unknown, ...findUnneeded(kind, config)]
 }
+
+/** Known options that another one, left out, keeps from having an effect. */
+function findUnneeded(kind: JobKind, config: JsonObject): OptionNote[] {
+  const given = Object.assign({}, ...PLACES[kind](config).map(({ options }) => options)) as JsonObject
+  const isNothing = (name: string): boolean =>
+    given[name] === undefined || given[name] === null || Number(given[name]) === 0
+  const note = (root: string, name: string, needs: string): OptionNote => ({
+    path: [root, name],
+    message: `${root}.${name} has no effect without ${needs}`,
+  })
+  if (kind === 'rl') {
+    if (!isNothing('kl_penalty_coef')) return []
+    return KL_REFERENCES.filter((name) => given[name] !== undefined && given[name] !== null).map((name) =>
+      note('experimental_config', name, 'kl_penalty_coef'),
+    )
+  }
+  const isConstant = (given['learning_rate_schedule'] ?? 'constant') === 'constant' && isNothing('warmup_steps')
+  if (isNothing('min_learning_rate') || !isConstant) return []
+  return [note('config', 'min_learning_rate', 'learning_rate_schedule linear or cosine, or warmup_steps')]
+}
+
+const KL_REFERENCES = ['kl_penalty_reference_step', 'kl_penalty_step_lag', 'kl_ref_adapter_path']
 
 /**
  * What a job's record says about its options, one sentence each.

@@ -43,6 +43,22 @@ describe('options without effect', () => {
     ).toEqual([])
   })
 
+  it('are known ones too, where the option that they belong to is left out', () => {
+    const needsCoefficient = 'experimental_config.kl_penalty_reference_step has no effect without kl_penalty_coef'
+    expect(messages('rl', { kl_penalty_reference_step: 0 })).toEqual([needsCoefficient])
+    expect(messages('rl', { kl_penalty_reference_step: 2, kl_penalty_coef: 0 })).toEqual([needsCoefficient])
+    expect(messages('rl', { kl_penalty_reference_step: 0, kl_penalty_coef: 0.1 })).toEqual([])
+    expect(messages('rl', { kl_penalty_reference_step: null })).toEqual([])
+    expect(messages('sft', { min_learning_rate: 1e-5, learning_rate_schedule: 'constant' })).toEqual([
+      'config.min_learning_rate has no effect without learning_rate_schedule linear or cosine, or warmup_steps',
+    ])
+    for (const scheduled of [{ learning_rate_schedule: 'linear' }, { warmup_steps: 1 }]) {
+      expect(messages('sft', { min_learning_rate: 1e-5, ...scheduled })).toEqual([])
+      expect(messages('sft', { min_learning_rate: 1e-5, experimental_config: scheduled })).toEqual([])
+    }
+    expect(messages('sft', { min_learning_rate: 0 })).toEqual([])
+  })
+
   it('include a step for metrics that the job did not make', () => {
     const config = { metric_logging: { enabled: true, target_training_step: '5' } }
     expect(optionWarnings('sft', config, null)).toEqual([])

@@ -44,6 +44,8 @@ const PROBE = [
   { role: 'user', content: 'three' },
 ]
 const SYSTEM_MARK = 'SYSTEM-PROMPT'
+/** Ollama makes every token of the conversation less likely by default (1.1), which no model was trained with: greedy answers would differ from ours. */
+const NO_PENALTY = 1
 
 export interface ModelfileOptions {
   /** What `FROM` names: a file beside the Modelfile. */
@@ -76,7 +78,7 @@ export function modelfile({ from, adapter, text, contextLength }: ModelfileOptio
     if (found.system !== null) lines.push(`SYSTEM """${found.system}"""`)
     for (const stop of found.format.stop) lines.push(`PARAMETER stop "${stop}"`)
   }
-  lines.push(`PARAMETER num_ctx ${Math.min(contextLength, 8192)}`)
+  lines.push(`PARAMETER num_ctx ${Math.min(contextLength, 8192)}`, `PARAMETER repeat_penalty ${NO_PENALTY}`)
   return `${lines.join('\n')}\n`
 }
 

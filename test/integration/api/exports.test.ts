@@ -52,6 +52,18 @@ test('step 0 as GGUF: the listing names sizes, the file has that size and is the
   await Promise.all([made.close(), base.close()])
 })
 
+test('the Modelfile has the prompt format, its end, and no penalty that the model was not trained with', async () => {
+  const text = new TextDecoder().decode(await download(`${root}/0/files/Modelfile?format=gguf`))
+  expect(text.split('\n')[0]).toBe('FROM ./my_model-step0-f16.gguf')
+  expect(text).toContain('TEMPLATE """{{- if .System }}<|im_start|>system')
+  expect(text.split('\n').slice(-4)).toEqual([
+    'PARAMETER stop "<|im_end|>"',
+    'PARAMETER num_ctx 2048',
+    'PARAMETER repeat_penalty 1',
+    '',
+  ])
+})
+
 test('the latest step of a model that was never trained is its base model, as an adapter that changes nothing', async () => {
   const { body } = await service.json<CheckpointFiles>(`${root}/latest/files`)
   expect(body).toMatchObject({ step: 0, format: 'peft' })

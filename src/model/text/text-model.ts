@@ -29,8 +29,8 @@ export interface TextModel {
 /**
  * Loads the textual side of a model.
  *
- * Reads `tokenizer.json`, `tokenizer_config.json`, `generation_config.json`, `config.json`, `chat_template.jinja` of a
- * directory, or the metadata of a GGUF file.
+ * Reads `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, `generation_config.json`, `config.json` and the chat
+ * templates of a directory, or the metadata of a GGUF file.
  *
  * @throws {TokenizerError} `tokenizer_not_found`, `invalid_tokenizer_file`, `unsupported_tokenizer`,
  *   `tokenizer_too_large`, `invalid_chat_template`
@@ -109,13 +109,18 @@ async function loadDirectory(directory: string): Promise<TextModel> {
   const readJson = (name: string): Promise<JsonValue | null> => readJsonFile(join(directory, name))
   const tokenizerJson = await readJson('tokenizer.json')
   if (tokenizerJson === null) {
-    throw new TokenizerError('tokenizer_not_found', `model directory "${directory}" has no tokenizer.json`)
+    throw new TokenizerError('tokenizer_not_found', `model directory "${directory}" has no tokenizer.json`, {
+      hint: 'write it with transformers: AutoTokenizer.from_pretrained(directory).save_pretrained(directory)',
+    })
   }
   const tokenizerConfig = objectOrEmpty(await readJson('tokenizer_config.json'))
   const generationConfig = objectOrEmpty(await readJson('generation_config.json'))
   const config = objectOrEmpty(await readJson('config.json'))
-  const templateFile = await readTextFile(join(directory, 'chat_template.jinja'))
-  const tokenVariables = readTokenVariables(tokenizerConfig)
+  // older tokenizers name their special tokens in a file of their own, and only there
+  const tokenVariables = {
+    ...readTokenVariables(objectOrEmpty(await readJson('special_tokens_map.json'))),
+    ...readTokenVariables(tokenizerConfig),
+  }
   const tokenizer = createHuggingFaceTokenizer(tokenizerJson, readBoundaries(tokenizerConfig, tokenVariables))
   const idOf = (name: string): number | null => {
     const token = tokenVariables[name]
@@ -127,8 +132,7 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     ...idList(config['eos_token_id']),
   ].filter((id): id is number => id !== null && id < tokenizer.vocabularySize)
   const bosTokenId = idOf('bos_token') ?? idList(generationConfig['bos_token_id'] ?? config['bos_token_id'])[0] ?? null
-  const sources =
-    templateFile === null ? templatesOf(tokenizerConfig['chat_template']) : { plain: templateFile, withTools: null }
+  const sources = await readTemplates(directory, tokenizerConfig)
   return {
     tokenizer,
     chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
@@ -136,6 +140,13 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     bosTokenId,
     tokenVariables,
   }
+}
+
+/** Templates in files of their own, as transformers writes them since 4.50, before those of `tokenizer_config.json`. */
+async function readTemplates(directory: string, tokenizerConfig: JsonObject): Promise<TemplateSources> {
+  const plain = await readTextFile(join(directory, 'chat_template.jinja'))
+  if (plain === null) return templatesOf(tokenizerConfig['chat_template'])
+  return { plain, withTools: await readTextFile(join(directory, 'additional_chat_templates', 'tool_use.jinja')) }
 }
 
 /** Special tokens of `tokenizer_config.json` as templates see them: a string, or an object with `content`. */

@@ -2,7 +2,7 @@
  * LoRA adapters in the layout of the PEFT library: `adapter_config.json` and `adapter_model.safetensors`.
  *
  * The layer computes y = x W^T + (alpha / rank) * (x A^T) B^T. Variants that mean something else by the same files (DoRA,
- * rank patterns, trained biases, extra modules) are refused, not half-read.
+ * rank patterns, trained biases, extra modules, beginnings that change W) are refused, not half-read.
  * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
  */
 import { join } from 'node:path'
@@ -37,6 +37,20 @@ const UNSUPPORTED_SETTINGS = [
   'target_parameters',
   'trainable_token_indices',
   'velora_config',
+]
+
+/**
+ * Values of `init_lora_weights` that leave the base model as it is. The others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) take what A and B
+ * begin with out of W, so such an adapter belongs to weights that are in no file.
+ */
+const PLAIN_BEGINNINGS: readonly (JsonValue | undefined)[] = [
+  undefined,
+  null,
+  true,
+  false,
+  'gaussian',
+  'eva',
+  'orthogonal',
 ]
 
 /** Sizes of an adapter. */
@@ -137,7 +151,11 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   const b = new Map<string, Float32Array>()
   for (const [key, tensor] of decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE).tensors) {
     const match = TENSOR_KEY.exec(key)
-    if (match?.[1] === undefined) throw invalid(`has the unknown tensor "${key}"`)
+    if (match?.[1] === undefined) {
+      throw invalid(
+        `has the unknown tensor "${key}", expected names as ${KEY_PREFIX}model.layers.0.self_attn.q_proj.lora_A.weight`,
+      )
+    }
     const isA = match[2] === 'A'
     if (tensor.shape.length !== 2 || tensor.shape[isA ? 0 : 1] !== rank) {
       throw invalid(`has "${key}" of shape [${tensor.shape.join(', ')}], expected rank ${rank}`)
@@ -161,7 +179,10 @@ export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: read
   const known = new Map(modules.map((module) => [module.path, module]))
   for (const path of a.keys()) {
     const module = known.get(path)
-    if (module === undefined) throw invalid(`adapts "${path}", which the base model does not have`)
+    if (module === undefined) {
+      const names = [...new Set(modules.map((each) => each.path.slice(each.path.lastIndexOf('.') + 1)))].join(', ')
+      throw invalid(`adapts "${path}", expected a projection of one of the base model's layers: ${names}`)
+    }
     const inputSize = (a.get(path)?.length ?? 0) / config.rank
     const outputSize = (b.get(path)?.length ?? 0) / config.rank
     if (inputSize !== module.inputSize || outputSize !== module.outputSize) {
@@ -234,6 +255,13 @@ function parsePeftConfig(json: JsonObject): { readonly rank: number; readonly al
   for (const key of UNSUPPORTED_SETTINGS) {
     if (!isEmpty(json[key])) throw unsupported(`has ${key}, expected none`)
   }
+  const beginning = json['init_lora_weights']
+  if (!PLAIN_BEGINNINGS.includes(beginning)) {
+    throw unsupported(
+      `has init_lora_weights ${JSON.stringify(beginning)}, which changes the base model's weights too, expected a plain LoRA`,
+      'convert it in PEFT: save_pretrained(..., path_initial_model_for_weight_conversion=...), or merge it into its base model',
+    )
+  }
   if (json['bias'] !== undefined && json['bias'] !== 'none') {
     throw unsupported(`has bias ${JSON.stringify(json['bias'])}, expected "none"`)
   }
@@ -254,6 +282,6 @@ function invalid(problem: string): WeightsError {
   return new WeightsError('invalid_adapter', `adapter ${problem}`)
 }
 
-function unsupported(problem: string): WeightsError {
-  return new WeightsError('unsupported_adapter', `adapter ${problem}`)
+function unsupported(problem: string, hint?: string): WeightsError {
+  return new WeightsError('unsupported_adapter', `adapter ${problem}`, { hint })
 }

@@ -47,10 +47,7 @@ export function pickleError(path: string): WeightsError {
 export async function openHfDirectory(path: string): Promise<WeightSource> {
   const names = await readdir(path)
   if (!names.includes('config.json')) {
-    const hint = names.includes('adapter_config.json')
-      ? 'it holds an adapter alone: merge it into its base model first, as checkpoints download --format merged does'
-      : undefined
-    throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`, { hint })
+    throw new WeightsError('file_not_found', `model directory "${path}" has no config.json`, { hint: whatElse(names) })
   }
   const configText = await readTextFile(join(path, 'config.json'), MAX_CONFIG_BYTES)
   const config = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
@@ -84,6 +81,15 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     digest: () => digestParts(['huggingface', configText, ...files.map(({ file }) => file)]),
     close: () => closeAll(files),
   }
+}
+
+/** What to do with a directory that is no model itself. */
+function whatElse(names: readonly string[]): string | undefined {
+  if (names.includes('adapter_config.json')) {
+    return 'it holds an adapter alone: merge it into its base model first, as checkpoints download --format merged does'
+  }
+  const gguf = names.find((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name))
+  return gguf === undefined ? undefined : `give the GGUF file itself, for example "${gguf}"`
 }
 
 interface Location {

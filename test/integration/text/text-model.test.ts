@@ -1,8 +1,8 @@
 /** Loading the textual side of a model: directories, their configuration files, and SmolLM2's GGUF. */
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { renderConversation } from '#model/text/render.js'
 import { renderWithMask } from '#model/text/render-with-mask.js'
@@ -15,6 +15,7 @@ async function modelDirectory(files: Readonly<Record<string, unknown>>): Promise
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-text-'))
   directories.push(directory)
   for (const [name, content] of Object.entries(files)) {
+    await mkdir(dirname(join(directory, name)), { recursive: true })
     await writeFile(join(directory, name), typeof content === 'string' ? content : JSON.stringify(content))
   }
   return directory
@@ -55,6 +56,29 @@ describe('Hugging Face directories', () => {
     expect(renderConversation(model, { messages: [] }).text).toBe('plain')
     expect(renderConversation(model, { messages: [], tools: [{ name: 'f' }] }).text).toBe('with tools')
     expect(renderConversation(other, { messages: [] }).text).toBe('from file')
+  })
+
+  test('a template for tools in a file of its own is chosen by the tools', async () => {
+    const model = await loadTextModel(
+      await modelDirectory({
+        'tokenizer.json': tokenizer,
+        'chat_template.jinja': 'plain',
+        'additional_chat_templates/tool_use.jinja': 'with tools',
+      }),
+    )
+    expect(renderConversation(model, { messages: [] }).text).toBe('plain')
+    expect(renderConversation(model, { messages: [], tools: [{ name: 'f' }] }).text).toBe('with tools')
+  })
+
+  test('special tokens that only special_tokens_map.json names reach the template and end answers', async () => {
+    const files = {
+      'tokenizer.json': tokenizer,
+      'tokenizer_config.json': { chat_template: '{{ bos_token }}{{ eos_token }}', bos_token: '<|endoftext|>' },
+      'special_tokens_map.json': { bos_token: 'not this', eos_token: { content: '<|im_end|>' } },
+    }
+    const model = await loadTextModel(await modelDirectory(files))
+    expect(renderConversation(model, { messages: [] }).text).toBe('<|endoftext|><|im_end|>')
+    expect(model.eosTokenIds).toEqual([264])
   })
 
   test('a model without template says so when it is given messages', async () => {

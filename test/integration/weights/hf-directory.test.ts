@@ -155,6 +155,14 @@ describe('refused', () => {
     await refusal.toMatchObject({ code: 'file_not_found', hint: expect.stringContaining('--format merged') })
   })
 
+  test('a directory around a GGUF file, which says to give the file', async () => {
+    const directory = await temporaryDirectory()
+    await writeFile(join(directory, 'mmproj-a.gguf'), '')
+    await writeFile(join(directory, 'model-q8_0.gguf'), '')
+    const refusal = expect(openWeights(directory)).rejects
+    await refusal.toMatchObject({ code: 'file_not_found', hint: expect.stringContaining('"model-q8_0.gguf"') })
+  })
+
   test('pickle files, by name and by content', async () => {
     const directory = await temporaryDirectory()
     await writeFile(join(directory, 'config.json'), '{}')

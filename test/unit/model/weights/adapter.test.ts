@@ -80,9 +80,20 @@ test('half-precision adapters are widened', () => {
   expect(decoded.a.get(MODULES[0].path)).toEqual(new Float32Array(12).fill(1))
 })
 
+test('beginnings that leave the base model as it is are taken', () => {
+  for (const init of [true, false, null, 'gaussian', 'eva', 'orthogonal']) {
+    expect(decodeAdapter(files({ init_lora_weights: init })).config.rank).toBe(2)
+  }
+})
+
 test('an adapter fits the modules it was made for, and no others', async () => {
   checkAdapterFits(adapter, [...MODULES, { path: 'model.layers.1.mlp.down_proj', outputSize: 6, inputSize: 10 }])
-  await expectCode(() => checkAdapterFits(adapter, [MODULES[0]]), 'invalid_adapter', 'layers.0.mlp.down_proj')
+  await expectCode(
+    () => checkAdapterFits(adapter, [MODULES[0]]),
+    'invalid_adapter',
+    'layers.0.mlp.down_proj',
+    ': q_proj',
+  )
   const wider = [MODULES[0], { ...MODULES[1], inputSize: 11 }]
   await expectCode(() => checkAdapterFits(adapter, wider), 'invalid_adapter', '[6, 10]', '[6, 11]')
 })
@@ -93,6 +104,12 @@ describe('refused', () => {
     ['another method', files({ peft_type: 'IA3' }), 'unsupported_adapter', ['IA3']],
     ['DoRA', files({ use_dora: true }), 'unsupported_adapter', ['use_dora']],
     ['rank-stabilized scaling', files({ use_rslora: true }), 'unsupported_adapter', ['use_rslora']],
+    [
+      'weights that begin in W',
+      files({ init_lora_weights: 'pissa' }),
+      'unsupported_adapter',
+      ['"pissa"', "base model's"],
+    ],
     ['trained biases', files({ bias: 'all' }), 'unsupported_adapter', ['bias']],
     ['ranks by module', files({ rank_pattern: { q_proj: 4 } }), 'unsupported_adapter', ['rank_pattern']],
     ['whole modules', files({ modules_to_save: ['lm_head'] }), 'unsupported_adapter', ['modules_to_save']],

@@ -4,6 +4,7 @@
 import { resolve } from 'node:path'
 import { AppError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
 
@@ -21,6 +22,12 @@ export const backup = defineCommand({
   exits: ['not_found', 'conflict'],
   next: ['trainyard restore <file> --data-dir <dir>'],
   async run({ config, output, args, flags }) {
+    if (args.file === '-') {
+      throw new UsageError('invalid_argument', '<file> must be a file: a backup is not written to standard output', {
+        param: '<file>',
+        hint: 'trainyard backup trainyard.tar; a file that is called - is ./-',
+      })
+    }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const { createBackup } = await import('#service/operations/backup/backup.js')
     const { file, sizeBytes, schema, blobs, bytes, damaged } = await createBackup(dataDir, args.file, {

@@ -2,9 +2,11 @@
  * `trainyard usage`: tokens, requests and training time by day, project and model.
  */
 import type { UsageRow } from '#api/wire/access/usage.js'
+import { NotFoundError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
+import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatDuration, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 
@@ -32,12 +34,13 @@ export const usage = defineCommand({
   flags: {
     from: flag.custom(readDay)('--from <day>', 'first day, YYYY-MM-DD'),
     to: flag.custom(readDay)('--to <day>', 'last day, included'),
-    model: flag.text('--model <name>', 'only this model: a base model, or entity/project/name'),
+    model: flag.text('--model <name>', 'only this model: id, name, project/name, entity/project/name, or a base model'),
   },
   async run({ connect, config, output, flags, signal }) {
     const client = await connect()
     const project = config.resolve('project').source === 'flag' ? config.get('project') : undefined
-    const { from, to, model } = flags
+    const { from, to } = flags
+    const model = flags.model === undefined ? undefined : await usageName(flags.model, { client, config, signal })
     const report = await client.usage({ from, to, model, project }, { signal })
     output.rows(report, report.data, columns, (row) => `${row.day} ${row.project} ${row.model}`)
     if (report.data.length === 0) return output.status(`nothing used from ${report.from} to ${report.to}`)
@@ -49,7 +52,27 @@ export const usage = defineCommand({
   },
 })
 
+/**
+ * The name a model is counted under. Counters outlive their models and base models: what is not there now is asked for as it is
+ * written.
+ *
+ * @throws {UsageError} `invalid_model_reference` for a checkpoint: a model's steps are counted together
+ */
+async function usageName(text: string, lookup: Parameters<typeof findModel>[1]): Promise<string> {
+  const reference = parseWholeModel(text, { hint: 'the steps of a model are counted together' })
+  try {
+    const { entity, project, name } = await findModel(reference, lookup)
+    return `${entity}/${project}/${name}`
+  } catch (error) {
+    if (error instanceof NotFoundError) return text
+    throw error
+  }
+}
+
 function readDay(text: string): string {
-  if (!/^\d{4}-\d\d-\d\d$/.test(text) || Number.isNaN(Date.parse(text))) throw new ExpectedError('a day as YYYY-MM-DD')
+  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
+  // JavaScript takes 31 February for 3 March
+  if (Number.isNaN(time) || !new Date(time).toISOString().startsWith(text))
+    throw new ExpectedError('a day as YYYY-MM-DD')
   return text
 }

@@ -5,6 +5,7 @@
 import { resolve } from 'node:path'
 import { KEY_SCOPES } from '#api/wire/access/key-words.js'
 import { defineCommand } from '#cli/command/define-command.js'
+import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 
 export const createKey = defineCommand({
@@ -31,6 +32,16 @@ export const createKey = defineCommand({
     const scope = flags.scope ?? 'admin'
     const project = config.resolve('project').source === 'flag' ? config.get('project') : undefined
     if (!flags.local && config.resolve('data-dir').source !== 'flag') {
+      if (config.resolve('entity').source === 'flag') {
+        throw new UsageError(
+          'conflicting_options',
+          '--entity takes --local: a service makes keys of its caller’s entity',
+          {
+            param: '--entity',
+            hint: 'leave it out, or run it where the data directory is, with --local',
+          },
+        )
+      }
       const client = await connect()
       const expires_in_seconds = flags.expires === undefined ? undefined : Math.ceil(flags.expires / 1000)
       const created = await client.keys.create({ name, scope, project, expires_in_seconds }, { signal })

@@ -31,6 +31,7 @@ import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
 import type { CreatedWebhook, DeletedWebhook, Webhook, WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
+import { InvalidRequestError } from '#base/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { CompletionRequestBody, CompletionResponse } from '../wire/inference/completions.js'
@@ -185,7 +186,7 @@ export function createClient(options: ClientOptions) {
       download: (modelId: string, step: number, name: string, call: CallOptions & CheckpointFilesQuery = {}) =>
         http.open({
           method: 'GET',
-          path: `${modelPath(modelId)}/checkpoints/${step}/files/${encodeURIComponent(name)}`,
+          path: `${modelPath(modelId)}/checkpoints/${step}/files/${segment(name)}`,
           query: { format: call.format, precision: call.precision },
           isLong: true,
           signal: call.signal,
@@ -237,25 +238,25 @@ export function createClient(options: ClientOptions) {
     servedModels: { list: (call?: CallOptions) => get<{ data: readonly ServedModel[] }>('/v1/models', {}, call) },
     keys: {
       list: (query: PageQuery = {}, call?: CallOptions) => get<List<ApiKey>>(KEYS, { ...query }, call),
-      get: (id: string, call?: CallOptions) => get<ApiKey>(`${KEYS}/${encodeURIComponent(id)}`, {}, call),
+      get: (id: string, call?: CallOptions) => get<ApiKey>(`${KEYS}/${segment(id)}`, {}, call),
       /** The answer is the only one that holds the key itself. */
       create: (key: NewKey, call?: CallOptions) => post<CreatedKey>(KEYS, key, call),
       delete: (id: string, call: CallOptions = {}) =>
-        http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${encodeURIComponent(id)}`, ...call }),
+        http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${segment(id)}`, ...call }),
     },
     webhooks: {
       list: (query: PageQuery = {}, call?: CallOptions) => get<List<Webhook>>(WEBHOOKS, { ...query }, call),
       /** The answer is the only one that holds the secret. */
       create: (webhook: NewWebhook, call?: CallOptions) => post<CreatedWebhook>(WEBHOOKS, webhook, call),
       delete: (id: string, call: CallOptions = {}) =>
-        http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${encodeURIComponent(id)}`, ...call }),
+        http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${segment(id)}`, ...call }),
       deliveries: (id: string, query: PageQuery = {}, call?: CallOptions) =>
-        get<List<WebhookDelivery>>(`${WEBHOOKS}/${encodeURIComponent(id)}/deliveries`, { ...query }, call),
+        get<List<WebhookDelivery>>(`${WEBHOOKS}/${segment(id)}/deliveries`, { ...query }, call),
       /** The answer is the new delivery; it is sent soon. */
       redeliver: (id: string, deliveryId: string, call: CallOptions = {}) =>
         http.json<WebhookDelivery>({
           method: 'POST',
-          path: `${WEBHOOKS}/${encodeURIComponent(id)}/deliveries/${encodeURIComponent(deliveryId)}/redeliver`,
+          path: `${WEBHOOKS}/${segment(id)}/deliveries/${segment(deliveryId)}/redeliver`,
           ...call,
         }),
     },
@@ -265,12 +266,17 @@ export function createClient(options: ClientOptions) {
       list: (call?: CallOptions) => get<readonly string[]>(BASE_MODELS, {}, call),
       /** All base models with what is known of them, also those that are being downloaded. */
       details: (call?: CallOptions) => get<List<BaseModel>>(`${BASE_MODELS}/details`, {}, { ...call }),
-      get: (name: string, call?: CallOptions) => get<BaseModel>(`${BASE_MODELS}/${encodeURI(name)}`, {}, call),
+      get: (name: string, call?: CallOptions) =>
+        get<BaseModel>(`${BASE_MODELS}/${encodeURI(required(name))}`, {}, call),
       /** Adds one; a download goes on after the answer, `get` tells how far it is. */
       add: (request: AddBaseModelRequest, call: CallOptions = {}) =>
         post<BaseModel>(BASE_MODELS, request, { ...call, isLong: true }),
       delete: (name: string, call: CallOptions = {}) =>
-        http.json<DeleteBaseModelResponse>({ method: 'DELETE', path: `${BASE_MODELS}/${encodeURI(name)}`, ...call }),
+        http.json<DeleteBaseModelResponse>({
+          method: 'DELETE',
+          path: `${BASE_MODELS}/${encodeURI(required(name))}`,
+          ...call,
+        }),
     },
     health: (call?: CallOptions) => get<HealthResponse>('/v1/health', {}, call),
     /** The checks' results, also when the server answers 503 because one failed. */
@@ -313,12 +319,22 @@ const DPO_JOBS = '/v1/preview/dpo-training-jobs'
 const KEYS = '/v1/preview/keys'
 const WEBHOOKS = '/v1/preview/webhooks'
 
+/** A part of a path. Without its id, the path of one thing is that of the list it is in. */
+function segment(id: string): string {
+  return encodeURIComponent(required(id))
+}
+
+function required(name: string): string {
+  if (name !== '') return name
+  throw new InvalidRequestError('missing_id', 'an id or name is empty, expected text that names one thing')
+}
+
 function modelPath(id: string): string {
-  return `/v1/preview/models/${encodeURIComponent(id)}`
+  return `/v1/preview/models/${segment(id)}`
 }
 
 function jobPath(id: string): string {
-  return `${JOBS}/${encodeURIComponent(id)}`
+  return `${JOBS}/${segment(id)}`
 }
 
 function isSystemCheck(body: unknown): body is SystemCheckResponse {

@@ -58,10 +58,7 @@ function single<T>(parse: (text: string) => T) {
 
 /** Flags by kind of value. An absent flag is `undefined`, its default, or an empty list. */
 export const flag = {
-  text: single((text) => {
-    if (text === '') throw new ExpectedError('text that is not empty')
-    return text
-  }),
+  text: single(filled),
   /** A text the command cannot do without: absent, it is a usage error that says what it is for. */
   required: (
     spelling: string,
@@ -74,8 +71,7 @@ export const flag = {
     isRepeatable: false,
     read: (texts) => {
       const last = texts.at(-1)
-      if (last === '') throw new ExpectedError('text that is not empty')
-      if (last !== undefined) return last
+      if (last !== undefined) return filled(last)
       const name = longName(spelling)
       throw new UsageError('missing_option', `${name} with ${missing.what} is required`, {
         param: name,
@@ -124,6 +120,12 @@ export const flag = {
   }),
 }
 
+/** An empty argument is a variable of a shell that was never set; as a name it would mean the whole list, or what has no name. */
+function filled(text: string): string {
+  if (text === '') throw new ExpectedError('text that is not empty')
+  return text
+}
+
 /** Positional arguments by how many values they take. */
 export const argument = {
   required: (summary: string, options: { readonly asks?: AskedKind } = {}): Argument<string> => ({
@@ -131,7 +133,7 @@ export const argument = {
     summary,
     isRequired: true,
     isVariadic: false,
-    read: (texts) => texts[0] ?? '',
+    read: (texts) => filled(texts[0] ?? ''),
   }),
   optional: (summary: string): Argument<string | undefined> => ({
     summary,
@@ -145,7 +147,7 @@ export const argument = {
     summary,
     isRequired: true,
     isVariadic: true,
-    read: (texts) => texts,
+    read: (texts) => texts.map(filled),
   }),
   /** None or more. */
   rest: (summary: string): Argument<readonly string[]> => ({

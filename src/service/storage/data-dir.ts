@@ -17,7 +17,7 @@
  * The lock is an SQLite exclusive transaction on a file of its own: the operating system drops it when the process dies,
  * however it dies, so there is no stale lock to clean up.
  */
-import { chmod, open, readdir, rm, stat } from 'node:fs/promises'
+import { chmod, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, StorageError } from '#base/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
@@ -38,6 +38,7 @@ export interface DataDir {
 }
 
 const FOLDERS = ['blobs', 'prepared', 'base-models']
+const MADE_FOLDERS = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
 const FILES = [
   'lock.sqlite3',
   'trainyard.sqlite3',
@@ -61,10 +62,9 @@ export const RESTORE_MARKER = 'restore-incomplete'
 export async function openDataDir(path: string, options: { readonly isRestoring?: boolean } = {}): Promise<DataDir> {
   assertSqliteLoads()
   const root = resolve(path)
-  const folders = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
   let wasOpenToOthers = false
   try {
-    for (const folder of ['', ...folders]) await createFolders(join(root, folder), 0o700)
+    for (const folder of ['', ...MADE_FOLDERS]) await createFolders(join(root, folder), 0o700)
     // SQLite gives a file and its companions the mode the file has; made here it is private from its first byte
     for (const name of FILES.slice(0, 2)) await (await open(join(root, name), 'a', 0o600)).close()
     wasOpenToOthers = !(await isPrivate(root))
@@ -90,6 +90,12 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     makePrivate: () => makePrivate(root, wasOpenToOthers ? FOLDERS : FOLDERS.slice(1)),
     unlock: () => lock.close(),
   }
+}
+
+/** Takes away what `openDataDir` made in a directory whose lock was released; folders that hold something stay. */
+export async function removeEmptyDataDir(root: string): Promise<void> {
+  for (const name of FILES.filter((file) => file.startsWith('lock.'))) await rm(join(root, name), { force: true })
+  for (const name of [...MADE_FOLDERS, 'blobs']) await rmdir(join(root, name)).catch(() => undefined)
 }
 
 /** The error for a data directory in which nothing can be made. */

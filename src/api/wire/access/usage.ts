@@ -6,7 +6,7 @@ import { z } from '@hono/zod-openapi'
 const daySchema = z.iso.date()
 
 export const usageQuerySchema = z.object({
-  /** First day, `YYYY-MM-DD`. Default 30 days ago. */
+  /** First day, `YYYY-MM-DD`. Default 29 days before `to`. */
   from: daySchema.optional(),
   /** Last day, included. Default today. */
   to: daySchema.optional(),

@@ -7,6 +7,7 @@
  */
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
+import { InvalidRequestError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { GenerationEvent } from '#service/children/engine-process.js'
 import {
@@ -162,9 +163,13 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
       const project = checkProject(principal, query.project)
       // when keys were last used is no part of it: that is written in its own time
       await (counted.size > 0 ? flush() : flushing)
-      const days = await defaultUsageDays(db)
-      const from = query.from ?? days.from
-      const to = query.to ?? days.to
+      const { from: before, to } = await defaultUsageDays(db, query.to)
+      const from = query.from ?? before
+      if (from > to) {
+        throw new InvalidRequestError('invalid_request', `from ${from} is after to ${to}, expected a day before it`, {
+          param: 'from',
+        })
+      }
       const found = await readRows({ entity: principal.entity, from, to, project, model: query.model })
       const { data, ...rest } = found
       const answer: Omit<UsageResponse, 'data'> = { object: 'usage', entity: principal.entity, from, to, ...rest }

@@ -4,13 +4,13 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
-import { openDataDir, RESTORE_MARKER, unwritable } from '#service/storage/data-dir.js'
+import { openDataDir, RESTORE_MARKER, removeEmptyDataDir, unwritable } from '#service/storage/data-dir.js'
 import { toStorageError } from '#service/storage/database.js'
 import {
   type BackupEnd,
@@ -45,7 +45,7 @@ const MAX_TEXT_BYTES = 64 * 1024 ** 2
  */
 export async function restoreBackup(file: string, path: string): Promise<RestoreResult> {
   const root = resolve(path)
-  await checkTarget(root)
+  const wasThere = await checkTarget(root)
   await checkFile(file)
   try {
     await createFolders(root, 0o700)
@@ -60,13 +60,16 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
     const result = await unpack(readTar(createReadStream(file)), root)
     await dataDir.makePrivate()
     await rm(join(root, RESTORE_MARKER))
+    dataDir.unlock()
     return { ...result, dataDir: root }
   } catch (error) {
     await clear(root)
-    await rm(join(root, RESTORE_MARKER), { force: true })
-    throw toStorageError(error) ?? error
-  } finally {
     dataDir.unlock()
+    // the next restore is to find the directory as this one did
+    await removeEmptyDataDir(root)
+    await rm(join(root, RESTORE_MARKER), { force: true })
+    if (!wasThere) await rmdir(root).catch(() => undefined)
+    throw toStorageError(error) ?? error
   }
 }
 
@@ -88,9 +91,11 @@ async function checkFile(file: string): Promise<void> {
 /** What a disk's own folder may hold. */
 const HARMLESS = new Set(['lost+found'])
 
-async function checkTarget(root: string): Promise<void> {
-  const names: readonly string[] = await readdir(root).catch(() => [])
-  if (names.every((name) => HARMLESS.has(name)) || names.includes(RESTORE_MARKER)) return
+/** @returns whether the directory is there */
+async function checkTarget(root: string): Promise<boolean> {
+  const names: readonly string[] | null = await readdir(root).catch(() => null)
+  if (names === null) return false
+  if (names.every((name) => HARMLESS.has(name)) || names.includes(RESTORE_MARKER)) return true
   throw new ConflictError('data_dir_not_empty', `"${root}" is not empty`, {
     hint: 'restore into a new directory, or move the old one away first',
   })
@@ -124,7 +129,9 @@ async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<O
     }
   }
   if (manifest === null || end === null || !restored.has(DATABASE_ENTRY)) {
-    throw new StorageError('archive_truncated', 'the archive ends before its last entry')
+    throw new StorageError('archive_truncated', 'the backup ends before its last entry', {
+      hint: 'copy the backup file again; nothing was restored',
+    })
   }
   const known = new Set(end.damaged)
   const broken = damaged.find((sha256) => !known.has(sha256))

@@ -142,9 +142,13 @@ export async function readUsage(db: Database, filter: UsageFilter): Promise<Usag
   return { ...row, json: row.json.slice(1, -1) }
 }
 
-/** Today and 29 days before it, by the database's clock. */
-export async function defaultUsageDays(db: Database): Promise<{ readonly from: string; readonly to: string }> {
+/** `to`, or today by the database's clock, and 29 days before it. */
+export async function defaultUsageDays(
+  db: Database,
+  to: string | undefined,
+): Promise<{ readonly from: string; readonly to: string }> {
+  const last = to ?? 'now'
   const { rows } = await sql<{ from: string; to: string }>`
-    select strftime('%Y-%m-%d', 'now', '-29 days') as "from", ${today} as "to"`.execute(db)
+    select strftime('%Y-%m-%d', ${last}, '-29 days') as "from", strftime('%Y-%m-%d', ${last}) as "to"`.execute(db)
   return rows[0] ?? { from: '', to: '' }
 }

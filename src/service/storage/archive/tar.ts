@@ -76,7 +76,11 @@ function createReader(source: AsyncIterable<Uint8Array>) {
   async function some(most: number): Promise<Uint8Array> {
     while (pending.length === 0) {
       const next = await chunks.next()
-      if (next.done === true) throw new StorageError('archive_truncated', 'the archive ends before its last entry')
+      if (next.done === true) {
+        throw new StorageError('archive_truncated', 'the archive ends before its last entry', {
+          hint: 'copy the backup file again; nothing was restored',
+        })
+      }
       pending = next.value
     }
     const taken = pending.subarray(0, most)

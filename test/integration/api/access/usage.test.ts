@@ -65,6 +65,15 @@ describe('usage', () => {
     expect(own.body.data.map((row) => row.project)).toEqual(['bound'])
   })
 
+  it('of days in the wrong order is refused; without a first day it begins 29 days before the last', async () => {
+    const refused = await service.json<{ error: { message: string } }>('/v1/usage?from=2001-02-01&to=2001-01-31')
+    expect([refused.status, refused.body.error?.message]).toEqual([
+      422,
+      'from 2001-02-01 is after to 2001-01-31, expected a day before it',
+    ])
+    expect(await report('?to=2001-01-31')).toMatchObject({ from: '2001-01-02', to: '2001-01-31', data: [] })
+  })
+
   it('counts every route that answers: one request, also for several prompts', async () => {
     const posts = service.app.routes.filter((route) => route.method === 'POST').map((route) => route.path)
     const bodies: readonly (readonly [string, object])[] = [

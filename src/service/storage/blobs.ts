@@ -10,6 +10,7 @@ import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs
 import { dirname, join } from 'node:path'
 import { AppError, InvalidRequestError, StorageError } from '#base/errors.js'
 import { systemClock } from '#base/util/clock.js'
+import { removedWhileServed } from './data-dir.js'
 import { toStorageError } from './database.js'
 
 /** What was stored. */
@@ -20,7 +21,7 @@ export interface BlobRef {
 
 /** Writes one blob piece by piece. */
 export interface BlobWriter {
-  /** @throws {AppError} `disk_full` when the disk is */
+  /** @throws {AppError} `disk_full` when the disk is, `data_dir_removed` when the folder is gone */
   write(chunk: Uint8Array | string): Promise<void>
   /**
    * Syncs, publishes and returns the digest.
@@ -244,7 +245,9 @@ async function guardDisk<T>(action: () => Promise<T>): Promise<T> {
   try {
     return await action()
   } catch (cause) {
-    throw toStorageError(cause) ?? cause
+    // all that is opened or renamed here lies in folders that the start has made
+    const isGone = cause instanceof Error && 'code' in cause && cause.code === 'ENOENT'
+    throw isGone ? removedWhileServed(cause) : (toStorageError(cause) ?? cause)
   }
 }
 

@@ -106,6 +106,15 @@ export function unwritable(root: string, cause: unknown): StorageError {
   })
 }
 
+/** The error for a data directory that is no longer where it was: not to be tried again, for what is written is gone with the process. */
+export function removedWhileServed(cause?: unknown): StorageError {
+  const problem = 'the data directory was removed while the server runs: nothing is stored'
+  return new StorageError('data_dir_removed', problem, {
+    hint: 'stop the server, put the directory back, for example with trainyard restore, and start it again',
+    cause,
+  })
+}
+
 /** Half-written weights and graphs, which may be as large as a model; nobody writes there while the lock is taken. */
 async function dropUnfinished(prepared: string, baseModels: string): Promise<void> {
   for (const entry of await readdir(prepared, { recursive: true, withFileTypes: true })) {

@@ -73,6 +73,27 @@ describe('a database that another program writes to', { timeout: 280_000 }, () =
   })
 })
 
+it.skipIf(process.platform === 'win32')(
+  'a directory that is removed while it is served is named to who writes, and not to be tried again',
+  async () => {
+    server = await startKillableServer({ dataDir, seams: { entryPaths: STAND_INS } })
+    await server.createModel()
+    rmSync(dataDir, { recursive: true })
+    const refused = await server.fetch('/v1/preview/models', {
+      project: 'p',
+      name: 'lost',
+      base_model: 'trainyard/tiny-random',
+    })
+    expect([refused.status, refused.headers.get('x-should-retry'), await refused.json()]).toEqual([
+      500,
+      'false',
+      expect.objectContaining({
+        error: expect.objectContaining({ code: 'data_dir_removed', hint: expect.stringContaining('restore') }),
+      }),
+    ])
+  },
+)
+
 /** Makes what is there unwritable, also for an administrator. @returns how to undo it; null where this user may not */
 function mountReadOnly(path: string): (() => void) | null {
   try {

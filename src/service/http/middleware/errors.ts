@@ -40,7 +40,7 @@ const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
 }
 
 /** Internal errors whose own words are for the client: they name what is broken and no path of the server. */
-const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set(['checkpoint_corrupt'])
+const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set(['checkpoint_corrupt', 'data_dir_removed'])
 
 export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {
   return function respondWithError(raw, c) {
@@ -62,7 +62,7 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
 
 /** OpenAI's SDKs repeat a 409 and every 5xx by themselves; these never heal by waiting. */
 function isFinal({ category, code }: AppError): boolean {
-  return category === 'conflict' || category === 'not_implemented' || code === 'checkpoint_corrupt'
+  return category === 'conflict' || category === 'not_implemented' || SHOWN_INTERNAL_CODES.has(code)
 }
 
 /** The error of vLLM's streams: sent as a last event once the status can no longer change. */

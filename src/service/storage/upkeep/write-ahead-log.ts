@@ -1,8 +1,11 @@
 /**
  * The file of SQLite's write-ahead log, to be synced beside the event loop. SQLite makes it with the first write and keeps it while a
  * connection is open.
+ *
+ * A file that is removed stays open and takes every write, so each sync looks whether it still has a name.
  */
-import { type FileHandle, open } from 'node:fs/promises'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import { removedWhileServed } from '../data-dir.js'
 
 export class WriteAheadLog {
   readonly #path: string
@@ -18,7 +21,8 @@ export class WriteAheadLog {
    * Resolves when all that has been committed is on the disk. One sync runs at a time: who asks meanwhile shares the next one, because
    * what was committed after a sync began may not be in it.
    *
-   * @throws what the file system says; the next call tries again
+   * @throws {StorageError} `data_dir_removed` when the file is no longer in its folder; else what the file system says, and the next call
+   *   tries again
    */
   synced(): Promise<void> {
     this.#next ??= this.#running.then(() => {
@@ -40,5 +44,10 @@ export class WriteAheadLog {
     // writable because Windows syncs no other
     this.#file ??= await open(this.#path, 'r+')
     await this.#file.datasync()
+    const { nlink, ino } = await this.#file.stat()
+    if (nlink > 0) return
+    // some file systems count no names: then what lies there tells
+    const there = await stat(this.#path).catch(() => null)
+    if (there?.ino !== ino) throw removedWhileServed()
   }
 }

@@ -78,6 +78,13 @@ export const chat = defineCommand({
         hasHistory: flags.history !== false,
       })
     }
+    if (flags.history !== undefined) {
+      const name = flags.history ? '--history' : '--no-history'
+      throw new UsageError('conflicting_options', `${name} is about a conversation, and one answer keeps no history`, {
+        param: name,
+        hint: 'leave it out; a conversation is trainyard chat <model> at a terminal, without a prompt',
+      })
+    }
     if (args.prompt.length === 0 && flags.messages === undefined && io.stdin.isTerminal) {
       throw new UsageError('missing_argument', 'a prompt is required', {
         hint: 'trainyard chat <model> "your question", or pipe it in',

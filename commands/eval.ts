@@ -20,8 +20,8 @@ export const evaluate = defineCommand({
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
-    count: flag.integer(1, 128)('-n <count>', 'answers per prompt', { default: 1 }),
-    split: flag.text('--split <name>', 'name of the metrics', { default: 'val' }),
+    count: flag.integer(1, 128)('-n <count>', 'answers per prompt, 1 to 128; default 1', { default: 1 }),
+    split: flag.text('--split <name>', 'name of the metrics; default val', { default: 'val' }),
     minReward: flag.number()('--min-reward <x>', 'exit 1 when the mean reward is lower'),
   },
   exits: ['not_found'],

@@ -24,8 +24,8 @@ export const rollout = defineCommand({
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
-    count: flag.integer(1, 128)('-n <count>', 'answers per prompt: one group', { default: 8 }),
-    out: flag.text('--out <file>', 'where to write the groups, - for standard output', { default: '-' }),
+    count: flag.integer(1, 128)('-n <count>', 'answers per prompt, one group, 1 to 128; default 8', { default: 8 }),
+    out: flag.text('--out <file>', 'where to write the groups; default -, standard output', { default: '-' }),
   },
   exits: ['not_found'],
   next: ['trainyard train rl <model> --file groups.jsonl --watch'],

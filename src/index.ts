@@ -2,6 +2,7 @@
  * The package: a client of a service, the service itself, and the types both speak.
  */
 export { type Client, type ClientOptions, createClient } from '#api/client/client.js'
+export { ApiError, ConnectionError, RequestTimeoutError } from '#api/client/errors.js'
 export type { ChatChunk, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 export type { Checkpoint, CheckpointFiles } from '#api/wire/checkpoints.js'
 export type { FileObject } from '#api/wire/files.js'

@@ -24,14 +24,21 @@ export const rolloutFlags = {
     "compare with the row's answer (default exact), or your own",
   ),
   system: flag.text('--system <text>', 'system message'),
-  temperature: flag.number(0, 2)('--temperature <x>', 'default 1, the distribution that training assumes'),
-  maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer', { default: 256 }),
+  temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1, the distribution that training assumes'),
+  maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', { default: 256 }),
   seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
-  concurrency: flag.integer(1, 512)('--concurrency <n>', 'answers side by side', {
-    default: DEFAULT_CONCURRENCY,
+  concurrency: flag.integer(1, 512)(
+    '--concurrency <n>',
+    `answers side by side, 1 to 512; default ${DEFAULT_CONCURRENCY}`,
+    {
+      default: DEFAULT_CONCURRENCY,
+      isAdvanced: true,
+    },
+  ),
+  retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one, 0 to 10; default 1', {
+    default: 1,
     isAdvanced: true,
   }),
-  retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one', { default: 1, isAdvanced: true }),
 }
 
 /** So many rewards may fail, and none succeed, before the rest is not asked for. */

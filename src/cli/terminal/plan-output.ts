@@ -39,7 +39,10 @@ export function planFacts(plan: TrainingPlan, modelName: string): (readonly [str
   return [
     ['Plan', `${plan.kind} for ${modelName}; nothing was started`],
     ['Steps', plural(plan.num_gradient_steps, 'gradient step')],
-    ['Rows', `${plan.num_rows}, at most ${memory.rows} of ${memory.row_length} tokens at once`],
+    [
+      'Rows',
+      plan.num_rows === 0 ? 'none' : `${plan.num_rows}, at most ${memory.rows} of ${memory.row_length} tokens at once`,
+    ],
     ['Tokens', `${plan.trained_tokens} trained of ${plan.tokens}`],
     ...describeLeftOut(plan.left_out),
     ['Memory', `${needed} beside the weights${available}${memory.is_recomputed === true ? ', layers recomputed' : ''}`],

@@ -65,11 +65,16 @@ async function readPictures(): Promise<ReadonlyMap<string, string>> {
 
 function toHtml(markdown: string): string {
   const marked = new Marked({ gfm: true, async: false })
+  const seen = new Map<string, number>()
   marked.use({
     renderer: {
       heading({ tokens, depth, text }: Tokens.Heading): string {
         const plain = text.replaceAll(/[`*]/g, '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-        return `<h${depth} id="${escapeHtml(anchorOf(plain))}">${this.parser.parseInline(tokens)}</h${depth}>\n`
+        const anchor = anchorOf(plain)
+        const count = seen.get(anchor) ?? 0
+        seen.set(anchor, count + 1)
+        // the second heading of a name is `name-1`, as at GitHub
+        return `<h${depth} id="${escapeHtml(count === 0 ? anchor : `${anchor}-${count}`)}">${this.parser.parseInline(tokens)}</h${depth}>\n`
       },
       link({ href, tokens }: Tokens.Link): string {
         const text = this.parser.parseInline(tokens)

@@ -15,6 +15,7 @@ import { averageSteps } from '../progress.js'
 import { leftOut } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
+import { rateNotes } from '../sft/sft-schedule.js'
 import { createTrainer, type MicroBatch } from '../trainer.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
@@ -75,6 +76,7 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
 export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { progress }: JobContext): TrainingEvent {
   const stepCount = survey.trainableBatchCount * hyperparameters.epochs
   progress.report.plannedSteps = stepCount
+  progress.report.notes = rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs)
   progress.report.leftOut = leftOutOf(survey)
   return {
     type: 'training_started',

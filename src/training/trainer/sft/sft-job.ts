@@ -17,6 +17,7 @@ import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
+import { rateNotes } from './sft-schedule.js'
 import { openSftLoss, type ValidationRows } from './validation-loss.js'
 
 /** What an SFT job trains on, besides its context. */
@@ -75,6 +76,7 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
   assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
   const { report } = progress
   report.plannedSteps = survey.trainableBatchCount * epochs
+  report.notes = rateNotes(hyperparameters, survey.batchCount * epochs)
   report.leftOut = [
     ...leftOut('overlength', survey.droppedCount, survey.leftOutLines.overlength.map(lineName)),
     ...leftOut('untrainable', survey.untrainableCount, survey.leftOutLines.untrainable.map(lineName)),

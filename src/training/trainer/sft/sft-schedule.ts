@@ -12,6 +12,17 @@ export type RateOptions = Pick<
   'learningRate' | 'learningRateSchedule' | 'warmupSteps' | 'minLearningRate'
 >
 
+/** What is said of rates that a job of so many batches never takes. */
+export function rateNotes(options: RateOptions, batchCount: number): string[] {
+  const { learningRate, warmupSteps } = options
+  if (typeof learningRate !== 'number' || batchCount === 0 || warmupSteps <= batchCount) return []
+  const highest = Number(rateOf(options, batchCount - 1, batchCount).toPrecision(3))
+  const batches = batchCount === 1 ? 'batch' : 'batches'
+  return [
+    `warmup_steps is ${warmupSteps}, but the job has ${batchCount} ${batches}: the learning rate rises to ${highest} and never reaches ${learningRate}`,
+  ]
+}
+
 /**
  * The rate of one batch.
  *

@@ -34,6 +34,8 @@ it('shows every page with working links and asks nobody else for anything', asyn
   for (const [path, html] of pages) {
     expect(html, path).toMatch(/^<!doctype html>\n<html lang="en">/)
     expect(html.match(/<h1[ >]/g), path).toHaveLength(1)
+    const ids = [...html.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id)
+    expect(ids, path).toEqual([...new Set(ids)])
     expect(html, path).not.toMatch(/<script|<iframe|style="|@import|\son\w+="/)
     for (const [, source = ''] of html.matchAll(/src="([^"]*)"/g)) {
       const picture = await get(source)

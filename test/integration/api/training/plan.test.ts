@@ -160,6 +160,16 @@ describe('a plan', () => {
     expect(planned.warnings.join()).toContain('reward variance zero in 100% of groups')
   })
 
+  test.each(['sft', 'dpo'] as const)('of an %s job says that its warm-up ends behind the last batch', async (kind) => {
+    const { config, ...json } = REQUESTS[kind] as { config: JsonObject }
+    const planned = await plan(kind, {
+      model_id: await createModel(),
+      ...json,
+      config: { ...config, warmup_steps: 90 },
+    })
+    expect(planned.warnings.join()).toMatch(/warmup_steps is 90, but the job has \d+ batches: .* never reaches 0\.00/)
+  })
+
   test('refuses what the job would refuse: options, rows, models of others', async () => {
     const refused = async (kind: Kind, json: JsonObject) => {
       const { status, body } = await service.json<Failure>(`${ROUTES[kind]}?plan=true`, { json })

@@ -543,6 +543,9 @@ describe('train', () => {
     expect(stdout).toMatch(/^ +0 +0.5 +0.5 +1 -1/m)
     expect(stdout).toMatch(/^ +1 +1 +0 +0 0 +equal rewards/m)
     expect(stdout).toMatch(/trains +3 {2}yes\\n/)
+    const empty = { ...PLAN, num_rows: 0, memory: { ...PLAN.memory, rows: 1, row_length: 1 } }
+    const nothing = await run(argv, { ...routes, 'POST /v1/preview/training-jobs': { body: empty } }, { tty: true })
+    expect(nothing.stdout).toMatch(/^Rows +none$/m)
     const json = await run([...argv, '--json'], routes)
     expect(JSON.parse(json.stdout)).toEqual(PLAN)
     const both = await run([...argv, '--watch'], routes)

@@ -1,7 +1,7 @@
 /** The rates of the Python library's schedules, recorded by test/goldens/make_schedule_goldens.py, to 1e-12. */
 import { describe, expect, it } from 'vitest'
 import { resolveSftConfig } from '#training/hyperparameters.js'
-import { rateOf } from '#training/trainer/sft/sft-schedule.js'
+import { rateNotes, rateOf } from '#training/trainer/sft/sft-schedule.js'
 import goldens from '../../../../goldens/learning-rate-schedules.json' with { type: 'json' }
 
 describe('rateOf', () => {
@@ -21,6 +21,21 @@ describe('rateOf', () => {
 
   it('takes a list as it is', () => {
     expect(rateOf(resolveSftConfig({ learning_rate: [0.1, 0.2] }), 1, 2)).toBe(0.2)
+  })
+})
+
+describe('a warm-up', () => {
+  const options = resolveSftConfig({ learning_rate: 1e-3, warmup_steps: 100 })
+  it('that ends behind the last batch is told, with the rate that is reached', () => {
+    expect(rateNotes(options, 3)).toEqual([
+      'warmup_steps is 100, but the job has 3 batches: the learning rate rises to 0.00003 and never reaches 0.001',
+    ])
+    expect(rateNotes(options, 99)).toHaveLength(1)
+  })
+
+  it('that reaches its peak is not, and a list or a job without a batch is not either', () => {
+    for (const batchCount of [0, 100, 500]) expect(rateNotes(options, batchCount)).toEqual([])
+    expect(rateNotes(resolveSftConfig({ learning_rate: [0.1, 0.2] }), 2)).toEqual([])
   })
 })
 

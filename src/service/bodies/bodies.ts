@@ -86,8 +86,14 @@ const CONVERSATION = {
     int64Fields: CHAT_INT64_FIELDS,
   },
 } as const
-/** Most objects and arrays, and values, of one group: a million sampled tokens with their logprobs. */
-const GROUPS = { size: 'trajectoriesBytes', reader: { maxContainers: 4_000_000, maxValues: 20_000_000 } } as const
+/**
+ * Most objects and arrays, and values, of one group: a million sampled tokens with their logprobs. Eleven million names kept the
+ * thread that reads all large bodies for more than five minutes, collecting garbage near the end of its heap.
+ */
+const GROUPS = {
+  size: 'trajectoriesBytes',
+  reader: { maxContainers: 4_000_000, maxValues: 20_000_000, maxNames: 100_000 },
+} as const
 
 export const BODIES = {
   createKey: { schema: createKeyRequestSchema, ...SMALL },

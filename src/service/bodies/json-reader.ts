@@ -34,6 +34,8 @@ export interface JsonReaderOptions {
   readonly maxNestedValues?: number
   /** Most keys of one object. Default: no limit of its own. */
   readonly maxKeys?: number
+  /** Most different keys in all; counted anew after each streamed element. V8 keeps every name, at some 150 bytes. Default: no limit. */
+  readonly maxNames?: number
   /** Longest string, bytes between its quotes. Default 32 MiB. */
   readonly maxStringBytes?: number
   /** Longest text of one streamed element, bytes. Default: no limit. */
@@ -104,6 +106,7 @@ class StreamingJsonReader implements JsonReader {
   #containers = 0
   #values = 0
   #nestedValues = 0
+  readonly #names = new Set<string>()
   #partBytes = 0
   #offset = 0
   /** Bytes of the strings that are held, and where the streamed element that is open began; -1 outside of one. */
@@ -323,8 +326,9 @@ class StreamingJsonReader implements JsonReader {
     }
     container.key = key
     container.keyCount += 1
-    const { maxKeys } = this.#options
+    const { maxKeys, maxNames } = this.#options
     if (maxKeys !== undefined && container.keyCount > maxKeys) throw this.#tooMany(maxKeys, 'keys in one object')
+    if (maxNames !== undefined && this.#names.add(key).size > maxNames) throw this.#tooMany(maxNames, 'different keys')
     this.#expect = 'colon'
   }
 
@@ -405,6 +409,7 @@ class StreamingJsonReader implements JsonReader {
       this.#containers = 0
       this.#values = 0
       this.#nestedValues = 0
+      this.#names.clear()
       this.#stringBytes = 0
       this.#elementStart = -1
       if (this.#elementParts.length > 0) {

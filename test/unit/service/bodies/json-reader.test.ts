@@ -108,6 +108,17 @@ describe('JSON reader', () => {
     expect(() => read('{"b":[{"x":1},{"x":2}]}', { maxNestedValues: 1 })).toThrow(/more than 1 nested values/)
   })
 
+  it('bounds different keys of all objects, and counts anew for each streamed element', () => {
+    expect(() => read('[{"a":1},{"b":2},{"c":3}]', { maxNames: 2 })).toThrow('the body has more than 2 different keys')
+    expect(read('[[[{"a":1},{"a":2,"b":3},{"b":4,"a":5}]]]', { maxNames: 2 })).toBeDefined()
+    const elements = { key: 'items', onElement: () => undefined }
+    const items = (first: string): string => `{"items":[{${first}},{"x":1,"y":2}]}`
+    expect(read(items('"a":1,"b":2'), { maxNames: 3, elements })).toEqual({ items: [] })
+    expect(() => read(items('"a":1,"b":2,"c":3'), { maxNames: 3, elements })).toThrow(
+      'items[0] has more than 3 different',
+    )
+  })
+
   it('bounds one streamed element, and says which one is too large', () => {
     const elements = { key: 'items', onElement: () => undefined }
     const text = `{"items":[{"a":"${'x'.repeat(40)}"},{"a":"${'x'.repeat(90)}"}]}`

@@ -22,8 +22,9 @@ export function startProgress(io: Io, isEnabled: boolean, text: string): Progres
   const cut = (line: string) => sanitizeLine(line).slice(0, Math.max(10, sink.width - 4))
   const spinner = ora({
     text: cut(text),
-    // Streams that only say they are terminals cannot move a cursor.
-    isSilent: process.stderr.isTTY !== true,
+    // Streams that only say they are terminals cannot move a cursor. Some terminals have no width, as a container's or a recorder's
+    // begins: ora divides by it and would clear infinitely many lines, for ever.
+    isSilent: process.stderr.isTTY !== true || process.stderr.columns === 0,
     color: sink.chalk.level === 0 ? false : 'cyan',
     spinner: sink.isUnicode ? 'dots' : 'line',
     discardStdin: false,

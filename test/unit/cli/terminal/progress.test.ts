@@ -1,8 +1,13 @@
 /** The spinner is silent where no terminal is, or where it is not wanted. */
 import { Readable } from 'node:stream'
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { createIo } from '../../../../src/cli/terminal/io.js'
 import { startProgress } from '../../../../src/cli/terminal/progress.js'
+
+afterEach(() => {
+  vi.useRealTimers()
+  vi.restoreAllMocks()
+})
 
 function ioOf(isTTY: boolean) {
   const written: string[] = []
@@ -20,5 +25,27 @@ test('nothing is written without a terminal or when it is not wanted', () => {
     progress.update('y')
     progress.stop()
     expect(written).toEqual([])
+  }
+})
+
+test.each([
+  [0, 0],
+  [80, 1],
+])('a terminal of %i columns gets %i spinners', (columns, count) => {
+  // without a width a second drawing would never end
+  vi.useFakeTimers()
+  const { isTTY, columns: width, cursorTo, clearLine, moveCursor } = process.stderr
+  const moves = { cursorTo: () => true, clearLine: () => true, moveCursor: () => true }
+  let drawn = ''
+  vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    drawn += String(text)
+    return true
+  })
+  Object.assign(process.stderr, { isTTY: true, columns, ...moves })
+  try {
+    startProgress(ioOf(true).io, true, 'working')
+    expect(drawn.split('working').length - 1).toBe(count)
+  } finally {
+    Object.assign(process.stderr, { isTTY, columns: width, cursorTo, clearLine, moveCursor })
   }
 })

@@ -17,7 +17,9 @@ const argv = process.argv.slice(2)
 const interruption = new AbortController()
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === 'EPIPE' ? 0 : 1)
+  if (error.code === 'EPIPE') process.exit(0)
+  process.stderr.write(`error: standard output cannot be written: ${error.message}\n`)
+  process.exit(1)
 })
 // Nobody reads what we say: no reason to stop doing what was asked, least of all for a server.
 process.stderr.on('error', () => undefined)

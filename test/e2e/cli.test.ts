@@ -1,7 +1,8 @@
 /**
  * A person's first hour with the command line, against the real service on the built-in model: every step through the binary.
  */
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ZodType } from 'zod'
@@ -403,4 +404,12 @@ describe('speed', () => {
     }
     expect(leastMs).toBeLessThan(MOST_HELP_MS)
   })
+})
+
+test.skipIf(!existsSync('/dev/full'))('an output that cannot be written is said', () => {
+  const full = openSync('/dev/full', 'w')
+  const binary = join(import.meta.dirname, '../../bin/trainyard.js')
+  const { status, stderr } = spawnSync(process.execPath, [binary, 'version'], { stdio: ['ignore', full, 'pipe'] })
+  closeSync(full)
+  expect([status, String(stderr)]).toEqual([1, expect.stringContaining('standard output cannot be written: ENOSPC')])
 })

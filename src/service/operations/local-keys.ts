@@ -10,6 +10,7 @@ import { type IdSource, systemIds } from '#base/util/ids.js'
 import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import { checkName } from './access/names.js'
 
 /** Entity of the keys made here, and of every model they create. */
 const DEFAULT_ENTITY = 'local'
@@ -49,6 +50,7 @@ export async function isKeyFileLost(db: DatabaseHandle, { apiKeyPath }: Pick<Dat
  * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory yet
  */
 export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKey, 'id'>> = {}): Promise<LocalKey> {
+  if (wanted.project != null) checkName('project', wanted.project)
   const root = resolve(path)
   const databasePath = join(root, 'trainyard.sqlite3')
   if ((await stat(databasePath).catch(() => null)) === null) {

@@ -23,6 +23,7 @@ import {
   type NewModel,
 } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { checkName } from './access/names.js'
 import { digestOf } from './access/request-digest.js'
 import { checkProject, isOwn } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
@@ -37,9 +38,6 @@ export interface ModelService {
   list(principal: Principal, query: ListModelsQuery): Promise<List<Model>>
   delete(principal: Principal, id: string): Promise<DeleteModelResponse>
 }
-
-/** Separators of model addresses, and characters a reader cannot see. */
-const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
 
 export function createModelService(context: ServiceContext): ModelService {
   const { db, ids } = context
@@ -185,16 +183,6 @@ function returnExisting(existing: ModelRecord, request: CreateModelRequest, base
     })
   }
   return existing
-}
-
-function checkName(field: string, value: string): void {
-  if (FORBIDDEN_IN_NAMES.test(value) || value.trim() !== value) {
-    throw new InvalidRequestError(
-      'invalid_name',
-      `${field} must not contain "/", ":", control or invisible characters, nor start or end with a space`,
-      { param: field },
-    )
-  }
 }
 
 function checkEntity(principal: Principal, entity: string): string {

@@ -15,6 +15,7 @@ import {
 } from '#service/storage/api-keys.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import type { Principal, ServiceContext } from '../context.js'
+import { checkName } from './names.js'
 import { digestOf } from './request-digest.js'
 import { checkProject } from './tenant.js'
 
@@ -31,6 +32,7 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
     create: async (principal, request, idempotencyKey) => {
       const { entity } = principal
       const project = checkProject(principal, request.project ?? undefined) ?? null
+      if (project !== null) checkName('project', project)
       const scope = idempotencyKey === null ? null : { entity, scope: 'keys' as const, key: idempotencyKey }
       const id = ids.uuid()
       const key = newApiKey(ids)

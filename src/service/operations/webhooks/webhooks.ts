@@ -28,6 +28,7 @@ import {
   putEventCursor,
   type WebhookRecord,
 } from '#service/storage/webhooks/webhooks.js'
+import { checkName } from '../access/names.js'
 import type { Principal } from '../access/principal.js'
 import { digestOf } from '../access/request-digest.js'
 import { checkProject } from '../access/tenant.js'
@@ -68,6 +69,7 @@ export function createWebhookService(
     create: async (principal, request, idempotencyKey) => {
       const url = rules.check(request.url).href
       const project = checkProject(principal, request.project ?? undefined) ?? null
+      if (project !== null) checkName('project', project)
       const secret = `whsec_${randomBytes(32).toString('base64')}`
       const events = request.events ?? WEBHOOK_EVENTS
       const key =

@@ -34,6 +34,16 @@ describe('keys', () => {
     expect((await service.fetch(`${KEYS}/${body.id}`)).headers.get('content-type')).toContain('json')
   })
 
+  it.each(['games/x', 'a:b'])('of project %j, which no project can be called, are refused', async (project) => {
+    const refused = { error: { code: 'invalid_name', message: expect.stringMatching(/^project must not contain/) } }
+    expect((await create({ scope: 'read', project })).body).toMatchObject(refused)
+    const webhook = { url: 'https://example.com/hooks', project }
+    expect((await service.json('/v1/preview/webhooks', { json: webhook })).body).toMatchObject(refused)
+    const argv = ['keys', 'create', '--data-dir', service.dataDir, '--project', project]
+    const { exitCode, stderr } = await runCli(argv, {})
+    expect([exitCode, stderr]).toEqual([2, expect.stringContaining('project must not contain')])
+  })
+
   it('note their last use, and which one asks', async () => {
     const { body } = await create({ scope: 'admin', name: 'noted' })
     await statusOf(body.key)

@@ -134,14 +134,22 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
     const before = await stateOf(directory('before'))
     const after = await stateOf(directory('after'))
     const taken = pointsOf(writes)
+    const unreached: number[] = []
     for (let i = 0; i < taken.length; i += AT_ONCE) {
       const crashes = taken.slice(i, i + AT_ONCE).map((point) => run(directory(point), transition, point))
-      for (const { signal } of await Promise.all(crashes)) expect(signal).toBe('SIGKILL')
+      for (const [k, { signal, stdout }] of (await Promise.all(crashes)).entries()) {
+        if (signal === 'SIGKILL') continue
+        // how often an outbox looks hangs on when answers come: this one had done with fewer writes
+        expect((JSON.parse(stdout) as Uncrashed).writes, `writes, point ${taken[i + k]}`).toBeLessThan(
+          taken[i + k] ?? 0,
+        )
+        unreached.push(taken[i + k] ?? 0)
+      }
     }
     for (const point of taken) {
       const found = await stateOf(directory(point))
       const isAll = JSON.stringify(found) === JSON.stringify(after)
-      if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(before)
+      if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(unreached.includes(point) ? after : before)
       if (repeated.includes(transition)) {
         const again = JSON.parse((await run(directory(point), transition, 0)).stdout) as Uncrashed
         expect(again.result, `point ${point} of ${writes}, begun again`).toEqual(result)

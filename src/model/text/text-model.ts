@@ -13,7 +13,7 @@ import { createGgufTokenizer } from './gguf-tokenizer.js'
 import { type BoundaryTokens, createHuggingFaceTokenizer } from './hf-tokenizer.js'
 
 import type { Tokenizer } from './tokenizer.js'
-import { MAX_TOKENIZER_BYTES } from './vocabulary/limits.js'
+import { assertParsable, MAX_TOKENIZER_BYTES } from './vocabulary/limits.js'
 
 export interface TextModel {
   readonly tokenizer: Tokenizer
@@ -192,6 +192,7 @@ const objectOrEmpty = (value: JsonValue | null): JsonObject => (isJsonObject(val
 async function readJsonFile(path: string): Promise<JsonValue | null> {
   const text = await readTextFile(path)
   if (text === null) return null
+  assertParsable(text, path)
   try {
     return JSON.parse(text)
   } catch (cause) {

@@ -260,6 +260,13 @@ const tokenizers: readonly Case[] = [
   ['no JSON', 'invalid_tokenizer_file', TOKENIZER, bytesOf(TOKENIZER, () => '{')],
   ['a list', 'invalid_tokenizer_file', TOKENIZER, bytesOf(TOKENIZER, () => '[]')],
   ['129 MiB', 'tokenizer_too_large', TOKENIZER, (path) => truncateSync(join(path, TOKENIZER), 129 * 2 ** 20)],
+  // twice as many took 2.5 GB when they were parsed, and the server with them
+  [
+    'twenty million empty objects',
+    'tokenizer_too_large',
+    '40000003 values',
+    replaced(TOKENIZER, (file) => writeFileSync(file, `{"a":[${'{},'.repeat(20_000_000)}{}]}`)),
+  ],
   [
     'a million and one tokens',
     'tokenizer_too_large',

@@ -61,6 +61,11 @@ export class AppError extends Error {
   }
 }
 
+/** What happened and what to do next in one text, for places that have only one. */
+export function fullMessage({ message, hint }: AppError): string {
+  return hint === undefined ? message : `${message}; ${hint}`
+}
+
 /** A request or a file given by the user is wrong. */
 export class InvalidRequestError extends AppError {
   constructor(code: string, message: string, options: ErrorOptions = {}) {
@@ -157,4 +162,33 @@ export class StorageError extends AppError {
   constructor(code: string, message: string, options: ErrorOptions = {}) {
     super('internal', code, message, options)
   }
+}
+
+/** The error for a disk, or a quota, without room for `what`; null for anything else. */
+export function toFullDiskError(error: unknown, what: string): AppError | null {
+  if (!/^(ENOSPC|EDQUOT|SQLITE_FULL)$/.test(String(systemCodeOf(error)))) return null
+  return new AppError('unavailable', 'disk_full', `${what} cannot be written: the disk is full`, {
+    hint: 'free some space and try again',
+    cause: error,
+  })
+}
+
+/** The error for a process, or a machine, that may open no more files and connections; null for anything else. */
+export function toOpenFilesError(error: unknown): AppError | null {
+  const code = systemCodeOf(error)
+  if (code !== 'EMFILE' && code !== 'ENFILE') return null
+  const whose = code === 'EMFILE' ? 'this process' : 'the system'
+  return new AppError(
+    'unavailable',
+    'too_many_open_files',
+    `${whose} has as many files and connections open as it may`,
+    {
+      hint: 'try again; if it comes back, raise the limit of open files: ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of Docker',
+      cause: error,
+    },
+  )
+}
+
+function systemCodeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : null
 }

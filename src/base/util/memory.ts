@@ -7,3 +7,8 @@ import { totalmem } from 'node:os'
 export function memoryBytes(limitBytes = process.constrainedMemory(), machineBytes = totalmem()): number {
   return limitBytes > 0 ? Math.min(limitBytes, machineBytes) : machineBytes
 }
+
+/** What this process can still get, in bytes; null where the system does not say (Node has 0 then, as on Linux without `/proc`). */
+export function availableMemoryBytes(availableBytes = process.availableMemory()): number | null {
+  return availableBytes > 0 ? availableBytes : null
+}

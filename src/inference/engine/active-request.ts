@@ -2,9 +2,9 @@
  * A request inside the engine, from admission to its last event.
  */
 import type { AdapterLayout } from './adapters/adapter-layout.js'
-import type { BeamSearch } from './beams/beam-search.js'
+import { BeamSearch } from './beams/beam-search.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
-import type { Choice } from './sampling/choice.js'
+import { Choice } from './sampling/choice.js'
 
 /** A request inside the engine. */
 export interface ActiveRequest {
@@ -28,4 +28,47 @@ export interface ActiveRequest {
 /** Whether `a` goes before `b` where nothing else decides. */
 export function isBefore(a: ActiveRequest, b: ActiveRequest): boolean {
   return a.priority !== b.priority ? a.priority < b.priority : a.arrival < b.arrival
+}
+
+/** What requests of one engine have in common. */
+export interface ActivationContext {
+  readonly contextLength: number
+  readonly eosTokenIds: ReadonlySet<number>
+  /** Whether choices may guess their next tokens. */
+  readonly isSpeculative: boolean
+  readonly arrival: number
+}
+
+/** A request as it begins, with its choices; its adapter is not loaded yet. */
+export function activateRequest(
+  request: GenerationRequest,
+  listener: GenerationListener,
+  { contextLength, eosTokenIds, isSpeculative, arrival }: ActivationContext,
+): ActiveRequest {
+  const { rules, promptTokenIds } = request
+  const left = contextLength - promptTokenIds.length
+  const stopRules = {
+    eosTokenIds,
+    ignoreEos: rules.ignoreEos,
+    stopTokenIds: new Set(rules.stopTokenIds),
+    minTokens: rules.minTokens,
+    repetition: rules.repetition ?? null,
+    maxTokens: Math.min(rules.maxTokens ?? left, left),
+  }
+  const options = { rules, stopRules, promptIds: promptTokenIds, isSpeculative }
+  const beam = rules.beam ?? null
+  const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
+  const choices = search?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
+  return {
+    request,
+    listener,
+    choices,
+    search,
+    arrival,
+    priority: request.priority ?? 0,
+    admittedMs: Number.POSITIVE_INFINITY,
+    layout: null,
+    open: new Set(choices),
+    isAborted: false,
+  }
 }

@@ -13,8 +13,8 @@ import type { ComputedPrompt } from './cache/prefix-cache.js'
 import type { TokenEvent } from './generation.js'
 import type { Choice } from './sampling/choice.js'
 import { logitsRow } from './sampling/logits-row.js'
-import type { StepSequence } from './step-batch.js'
-import { distinctAdapters, type StepFetch, type StepModel } from './step-model.js'
+import type { StepSequence } from './steps/step-batch.js'
+import { distinctAdapters, type StepFetch, type StepModel } from './steps/step-model.js'
 
 /** A choice with what it goes on from. */
 export interface Seat {

@@ -13,7 +13,7 @@ import type { ComputedPrompt } from './cache/prefix-cache.js'
 import { DecodeLane, type LaneOutcome, type Seat } from './decode-lane.js'
 import { kindOf, LaneTurns } from './lane-turns.js'
 import type { Choice } from './sampling/choice.js'
-import type { StepModel } from './step-model.js'
+import type { StepModel } from './steps/step-model.js'
 
 /** Prompts up to this length share a lane; longer ones do so up to twice their length. */
 const LIKE_LENGTH = 1024

@@ -12,23 +12,23 @@ import { AppError, RuntimeError } from '#base/errors.js'
 import { memoryBytes } from '#base/util/memory.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { type ActiveRequest, isBefore } from './active-request.js'
+import { type ActiveRequest, activateRequest, isBefore } from './active-request.js'
 import { AdapterStore } from './adapters/adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
-import { Beam, BeamSearch } from './beams/beam-search.js'
+import { Beam, type BeamSearch } from './beams/beam-search.js'
 import { AnswerKeeper } from './cache/answer-keeper.js'
 import { KvMemory } from './cache/kv-memory.js'
 import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
 import { type ComputedPrompt, PrefixCache } from './cache/prefix-cache.js'
+import { CoreSharing, type ThreadsChange } from './core-sharing.js'
 import type { Seat } from './decode-lane.js'
 import { DecodeLanes } from './decode-lanes.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
 import { cacheableTokens, scopeOf } from './prompt.js'
 import { PromptQueue } from './prompt-queue.js'
 import { type FixedChunk, PromptTurns } from './prompt-turns.js'
-import { Choice } from './sampling/choice.js'
 import { SeatQueue } from './seat-queue.js'
-import { loadStepModel, type StepModel } from './step-model.js'
+import { loadStepModel, type StepModel } from './steps/step-model.js'
 
 export interface EngineOptions {
   readonly runtime: Runtime
@@ -36,6 +36,9 @@ export interface EngineOptions {
   readonly precision: Precision
   /** Threads of one operator; null: all cores. */
   readonly threads: number | null
+  /** Threads of one operator while a job computes on the same machine; null, the default: the same. */
+  readonly threadsBesideJob?: number | null
+  readonly onThreadsChange?: (change: ThreadsChange) => void
   /** Ceiling for prompt + answer; null: the model's own. */
   readonly maxContextLength: number | null
   /** Choices generated at once. */
@@ -74,6 +77,8 @@ export interface Engine {
   abort(id: string): void
   /** Drops an adapter and what was computed with it; running requests keep theirs. */
   forgetAdapter(digest: string): void
+  /** @param isShared whether a job computes on the same machine (`core-sharing.ts`) */
+  shareCores(isShared: boolean): void
   /** Resolves when nothing runs or waits. */
   idle(): Promise<void>
   /** Stops after the current step; requests in flight fail. */
@@ -91,8 +96,8 @@ const USUAL_ANSWER = 256
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { config } = options.prepared
   const contextLength = Math.min(options.maxContextLength ?? config.contextLength, config.contextLength)
-  const { runtime, prepared, precision, threads } = options
-  const model = await loadStepModel({ runtime, prepared, precision, threads, contextLength })
+  const { runtime, prepared, precision, threads, threadsBesideJob } = options
+  const model = await loadStepModel({ runtime, prepared, precision, threads, threadsBesideJob, contextLength })
   return new StepLoop(model, options, contextLength)
 }
 
@@ -114,6 +119,7 @@ class StepLoop implements Engine {
   readonly #answers: AnswerKeeper
   readonly #turns: PromptTurns
   readonly #seats: SeatQueue
+  readonly #cores: CoreSharing
   readonly #requests = new Map<string, ActiveRequest>()
   /** Requests that hold nothing yet: those whose adapter is being loaded, and those that may be admitted. */
   readonly #loading = new Set<ActiveRequest>()
@@ -142,6 +148,7 @@ class StepLoop implements Engine {
     const work = { prompts: this.#prompts, lanes: this.#lanes, config: model.config }
     this.#turns = new PromptTurns({ ...work, fixed: options.prefillChunk ?? null })
     this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
+    this.#cores = new CoreSharing(model.sessions, options.onThreadsChange)
   }
 
   get runningSequences(): number {
@@ -174,7 +181,12 @@ class StepLoop implements Engine {
     const { vocabularySize } = this.#model.config
     assertAdmissible(request, { contextLength: this.contextLength, vocabularySize, maxWaiting })
     if (this.#queued >= maxWaiting) throw queueFullError(maxWaiting)
-    const active = this.#activate(request, listener)
+    const active = activateRequest(request, listener, {
+      contextLength: this.contextLength,
+      eosTokenIds: this.#eosTokenIds,
+      isSpeculative: this.#options.speculation !== 'off',
+      arrival: this.#arrivals++,
+    })
     this.#requests.set(request.id, active)
     if (request.adapter === null) this.#waiting.push(active)
     else void this.#loadAdapter(active, this.#adapters.get(request.adapter))
@@ -193,6 +205,11 @@ class StepLoop implements Engine {
     this.#prefixes.forgetAdapter(digest)
   }
 
+  shareCores(isShared: boolean): void {
+    this.#cores.set(isShared)
+    this.#start()
+  }
+
   idle(): Promise<void> {
     if (this.#requests.size === 0 && !this.#isLooping) return Promise.resolve()
     return new Promise((resolve) => this.#whenIdle.push(resolve))
@@ -202,39 +219,8 @@ class StepLoop implements Engine {
     this.#isClosed = true
     this.#start()
     await this.idle()
+    this.#cores.close()
     await this.#model.release()
-  }
-
-  #activate(request: GenerationRequest, listener: GenerationListener): ActiveRequest {
-    const { rules, promptTokenIds } = request
-    const left = this.contextLength - promptTokenIds.length
-    const stopRules = {
-      eosTokenIds: this.#eosTokenIds,
-      ignoreEos: rules.ignoreEos,
-      stopTokenIds: new Set(rules.stopTokenIds),
-      minTokens: rules.minTokens,
-      repetition: rules.repetition ?? null,
-      maxTokens: Math.min(rules.maxTokens ?? left, left),
-    }
-    const isSpeculative = this.#options.speculation !== 'off'
-    const options = { rules, stopRules, promptIds: promptTokenIds, isSpeculative }
-    const beam = rules.beam ?? null
-    const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
-    const choices = search?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
-    const arrival = this.#arrivals++
-    const priority = request.priority ?? 0
-    return {
-      request,
-      listener,
-      choices,
-      search,
-      arrival,
-      priority,
-      admittedMs: Number.POSITIVE_INFINITY,
-      layout: null,
-      open: new Set(choices),
-      isAborted: false,
-    }
   }
 
   /** Steps go on meanwhile. */
@@ -265,12 +251,15 @@ class StepLoop implements Engine {
       if (this.#isClosed) this.#failAll(new AppError('unavailable', 'shutting_down', 'engine is shutting down'))
       this.#removeAborted()
       try {
+        if (this.#mustShare()) await this.#cores.settle()
+        const fromMs = performance.now()
         await this.#turn()
+        this.#cores.noteWork(performance.now() - fromMs)
       } catch (cause) {
         // Steps report their own failures; what is left is a defect, and nobody knows whose state it broke.
         this.#failStep([...this.#requests.values()], cause)
       }
-    } while (this.#hasWork())
+    } while (this.#hasWork() || this.#mustShare())
     // In the same tick as the check above, so that a request submitted later starts a new loop.
     this.#isLooping = false
     if (!this.#isClosed) this.#trimming = setTimeout(() => this.#memory.trim(), KEPT_IDLE_MS).unref()
@@ -280,6 +269,10 @@ class StepLoop implements Engine {
   #hasWork(): boolean {
     const isCalled = this.#isClosed || [...this.#requests.values()].some(({ isAborted }) => isAborted)
     return this.#requests.size > (isCalled ? 0 : this.#loading.size + this.#seats.blockedRequests)
+  }
+
+  #mustShare(): boolean {
+    return !this.#isClosed && this.#cores.isDue(this.#requests.size === 0)
   }
 
   async #turn(): Promise<void> {

@@ -12,8 +12,9 @@ import { Prompt, type PromptSource, scopeOf } from './prompt.js'
 import { type LogitsRow, logprobsOf } from './sampling/choice.js'
 import { logitsRow } from './sampling/logits-row.js'
 import { rankOf, reportedLogprob, topTokens } from './sampling/logprobs.js'
-import type { StepSequence } from './step-batch.js'
-import { distinctAdapters, type StepModel, type StepResult } from './step-model.js'
+import { measuredMs } from './step-budget.js'
+import type { StepSequence } from './steps/step-batch.js'
+import { distinctAdapters, type StepModel, type StepResult } from './steps/step-model.js'
 
 /** Attention scores of one layer of one step: 32 MB. */
 const MAX_SCORES = 8e6
@@ -23,6 +24,9 @@ const WORTH_WAITING = 2 * PREFIX_BLOCK_TOKENS
 const PATIENCE = 4
 /** A step may be longer by this factor to complete a prompt: a few tokens left over would cost almost as much as a step of its own. */
 const STRETCH = 1.25
+/** How much one step says of prompts that begin, and of the next part of its own prompt. */
+const FIRST_TRUST = 0.3
+const NEXT_TRUST = 0.7
 /** Positions of a prompt whose log-probabilities are wanted, per step: each is a row of the vocabulary. */
 const REPORTED_CHUNK = 32
 
@@ -38,7 +42,7 @@ export class PromptQueue {
   readonly #shape: KvShape
   readonly #prefixes: PrefixCache
   #prompts: Prompt[] = []
-  /** Milliseconds of a prompt token, as measured lately. */
+  /** Milliseconds of a token where a prompt begins to be computed, as measured lately. */
   #msPerToken = 1
 
   constructor(model: StepModel, options: { readonly shape: KvShape; readonly prefixes: PrefixCache }) {
@@ -60,9 +64,9 @@ export class PromptQueue {
     return this.#prompts.reduce((sum, { cache }) => sum + cache.sizeBytes, 0)
   }
 
-  /** Tokens that take about so long. */
+  /** Tokens of the prompt that is due first that take about so long. */
   tokensIn(budgetMs: number): number {
-    return Math.max(PREFIX_BLOCK_TOKENS, Math.round(budgetMs / this.#msPerToken))
+    return Math.max(PREFIX_BLOCK_TOKENS, Math.round(budgetMs / this.#nextMsPerToken))
   }
 
   /** The budget of a step, or a little more where that completes the prompt that is due first. */
@@ -71,9 +75,13 @@ export class PromptQueue {
     return remaining > budget && remaining <= STRETCH * budget ? remaining : budget
   }
 
-  /** Milliseconds that so many tokens take. */
+  /** Milliseconds that so many tokens of the prompt that is due first take. */
   msOf(tokens: number): number {
-    return tokens * this.#msPerToken
+    return tokens * this.#nextMsPerToken
+  }
+
+  get #nextMsPerToken(): number {
+    return this.#due()[0]?.msPerToken ?? this.#msPerToken
   }
 
   add(active: ActiveRequest, nowMs: number): void {
@@ -167,8 +175,7 @@ export class PromptQueue {
       },
       ['logprobs', 'logits'],
     )
-    const total = sequences.reduce((sum, { ids }) => sum + ids.length, 0)
-    this.#measure((performance.now() - startedMs) / total, total)
+    this.#measure(group, sequences, performance.now() - startedMs)
     const tokens = Math.max(...sequences.map(({ ids }) => ids.length))
     const slots = group.length * this.#shape.kvHeadCount
     const done: DonePrompt[] = []
@@ -195,10 +202,15 @@ export class PromptQueue {
     return x !== undefined && y !== undefined && isBefore(y, x) ? 1 : -1
   }
 
-  /** A few tokens say little: their step is mostly what every step costs. */
-  #measure(msPerToken: number, tokens: number): void {
-    const weight = Math.min(0.3, tokens / 200)
-    this.#msPerToken += weight * (msPerToken - this.#msPerToken)
+  /** A later part of a prompt takes longer, for all it looks back on: what is next is guessed from the prompt's own last part. */
+  #measure(group: readonly Prompt[], sequences: readonly StepSequence[], ms: number): void {
+    const tokens = sequences.reduce((sum, { ids }) => sum + ids.length, 0)
+    if (group.some(({ msPerToken }) => msPerToken === null)) {
+      this.#msPerToken = measuredMs(this.#msPerToken, { tokens, ms, trust: FIRST_TRUST })
+    }
+    for (const prompt of group) {
+      prompt.msPerToken = measuredMs(prompt.msPerToken ?? this.#msPerToken, { tokens, ms, trust: NEXT_TRUST })
+    }
   }
 
   /** Tells how likely each prompt token was after those before it. */

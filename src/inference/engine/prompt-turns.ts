@@ -78,8 +78,9 @@ export class PromptTurns {
     const windowMs = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs, isTogether })
     const leftMs = windowMs - (nowMs - this.#windowStartMs)
     if (!isFirst && leftMs < this.#prompts.msOf(LEAST_TOKENS_SHARING)) return this.#close()
-    // nobody is held up unfairly by a window that lasts a chunk longer, and what is cut off would be a step of its own
-    if (isTogether) {
+    // Of many that came together nobody is held up unfairly by a window that lasts a chunk longer, and what is cut off would be a
+    // step of its own. A single one keeps to its window: no other waits for a place beside those that run.
+    if (isTogether && this.#prompts.length > 1) {
       return this.#prompts.wholeTokens(Math.min(this.#tokensAlone(), this.#prompts.tokensIn(windowMs)))
     }
     return Math.min(MOST_TOKENS_SHARING, Math.max(LEAST_TOKENS_SHARING, this.#prompts.tokensIn(leftMs)))

@@ -36,6 +36,8 @@ export class Prompt {
   readonly arrivedMs: number
   isBegun = false
   cachedTokens = 0
+  /** Milliseconds of one of its tokens, as measured in its last steps; null before the first. */
+  msPerToken: number | null = null
   #source: PromptSource | null
 
   constructor(

@@ -1,7 +1,7 @@
 /**
  * Errors as the host's messages carry them, to another process or thread and back.
  */
-import { AppError } from '#base/errors.js'
+import { AppError, toFullDiskError } from '#base/errors.js'
 import type { FailedEvent } from './protocol.js'
 
 /** @param unexpected what to say of an error that is not meant to be read */
@@ -11,6 +11,15 @@ export function toHostError(error: unknown, unexpected: string): FailedEvent['er
     return { category, code, message, param, hint, details }
   }
   return { category: 'internal', code: 'internal_error', message: unexpected, param: null, hint: null }
+}
+
+/** Why a model could not be loaded. What a load writes are prepared weights, so a disk without room had none for them. */
+export function toLoadError(error: unknown): FailedEvent['error'] {
+  const reason = error instanceof Error ? error.message : String(error)
+  const full = toFullDiskError(error, 'its prepared weights')
+  if (full === null) return toHostError(error, `model could not be loaded: ${reason}`)
+  const hint = 'free some space on the disk of the data directory, then send the request again; no restart is needed'
+  return { ...toHostError(full, reason), hint }
 }
 
 export function fromHostError({ category, code, message, param, hint, details }: FailedEvent['error']): AppError {

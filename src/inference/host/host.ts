@@ -15,14 +15,14 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import { threadsFor } from '#numerics/runtime/default-threads.js'
+import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import { choosePrecision } from './choose-precision.js'
-import { toHostError } from './host-error.js'
+import { toHostError, toLoadError } from './host-error.js'
 import { prepareWeights } from './prepare-weights.js'
 import { PromptText } from './prompt-text.js'
 import type {
@@ -64,6 +64,7 @@ interface Loaded {
 export function createHost(options: HostOptions): Host {
   const { send, clock } = options
   let loaded: Loaded | null = null
+  let isShared = false
   /** Requests whose prompt is being rendered or whose grammar is being compiled. */
   const preparing = new Set<string>()
 
@@ -72,6 +73,7 @@ export function createHost(options: HostOptions): Host {
     try {
       const config = await readConfig(command.sourcePath)
       const threads = threadsFor(parameterCount(config), command.threads)
+      const fewThreads = threadsBesideJob(parameterCount(config), command.threads)
       const textModel = await loadTextModel(command.sourcePath)
       const choice = await choosePrecision({ ...command, threads }, { config, runtime: options.runtime })
       const { precision } = choice
@@ -81,6 +83,14 @@ export function createHost(options: HostOptions): Host {
         prepared,
         precision,
         threads,
+        threadsBesideJob: fewThreads,
+        onThreadsChange: ({ error, ...change }) =>
+          send({
+            type: 'threads',
+            id: null,
+            ...change,
+            error: error === null ? null : toHostError(error, reasonOf(error)),
+          }),
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
         speculation: command.speculation,
@@ -95,6 +105,7 @@ export function createHost(options: HostOptions): Host {
         texts: createTextDesk(textModel, { sourcePath: command.sourcePath }),
         grammars: createGrammars(textModel, config.vocabularySize, clock),
       }
+      engine.shareCores(isShared)
       send({
         type: 'loaded',
         baseModel: command.baseModel,
@@ -107,12 +118,13 @@ export function createHost(options: HostOptions): Host {
         precisionReason: choice.reason,
         int8Speedup: choice.int8Speedup,
         threads,
+        threadsBesideJob: fewThreads,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
         tokenizer: tokenizerFacts(textModel),
       })
     } catch (error) {
-      send(toFailedEvent(null, error))
+      send({ type: 'failed', id: null, error: toLoadError(error) })
     }
   }
 
@@ -174,6 +186,9 @@ export function createHost(options: HostOptions): Host {
           return loaded?.engine.abort(command.id)
         case 'forget_adapter':
           return loaded?.engine.forgetAdapter(command.digest)
+        case 'share_cores':
+          isShared = command.isShared
+          return loaded?.engine.shareCores(isShared)
         case 'ping':
           return send({
             type: 'pong',
@@ -317,9 +332,8 @@ function promptTextOf(
   return isWhole ? prepared.text : textModel.tokenizer.decode(request.promptTokenIds, { skipSpecialTokens })
 }
 
-function toFailedEvent(id: string | null, error: unknown): FailedEvent {
-  const unexpected = id === null ? `model could not be loaded: ${reasonOf(error)}` : 'engine failed unexpectedly'
-  return { type: 'failed', id, error: toHostError(error, unexpected) }
+function toFailedEvent(id: string, error: unknown): FailedEvent {
+  return { type: 'failed', id, error: toHostError(error, 'engine failed unexpectedly') }
 }
 
 function reasonOf(error: unknown): string {

@@ -162,6 +162,12 @@ export interface ForgetAdapterCommand {
   readonly digest: string
 }
 
+/** A job computes on this machine from now on, or none does any more. */
+export interface ShareCoresCommand {
+  readonly type: 'share_cores'
+  readonly isShared: boolean
+}
+
 /** Finish running requests until the deadline, then exit 0. */
 export interface ShutdownCommand {
   readonly type: 'shutdown'
@@ -179,6 +185,7 @@ export type HostCommand =
   | TextCommand
   | AbortCommand
   | ForgetAdapterCommand
+  | ShareCoresCommand
   | ShutdownCommand
   | PingCommand
 
@@ -198,6 +205,8 @@ export interface LoadedEvent {
   readonly int8Speedup?: number | null
   /** Inside one operator; null: all cores. */
   readonly threads?: number | null
+  /** The same while a job computes on this machine; null: no others. */
+  readonly threadsBesideJob?: number | null
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */
   readonly answerFormat: AnswerFormat
@@ -299,6 +308,18 @@ export interface TextResult {
   readonly tokenStrings: readonly string[]
 }
 
+/** The engine's steps run on other threads from now on, because a job began or ended on this machine. */
+export interface ThreadsEvent {
+  readonly type: 'threads'
+  readonly id: null
+  /** null: all cores. */
+  readonly threads: number | null
+  /** For how long the change held the engine up. */
+  readonly heldUpMs: number
+  /** Why fewer threads could not be had. */
+  readonly error: ErrorMessage | null
+}
+
 export interface PongEvent {
   readonly type: 'pong'
   readonly id: string
@@ -317,6 +338,7 @@ export type HostEvent =
   | FinishedEvent
   | FailedEvent
   | TextEvent
+  | ThreadsEvent
   | PongEvent
 
 /** What the host sends: events in order, several where one step made them. */

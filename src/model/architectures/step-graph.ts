@@ -118,6 +118,15 @@ export function buildStepGraph(options: StepGraphOptions): Graph {
 }
 
 const TOKENS: Dim = 'N'
+/**
+ * Whether a value has a row for each new token. The runtime is told the shapes of these alone: those of equal shape then use the same
+ * memory, which a step of few tokens finds in the processor's. Shapes of attention's values too would cost long prompts a tenth of
+ * their time: what is kept apart by shape takes more memory than what is free at the moment.
+ */
+export function isHiddenState({ shape }: Value): boolean {
+  return shape.length > 1 && shape[0] === TOKENS && shape[1] !== 1
+}
+
 /** Rows whose logits are wanted. */
 const READ: Dim = 'W'
 /**

@@ -1,6 +1,9 @@
 /**
  * Writes a graph as an ONNX model file. The few things our graph has and ONNX does not are translated here and nowhere else.
  *
+ * Shapes between nodes are written too: for values whose shape it does not know, the runtime searches all memory that is free at that point
+ * of the graph, at every node, while it plans (SmolLM2-135M: 1.3 of 2.2 s), and lets none of equal shape use the same memory.
+ *
  * StopGradient becomes Identity, as do FrozenLinear and RowAttention, whose value is their first input and whose other inputs only
  * their gradients read; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */
@@ -39,32 +42,42 @@ export async function writeOnnxModel(graph: Graph, path: string): Promise<void> 
   }
 }
 
-/** The bytes `writeOnnxModel` would write to `path`. */
-export function toOnnxModel(graph: Graph, path: string): Uint8Array {
-  return encodeModel(toDeclaration(graph), path)
+/**
+ * The bytes `writeOnnxModel` would write to `path`.
+ *
+ * @param isDeclared whether the shape of a value between nodes is written; default of all
+ */
+export function toOnnxModel(graph: Graph, path: string, isDeclared: IsDeclared = () => true): Uint8Array {
+  return encodeModel(toDeclaration(graph, isDeclared), path)
 }
 
-function toDeclaration(graph: Graph): GraphDeclaration {
-  const used = new Set<Value>(graph.outputs)
+type IsDeclared = (value: Value) => boolean
+
+function toDeclaration(graph: Graph, isDeclared: IsDeclared): GraphDeclaration {
+  const outputs: ReadonlySet<Value> = new Set(graph.outputs)
+  const used = new Set<Value>(outputs)
   for (const node of graph.nodes) for (const value of usedValues(node)) used.add(value)
   return {
     name: graph.name,
     inputs: graph.inputs,
     outputs: graph.outputs,
+    values: graph.nodes
+      .flatMap((node) => node.outputs)
+      .filter((value) => used.has(value) && !outputs.has(value) && isDeclared(value)),
     initializers: graph.initializers.map((initializer) => {
       const { name, dtype, shape } = initializer.value
       if (initializer.kind === 'inline') return { kind: 'inline', name, data: initializer.data }
       const { file, offsetBytes, sizeBytes } = initializer
       return { kind: 'external', name, dtype, shape: shape.map(Number), file, offsetBytes, sizeBytes }
     }),
-    nodes: graph.nodes.map((node, index) => toNode(node, index, used)),
+    nodes: graph.nodes.map((node, index) => toNode(node, index, used, isDeclared)),
   }
 }
 
 /** Operators of ours that pass their first input on. */
 const IDENTITIES: ReadonlySet<string> = new Set(['StopGradient', 'FrozenLinear', 'RowAttention'])
 
-function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclaration {
+function toNode(node: Node, index: number, used: ReadonlySet<Value>, isDeclared: IsDeclared): NodeDeclaration {
   const optional = SIGNATURES.get(node.op)?.optionalOutputs ?? []
   const outputs = node.outputs.map((value, at) => (optional.includes(at) && !used.has(value) ? '' : value.name))
   while (outputs.length > 1 && outputs.at(-1) === '') outputs.pop()
@@ -78,10 +91,10 @@ function toNode(node: Node, index: number, used: ReadonlySet<Value>): NodeDeclar
     domain: node.domain,
     inputs,
     outputs,
-    attributes: Object.fromEntries(attributes.map(([name, value]) => [name, toAttribute(value)])),
+    attributes: Object.fromEntries(attributes.map(([name, value]) => [name, toAttribute(value, isDeclared)])),
   }
 }
 
-function toAttribute(attribute: Attribute): AttributeDeclaration {
-  return attribute.kind === 'graph' ? { kind: 'graph', value: toDeclaration(attribute.value) } : attribute
+function toAttribute(attribute: Attribute, isDeclared: IsDeclared): AttributeDeclaration {
+  return attribute.kind === 'graph' ? { kind: 'graph', value: toDeclaration(attribute.value, isDeclared) } : attribute
 }

@@ -12,7 +12,7 @@ import { type ExternalRange, externalDataEntries } from './external-data.js'
 import { IR_VERSION, OPSETS } from './opsets.js'
 import { ProtobufWriter } from './protobuf-writer.js'
 
-/** A graph input or output; symbolic sizes are text. */
+/** A graph's input or output, or a value between its nodes; symbolic sizes are text. */
 export interface ValueDeclaration {
   readonly name: string
   readonly dtype: DType
@@ -53,6 +53,8 @@ export interface GraphDeclaration {
   readonly name: string
   readonly inputs: readonly ValueDeclaration[]
   readonly outputs: readonly ValueDeclaration[]
+  /** What is known of values between nodes; default nothing. */
+  readonly values?: readonly ValueDeclaration[]
   readonly initializers: readonly InitializerDeclaration[]
   readonly nodes: readonly NodeDeclaration[]
 }
@@ -80,7 +82,7 @@ export function encodeModel(graph: GraphDeclaration, modelPath: string): Uint8Ar
   return model.finish()
 }
 
-/** GraphProto: 1 node, 2 name, 5 initializer, 11 input, 12 output. */
+/** GraphProto: 1 node, 2 name, 5 initializer, 11 input, 12 output, 13 value_info. */
 function toGraph(graph: GraphDeclaration, modelPath: string): ProtobufWriter {
   const message = new ProtobufWriter()
   for (const node of graph.nodes) message.message(1, toNode(node, modelPath))
@@ -88,6 +90,7 @@ function toGraph(graph: GraphDeclaration, modelPath: string): ProtobufWriter {
   for (const initializer of graph.initializers) message.message(5, toInitializer(initializer, modelPath))
   for (const input of graph.inputs) message.message(11, toValue(input))
   for (const output of graph.outputs) message.message(12, toValue(output))
+  for (const value of graph.values ?? []) message.message(13, toValue(value))
   return message
 }
 

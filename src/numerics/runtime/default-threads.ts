@@ -25,6 +25,25 @@ export function threadsFor(
   machine: number = cpus().length,
 ): number | null {
   if (setting !== null) return setting
-  if (parameters <= SMALL_PARAMETERS) return Math.max(1, Math.floor(cores / 2))
+  if (parameters <= SMALL_PARAMETERS) return halfOf(cores)
   return cores < machine ? cores : null
+}
+
+/**
+ * Threads of an engine while a job computes on the same machine: half of the cores. Measured on two with 135 million parameters, four
+ * streams beside a job: two threads leave the streams 0.74 and the job 0.21 of their speed alone, one thread 0.78 and 0.42.
+ *
+ * @returns null for the same as alone: the user has said how many, or they are half of the cores anyway
+ */
+export function threadsBesideJob(
+  parameters: number,
+  setting: number | null,
+  cores: number = usableCores(),
+): number | null {
+  if (setting !== null || parameters <= SMALL_PARAMETERS || cores < 2) return null
+  return halfOf(cores)
+}
+
+function halfOf(cores: number): number {
+  return Math.max(1, Math.floor(cores / 2))
 }

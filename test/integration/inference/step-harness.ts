@@ -4,7 +4,7 @@
 
 import type { AdapterLayout } from '#inference/engine/adapters/adapter-layout.js'
 import { KvCache } from '#inference/engine/cache/kv-cache.js'
-import { loadStepModel, type StepModel } from '#inference/engine/step-model.js'
+import { loadStepModel, type StepModel } from '#inference/engine/steps/step-model.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'

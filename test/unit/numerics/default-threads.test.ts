@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { threadsFor } from '#numerics/runtime/default-threads.js'
+import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
 
 describe('threads', () => {
   test('are half of the cores for small models and all for others', () => {
@@ -15,5 +15,11 @@ describe('threads', () => {
   test('are what the setting says, whatever the size', () => {
     expect(threadsFor(4e6, 2, 2)).toBe(2)
     expect(threadsFor(135e6, 1, 2)).toBe(1)
+  })
+
+  test('are half of the cores beside a job, where nothing is set and a model has more alone', () => {
+    expect([1, 2, 3, 8].map((cores) => threadsBesideJob(135e6, null, cores))).toEqual([null, 1, 1, 4])
+    expect(threadsBesideJob(4e6, null, 8)).toBeNull()
+    expect(threadsBesideJob(135e6, 2, 8)).toBeNull()
   })
 })

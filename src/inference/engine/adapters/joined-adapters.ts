@@ -10,7 +10,7 @@ import type { JoinedProjection } from '#model/architectures/decoder.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { adapterInput, STEP_INPUTS } from '#model/architectures/step-graph.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { StepBatch } from '../step-batch.js'
+import type { StepBatch } from '../steps/step-batch.js'
 import {
   type AdapterLayout,
   inputSizeOf,

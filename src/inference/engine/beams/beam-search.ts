@@ -15,7 +15,7 @@ import { Choice, type LogitsRow, logprobsOf } from '../sampling/choice.js'
 import { createProcessors } from '../sampling/logits-processors.js'
 import { LOWEST_LOGPROB, type RankedToken, reportedLogprob, topTokens } from '../sampling/logprobs.js'
 import { checkStop, type StopResult, type StopRules } from '../sampling/stop-conditions.js'
-import type { StepFetch } from '../step-model.js'
+import type { StepFetch } from '../steps/step-model.js'
 import type { BeamRules } from './beam-rules.js'
 
 interface SearchOptions {

@@ -12,8 +12,8 @@ import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { JOINED_PROJECTIONS } from '../adapters/adapter-layout.js'
-import { batchFeeds, cacheFeeds } from '../step-batch.js'
-import { loadStepSession } from '../step-model.js'
+import { batchFeeds, cacheFeeds } from '../steps/step-batch.js'
+import { loadStepSession } from '../steps/step-model.js'
 
 /** Tokens of one calibration step, and at most in all. */
 const CHUNK = 128

@@ -4,7 +4,7 @@
 import { AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import type { StepFetch } from '../step-model.js'
+import type { StepFetch } from '../steps/step-model.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'

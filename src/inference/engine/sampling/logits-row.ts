@@ -2,7 +2,7 @@
  * Cuts one position's row out of what a step returned.
  */
 
-import type { StepResult } from '../step-model.js'
+import type { StepResult } from '../steps/step-model.js'
 import type { LogitsRow } from './choice.js'
 
 /** Views of row `index`; valid as long as the result is. */

@@ -90,9 +90,9 @@ function hasLarger(scores: Float32Array, i: number, bound: number): boolean {
  */
 export function sample(scores: Float32Array, rules: SamplingRules, uniform: number, excludesTop = false): number {
   const best = argMax(scores)
-  if (isGreedy(rules)) return best
-  const inverse = 1 / effectiveTemperature(rules)
   const top = scores[best] as number
+  if (isGreedy(rules) || top === Number.NEGATIVE_INFINITY) return best
+  const inverse = 1 / effectiveTemperature(rules)
   const isTruncating = rules.minP > 0 || rules.topK > 0 || rules.topP < 1
   if (!isTruncating && !excludesTop) return drawFromAll(scores, top, inverse, uniform, best)
   const kept = truncate(scores, top, inverse, rules)

@@ -55,13 +55,36 @@ export async function descriptionFiles(options: DescriptionOptions): Promise<rea
 
 async function keptFiles(directory: string): Promise<readonly ExportFile[]> {
   const files: ExportFile[] = []
+  const withTools = await tokenizerConfigWithTools(directory)
+  if (withTools !== null) files.push(jsonFile(TOKENIZER_CONFIG, withTools))
   for (const name of (await readdir(directory)).sort()) {
-    if (!KEPT_FILE.test(name)) continue
+    if (!KEPT_FILE.test(name) || (withTools !== null && REPLACED.has(name))) continue
     const path = join(directory, name)
     const { size } = await stat(path)
     if (size <= MAX_FILE_BYTES) files.push(wholeFile(name, await readFile(path)))
   }
   return files
+}
+
+const TOKENIZER_CONFIG = 'tokenizer_config.json'
+const TEMPLATE = 'chat_template.jinja'
+/** What stands in `TOKENIZER_CONFIG` of a model with a template for tools. */
+const REPLACED: ReadonlySet<string> = new Set([TOKENIZER_CONFIG, TEMPLATE, 'chat_template.json'])
+
+/**
+ * Where a second template lies in a folder, both templates as the list that they were before transformers 4.50, which every release
+ * reads: an export's files lie side by side. Null where there is one template.
+ */
+async function tokenizerConfigWithTools(directory: string): Promise<JsonObject | null> {
+  const read = (name: string) => readFile(join(directory, name), 'utf8').catch(() => null)
+  const [plain, forTools] = await Promise.all([read(TEMPLATE), read('additional_chat_templates/tool_use.jinja')])
+  if (plain === null || forTools === null) return null
+  const config = JSON.parse((await read(TOKENIZER_CONFIG)) ?? '{}') as JsonObject
+  const templates = [
+    { name: 'default', template: plain },
+    { name: 'tool_use', template: forTools },
+  ]
+  return { ...config, chat_template: templates }
 }
 
 /** A decoder that came from GGUF as `config.json`. */

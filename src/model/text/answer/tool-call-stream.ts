@@ -47,9 +47,12 @@ export function createToolCallStream(format: StreamFormat): ToolCallStream {
 
 class MarkedCalls implements ToolCallStream {
   readonly #marks: { readonly open: string; readonly close: string | null }
-  #state: 'content' | 'between' | 'call' = 'content'
+  /** `opened` is behind a mark, before its object; `text` behind what was no call after all. */
+  #state: 'content' | 'opened' | 'call' | 'between' | 'text' = 'content'
   /** Text that is not decided yet. */
   #held = ''
+  /** The mark of what may become a call, and what stood before its object. */
+  #opening = ''
   #hasContent = false
   #reader: CallReader
   #hasName = false
@@ -73,21 +76,25 @@ class MarkedCalls implements ToolCallStream {
     this.#held = ''
     while (rest !== null && rest !== '') {
       if (this.#state === 'content') rest = this.#readContent(rest, out)
+      else if (this.#state === 'opened') rest = this.#readOpened(rest, out)
+      else if (this.#state === 'call') rest = this.#readCall(rest, out)
       else if (this.#state === 'between') rest = this.#readBetween(rest)
-      else rest = this.#readCall(rest, out)
+      else {
+        out.content += rest
+        rest = null
+      }
     }
     return out
   }
 
   end(): AnswerPiece {
-    if (this.#state === 'call') {
-      // an object that was never closed
-      this.isMalformed = true
-      const isWhole = this.#hasName || this.#marks.open !== ''
-      return { content: isWhole ? '' : this.#reader.text, calls: [] }
-    }
     const held = this.#held
     this.#held = ''
+    if (this.#state === 'opened' || this.#state === 'call') {
+      // an object that was never closed, or none at all
+      this.isMalformed = true
+      return { content: this.#hasName ? '' : this.#opening + this.#reader.text + held, calls: [] }
+    }
     return {
       content:
         this.#state === 'content' && (this.#hasContent || held.trim() !== '' || this.callCount === 0) ? held : '',
@@ -101,15 +108,18 @@ class MarkedCalls implements ToolCallStream {
     if (open === '') return this.#readUnmarked(text, out)
     const at = text.indexOf(open)
     if (at >= 0) {
-      this.#give(text.slice(0, at), out, true)
-      this.#state = 'between'
+      const before = text.slice(0, at)
+      const isBlank = !this.#hasContent && before.trim() === ''
+      if (!isBlank) this.#give(before, out)
+      this.#opening = isBlank ? before + open : open
+      this.#state = 'opened'
       return text.slice(at + open.length)
     }
     const heldLength = longestPrefixAtEnd(text, open)
     const shown = text.slice(0, text.length - heldLength)
     if (!this.#hasContent && shown.trim() === '') this.#held = text
     else {
-      this.#give(shown, out, false)
+      this.#give(shown, out)
       this.#held = text.slice(shown.length)
     }
     return null
@@ -124,19 +134,47 @@ class MarkedCalls implements ToolCallStream {
     }
     if (!this.#hasContent && start.startsWith('{')) {
       this.#state = 'call'
+      this.#opening = text.slice(0, text.length - start.length)
       return start
     }
-    this.#give(text, out, false)
+    this.#give(text, out)
     return null
   }
 
-  #give(text: string, out: { content: string }, isBeforeCall: boolean): void {
-    if (text === '' || (isBeforeCall && !this.#hasContent && text.trim() === '')) return
+  #give(text: string, out: { content: string }): void {
+    if (text === '') return
     this.#hasContent = true
     out.content += text
   }
 
-  /** From a mark, or the end of a call, to the next object; anything else between calls is left out. */
+  /** From a mark to its object. A closing mark, or the end, in its place says that there is no call. */
+  #readOpened(text: string, out: { content: string }): string | null {
+    const { close } = this.#marks
+    const at = text.indexOf('{')
+    const closed = close === null ? -1 : text.indexOf(close)
+    if (closed >= 0 && (at < 0 || closed < at)) {
+      this.#giveUp(out)
+      return text
+    }
+    const heldLength = close === null || at >= 0 ? 0 : longestPrefixAtEnd(text, close)
+    const end = at >= 0 ? at : text.length - heldLength
+    this.#opening += text.slice(0, end)
+    if (at >= 0) {
+      this.#state = 'call'
+      return text.slice(at)
+    }
+    this.#held = text.slice(end)
+    return null
+  }
+
+  /** What was taken for a call is text, and so is all that follows. */
+  #giveUp(out: { content: string }): void {
+    this.isMalformed = true
+    this.#give(this.#opening + this.#reader.text, out)
+    this.#state = 'text'
+  }
+
+  /** From the end of a call to the next object; anything else between calls is left out. */
   #readBetween(text: string): string | null {
     const at = text.indexOf('{')
     if (at < 0) return null
@@ -148,16 +186,15 @@ class MarkedCalls implements ToolCallStream {
     const progress = this.#reader.push(text)
     this.#report(progress, out)
     if (progress.rest === null) return null
-    if (!progress.isCall) {
-      this.isMalformed = true
-      // one whose name is shown is no content any more
-      if (!this.#hasName) out.content += this.#reader.text
-      this.#hasContent = true
-      this.#state = this.#marks.open === '' ? 'content' : 'between'
-    } else {
-      this.callCount++
-      this.#state = 'between'
+    if (!progress.isCall && !this.#hasName) {
+      this.#giveUp(out)
+      return progress.rest
     }
+    // one whose name is shown is no content any more
+    if (progress.isCall) this.callCount++
+    else this.isMalformed = true
+    this.#state = 'between'
+    this.#opening = ''
     this.#reader = this.#newReader()
     this.#hasName = false
     return progress.rest

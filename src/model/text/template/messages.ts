@@ -5,6 +5,7 @@
  * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are
  * not part of a chat message are left out.
  */
+import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
@@ -13,27 +14,8 @@ import type { TemplateFacts } from './template-facts.js'
 /** One message of a conversation as the API defines it; checked when rendered. */
 export type ChatMessage = JsonObject
 
-const textFields: Readonly<Record<string, string>> = {
-  text: 'text',
-  input_text: 'text',
-  output_text: 'text',
-  refusal: 'refusal',
-  thinking: 'thinking',
-}
-
-const mediaTypes: ReadonlySet<string> = new Set([
-  ...[
-    'image_url',
-    'audio_url',
-    'input_audio',
-    'video_url',
-    'image_embeds',
-    'image_pil',
-    'input_image',
-    'file',
-    'input_file',
-  ],
-])
+const textFields: ReadonlyMap<string, string> = new Map(Object.entries(TEXT_PART_FIELDS))
+const mediaTypes: ReadonlySet<string> = new Set(MEDIA_PARTS)
 
 type ContentRules = Pick<TemplateFacts, 'contentFormat' | 'testsForString'>
 
@@ -97,10 +79,11 @@ function textOfPart(part: JsonValue, path: string): string[] {
       param: `${path}.type`,
     })
   }
-  if (mediaTypes.has(String(type))) throw noMedia(path)
-  const field = typeof type === 'string' && Object.hasOwn(textFields, type) ? textFields[type] : undefined
+  if (typeof type !== 'string') throw invalid(`${path}.type`, 'must be a string')
+  if (mediaTypes.has(type)) throw noMedia(path)
+  const field = textFields.get(type)
   if (field === undefined) {
-    throw new AppError('not_implemented', 'unknown_part_type', `Unknown part type: ${String(type)}`, { param: path })
+    throw new AppError('not_implemented', 'unknown_part_type', `Unknown part type: ${type}`, { param: path })
   }
   const text = part[field] ?? null
   if (text === null) return []

@@ -13,11 +13,13 @@ import { withIntegerProducts } from '#inference/engine/precision/integer-weights
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { type RandomModel, writeRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 import {
   type Asked,
   answerAmong,
   countingRuntime,
   engineFor,
+  generate,
   promptOf,
   RANDOM,
   randomAdapter,
@@ -110,6 +112,43 @@ describe('an answer on more threads than key/value heads', () => {
     const calibrationIds = promptOf(100, 3)
     const integer = await withIntegerProducts(prepared, { runtime: createOrtRuntime(), threads: 1, calibrationIds })
     await expectSameBits(integer, { threads: 4, lengths: [150, 320], precision: 'int8' })
+  })
+})
+
+describe('an answer on fewer threads than its graph is made for, as beside a job', () => {
+  /** Prompts, running answers, several choices and adapters of one engine, all its log-probabilities. */
+  async function answers(model: PreparedModel, threads: number, given: Partial<EngineOptions>): Promise<unknown[]> {
+    const real = createOrtRuntime({ spinMicroseconds: 0 })
+    const runtime: Runtime = {
+      name: real.name,
+      loadSession: (path, options) => real.loadSession(path, { ...options, threads }),
+    }
+    const engine = await engineFor(model, { runtime, maxConcurrentSequences: 16, ...given })
+    const adapters = [null, randomAdapter(model, 1, 4), randomAdapter(model, 2, 8)]
+    const found: unknown[] = []
+    for (const length of [5, 150, 320]) {
+      for (const adapter of adapters) {
+        for (const n of [1, 5]) {
+          const rules = { ...RANDOM, seed: 5n, maxTokens: 4, topLogprobs: 2, n }
+          found.push((await generate(engine, promptOf(length, length), rules, { adapter })).events)
+        }
+      }
+    }
+    await engine.close()
+    return found
+  }
+
+  test.each([2, 4, 8])('has the bits of %d threads', async (threads) => {
+    const wide = await answers(prepared, threads, { threads })
+    expect(wide.flat()).toHaveLength(3 * 3 * (1 + 5) * 4)
+    for (const fewer of new Set([threads / 2, 1])) expect(await answers(prepared, fewer, { threads })).toEqual(wide)
+  })
+
+  test('has them at int8, too', async () => {
+    const calibrationIds = promptOf(100, 3)
+    const integer = await withIntegerProducts(prepared, { runtime: createOrtRuntime(), threads: 1, calibrationIds })
+    const wide = await answers(integer, 4, { threads: 4, precision: 'int8' })
+    for (const fewer of [2, 1]) expect(await answers(integer, fewer, { threads: 4, precision: 'int8' })).toEqual(wide)
   })
 })
 

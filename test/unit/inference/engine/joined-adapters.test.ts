@@ -10,7 +10,7 @@ import {
   outputSizeOf,
 } from '#inference/engine/adapters/adapter-layout.js'
 import { JoinedAdapters } from '#inference/engine/adapters/joined-adapters.js'
-import type { StepBatch } from '#inference/engine/step-batch.js'
+import type { StepBatch } from '#inference/engine/steps/step-batch.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { adapterInput, STEP_INPUTS } from '#model/architectures/step-graph.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'

@@ -2,7 +2,7 @@
  * How long prompts may hold up running answers.
  */
 import { describe, expect, test } from 'vitest'
-import { sharingMs } from '#inference/engine/step-budget.js'
+import { measuredMs, sharingMs } from '#inference/engine/step-budget.js'
 
 describe('time of prompts beside running choices', () => {
   test.each([1, 17, 100, 400])('is short for one prompt, whatever a round takes (%d ms)', (roundMs) => {
@@ -29,6 +29,24 @@ describe('time of prompts beside running choices', () => {
 
   test('is long for those that came together with the choices that run', () => {
     const at = (prompts: number): number => sharingMs({ prompts, roundMs: 80, isTogether: true })
-    expect([1, 2, 8, 32].map(at)).toEqual([120, 240, 960, 1000])
+    expect([1, 2, 8, 32].map(at)).toEqual([90, 240, 960, 1000])
+  })
+})
+
+describe('time of a prompt token', () => {
+  test('is what steps of a prompt took lately, a little behind where it grows', () => {
+    let known = 0.5
+    const expected: number[] = []
+    for (const ms of [60, 70, 80, 90, 100]) {
+      known = measuredMs(known, { tokens: 100, ms, trust: 0.7 })
+      expected.push(known)
+    }
+    expect(expected[0]).toBeCloseTo(0.57)
+    expect(expected.at(-1)).toBeGreaterThan(0.94)
+    expect(expected.at(-1)).toBeLessThan(1)
+  })
+
+  test('hardly changes by a step of a few tokens', () => {
+    expect(measuredMs(1, { tokens: 2, ms: 14, trust: 0.7 })).toBeCloseTo(1 + (0.7 * 2 * 6) / 64)
   })
 })

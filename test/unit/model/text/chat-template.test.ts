@@ -86,7 +86,10 @@ describe('messages', () => {
     [{ role: 'user', content: 5 }, 'messages[0].content must be a string or a list of parts'],
     [{ role: 'user', content: [{ text: 'x' }] }, "Missing 'type' field in multimodal part."],
     [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }, 'messages[0].content[0] is media'],
+    [{ role: 'user', content: [{ type: 'input_file', file_id: 'f' }] }, 'messages[0].content[0] is media'],
+    [{ role: 'user', content: [{ video: {} }] }, 'messages[0].content[0] is media'],
     [{ role: 'user', content: [{ type: 'constructor' }] }, 'Unknown part type: constructor'],
+    [{ role: 'user', content: [{ type: {} }] }, 'messages[0].content[0].type must be a string'],
     [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '{' } }] }, 'arguments must be valid JSON'],
     [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '[1]' } }] }, 'must hold a JSON object'],
     [{ role: 'assistant', tool_calls: 'x' }, 'messages[0].tool_calls must be a list'],
@@ -121,6 +124,23 @@ describe('budget', () => {
     expect(() => compile(source, { timeoutMs: 200 }).render({ messages: [] })).toThrow(
       expect.objectContaining({ category: 'invalid_request' }),
     )
+  })
+
+  test('a process that stands still for a minute has not used its time', () => {
+    let nowMs = 0
+    const stopped = {
+      nowMs: clock.nowMs,
+      monotonicMs: () => {
+        nowMs += 60_000
+        return nowMs
+      },
+    }
+    const template = createChatTemplate('{% for i in range(50) %}{{ i }}{% endfor %}', {
+      controlTokens: tinyControlTokens,
+      tokenVariables: {},
+      clock: stopped,
+    })
+    expect(template.render({ messages: [] }).text).toMatch(/^0123.*49$/)
   })
 
   test('nothing but the given variables can be reached', () => {

@@ -68,6 +68,14 @@ describe('sampler', () => {
     expect(argMax(Float32Array.of(1, 5, 5, 2))).toBe(1)
   })
 
+  it('gives a token under every rule where all are forbidden, which its score says', () => {
+    const forbidden = new Float32Array(5).fill(Number.NEGATIVE_INFINITY)
+    for (const rules of [{}, { topP: 0.9 }, { topK: 2 }, { minP: 0.1 }, { topP: 0.9, topK: 2, minP: 0.1 }]) {
+      const given = [false, true].map((excludesTop) => sample(forbidden, { ...PLAIN, ...rules }, 0.5, excludesTop))
+      expect(given, JSON.stringify(rules)).toEqual([0, 0])
+    }
+  })
+
   it('raises tiny temperatures instead of overflowing', () => {
     expect(sample(Float32Array.of(1e4, 1e4 - 1, -1e4), { ...PLAIN, temperature: 1e-4 }, 0.5)).toBe(0)
   })

@@ -108,16 +108,22 @@ test('behind a mark a name is told as soon as it is there, without one not befor
   expect([pieces.content, stream.isMalformed]).toEqual(['', true])
 })
 
-describe('what begins as a call and is none', () => {
+describe('what begins as a call and is none is the text that was written, cut at every place', () => {
   test.each<[StreamFormat, string]>([
     ['hermes', '<tool_call>{"nome": "f"}</tool_call>'],
     ['hermes', '<tool_call>{"nam'],
-    ['llama3_json', '{"answer": 42}'],
-    ['llama3_json', '{"answer": 4'],
+    ['hermes', `Well <tool_call>f()</tool_call> or <tool_call>${call(g)}</tool_call>`],
+    ['hermes', ' \n<tool_call>I do not know </tool'],
+    ['hermes', 'Well <tool_call>'],
+    ['mistral', '[TOOL_CALLS]f'],
+    ['mistral', '[TOOL_CALLS][{"nome": 1}] x'],
+    ['llama3_json', ' {"answer": 42} or so'],
+    ['llama3_json', '\n{"answer": 4'],
   ])('%s: %s', (format, text) => {
-    const found = read(format, [...text])
-    expect(found.calls).toEqual([])
-    expect(found.isMalformed).toBe(true)
+    const rng = createRng(2)
+    for (const pieces of [[text], [...text], ...Array.from({ length: 30 }, () => randomPieces(text, rng.integer))]) {
+      expect(read(format, pieces), JSON.stringify(pieces)).toEqual({ content: text, calls: [], isMalformed: true })
+    }
   })
 })
 

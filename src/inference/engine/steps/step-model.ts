@@ -5,15 +5,16 @@ import { join } from 'node:path'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { leastColumns } from '#model/architectures/step-attention.js'
-import { buildStepGraph, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
+import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { AdapterLayout } from './adapters/adapter-layout.js'
-import { JoinedAdapters } from './adapters/joined-adapters.js'
+import type { AdapterLayout } from '../adapters/adapter-layout.js'
+import { JoinedAdapters } from '../adapters/joined-adapters.js'
 import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
 import { batchFeeds, cacheFeeds, longestSequence, type StepBatch, tokenCount } from './step-batch.js'
+import { StepSessions } from './step-sessions.js'
 
 /** What a step may return besides the new keys and values. */
 export type StepFetch = 'logits' | 'logprobs' | 'probabilities'
@@ -33,6 +34,8 @@ export interface StepModelOptions {
   readonly prepared: PreparedModel
   readonly precision: Precision
   readonly threads: number | null
+  /** Threads beside a job; null, the default: the same. */
+  readonly threadsBesideJob?: number | null | undefined
   /** Positions served; the rotary tables have as many rows. */
   readonly contextLength: number
 }
@@ -40,6 +43,7 @@ export interface StepModelOptions {
 /** The step graph, loaded. */
 export interface StepModel {
   readonly config: DecoderConfig
+  readonly sessions: StepSessions
   run(batch: StepBatch, fetch: readonly StepFetch[]): Promise<StepResult>
   release(): Promise<void>
 }
@@ -50,14 +54,21 @@ const MOST_UNUSED = 4
 /** Loads the step graph of a prepared model. */
 export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
   const { config } = options.prepared
-  const session = await loadStepSession(options)
+  const sessions = await StepSessions.open({
+    load: (threads) => loadStepSession(options, { threads }),
+    threads: options.threads,
+    fewThreads: options.threadsBesideJob ?? null,
+    weightBytes: weightBytesOf(options),
+  })
   const shares = productShares(options.threads)
   const least = leastColumns(config, shares)
   const joined = new JoinedAdapters(config, shares)
   const results = new ResultMemory(config)
   return {
     config,
+    sessions,
     async run(batch, fetch) {
+      const session = sessions.current
       const feeds = batchFeeds(config, batch, least)
       Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
       feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
@@ -72,7 +83,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
       }
     },
     async release() {
-      await session.release()
+      await sessions.release()
     },
   }
 }
@@ -114,22 +125,31 @@ class ResultMemory {
   }
 }
 
-/** Builds a step graph and loads it. Writes nothing. */
+/**
+ * Builds a step graph and loads it. Writes nothing.
+ *
+ * @param variant.threads of the session, where they are fewer than those that the graph is built for; null: all cores
+ */
 export async function loadStepSession(
   options: StepModelOptions,
-  variant: { readonly isObserved?: boolean } = {},
+  { threads = options.threads, ...variant }: { readonly isObserved?: boolean; readonly threads?: number | null } = {},
 ): Promise<Session> {
-  const { prepared, precision, runtime, threads, contextLength } = options
+  const { prepared, precision, runtime, contextLength } = options
   const tensors = prepared.tensors(precision)
   const rotary = await rotaryTablesOf(prepared, contextLength)
   const slidingRotary = await slidingTablesOf(prepared, contextLength)
   const { config } = prepared
-  const shares = productShares(threads)
+  const shares = productShares(options.threads)
   const graph = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
   // From memory: a full disk must not keep a model that is prepared from being served.
   const { directory } = prepared
-  const bytes = toOnnxModel(graph, join(directory, 'step.onnx'))
+  const bytes = toOnnxModel(graph, join(directory, 'step.onnx'), isHiddenState)
   return await runtime.loadSession({ bytes, directory }, threads === null ? {} : { threads })
+}
+
+/** What the runtime packs for itself, at most. */
+function weightBytesOf({ prepared, precision }: StepModelOptions): number {
+  return [...prepared.tensors(precision).values()].reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
 }
 
 /** The middle of the unsigned range, for every row that is quantized. */

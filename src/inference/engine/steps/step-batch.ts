@@ -6,9 +6,9 @@ import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decod
 import { ATTENTION_INPUTS, cacheInput } from '#model/architectures/step-attention.js'
 import { STEP_INPUTS } from '#model/architectures/step-graph.js'
 import { float32Tensor, type HostTensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
-import type { AdapterLayout } from './adapters/adapter-layout.js'
-import type { KvCache } from './cache/kv-cache.js'
-import type { KvPlace } from './cache/kv-shape.js'
+import type { AdapterLayout } from '../adapters/adapter-layout.js'
+import type { KvCache } from '../cache/kv-cache.js'
+import type { KvPlace } from '../cache/kv-shape.js'
 
 /** One sequence of a step: its slot and its new tokens. */
 export interface StepSequence extends KvPlace {

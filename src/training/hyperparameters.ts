@@ -55,7 +55,7 @@ export interface RlHyperparameters {
   readonly scaleRewards: boolean
   /** From -1 (only negative advantages train) over 0 to 1 (only positive ones). */
   readonly advantageBalance: number
-  /** Old log-probabilities come from a forward pass before the first step; true whenever truncation or int8 is on. */
+  /** Old log-probabilities come from a forward pass before the first step; true whenever truncation is on. */
   readonly precalculateLogprobs: boolean
   /** Assistant turns without log-probabilities train too, as if sampled from the current policy. */
   readonly allowTrainingWithoutLogprobs: boolean
@@ -77,7 +77,7 @@ export interface RlHyperparameters {
   readonly maskTruncated: boolean
   /** Nats per trained token an optimizer step may move the policy; longer updates are shortened. Null for no limit. */
   readonly targetKl: number | null
-  /** How the frozen layers' products are computed. With int8, old log-probabilities are the trainer's own. */
+  /** How the frozen layers' products are computed. */
   readonly precision: TrainingPrecision
   /** Seeds the row shuffle and a new adapter; null means the job's id. */
   readonly seed: number | null
@@ -196,7 +196,7 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
   const loss = options.ppo || options.loss_fn === 'ppo' ? 'ppo' : 'cispo'
   const clip = CLIP_DEFAULTS[loss]
   const epsilon = options.epsilon ?? clip.epsilon
-  const truncation = options.truncated_importance_sampling
+  const truncation = unsetWhenZero(options.truncated_importance_sampling)
   return {
     loss,
     epsilon,
@@ -209,7 +209,7 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
       options.kl_penalty_coef === 0
         ? null
         : { coefficient: options.kl_penalty_coef, source: options.kl_penalty_source, isMeanGiven: false },
-    truncation: truncation === undefined ? null : { limit: truncation, source: 'precalculated' },
+    truncation: truncation === null ? null : { limit: truncation, source: 'precalculated' },
   }
 }
 

@@ -2,7 +2,7 @@
  * Metrics of what was logged under one split at one step, pooled over any number of log calls.
  *
  * A pooled value is that of one call with all the groups: means are weighted by the trajectories (or groups, or attempts) they
- * were taken over, counts add up. No mean is taken by a sum, so that a mean of finite numbers is always finite. Best-checkpoint rules read these values. Knows no storage; formulas of one call are in
+ * were taken over, counts add up. A mean of finite numbers is always finite, also where their sum is not. Best-checkpoint rules read these values. Knows no storage; formulas of one call are in
  * `metrics.ts`.
  */
 import type { JsonObject } from '#base/util/json.js'
@@ -98,15 +98,16 @@ function addMeans(
   maps: readonly Readonly<Record<string, number>>[],
   add: (name: string, value: number, weight: number) => void,
 ): void {
-  const means = new Map<string, { value: number; weight: number }>()
+  const means = new Map<string, { value: number; weight: number; sum: number }>()
   for (const map of maps) {
     for (const [name, value] of Object.entries(map)) {
-      const mean = means.get(name) ?? { value: 0, weight: 0 }
+      const mean = means.get(name) ?? { value: 0, weight: 0, sum: 0 }
       mean.weight += 1
-      // a running mean: no sum that could leave the range of numbers
+      // a running mean, which stays in the range of numbers where the sum leaves it
       mean.value += value / mean.weight - mean.value / mean.weight
+      mean.sum += value
       means.set(name, mean)
     }
   }
-  for (const [name, { value, weight }] of means) add(name, value, weight)
+  for (const [name, { value, weight, sum }] of means) add(name, Number.isFinite(sum) ? sum / weight : value, weight)
 }

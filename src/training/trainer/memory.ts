@@ -8,6 +8,7 @@
 import { TrainingError } from '#base/errors.js'
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
+import type { LossKind } from './train-graph.js'
 
 /** Activations above this are computed again layer by layer: a third more time, a third of the memory. */
 const KEPT_ACTIVATION_BYTES = 2 * 2 ** 30
@@ -64,17 +65,63 @@ function keptBytes(config: DecoderConfig, size: BatchSize): number {
   return activationBytes(config, size) + workingBytes(config, size)
 }
 
+/** Of scores and probabilities, no gradient of them. */
+const FORWARD_SCORE_ARRAYS = 2
+
+/**
+ * Bytes that rows take that are only measured: one layer at a time, and nothing that waits for a backward pass. Measured with 135M
+ * parameters, in MB: four rows of 256 tokens 203 (177 here), one of 1,024 204 (185), of 4,096 369 (329).
+ */
+export function forwardBytes(config: DecoderConfig, size: BatchSize): number {
+  const { layerCount, vocabularySize } = config
+  const layer = activationBytes(config, size) / layerCount
+  const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
+  return layer + FORWARD_SCORE_ARRAYS * scoreBytes(config, size) + head + maskBytes(config, size)
+}
+
 /** Bytes that live while one layer, or the head, is computed. The mask alone grows with the square of a row: 34 MB at 8,192 tokens. */
 function workingBytes(config: DecoderConfig, size: BatchSize): number {
-  const { headCount, layerCount, vocabularySize } = config
-  const { rows, length } = size
+  const { layerCount, vocabularySize } = config
   const layer = (LAYER_ARRAYS * activationBytes(config, size)) / layerCount
-  const queries = length > DENSE_ATTENTION_TOKENS ? attentionBlockRows(rows * length) : rows * length
-  const scores = 4 * SCORE_ARRAYS * headCount * queries * length
   const head = 4 * HEAD_ARRAYS * HEAD_ROWS * vocabularySize
-  // Who sees whom, a byte for each pair up to the query, and another for layers with a window.
-  const masks = ((hasSlidingLayers(config) ? 2 : 1) * rows * length ** 2) / 2
-  return layer + scores + head + masks
+  return layer + SCORE_ARRAYS * scoreBytes(config, size) + head + maskBytes(config, size)
+}
+
+/** Bytes of one array of a layer's attention scores. */
+function scoreBytes({ headCount }: DecoderConfig, { rows, length }: BatchSize): number {
+  const queries = length > DENSE_ATTENTION_TOKENS ? attentionBlockRows(rows * length) : rows * length
+  return 4 * headCount * queries * length
+}
+
+/** Who sees whom, a byte for each pair up to the query, and another for layers with a window. */
+function maskBytes(config: DecoderConfig, { rows, length }: BatchSize): number {
+  return ((hasSlidingLayers(config) ? 2 : 1) * rows * length ** 2) / 2
+}
+
+/** What makes the rows of a job shorter, by the loss they train with; not every kind of job has the same options. */
+const SHORTER_ROWS: Readonly<Record<LossKind['kind'], string>> = {
+  policy: 'train on shorter trajectories, set a smaller packed_sequence_length',
+  cross_entropy: 'train on shorter rows',
+  preference: 'train on shorter pairs',
+}
+
+/** What to do when a job's memory does not suffice, as a hint. */
+export function memoryRemedy(needs: Pick<MemoryNeeds, 'loss' | 'measured'>): string {
+  return `${SHORTER_ROWS[needs.loss]}, ${hasValidation(needs) ? 'give shorter validation rows, ' : ''}or free memory`
+}
+
+/** What a policy job only measures are rows that it trains on too. */
+function hasValidation({ loss, measured }: Pick<MemoryNeeds, 'loss' | 'measured'>): boolean {
+  return measured !== null && loss !== 'policy'
+}
+
+/** What of a job takes memory beside the weights. */
+export interface MemoryNeeds {
+  readonly loss: LossKind['kind']
+  /** The largest micro-batch that is trained on. */
+  readonly largest: BatchSize
+  /** The largest batch that is only measured while the trainer holds its memory, of validation rows or a policy job's own; null: none. */
+  readonly measured: BatchSize | null
 }
 
 /** What a job's largest micro-batch takes and how it is computed. */
@@ -89,21 +136,30 @@ export interface MemoryPlan {
 /**
  * Decides how a job's gradients are computed.
  *
+ * Rows that are trained on and rows that are only measured run in sessions of their own, and each keeps the memory of its largest
+ * batch for the next one: the job needs both at once.
+ *
  * @param available bytes this process can still get; null decides by size alone
  * @throws {TrainingError} `out_of_memory` with the figures when not even recomputing fits
  */
-export function planMemory(config: DecoderConfig, largest: BatchSize, available: number | null): MemoryPlan {
-  const kept = keptBytes(config, largest)
-  const recomputed = recomputedBytes(config, largest)
+export function planMemory(config: DecoderConfig, needs: MemoryNeeds, available: number | null): MemoryPlan {
+  const { largest, measured } = needs
+  const forward = measured === null ? 0 : forwardBytes(config, measured)
+  const kept = keptBytes(config, largest) + forward
+  const recomputed = recomputedBytes(config, largest) + forward
   // Half of what is free: the estimate is within a third, and others live here too.
   const isShort = available !== null && kept > available / 2
   const isRecomputed = needsRecomputation(config, largest) || isShort
   if (available !== null && recomputed > available) {
     const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`
+    const rows =
+      measured !== null && hasValidation(needs)
+        ? `the longest row of ${largest.length} tokens and the longest validation row of ${measured.length} together need`
+        : `the longest row of ${largest.length} tokens needs`
     throw new TrainingError(
       'out_of_memory',
-      `the longest row of ${largest.length} tokens needs about ${gigabytes(recomputed)} beside the weights, but ${gigabytes(available)} are available`,
-      { hint: 'train on shorter sequences, set a smaller packed_sequence_length, or free memory' },
+      `${rows} about ${gigabytes(recomputed)} beside the weights, but ${gigabytes(available)} are available`,
+      { hint: memoryRemedy(needs) },
     )
   }
   return { isRecomputed, neededBytes: isRecomputed ? recomputed : kept, availableBytes: available }

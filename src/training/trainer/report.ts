@@ -83,6 +83,35 @@ export function leftOut(reason: string, count: number, examples: readonly string
   return count === 0 ? [] : [{ reason, count, examples }]
 }
 
+/** Rows of a file that are not used, by line. */
+export interface UnusedRows {
+  readonly overlengthCount: number
+  readonly untrainableCount: number
+  readonly leftOutLines: { readonly overlength: readonly number[]; readonly untrainable: readonly number[] }
+}
+
+/** What of a file's rows is left out. @param rows `validation` for those a job is measured on */
+export function leftOutRows(
+  { overlengthCount, untrainableCount, leftOutLines }: UnusedRows,
+  rows: 'training' | 'validation' = 'training',
+): LeftOut[] {
+  const [prefix, suffix] = rows === 'training' ? ['', ''] : ['validation_', ' of the validation rows']
+  const names = (lines: readonly number[]): string[] => lines.map((line) => `line ${line}${suffix}`)
+  return [
+    ...leftOut(`${prefix}overlength`, overlengthCount, names(leftOutLines.overlength)),
+    ...leftOut(`${prefix}untrainable`, untrainableCount, names(leftOutLines.untrainable)),
+  ]
+}
+
+/** Why no validation row is left, as the end of a sentence. */
+export function whyUnused({ overlengthCount, untrainableCount }: UnusedRows): string {
+  const reasons = [
+    ...(overlengthCount > 0 ? [`${overlengthCount} longer than the context of the model`] : []),
+    ...(untrainableCount > 0 ? [`${untrainableCount} without an assistant turn that trains`] : []),
+  ]
+  return reasons.length === 0 ? '' : ` (${reasons.join(', ')})`
+}
+
 /** Counts a gradient step. */
 export function noteStep(
   report: JobReport,

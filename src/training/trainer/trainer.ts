@@ -12,6 +12,7 @@ import { clipGradNorm } from '#numerics/nn/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { OptimizerSettings } from '#training/hyperparameters.js'
 import { addGradients, float32Of, gradientsOf } from './gradients.js'
+import { memoryRemedy } from './memory.js'
 import type { RowBatch } from './row-batch.js'
 import { adapterTensorNames, type RowModel } from './row-decoder.js'
 import { openRowSession, type RowSessionOptions } from './row-session.js'
@@ -132,9 +133,9 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       const gradients = new Map<string, Float32Array>()
       let loss = 0
       for (const { batch, lossInputs } of microBatches) {
-        const result = await guarded(where, () => session.run(batch, feeds, lossInputs))
+        const result = await guarded({ where, loss: options.loss.kind }, () => session.run(batch, feeds, lossInputs))
         loss += float32Of(result, 'loss')[0] as number
-        assertFinite(loss, where)
+        if (!Number.isFinite(loss)) throw nonFinite(`the loss of ${where} is ${loss}`, options.loss.kind)
         addGradients(gradients, gradientsOf(result, parameters.keys()))
         outputs.push({
           logp: float32Of(result, 'logp'),
@@ -145,7 +146,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       const computedMs = nowMs()
       const gradientNorm = clipGradNorm(gradients.values(), settings.maxGradientNorm)
       if (!Number.isFinite(gradientNorm)) {
-        throw new TrainingError('non_finite_loss', `the gradient of ${where} has norm ${gradientNorm}`)
+        throw nonFinite(`the gradient of ${where} has norm ${gradientNorm}`, options.loss.kind)
       }
       const isMade = isWanted?.(outputs) ?? true
       if (isMade) adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
@@ -157,7 +158,10 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
 }
 
 /** A run that ran out of memory names the step; every other failure is passed on unchanged. */
-async function guarded<T>(where: string, run: () => Promise<T>): Promise<T> {
+async function guarded<T>(
+  { where, loss }: { readonly where: string; readonly loss: LossKind['kind'] },
+  run: () => Promise<T>,
+): Promise<T> {
   try {
     return await run()
   } catch (cause) {
@@ -165,14 +169,12 @@ async function guarded<T>(where: string, run: () => Promise<T>): Promise<T> {
       throw cause
     throw new TrainingError('out_of_memory', `memory ran out in ${where}`, {
       cause,
-      hint: 'train on shorter sequences, or set a smaller packed_sequence_length',
+      hint: memoryRemedy({ loss, measured: null }),
     })
   }
 }
 
-function assertFinite(loss: number, where: string): void {
-  if (Number.isFinite(loss)) return
-  throw new TrainingError('non_finite_loss', `the loss of ${where} is ${loss}`, {
-    hint: 'lower the learning rate, or check the log-probabilities and rewards of the job',
-  })
+function nonFinite(message: string, loss: LossKind['kind']): TrainingError {
+  const check = loss === 'policy' ? ', or check the log-probabilities and rewards of the job' : ''
+  return new TrainingError('non_finite_loss', message, { hint: `lower the learning rate${check}` })
 }

@@ -7,9 +7,9 @@
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
 
-import { type WorkerFailure, type WorkerIdle, workerAssignmentSchema } from '#api/wire/worker.js'
+import { type WorkerFailure, type WorkerIdle, type WorkerJob, workerAssignmentSchema } from '#api/wire/worker.js'
 import { type Environment, readEnvironment } from '#base/environment.js'
-import { AppError } from '#base/errors.js'
+import { AppError, fullMessage, NotFoundError } from '#base/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { memoryBytes } from '#base/util/memory.js'
@@ -20,7 +20,7 @@ import { countRuns } from './counted-runtime.js'
 import { startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
 import { JOB_RUNTIME } from './open-job.js'
-import { type AttemptOptions, runJob } from './run-job.js'
+import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
 import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity } from './worker-client.js'
 
 const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
@@ -74,7 +74,8 @@ type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'openBaseModel' | 'thre
 /** Runs one attempt to its end. @returns whether this process may make another one */
 async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<boolean> {
   const client = createWorkerClient(identity)
-  const job = await client.getJob()
+  const job = await takeJob(client, tools.logger)
+  if (job === null) return true
   const heartbeat = startHeartbeat({
     identity,
     leaseSeconds: job.lease_seconds,
@@ -100,6 +101,18 @@ async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<bool
   }
 }
 
+/** @returns null where something the job names is gone, which another attempt would not change: the job has failed with the reason then */
+async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob | null> {
+  try {
+    return await client.getJob()
+  } catch (error) {
+    if (!(error instanceof NotFoundError)) throw error
+    logger.error({ code: error.code, reason: error.message }, 'train.failed')
+    await client.fail(toFailure(error))
+    return null
+  }
+}
+
 /** Tells the server that this process is free, and waits for the next attempt; the server ends it when there is none. */
 function nextAttempt(): Promise<WorkerIdentity> {
   return new Promise((resolve) => {
@@ -122,7 +135,8 @@ async function reportFailure(
   error: unknown,
   { client, logger }: { readonly client: WorkerClient; readonly logger: Logger },
 ): Promise<void> {
-  logger.error({ err: error }, 'train.failed')
+  // who cancelled it knows: nothing has gone wrong
+  if (!(error instanceof CancelledError)) logger.error({ err: error }, 'train.failed')
   if (error instanceof FencedError) throw error
   await client.fail(toFailure(error))
 }
@@ -134,7 +148,8 @@ function toFailure(error: unknown): WorkerFailure {
   if (!(error instanceof AppError)) {
     return { code: 'internal_error', message: 'the training worker failed unexpectedly', is_cancelled: false }
   }
-  return { code: error.code, message: error.message, is_cancelled: error.category === 'cancelled' }
+  // a job's record has one text, and it is all that the hosted service's client shows
+  return { code: error.code, message: fullMessage(error), is_cancelled: error.category === 'cancelled' }
 }
 
 /** Whether the error or one of its causes is a write that found no room. */

@@ -4,6 +4,7 @@
  */
 import type { WorkerJob } from '#api/wire/worker.js'
 import type { Clock } from '#base/util/clock.js'
+import { availableMemoryBytes } from '#base/util/memory.js'
 import { parameterCount } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
@@ -48,12 +49,13 @@ export async function openJob(
   // Ids the model can sample, which may be more than the tokenizer names.
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
   const parent = await fetchParent(source, job)
+  const availableBytes = availableMemoryBytes()
   const base = {
     runtime,
     prepared,
     clock,
     jobId: job.id,
-    availableBytes: process.availableMemory(),
+    ...(availableBytes === null ? {} : { availableBytes }),
     ...(threads === null ? {} : { threads }),
   }
   let context: JobContext | null = null

@@ -17,7 +17,7 @@ import {
   type WorkerJob,
   workerJobSchema,
 } from '#api/wire/worker.js'
-import { AppError, CheckpointError } from '#base/errors.js'
+import { AppError, CheckpointError, NotFoundError } from '#base/errors.js'
 
 /** Which attempt at which job this worker makes. */
 export interface WorkerIdentity {
@@ -222,6 +222,7 @@ async function toError(response: Response, method: string, path: string): Promis
   const message = `${method} ${path} was answered with ${response.status}: ${body.slice(0, 500)}`
   if (response.status === 404 && path === '/resume') return new CheckpointError('checkpoint_corrupt', message)
   const error = readError(body)
+  if (error !== null && response.status === 404 && path === '') return new NotFoundError(error.code, error.message)
   if (error?.code === 'checkpoint_corrupt') return new CheckpointError(error.code, error.message)
   return new AppError('internal', 'worker_protocol', message)
 }

@@ -257,6 +257,10 @@ describe('RL job', () => {
     const joined = await run({ packed_sequence_length: 32, grad_accumulation_sequences: 4 }, fixture.context('rows'))
     expect(joined.events[0]!.data['num_sequences']).toBe(2)
     expect(joined.steps.map((data) => data['num_trainable_tokens'])).toEqual([80, 40])
+    expect(joined.outcome.metrics).toMatchObject({
+      'data/step_num_gradient_steps': 2,
+      'data/step_trainer_tokens': 120,
+    })
   })
 
   it('gives the same losses and gradients whatever `logprob_calculation_chunk_size` is', async () => {

@@ -7,7 +7,9 @@ import type { JsonObject } from '#base/util/json.js'
 import type { SftBatch, SftSequence } from '#training/data/sft-data.js'
 import { resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext } from '#training/trainer/job.js'
+import { forwardBytes, recomputedBytes } from '#training/trainer/memory.js'
 import { trainSft } from '#training/trainer/sft/sft-job.js'
+import { largestMicroBatch } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters } from '#training/trainer/trainer.js'
 import { createTrainingFixture, randomSequence, type TrainingFixture } from '../../support/model/training-fixture.js'
 
@@ -77,6 +79,32 @@ async function run(
 
 describe('validation', () => {
   const training = ['a', 'b', 'c', 'd'].map((seed) => [sequence(seed)])
+
+  it('is refused with the figures before a session opens where its rows do not fit beside the training', async () => {
+    const context = fixture.context('memory')
+    const rows = rowsOf([[sequence('a')]])
+    const long = { ...rows, survey: { ...rows.survey, longestLength: 512 } }
+    const [largest, measured] = [largestMicroBatch(rows.survey), largestMicroBatch(long.survey)]
+    const { config } = context.prepared
+    const availableBytes = Math.floor(recomputedBytes(config, largest) + forwardBytes(config, measured)) - 1
+    // enough for the rows that are trained on
+    expect(recomputedBytes(config, largest)).toBeLessThan(availableBytes)
+    let sessionCount = 0
+    const loadSession: typeof context.runtime.loadSession = (...given) => {
+      sessionCount += 1
+      return context.runtime.loadSession(...given)
+    }
+    const job = trainSft(
+      { ...rows, hyperparameters: resolveSftConfig({}), validation: long },
+      { ...context, availableBytes, runtime: { ...context.runtime, loadSession } },
+    )
+    expect((await job.next()).value).toMatchObject({ type: 'training_started' })
+    await expect(job.next()).rejects.toMatchObject({
+      code: 'out_of_memory',
+      message: expect.stringContaining('the longest validation row of 512 together need about'),
+    })
+    expect(sessionCount).toBe(0)
+  })
 
   it('is the loss that training reports for the same rows and weights', async () => {
     // the first step's loss is computed before its update, with the weights that the first measurement sees

@@ -289,13 +289,14 @@ describe('training worker', () => {
   })
 
   it('stops after the running gradient step when asked to cancel', async () => {
-    const { recorded } = await runWorker({
+    const { recorded, end } = await runWorker({
       input: LONG,
       job: { config: { batch_size: 1 }, lease_seconds: LEASE_SECONDS },
       isCancelRequested: ({ events }) => events.length > 1,
     })
     expect(recorded.failure).toMatchObject({ code: 'cancelled', is_cancelled: true })
     expect(recorded.completion).toBeNull()
+    expect(end).toEqual({ code: 0, signal: null, stderr: '' })
     expect(recorded.events.length).toBeLessThan(LONG.length)
     // The request came with the answer to a heartbeat; a job that is done at once may end before its first one.
     expect(recorded.heartbeats).toBeGreaterThan(0)

@@ -4,6 +4,11 @@
  * Which assistant turns train is the job's `assistant_turns` unless the line says it: `loss_mask` is `"all"`,
  * `"last_assistant"`, `"none"`, a list with true or false for each message, or `{"roles": ["assistant"]}`; a message with
  * `weight: 0` (the fine-tuning format of OpenAI) never trains. Only assistant turns can train.
+ *
+ * A line may also have TRL's form, `{"prompt", "completion"}`: two texts are a user turn and the answer to it, two lists of
+ * messages a conversation and how it goes on. Of it the completion trains, TRL's default `completion_only_loss`.
+ * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are served
+ * here; TRL takes them as they are. In a completion of messages those of other roles do not train.
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
@@ -111,20 +116,73 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
 function checkExample(value: unknown, number: number): SftExample {
   if (!isJsonObject(value))
     throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
-  const messages = checkMessages(value['messages'], 'messages', number)
-  const lastRole = messages.at(-1)?.['role']
-  if (lastRole !== 'assistant')
-    throw lineError(
-      'wrong_last_role',
-      number,
-      `must end with an assistant message, but its last role is ${describe(lastRole)}`,
-    )
+  // published data sets of messages often keep their first one as `prompt` beside them
+  const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))
+  const { messages, trainedTurns } = isPair ? fromPair(value, number) : fromMessages(value, number)
   return {
     lineNumber: number,
     messages: messages.map(withoutWeight),
     tools: checkTools(value, number),
-    trainedTurns: trainedTurnsOf(value['loss_mask'] ?? null, messages, number),
+    trainedTurns,
   }
+}
+
+type Turns = Pick<SftExample, 'messages' | 'trainedTurns'>
+
+function fromMessages(value: JsonObject, number: number): Turns {
+  const messages = checkMessages(value['messages'], 'messages', number)
+  assertLastRole(messages, '', number)
+  return { messages, trainedTurns: trainedTurnsOf(value['loss_mask'] ?? null, messages, number) }
+}
+
+/** The assistant turns of the completion train, whatever the job says of `assistant_turns`: the line says it by its form. */
+function fromPair(value: JsonObject, number: number): Turns {
+  const given = (name: string): unknown => value[name] ?? null
+  if (given('messages') !== null)
+    throw lineError('invalid_example', number, 'must have either messages or prompt and completion, not both')
+  if (given('loss_mask') !== null) {
+    throw maskError(
+      number,
+      'stands beside prompt and completion, of which the completion trains; write messages instead',
+    )
+  }
+  const [prompt, completion] = [given('prompt'), given('completion')]
+  const isText = typeof prompt === 'string'
+  if ((isText || Array.isArray(prompt)) && (isText ? typeof completion === 'string' : Array.isArray(completion))) {
+    const start = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', number)
+    const end = isText
+      ? [{ role: 'assistant', content: completion as string }]
+      : checkMessages(completion, 'completion', number)
+    assertLastRole(end, 'completion ', number)
+    const messages = [...start, ...end]
+    const turns = assistants(messages).filter((m) => m >= start.length)
+    return { messages, trainedTurns: turns.filter((m) => weightOf(messages[m] ?? {}, m, number) !== 0) }
+  }
+  throw lineError(
+    'invalid_example',
+    number,
+    `must have prompt and completion, both a text or both a list of messages, got ${kindOf(prompt)} and ${kindOf(completion)}`,
+  )
+}
+
+function has(value: JsonObject, name: string): boolean {
+  return (value[name] ?? null) !== null
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'nothing'
+  return typeof value === 'string' ? 'a text' : describe(value)
+}
+
+/** @param name of the list with a blank behind it; empty for the line's only one */
+function assertLastRole(messages: readonly JsonObject[], name: string, number: number): void {
+  const lastRole = messages.at(-1)?.['role']
+  if (lastRole === 'assistant') return
+  throw lineError(
+    'wrong_last_role',
+    number,
+    `must end ${name}with an assistant message, but its last role is ${describe(lastRole)}`,
+  )
 }
 
 /** The template must not see what is meant for the trainer. */

@@ -5,21 +5,21 @@
  * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
  */
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import type { PreferenceBatch, PreferenceSurvey } from '#training/data/preference-data.js'
+import type { PreferenceBatch } from '#training/data/preference-data.js'
 import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { memoryFacts, planMemory } from '../memory.js'
+import { type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps } from '../progress.js'
-import { leftOut } from '../report.js'
+import { leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { rateNotes } from '../sft/sft-schedule.js'
 import { createTrainer, type MicroBatch } from '../trainer.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
-import { openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
+import { assertMeasurable, openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
 
 /** What a preference job trains on, besides its context. */
 export interface DpoJob extends PreferenceRows {
@@ -72,12 +72,21 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   }
 }
 
-/** Notes in the report of the job's progress what is known before the first step. @returns the first event */
+/**
+ * Notes in the report of the job's progress what is known before the first step.
+ *
+ * @returns the first event
+ * @throws {InvalidRequestError} `no_trainable_tokens`
+ */
 export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { progress }: JobContext): TrainingEvent {
+  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
   const stepCount = survey.trainableBatchCount * hyperparameters.epochs
   progress.report.plannedSteps = stepCount
   progress.report.notes = rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs)
-  progress.report.leftOut = leftOutOf(survey)
+  progress.report.leftOut = [
+    ...leftOutRows(survey),
+    ...(validation === null ? [] : leftOutRows(validation.survey, 'validation')),
+  ]
   return {
     type: 'training_started',
     data: {
@@ -92,20 +101,28 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
   }
 }
 
+/** What the job's rows take, before any is read. */
+export function memoryNeeds({ survey, validation }: Pick<DpoJob, 'survey' | 'validation'>): MemoryNeeds {
+  return {
+    loss: 'preference',
+    largest: largestPairBatch(survey),
+    measured: validation === null ? null : largestPairBatch(validation.survey),
+  }
+}
+
 /** Validation rows run in graphs of the same model. */
-function rowOptions({ survey, validation, hyperparameters }: DpoJob): Parameters<typeof rowSettings>[1] {
-  const surveys = validation === null ? [survey] : [survey, validation.survey]
-  const longestRow = Math.max(...surveys.map((each) => largestPairBatch(each).length))
-  return { precision: hyperparameters.precision, longestRow }
+function rowOptions(job: DpoJob): Parameters<typeof rowSettings>[1] {
+  const { largest, measured } = memoryNeeds(job)
+  return { precision: job.hyperparameters.precision, longestRow: Math.max(largest.length, measured?.length ?? 0) }
 }
 
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
-  const { survey, hyperparameters } = job
+  const { hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
   const { beta, labelSmoothing } = hyperparameters
-  const memory = planMemory(context.prepared.config, largestPairBatch(survey), context.availableBytes ?? null)
+  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   // Scored with the weights the job starts from, also when it goes on from a resume point.
   const referenceMs = clock.monotonicMs()
@@ -188,14 +205,6 @@ function toMicroBatches(parts: ReturnType<typeof toPairRows>, reference: AnswerL
       },
     }
   })
-}
-
-function leftOutOf({ overlengthCount, untrainableCount, leftOutLines }: PreferenceSurvey) {
-  const names = (lines: readonly number[]): string[] => lines.map((line) => `line ${line}`)
-  return [
-    ...leftOut('overlength', overlengthCount, names(leftOutLines.overlength)),
-    ...leftOut('untrainable', untrainableCount, names(leftOutLines.untrainable)),
-  ]
 }
 
 function finite(data: Readonly<Record<string, number>>): Record<string, number> {

@@ -7,8 +7,8 @@ import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'
 import { describeMask, type JobPlan, type PlannedSequence, SHOWN_SEQUENCES, sampleRows } from '../plan/job-plan.js'
-import { type DpoJob, outlineDpo } from './dpo-job.js'
-import { largestPairBatch, pairBatchSizes } from './dpo-rows.js'
+import { type DpoJob, memoryNeeds, outlineDpo } from './dpo-job.js'
+import { pairBatchSizes } from './dpo-rows.js'
 
 /**
  * Plans a preference job without running any of it; a job that stops early does less.
@@ -50,7 +50,7 @@ export async function planDpo(
     rowCount: 2 * survey.pairCount * epochs,
     tokens: tokenCount * epochs,
     trainedTokens: survey.answerTokenCount * epochs,
-    largest: largestPairBatch(survey),
+    ...memoryNeeds(job),
     work: {
       gradient: cost * epochs,
       forward: referenceCost + validationCost * measurements,

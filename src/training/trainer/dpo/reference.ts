@@ -5,6 +5,7 @@ import { InvalidRequestError } from '#base/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#training/data/preference-data.js'
 import type { DpoHyperparameters } from '#training/hyperparameters.js'
 import type { Measured } from '../epochs/validation.js'
+import { whyUnused } from '../report.js'
 import { openScores, type Score, type ScoringContext } from '../scores.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, noLogps, toPairRows } from './dpo-rows.js'
@@ -14,6 +15,16 @@ export interface PreferenceRows {
   readonly survey: PreferenceSurvey
   /** All batches from the first; called once per pass. */
   readonly openBatches: () => AsyncIterable<PreferenceBatch>
+}
+
+/** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when the rows to measure on hold no pair */
+export function assertMeasurable({ survey }: PreferenceRows): void {
+  if (survey.pairCount > 0) return
+  throw new InvalidRequestError(
+    'no_trainable_tokens',
+    `validation_data_url holds no pair that could be compared${whyUnused(survey)}`,
+    { hint: 'give shorter pairs with an answer each, or leave the validation rows out' },
+  )
 }
 
 /** Log-probabilities of both answers of each pair. */
@@ -27,7 +38,6 @@ export async function scorePairs(pairs: readonly PreferencePair[], score: Score)
  * Opens a measurement: the loss and what a step reports of preferences, means over all pairs under the adapter as it is.
  *
  * @param references of each batch, in order
- * @throws {InvalidRequestError} `no_trainable_tokens` without a pair
  */
 export async function openPreferenceLoss(
   rows: PreferenceRows,
@@ -35,9 +45,6 @@ export async function openPreferenceLoss(
   context: ScoringContext,
   hyperparameters: DpoHyperparameters,
 ): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
-  if (rows.survey.pairCount === 0) {
-    throw new InvalidRequestError('no_trainable_tokens', 'validation_data_url holds no pair that could be compared')
-  }
   const scores = await openScores(context, context.adapter)
   return {
     release: () => scores.release(),

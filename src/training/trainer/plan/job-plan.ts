@@ -6,7 +6,7 @@
  */
 import type { TrainingPrecision } from '#training/hyperparameters.js'
 import type { TrainingEvent } from '../job.js'
-import type { BatchSize } from '../memory.js'
+import type { MemoryNeeds } from '../memory.js'
 import { type Row, sequenceRow } from '../row-batch.js'
 
 /** How many groups and sequences a plan shows; the others are counted. */
@@ -58,14 +58,13 @@ export interface PlannedWork {
 }
 
 /** A plan; its left-out data and sentences stand in the report of the job's progress. */
-export interface JobPlan {
+export interface JobPlan extends MemoryNeeds {
   readonly started: TrainingEvent
   /** Rows that go through the train graph, epochs counted. */
   readonly rowCount: number
   /** As the report counts them when the job has ended. */
   readonly tokens: number
   readonly trainedTokens: number
-  readonly largest: BatchSize
   readonly work: PlannedWork
   readonly groups: readonly PlannedGroup[]
   readonly groupCount: number

@@ -100,6 +100,6 @@ export function noteMismatch(
   report.notes.push(
     isRecomputed
       ? `${figures}: the trainer computed them again, as with precalculate_logprobs`
-      : `${figures}: the data was sampled from other weights, or not by this service; precalculate_logprobs ignores the sampler's`,
+      : `${figures}: the data was sampled from other weights, was held to a grammar (tool_choice other than auto, structured outputs), or is not of this service; precalculate_logprobs ignores the sampler's`,
   )
 }

@@ -21,7 +21,7 @@ import { createTrainer } from '../trainer.js'
 import { measureMismatch, noteMismatch, shouldRecompute } from './mismatch.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
-import { type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
+import { isMeanGiven, isScoredBetweenSteps, type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
 import { createTrustRegion, type Movement, noteMovement } from './trust-region.js'
 
@@ -50,6 +50,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
       ...(job.currentStep === undefined ? {} : offPolicyMetrics(groups, job.currentStep)),
       ...averageSteps(progress),
       'data/step_num_gradient_steps': steps.length,
+      'data/step_trainer_tokens': progress.report.trainedTokens,
       'data/step_num_groups_trainable': countBatch(groups).groupsTrainable,
     },
   }
@@ -66,16 +67,18 @@ async function* trainSteps(
   const hyperparameters = withRecomputation(job.hyperparameters, context)
   const { ratioLevel: level, kl } = hyperparameters.policyLoss
   // Before anything is scored: what cannot fit fails at once.
-  const largest = largestRowBatch(steps.flatMap(({ rows }) => rowBatches(rows)))
-  const memory = planMemory(context.prepared.config, largest, context.availableBytes ?? null)
+  const batches = steps.map(({ rows }) => rowBatches(rows))
+  const largest = largestRowBatch(batches.flat())
+  const isScored = isScoredBetweenSteps(batches, hyperparameters)
+  const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null }
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   const prepared = await prepareSteps(steps, hyperparameters, context, reference)
-  // Rows that run apart need the mean over all of their step.
-  const isMeanGiven = kl !== null && prepared.some((step) => step.length > 1)
-  const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven } }
+  const isKlMeanGiven = kl !== null && isMeanGiven(batches)
+  const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
   applyResumePoint(context, context.resumePoint)
   const { targetKl } = hyperparameters
-  const learner = isMeanGiven || targetKl !== null ? await openScores(context, context.adapter) : null
+  const learner = isScored ? await openScores(context, context.adapter) : null
   const region =
     learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
   const loss = { kind: 'policy' as const, options }
@@ -85,7 +88,7 @@ async function* trainSteps(
     const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
     const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
     const klMean =
-      learner === null || kl === null || !isMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
+      learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
     region?.remember()
     const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
       learningRate: hyperparameters.learningRate * multiplier,

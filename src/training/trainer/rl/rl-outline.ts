@@ -24,7 +24,7 @@ import {
 import { leftOut } from '../report.js'
 import type { ReferencePolicy } from '../scores.js'
 import { noteRewards, rewardNotes } from './reward-notes.js'
-import { rowBatches, sizeOf } from './rl-rows.js'
+import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
 
 /** What an RL job trains on, besides its context. */
 export interface RlJob {
@@ -99,7 +99,8 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
   const { hyperparameters, groups } = job
   const { steps, started, firstSequences, sequenceCount } = outlineRl(job, context)
   const rows = steps.flatMap((step) => step.rows)
-  const batches = steps.flatMap((step) => rowBatches(step.rows))
+  const batches = steps.map((step) => rowBatches(step.rows))
+  const largest = largestRowBatch(batches.flat())
   const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
   const { precalculateLogprobs, policyLoss } = hyperparameters
   const passCount = (precalculateLogprobs ? 1 : 0) + (policyLoss.kl === null ? 0 : 1)
@@ -108,7 +109,9 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
     rowCount: rows.length,
     tokens: rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
     trainedTokens: steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
-    largest: largestRowBatch(batches),
+    loss: 'policy',
+    largest,
+    measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
     work: { gradient: work, forward: passCount * work, sessionCount: 1 + passCount },
     groups: groups
       .slice(0, SHOWN_GROUPS)

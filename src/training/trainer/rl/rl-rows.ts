@@ -5,6 +5,7 @@
 import type { RatioLevel } from '#numerics/nn/policy-loss.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { PackedRow } from '#training/data/pack.js'
+import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '../memory.js'
 import { perToken, type RowBatch, rowOf, type TrainedToken } from '../row-batch.js'
 import type { MicroBatch } from '../trainer.js'
@@ -37,6 +38,19 @@ export function rowBatches(rows: readonly PackedRow[]): PackedRow[][] {
     else batches.push([row])
   }
   return batches
+}
+
+/** Whether batches are scored by the weights of the moment between steps, in a session that is open beside the trainer's. */
+export function isScoredBetweenSteps(
+  steps: readonly (readonly unknown[])[],
+  { policyLoss, targetKl }: Pick<RlHyperparameters, 'policyLoss' | 'targetKl'>,
+): boolean {
+  return targetKl !== null || (policyLoss.kl !== null && isMeanGiven(steps))
+}
+
+/** Whether a KL penalty's mean over a step must be known before its batches run: where they run apart. */
+export function isMeanGiven(steps: readonly (readonly unknown[])[]): boolean {
+  return steps.some((batches) => batches.length > 1)
 }
 
 /** Size of rows as they go through the graph, the longest first. */

@@ -10,15 +10,15 @@ import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { memoryFacts, planMemory } from '../memory.js'
+import { type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, type JobProgress } from '../progress.js'
-import { leftOut } from '../report.js'
+import { leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
 import { rateNotes } from './sft-schedule.js'
-import { openSftLoss, type ValidationRows } from './validation-loss.js'
+import { assertMeasurable, openSftLoss, unusedRows, type ValidationRows } from './validation-loss.js'
 
 /** What an SFT job trains on, besides its context. */
 export interface SftJob {
@@ -69,17 +69,18 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
  * Notes in the report of the job's progress what is known before the first step.
  *
  * @returns the first event
- * @throws {InvalidRequestError} `learning_rate_count`
+ * @throws {InvalidRequestError} `learning_rate_count`, `no_trainable_tokens`
  */
 export function outlineSft({ survey, hyperparameters, validation }: SftJob, { progress }: JobContext): TrainingEvent {
   const { epochs } = hyperparameters
   assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
+  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
   const { report } = progress
   report.plannedSteps = survey.trainableBatchCount * epochs
   report.notes = rateNotes(hyperparameters, survey.batchCount * epochs)
   report.leftOut = [
-    ...leftOut('overlength', survey.droppedCount, survey.leftOutLines.overlength.map(lineName)),
-    ...leftOut('untrainable', survey.untrainableCount, survey.leftOutLines.untrainable.map(lineName)),
+    ...leftOutRows(unusedRows(survey)),
+    ...(validation === null ? [] : leftOutRows(unusedRows(validation.survey), 'validation')),
   ]
   return {
     type: 'training_started',
@@ -95,23 +96,27 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
   }
 }
 
-function lineName(line: number): string {
-  return `line ${line}`
+/** What the job's rows take, before any is read. */
+export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'validation'>): MemoryNeeds {
+  return {
+    loss: 'cross_entropy',
+    largest: largestMicroBatch(survey),
+    measured: validation === null ? null : largestMicroBatch(validation.survey),
+  }
 }
 
 /** Validation rows run in graphs of the same model. */
-function rowOptions({ survey, validation, hyperparameters }: SftJob): Parameters<typeof rowSettings>[1] {
-  const surveys = validation === null ? [survey] : [survey, validation.survey]
-  const longestRow = Math.max(...surveys.map((each) => largestMicroBatch(each).length))
-  return { precision: hyperparameters.precision, longestRow }
+function rowOptions(job: SftJob): Parameters<typeof rowSettings>[1] {
+  const { largest, measured } = memoryNeeds(job)
+  return { precision: job.hyperparameters.precision, longestRow: Math.max(largest.length, measured?.length ?? 0) }
 }
 
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
-  const { survey, hyperparameters } = job
+  const { hyperparameters } = job
   const { clock, progress } = context
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
-  const memory = planMemory(context.prepared.config, largestMicroBatch(survey), context.availableBytes ?? null)
+  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
   progress.report.facts['memory'] = memoryFacts(memory)
   const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
   const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)

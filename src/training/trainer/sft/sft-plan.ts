@@ -6,8 +6,8 @@ import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'
 import { describeMask, type JobPlan, type PlannedSequence, SHOWN_SEQUENCES, sampleRows } from '../plan/job-plan.js'
-import { outlineSft, type SftJob } from './sft-job.js'
-import { largestMicroBatch, rowBatchSizes } from './sft-rows.js'
+import { memoryNeeds, outlineSft, type SftJob } from './sft-job.js'
+import { rowBatchSizes } from './sft-rows.js'
 
 /**
  * Plans an SFT job without running any of it; a job that stops early does less.
@@ -45,7 +45,7 @@ export async function planSft(
     rowCount: sequenceCount * epochs,
     tokens: survey.tokenCount * epochs,
     trainedTokens: survey.trainableTokenCount * epochs,
-    largest: largestMicroBatch(survey),
+    ...memoryNeeds(job),
     work: {
       gradient: cost * epochs,
       forward: validationCost * measurements,

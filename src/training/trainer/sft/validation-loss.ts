@@ -5,6 +5,7 @@
 import { InvalidRequestError } from '#base/errors.js'
 import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
 import type { Measured } from '../epochs/validation.js'
+import { type UnusedRows, whyUnused } from '../report.js'
 import { openScores, type ScoringContext } from '../scores.js'
 import { toRowBatches } from './sft-rows.js'
 
@@ -15,21 +16,26 @@ export interface ValidationRows {
   readonly openBatches: () => AsyncIterable<SftBatch>
 }
 
-/**
- * Opens a measurement.
- *
- * @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train
- */
+/** What a survey says of rows that are not used. */
+export function unusedRows({ droppedCount, untrainableCount, leftOutLines }: SftSurvey): UnusedRows {
+  return { overlengthCount: droppedCount, untrainableCount, leftOutLines }
+}
+
+/** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train */
+export function assertMeasurable({ survey }: ValidationRows): void {
+  if (survey.trainableTokenCount > 0) return
+  throw new InvalidRequestError(
+    'no_trainable_tokens',
+    `validation_data_url holds no row in which anything would train${whyUnused(unusedRows(survey))}`,
+    { hint: 'give shorter rows with an assistant turn, or leave the validation rows out' },
+  )
+}
+
+/** Opens a measurement. */
 export async function openSftLoss(
   rows: ValidationRows,
   context: ScoringContext,
 ): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
-  if (rows.survey.trainableTokenCount === 0) {
-    throw new InvalidRequestError(
-      'no_trainable_tokens',
-      'validation_data_url holds no row in which anything would train',
-    )
-  }
   const scores = await openScores(context, context.adapter)
   return {
     release: () => scores.release(),

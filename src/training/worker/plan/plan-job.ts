@@ -3,7 +3,7 @@
  */
 import type { PlanFindings } from '#api/wire/training/plan.js'
 import type { PlanRequest } from '#api/wire/training/plan-process.js'
-import { AppError } from '#base/errors.js'
+import { AppError, fullMessage } from '#base/errors.js'
 import type { JobContext } from '#training/trainer/job.js'
 import { type MemoryPlan, planMemory } from '#training/trainer/memory.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
@@ -30,10 +30,10 @@ function checkMemory(plan: JobPlan, context: JobContext): MemoryPlan | Refused {
   const availableBytes = context.availableBytes ?? null
   if (plan.tokens === 0) return { isRecomputed: false, neededBytes: 0, availableBytes }
   try {
-    return planMemory(prepared.config, plan.largest, availableBytes)
+    return planMemory(prepared.config, plan, availableBytes)
   } catch (error) {
     if (!(error instanceof AppError)) throw error
-    return { refusal: { code: error.code, message: error.message } }
+    return { refusal: { code: error.code, message: fullMessage(error) } }
   }
 }
 

@@ -73,6 +73,70 @@ describe('readSftExamples', () => {
     for (let size = 1; size < 12; size += 1) expect(await collect(readSftExamples(bytes(content, size)))).toEqual(whole)
   })
 
+  const user = (content: string) => ({ role: 'user', content })
+  const assistant = (content: string, weight?: number) => ({
+    role: 'assistant',
+    content,
+    ...(weight === undefined ? {} : { weight }),
+  })
+  const rows = (...list: readonly object[]): string => list.map((row) => JSON.stringify(row)).join('\n')
+
+  it('reads messages of a data set that keeps its first one as prompt beside them', async () => {
+    const messages = [user('q'), assistant('a')]
+    const [example] = await collect(readSftExamples(bytes(rows({ prompt: 'q', prompt_id: 'x', messages }))))
+    expect(example).toMatchObject({ messages, trainedTurns: null })
+  })
+
+  it("reads TRL's prompt and completion, of which the completion trains", async () => {
+    const content = rows(
+      { prompt: 'q', completion: 'a', messages: null },
+      { prompt: [user('q'), assistant('b'), user('r')], completion: [assistant('c'), user('s'), assistant('d')] },
+      { prompt: [user('q')], completion: [assistant('c', 0), user('s'), assistant('d', 1)], tools: [{}] },
+    )
+    expect(await collect(readSftExamples(bytes(content)))).toEqual([
+      { lineNumber: 1, messages: [user('q'), assistant('a')], tools: null, trainedTurns: [1] },
+      {
+        lineNumber: 2,
+        messages: [user('q'), assistant('b'), user('r'), assistant('c'), user('s'), assistant('d')],
+        tools: null,
+        trainedTurns: [3, 5],
+      },
+      {
+        lineNumber: 3,
+        messages: [user('q'), assistant('c'), user('s'), assistant('d')],
+        tools: [{}],
+        trainedTurns: [3],
+      },
+    ])
+    const [batch] = await batchesOf(
+      rows({ prompt: [user('q'), assistant('xx'), user('r')], completion: [assistant('a b')] }),
+    )
+    expect(Array.from(batch?.sequences[0]?.lossMask ?? [])).toEqual([0, 0, 0, 1, 1])
+  })
+
+  it.each([
+    [{ prompt: 'q' }, 'both a text or both a list of messages, got a text and nothing'],
+    [{ completion: 'q' }, 'got nothing and a text'],
+    [{ prompt: 'q', completion: [assistant('a')] }, 'got a text and an array'],
+    [{ prompt: [user('q')], completion: 'a' }, 'got an array and a text'],
+    [{ prompt: 5, completion: 'a' }, 'got 5 and a text'],
+    [
+      { prompt: 'q', completion: 'a', messages: [user('q'), assistant('a')] },
+      'either messages or prompt and completion',
+    ],
+    [{ prompt: [], completion: [assistant('a')] }, 'must have a non-empty array prompt'],
+    [{ prompt: [user('q')], completion: [{}] }, 'has completion[0].role that is not a string'],
+    [{ prompt: [user('q')], completion: [user('a')] }, 'must end completion with an assistant message'],
+    [{ prompt: 'q', completion: 'a', loss_mask: 'all' }, 'loss_mask that stands beside prompt and completion'],
+  ])('%j is refused with its line and what is expected', async (row, problem) => {
+    await expect(collect(readSftExamples(bytes(`${line('a')}\n${rows(row)}`)))).rejects.toMatchObject({
+      category: 'invalid_request',
+      message: expect.stringMatching(/^Line 2 /),
+      details: { line: 2 },
+    })
+    await expect(collect(readSftExamples(bytes(rows(row))))).rejects.toThrow(problem)
+  })
+
   const refused: [string, string | Uint8Array, string, number][] = [
     ['a bad line in the middle', `${line('a')}\n{"messages": \n${line('b')}\n`, 'invalid_json', 2],
     ['a torn last line', `${line('a')}\n${line('b').slice(0, -5)}`, 'torn_last_line', 2],

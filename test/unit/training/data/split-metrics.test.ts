@@ -1,6 +1,7 @@
 /** Pooled metrics of a split: any way of cutting groups into log calls gives the values of one call with all of them. */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
+import { logMetrics } from '#training/data/metrics.js'
 import { parseTrajectoryGroups } from '#training/data/parse.js'
 import {
   decodeTotals,
@@ -51,6 +52,13 @@ describe('split totals', () => {
     const three = parseTrajectoryGroups([{ trajectories: [{ reward: 0 }, { reward: 0 }, { reward: 0 }] }])
     const pooled = poolTotals(splitTotals(one, 'val'), splitTotals(three, 'val'))
     expect(toMetrics(pooled)).toMatchObject({ 'val/reward': 0.25, 'val/data/step_num_trajectories': 4 })
+  })
+
+  it('takes the mean of a metric as a training job does, to the last bit', () => {
+    const trajectories = Array.from({ length: 12 }, (_, i) => ({ reward: i, metrics: { solved: i % 2 === 0 } }))
+    const groups = parseTrajectoryGroups([{ trajectories }])
+    expect(toMetrics(splitTotals(groups, 'val'))).toMatchObject({ 'val/solved': 0.5 })
+    expect(logMetrics(groups, 'val')).toMatchObject({ 'val/solved': 0.5 })
   })
 
   it('names counts under the split, so that training keeps its own', () => {

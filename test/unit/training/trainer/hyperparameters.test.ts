@@ -73,8 +73,12 @@ describe('resolveRlConfig', () => {
     })
   })
 
-  it('counts a weight bound of 0 as unset', () => {
+  it('counts a weight bound or a truncation of 0 as unset', () => {
     expect(resolveRlConfig({ max_negative_advantage_importance_sampling_weight: 0 }).policyLoss.maxRatio).toBeNull()
+    expect(resolveRlConfig({ truncated_importance_sampling: 0 })).toMatchObject({
+      precalculateLogprobs: false,
+      policyLoss: { truncation: null },
+    })
   })
 
   it('reads the extensions and fills in half a lora', () => {

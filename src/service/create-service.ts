@@ -114,7 +114,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const seams = options.seams ?? {}
   const dataDir = await openDataDir(options.dataDir)
   undo.push(() => dataDir.unlock())
-  // Before the first key is made: a start that is refused must not use up the one time the key is shown.
   const shelf = createShelf(dataDir.baseModelsPath)
   const added = await shelf.read()
   const given = await resolveBaseModels(options, dataDir)
@@ -149,9 +148,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   for (const id of await listNewestIds(db)) ids.continueAfter(id)
   const webhookTiming = { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
   await shortenWaits(db, 2 * Math.max(0, ...webhookTiming.retryMs))
-  const createdApiKey = await ensureApiKey(db, dataDir, ids)
-  const isApiKeyLost = await isKeyFileLost(db, dataDir)
-  if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const recovered = await recoverInterrupted(db, ids)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
@@ -201,6 +197,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     environment: workerEnvironment(options),
     ...options.tuning?.keptWorkers,
     entryPath: seams.entryPaths?.worker,
+    onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   undo.push(() => workers.stop())
   const exporter = createExporter({ environment: seams.environment ?? readEnvironment() })
@@ -323,7 +320,14 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     closing: closing.signal,
     translateError: toStorageError,
   })
-  const server = await listen(app, { host: settings.host, port: settings.port })
+  let createdApiKey: string | null = null
+  let isApiKeyLost = false
+  const server = await listen(app, { host: settings.host, port: settings.port }, async () => {
+    // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
+    createdApiKey = await ensureApiKey(db, dataDir, ids)
+    isApiKeyLost = await isKeyFileLost(db, dataDir)
+  })
+  if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   listening = server
   startDefaultEngine(context, closing.signal)
   dispatcher.start()

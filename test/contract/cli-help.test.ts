@@ -116,6 +116,7 @@ describe('the program', () => {
   test.each([
     [['modles', 'list'], 'unknown command "modles"', 'models'],
     [['models', 'delet'], 'unknown command "delet"', 'delete'],
+    [['models', 'lst'], 'unknown command "lst"', 'list'],
     [['models', 'list', '--limt', '3'], 'unknown option "--limt"', '--limit'],
     [['ls'], 'unknown command "ls"', 'models list'],
     [['logs'], 'unknown command "logs"', 'jobs events'],

@@ -69,6 +69,15 @@ describe('openapi.json', () => {
     }
   })
 
+  it('says of every parameter what it means', () => {
+    const silent = operations.flatMap(({ path, method, operation }) =>
+      ((operation['parameters'] ?? []) as { name: string; description?: string }[])
+        .filter(({ description }) => !/^[A-Z`].*[^.]$/.test(description ?? ''))
+        .map(({ name }) => `${method} ${path}: ${name}`),
+    )
+    expect(silent).toEqual([])
+  })
+
   it('leaves no reference open', () => {
     const schemas = (document['components'] as { schemas: JsonObject }).schemas
     for (const [, name] of JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)) {

@@ -103,7 +103,14 @@ export interface NewWebhook {
   readonly project?: string | null | undefined
 }
 
+/** A page of all that a key sees, or of what is bound to one project. */
+export interface ProjectQuery extends PageQuery {
+  readonly project?: string | undefined
+}
+
 export interface JobFilter extends PageQuery {
+  readonly entity?: string | undefined
+  readonly project?: string | undefined
   readonly model_id?: string | undefined
   readonly status?: JobStatus | undefined
 }
@@ -237,7 +244,7 @@ export function createClient(options: ClientOptions) {
     },
     servedModels: { list: (call?: CallOptions) => get<{ data: readonly ServedModel[] }>('/v1/models', {}, call) },
     keys: {
-      list: (query: PageQuery = {}, call?: CallOptions) => get<List<ApiKey>>(KEYS, { ...query }, call),
+      list: (query: ProjectQuery = {}, call?: CallOptions) => get<List<ApiKey>>(KEYS, { ...query }, call),
       get: (id: string, call?: CallOptions) => get<ApiKey>(`${KEYS}/${segment(id)}`, {}, call),
       /** The answer is the only one that holds the key itself. */
       create: (key: NewKey, call?: CallOptions) => post<CreatedKey>(KEYS, key, call),
@@ -245,7 +252,7 @@ export function createClient(options: ClientOptions) {
         http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${segment(id)}`, ...call }),
     },
     webhooks: {
-      list: (query: PageQuery = {}, call?: CallOptions) => get<List<Webhook>>(WEBHOOKS, { ...query }, call),
+      list: (query: ProjectQuery = {}, call?: CallOptions) => get<List<Webhook>>(WEBHOOKS, { ...query }, call),
       /** The answer is the only one that holds the secret. */
       create: (webhook: NewWebhook, call?: CallOptions) => post<CreatedWebhook>(WEBHOOKS, webhook, call),
       delete: (id: string, call: CallOptions = {}) =>

@@ -154,4 +154,5 @@ const networkCauses: Readonly<Record<string, string>> = {
   ENETUNREACH: 'network unreachable',
   UND_ERR_HEADERS_TIMEOUT: 'no answer in time',
   UND_ERR_BODY_TIMEOUT: 'the answer stalled',
+  EPROTO: 'TLS failed: does the server speak https?',
 }

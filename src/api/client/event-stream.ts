@@ -41,8 +41,12 @@ export async function* followEvents(
   let lastAnswerMs = clock.monotonicMs()
   for (;;) {
     let count = 0
+    let openedMs = Number.POSITIVE_INFINITY
+    const onOpen = (): void => {
+      openedMs = clock.monotonicMs()
+    }
     try {
-      for await (const event of readOnce(http, jobId, after, options.signal)) {
+      for await (const event of readOnce(http, jobId, { after, signal: options.signal, onOpen })) {
         lastAnswerMs = clock.monotonicMs()
         count += 1
         after = event.id
@@ -53,7 +57,10 @@ export async function* followEvents(
       // A job that finished before `after` has no event left to wait for.
       if (count === 0 && (await isFinished(http, jobId, options.signal))) return
     } catch (error) {
-      if (!isTransient(error) || clock.monotonicMs() - lastAnswerMs > (options.patienceMs ?? 60_000)) throw error
+      const nowMs = clock.monotonicMs()
+      // a stream with nothing to say was there until now; one that is cut at once was not
+      if (nowMs - openedMs > pollMs) lastAnswerMs = nowMs
+      if (!isTransient(error) || nowMs - lastAnswerMs > (options.patienceMs ?? 60_000)) throw error
       options.onRetry?.(error)
     }
     if (count < 100) await http.sleep(pollMs, options.signal)
@@ -64,8 +71,11 @@ export async function* followEvents(
 async function* readOnce(
   http: Http,
   jobId: string,
-  after: string | undefined,
-  signal: AbortSignal | undefined,
+  {
+    after,
+    signal,
+    onOpen,
+  }: { readonly after: string | undefined; readonly signal: AbortSignal | undefined; readonly onOpen: () => void },
 ): AsyncGenerator<TrainingEvent> {
   const response = await http.open({
     method: 'GET',
@@ -76,6 +86,7 @@ async function* readOnce(
     isLong: true,
     signal,
   })
+  onOpen()
   if (!isEventStream(response)) {
     yield* (await readJson<List<TrainingEvent>>(response, http.baseUrl)).data
     return

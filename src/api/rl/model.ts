@@ -8,7 +8,7 @@ import type { CallOptions, Client } from '#api/client/client.js'
 import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
 import { isLowerBetter } from '#api/settings/best-metric.js'
-import { targetKlFor } from '#api/settings/learning-rate.js'
+import { measuredLearningRate, measuredPreferenceRate, targetKlFor } from '#api/settings/learning-rate.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Model } from '#api/wire/models.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
@@ -179,7 +179,8 @@ export class TrainableModel {
     conversations: readonly Conversation[],
     options: RowsTrainOptions<Conversation> = {},
   ): Promise<RowsTrainResult> {
-    return await this.#trainOnRows(conversations, options, this.client.trainingJobs.createSft)
+    const rate = measuredLearningRate(this.#registered.base_model)
+    return await this.#trainOnRows(conversations, options, { rate, create: this.client.trainingJobs.createSft })
   }
 
   /**
@@ -190,13 +191,14 @@ export class TrainableModel {
     pairs: readonly PreferencePair[],
     options: RowsTrainOptions<PreferencePair> = {},
   ): Promise<RowsTrainResult> {
-    return await this.#trainOnRows(pairs, options, this.client.trainingJobs.createDpo)
+    const rate = measuredPreferenceRate(this.#registered.base_model)
+    return await this.#trainOnRows(pairs, options, { rate, create: this.client.trainingJobs.createDpo })
   }
 
   async #trainOnRows(
     rows: readonly object[],
     { validation, ...options }: RowsTrainOptions<object>,
-    create: Client['trainingJobs']['createSft'],
+    { rate, create }: { readonly rate: number | null; readonly create: Client['trainingJobs']['createSft'] },
   ): Promise<RowsTrainResult> {
     const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
       const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
@@ -209,7 +211,7 @@ export class TrainableModel {
           ? {}
           : { validation_data_url: await upload(validation, 'validation.jsonl', call) }),
       }
-      return await create({ model_id: this.id, ...data, config: configOf(options) }, call)
+      return await create({ model_id: this.id, ...data, config: configOf(options, rate) }, call)
     })
     this.#moveTo(job.step)
     return job
@@ -290,14 +292,16 @@ export class TrainableModel {
 
 /** Small models get a limit on their updates unless the caller says something about it. */
 function rlConfigOf({ targetKl, ...options }: RlTrainOptions, baseModel: string): JsonObject {
-  const given = configOf(options)
+  const given = configOf(options, measuredLearningRate(baseModel))
   if (targetKl === null || 'target_kl' in given) return given
   const limit = targetKl ?? targetKlFor(baseModel)
   return limit === null ? given : { ...given, target_kl: limit }
 }
 
-function configOf({ learningRate, config }: TrainOptions): JsonObject {
+/** @param measured rate for a model of this size, where the caller says nothing about it; null leaves the service's default */
+function configOf({ learningRate, config }: TrainOptions, measured: number | null): JsonObject {
   const given: Record<string, JsonValue> = { ...config }
   if (learningRate !== undefined) given['learning_rate'] = learningRate
+  else if (measured !== null && !('learning_rate' in given)) given['learning_rate'] = measured
   return given
 }

@@ -23,6 +23,15 @@ export function measuredLearningRate(baseModel: string): number | null {
   return MEASURED.find(({ below }) => parameters !== null && parameters < below)?.rate ?? null
 }
 
+/** Preferences push an answer away without end: at 1e-3 spark forgot to speak, at 1e-4 it learned eight pairs in twelve steps and still answers. */
+export const TINY_PREFERENCE_RATE = 1e-4
+
+/** The same for preferences. */
+export function measuredPreferenceRate(baseModel: string): number | null {
+  const parameters = parametersOf(baseModel)
+  return parameters !== null && parameters < TINY ? TINY_PREFERENCE_RATE : null
+}
+
 /** The rate for examples when nobody gives one: the measured one, else the published default. */
 export function learningRateFor(baseModel: string): number {
   return measuredLearningRate(baseModel) ?? SFT_DEFAULTS.learning_rate

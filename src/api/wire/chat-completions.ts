@@ -6,19 +6,34 @@
  * Source: the OpenAI chat API and vLLM's additions to it (v0.17).
  */
 import { z } from '@hono/zod-openapi'
+import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
 
 /** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
 export const CHAT_INT64_FIELDS = ['seed', 'truncate_prompt_tokens'] as const
 
-const contentPartSchema = z.union([z.string(), z.looseObject({})])
+const unchecked = () => z.unknown().optional()
+/** The names are said, not checked here: any other is 501, as vLLM answers it. */
+const partType = () => unchecked().meta({ enum: [...Object.keys(TEXT_PART_FIELDS), ...MEDIA_PARTS, null] })
+const mediaFields = Object.fromEntries(MEDIA_PARTS.map((name) => [name, unchecked()])) as Record<
+  (typeof MEDIA_PARTS)[number],
+  ReturnType<typeof unchecked>
+>
 
-export const chatMessageSchema = z.looseObject({
+const contentPartSchema = z.union([
+  z.string(),
+  z.object({ type: partType(), text: unchecked(), refusal: unchecked(), thinking: unchecked(), ...mediaFields }),
+])
+
+/** What templates are given of a message; anything else in it is named as ignored. */
+export const chatMessageSchema = z.object({
   role: z.string(),
   content: z.union([z.string(), z.array(contentPartSchema)]).nullish(),
   name: z.string().nullish(),
   tool_calls: z.array(z.looseObject({})).nullish(),
   tool_call_id: z.string().nullish(),
+  reasoning: unchecked(),
+  reasoning_content: unchecked(),
 })
 
 const toolSchema = z.looseObject({
@@ -40,6 +55,15 @@ const samplerExtensions = {
   xtc_probability: laxNumber().nullish(),
   xtc_threshold: laxNumber().nullish(),
 }
+/** What stands for options of samplers that are not named: DRY's and XTC's as llama.cpp has them. */
+export const SAMPLER_DEFAULTS = {
+  length_penalty: 1,
+  dry_base: 1.75,
+  dry_allowed_length: 2,
+  dry_penalty_last_n: -1,
+  dry_sequence_breakers: ['\n', ':', '"', '*'],
+  xtc_threshold: 0.1,
+} as const
 export const samplerExtensionsSchema = z.object(samplerExtensions)
 export type SamplerExtensions = z.infer<typeof samplerExtensionsSchema>
 
@@ -88,7 +112,7 @@ export const chatRequestSchema = z.object({
   spaces_between_special_tokens: laxBoolean().nullish(),
   truncate_prompt_tokens: laxInt64({ min: -1n }).nullish(),
   repetition_detection: z
-    .looseObject({
+    .object({
       max_pattern_size: laxInteger().nullish(),
       min_pattern_size: laxInteger().nullish(),
       min_count: laxInteger().nullish(),
@@ -101,7 +125,7 @@ export const chatRequestSchema = z.object({
 
   stream: laxBoolean().nullish(),
   stream_options: z
-    .looseObject({ include_usage: laxBoolean().nullish(), continuous_usage_stats: laxBoolean().nullish() })
+    .object({ include_usage: laxBoolean().nullish(), continuous_usage_stats: laxBoolean().nullish() })
     .nullish(),
 
   tools: z.array(toolSchema).nullish(),

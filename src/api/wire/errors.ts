@@ -52,8 +52,9 @@ export function toValidationProblems(issues: readonly Issue[], root: string): Va
 }
 
 function collect(issues: readonly Issue[], at: readonly (string | number)[], problems: ValidationProblem[]): void {
-  for (const issue of issues) {
+  for (const [n, issue] of issues.entries()) {
     if (problems.length >= MAX_PROBLEMS) return
+    if (isOfWrongType(issue, issues[n - 1])) continue
     const loc = [...at, ...issue.path.map((part) => (typeof part === 'number' ? part : String(part)))]
     // pydantic reports every branch of a union; so do we
     if (issue.code === 'invalid_union' && issue.errors.length > 0) {
@@ -63,6 +64,48 @@ function collect(issues: readonly Issue[], at: readonly (string | number)[], pro
     const [type, msg] = describe(issue)
     problems.push({ loc, msg, type })
   }
+}
+
+/** The length of a list where a text belongs, which the schema measures all the same. */
+function isOfWrongType(issue: Issue, before: Issue | undefined): boolean {
+  const isSize = issue.code === 'too_small' || issue.code === 'too_big'
+  return isSize && before?.code === 'invalid_type' && before.path.join('.') === issue.path.join('.')
+}
+
+/**
+ * Problems as one sentence each: the thing, what was expected and what was given.
+ *
+ * @param value what was checked
+ * @param depth parts of every `loc` that lie above `value`
+ */
+export function toSentences(problems: readonly ValidationProblem[], value: unknown, depth: number): string {
+  const sentences = problems.map(({ loc, msg, type }) => {
+    const text = `${toJsonPath(loc.slice(1)) || `the ${loc[0]}`}: ${msg.slice(0, 1).toLowerCase()}${msg.slice(1)}`
+    // a rule over several fields says itself what is wrong
+    return type === 'missing' || type === 'value_error'
+      ? text
+      : `${text}, got ${shown(valueAt(value, loc.slice(depth)))}`
+  })
+  return sentences.join('; ')
+}
+
+const MAX_SHOWN = 100
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'nothing'
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  return typeof value === 'string' ? JSON.stringify(value.slice(0, MAX_SHOWN)) : String(value)
+}
+
+function valueAt(value: unknown, path: readonly (string | number)[]): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, key)
+        ? (inner as Readonly<Record<string | number, unknown>>)[key]
+        : undefined,
+    value,
+  )
 }
 
 /** Writes a location as a JSON path, for example `trajectory_groups[2].reward`. */
@@ -127,19 +170,28 @@ function quoteAll(values: readonly unknown[]): string {
   return `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1) ?? ''}`
 }
 
-/** A body, query or path that does not fit its schema. The text is vLLM's unless another one is given. */
+/**
+ * A body, query or path that does not fit its schema. The message is vLLM's unless another one is given; `sentence` says the same
+ * for routes that are not vLLM's.
+ */
 export class RequestValidationError extends InvalidRequestError {
   readonly problems: readonly ValidationProblem[]
+  readonly sentence: string
 
-  constructor(problems: readonly ValidationProblem[], summary?: { readonly code: string; readonly message: string }) {
+  constructor(
+    problems: readonly ValidationProblem[],
+    summary: { readonly code?: string; readonly message?: string; readonly sentence?: string } = {},
+  ) {
     const count = `${problems.length} validation error${problems.length === 1 ? '' : 's'}`
     const texts = problems.map(
       (problem) => `{'type': '${problem.type}', 'loc': ${toTuple(problem.loc)}, 'msg': '${problem.msg}'}`,
     )
-    super(summary?.code ?? 'invalid_request', summary?.message ?? `${count}: ${texts.join(', ')}`, {
-      param: toJsonPath(problems[0]?.loc.slice(1) ?? []),
+    const path = toJsonPath(problems[0]?.loc.slice(1) ?? [])
+    super(summary.code ?? 'invalid_request', summary.message ?? `${count}: ${texts.join(', ')}`, {
+      param: path === '' ? undefined : path,
     })
     this.problems = problems
+    this.sentence = summary.sentence ?? this.message
   }
 }
 

@@ -4,7 +4,7 @@
  * Names that no schema knows are accepted, because older and newer clients differ, but never in silence: they stand as
  * `warnings` on the job's record. Known names whose meaning is not available here are refused by name.
  */
-import { SFT_EXTENSIONS } from '#api/settings/training.js'
+import { RL_DEFAULTS, SFT_EXTENSIONS } from '#api/settings/training.js'
 import { AppError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
@@ -52,7 +52,33 @@ export interface OptionNote {
  */
 export function findUnusedOptions(kind: JobKind, config: JsonObject): readonly OptionNote[] {
   const unknown = PLACES[kind](config).flatMap(({ root, options, known }) => notesOn(options, [root], known))
-  return [...unknown, ...findUnneeded(kind, config)]
+  return [
+    ...(kind === 'sft' ? unknown.map(placed) : unknown),
+    ...findOverridden(kind, config),
+    ...findUnneeded(kind, config),
+  ]
+}
+
+/** An option that stands in the wrong one of two places is not unknown. */
+function placed(note: OptionNote): OptionNote {
+  const [root, name, ...inside] = note.path
+  const isMisplaced = root === 'experimental_config' && inside.length === 0 && SFT_NAMES.includes(name ?? '')
+  return isMisplaced ? { ...note, message: `${root}.${name} has no effect there: it is an option of config` } : note
+}
+
+/** Options that stand in both places of an SFT job with different values: those of `config` are taken. */
+function findOverridden(kind: JobKind, { experimental_config: nested, ...flat }: JsonObject): OptionNote[] {
+  if (kind !== 'sft' || !isObject(nested)) return []
+  return SFT_EXTENSIONS.flatMap((name) => {
+    const [taken, passedOver] = [flat[name] ?? null, nested[name] ?? null]
+    if (taken === null || passedOver === null || JSON.stringify(taken) === JSON.stringify(passedOver)) return []
+    return [
+      {
+        path: ['experimental_config', name],
+        message: `experimental_config.${name} has no effect beside config.${name}, which says otherwise`,
+      },
+    ]
+  })
 }
 
 /** Known options that another one, left out, keeps from having an effect. */
@@ -66,13 +92,21 @@ function findUnneeded(kind: JobKind, config: JsonObject): OptionNote[] {
   })
   if (kind === 'rl') {
     if (!isNothing('kl_penalty_coef')) return []
-    return KL_REFERENCES.filter((name) => given[name] !== undefined && given[name] !== null).map((name) =>
-      note('experimental_config', name, 'kl_penalty_coef'),
-    )
+    // clients send the default with every request; it says nothing
+    const isSourceMeant = given['kl_penalty_source'] !== RL_DEFAULTS.kl_penalty_source
+    return [...KL_REFERENCES, ...(isSourceMeant ? ['kl_penalty_source'] : [])]
+      .filter((name) => given[name] !== undefined && given[name] !== null)
+      .map((name) => note('experimental_config', name, 'kl_penalty_coef'))
   }
+  const notes: OptionNote[] = []
   const isConstant = (given['learning_rate_schedule'] ?? 'constant') === 'constant' && isNothing('warmup_steps')
-  if (isNothing('min_learning_rate') || !isConstant) return []
-  return [note('config', 'min_learning_rate', 'learning_rate_schedule linear or cosine, or warmup_steps')]
+  if (!isNothing('min_learning_rate') && isConstant) {
+    notes.push(note('config', 'min_learning_rate', 'learning_rate_schedule linear or cosine, or warmup_steps'))
+  }
+  if (!isNothing('early_stopping_min_delta') && isNothing('early_stopping_patience')) {
+    notes.push(note('config', 'early_stopping_min_delta', 'early_stopping_patience'))
+  }
+  return notes
 }
 
 const KL_REFERENCES = ['kl_penalty_reference_step', 'kl_penalty_step_lag', 'kl_ref_adapter_path']

@@ -80,6 +80,8 @@ export type TrainingJob = z.infer<typeof trainingJobSchema>
 export const trainingJobListSchema = listSchema(trainingJobSchema)
 
 export const listTrainingJobsQuerySchema = pageQuerySchema.extend({
+  entity: z.string().max(256).optional(),
+  project: z.string().max(256).optional(),
   model_id: z.string().max(256).optional(),
   status: z.enum(JOB_STATUSES).optional(),
 })

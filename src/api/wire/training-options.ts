@@ -38,8 +38,8 @@ import {
   WARMUP_STEPS,
   WEIGHT_DECAY,
 } from '#api/settings/training.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { RequestValidationError, toJsonPath, toValidationProblems } from './errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { RequestValidationError, toSentences, toValidationProblems } from './errors.js'
 import { laxBoolean, laxInteger, laxNumber } from './lax.js'
 
 const seedSchema = laxInteger()
@@ -153,17 +153,5 @@ export function parseOptions<Schema extends z.ZodType>(
     ...problem,
     loc: ['body', ...problem.loc],
   }))
-  const sentences = problems.map(({ loc, msg }) => {
-    const given = JSON.stringify(valueAt(raw, loc.slice(2))) ?? 'nothing'
-    return `${toJsonPath(loc.slice(1))}: ${msg.slice(0, 1).toLowerCase()}${msg.slice(1)}, got ${given.slice(0, 100)}`
-  })
-  throw new RequestValidationError(problems, { code: 'invalid_value', message: sentences.join('; ') })
-}
-
-function valueAt(value: JsonValue | undefined, path: readonly (string | number)[]): JsonValue | undefined {
-  const [key, ...rest] = path
-  if (key === undefined) return value
-  if (typeof value !== 'object' || value === null) return undefined
-  const entry = Array.isArray(value) ? value[Number(key)] : (value as JsonObject)[String(key)]
-  return valueAt(entry, rest)
+  throw new RequestValidationError(problems, { code: 'invalid_value', message: toSentences(problems, raw, 2) })
 }

@@ -32,7 +32,9 @@ import {
   workerFailureSchema,
   workerHeartbeatSchema,
 } from '#api/wire/worker.js'
+import { idleOptionsOf } from './idle-options.js'
 import type { JsonReaderOptions } from './json-reader.js'
+import { unreadFieldsOf } from './unread-fields.js'
 
 /** What may be sent and how fast. Settings of the server; the defaults are `DEFAULT_BODY_LIMITS`. */
 export interface BodyLimits {
@@ -65,10 +67,13 @@ export const DEFAULT_BODY_LIMITS: BodyLimits = {
   minBytesPerSecond: 8192,
 }
 
-interface BodyKind {
+/** A kind of request. */
+export interface BodyKind {
   readonly schema: z.ZodType
   readonly size: 'smallBytes' | 'chatBytes' | 'trajectoriesBytes'
   readonly reader: Omit<JsonReaderOptions, 'elements' | 'maxElementBytes'>
+  /** What a checked body says without effect although its schema knows it. */
+  readonly idle?: (value: Readonly<Record<string, unknown>>) => readonly string[]
 }
 
 const SMALL = {
@@ -95,6 +100,12 @@ const GROUPS = {
   reader: { maxContainers: 4_000_000, maxValues: 20_000_000, maxNames: 100_000 },
 } as const
 
+/** What of a request for an answer has no effect, though a schema knows it. */
+const idleFieldsOf = (value: Readonly<Record<string, unknown>>): readonly string[] => [
+  ...unreadFieldsOf(value),
+  ...idleOptionsOf(value),
+]
+
 export const BODIES = {
   createKey: { schema: createKeyRequestSchema, ...SMALL },
   createModel: { schema: createModelRequestSchema, ...SMALL },
@@ -114,10 +125,11 @@ export const BODIES = {
   workerEvents: { schema: workerEventsSchema, ...SMALL },
   workerCompletion: { schema: workerCompletionSchema, ...SMALL },
   workerFailure: { schema: workerFailureSchema, ...SMALL },
-  chat: { schema: chatRequestSchema, ...CONVERSATION },
+  chat: { schema: chatRequestSchema, ...CONVERSATION, idle: idleFieldsOf },
   completion: {
     schema: completionRequestSchema,
     size: 'chatBytes',
+    idle: idleFieldsOf,
     // evaluation harnesses send many prompts of token ids at once
     reader: {
       maxContainers: 50_000,
@@ -127,9 +139,9 @@ export const BODIES = {
       int64Fields: CHAT_INT64_FIELDS,
     },
   },
-  response: { schema: responseRequestSchema, ...CONVERSATION },
-  tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION },
-  applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION },
+  response: { schema: responseRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
+  tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
+  applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
   detokenize: {
     schema: detokenizeRequestSchema,
     size: 'smallBytes',

@@ -5,15 +5,15 @@
  * slices first, and the first slice with a wrong element ends it.
  */
 import { z } from '@hono/zod-openapi'
-import { RequestValidationError, toValidationProblems } from '#api/wire/errors.js'
+import { RequestValidationError, toSentences, toValidationProblems } from '#api/wire/errors.js'
 import { AppError } from '#base/errors.js'
-import { BODIES, type BodyName } from './bodies.js'
+import { BODIES, type BodyKind, type BodyName } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
 
 /** A checked body. */
 export interface ParsedBody<T = unknown> {
   readonly value: T
-  /** Names of the body's own fields that no schema knows, the first `MAX_NAMED` of them: they have no effect. */
+  /** Names of fields that no schema knows, then of options that are off, the first `MAX_NAMED` of them: they have no effect. */
   readonly ignoredFields: readonly string[]
 }
 
@@ -22,20 +22,88 @@ const MAX_NAMED = 20
 
 /** @throws {AppError} `malformed_json`, `request_too_large`; {RequestValidationError} for a body that does not fit */
 export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): ParsedBody {
-  const { schema, reader: options } = BODIES[name]
+  const kind: BodyKind = BODIES[name]
+  const { schema, reader: options } = kind
   const reader = createJsonReader(options)
   for (const chunk of chunks) reader.push(chunk)
   const body = reader.finish()
-  return { value: parseWith(schema, body, 'body'), ignoredFields: ignoredFieldsOf(schema, body) }
+  const value = parseWith(schema, body, 'body')
+  const idle = isFields(value) ? (kind.idle?.(value) ?? []) : []
+  return { value, ignoredFields: [...ignoredFieldsOf(schema, body), ...idle].slice(0, MAX_NAMED) }
 }
 
-/** What of a body a schema leaves out. */
+/** What of a body a schema leaves out: its own fields first, then those inside, as `messages[].mood`. */
 export function ignoredFieldsOf(schema: z.ZodType, body: unknown): readonly string[] {
-  if (!(schema instanceof z.ZodObject) || schema.def.catchall !== undefined) return []
-  if (typeof body !== 'object' || body === null) return []
-  return Object.keys(body)
-    .filter((name) => !Object.hasOwn(schema.shape, name))
-    .slice(0, MAX_NAMED)
+  const names = new Set<string>()
+  let level: readonly Place[] = [{ schema, value: body, path: '' }]
+  while (level.length > 0 && names.size < MAX_NAMED) {
+    const next: Place[] = []
+    for (const place of level) {
+      for (const name of unknownNames(place)) if (names.size < MAX_NAMED) names.add(name)
+      for (const inner of placesInside(place)) next.push(inner)
+    }
+    level = next
+  }
+  return [...names]
+}
+
+interface Place {
+  readonly schema: z.ZodType
+  readonly value: unknown
+  /** With `.` behind a name; empty for the body. */
+  readonly path: string
+}
+
+/** Inside, null and an empty list say nothing: clients send an answer back with every field it had. */
+function unknownNames({ schema, value, path }: Place): readonly string[] {
+  if (!isClosed(schema) || !isObject(value)) return []
+  const isSaid = (field: unknown) => field !== null && !(Array.isArray(field) && field.length === 0)
+  return Object.entries(value)
+    .filter(([name, field]) => !Object.hasOwn(schema.shape, name) && (path === '' || isSaid(field)))
+    .map(([name]) => `${path}${name}`)
+}
+
+function* placesInside({ schema, value, path }: Place): Generator<Place> {
+  if (schema instanceof z.ZodArray && Array.isArray(value)) {
+    const element = optionFor(schema.element as z.ZodType, value.find(isObject))
+    if (element !== null) for (const item of value) if (isObject(item)) yield { schema: element, value: item, path }
+    return
+  }
+  if (!isClosed(schema) || !isObject(value)) return
+  const fields = new Map(Object.entries(value))
+  for (const [name, field] of Object.entries(schema.shape)) {
+    const inner = fields.get(name)
+    const option = optionFor(field as z.ZodType, inner)
+    if (option !== null)
+      yield { schema: option, value: inner, path: `${path}${name}${Array.isArray(inner) ? '[]' : ''}.` }
+  }
+}
+
+/** The schema that an object or a list goes by; null where none looks inside. */
+function optionFor(schema: z.ZodType, value: unknown): z.ZodType | null {
+  if (typeof value !== 'object' || value === null) return null
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) {
+    return optionFor(schema.unwrap() as z.ZodType, value)
+  }
+  if (schema instanceof z.ZodUnion) {
+    const options = schema.options as readonly z.ZodType[]
+    return options.map((option) => optionFor(option, value)).find((option) => option !== null) ?? null
+  }
+  if (Array.isArray(value)) return schema instanceof z.ZodArray ? schema : null
+  return isClosed(schema) ? schema : null
+}
+
+/** Loose objects keep what they do not know. */
+function isClosed(schema: z.ZodType): schema is z.ZodObject {
+  return schema instanceof z.ZodObject && schema.def.catchall === undefined
+}
+
+function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
+  return isObject(value)
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /**
@@ -44,11 +112,16 @@ export function ignoredFieldsOf(schema: z.ZodType, body: unknown): readonly stri
  */
 export function parseWith<S extends z.ZodType>(schema: S, value: unknown, root: string): z.output<S> {
   if (schema instanceof z.ZodObject && typeof value === 'object' && value !== null) {
-    tryLongFields(schema.shape, new Map(Object.entries(value)), root)
+    tryLongFields(schema.shape, value, root)
   }
   const result = tryParse(schema, value)
   if (result.success) return result.data
-  throw new RequestValidationError(toValidationProblems(result.error.issues, root))
+  throw misfit(result.error.issues, value, root)
+}
+
+function misfit(issues: readonly z.core.$ZodIssue[], value: unknown, root: string): RequestValidationError {
+  const problems = toValidationProblems(issues, root)
+  return new RequestValidationError(problems, { sentence: toSentences(problems, value, 1) })
 }
 
 function tryParse<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
@@ -64,7 +137,8 @@ function tryParse<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafePars
 /** Entries of one slice. */
 const SLICE_LENGTH = 200
 
-function tryLongFields(shape: z.core.$ZodShape, fields: ReadonlyMap<string, unknown>, root: string): void {
+function tryLongFields(shape: z.core.$ZodShape, body: object, root: string): void {
+  const fields = new Map(Object.entries(body))
   for (const [key, schema] of Object.entries(shape)) {
     const value = fields.get(key)
     if (typeof value !== 'object' || value === null) continue
@@ -83,7 +157,7 @@ function tryLongFields(shape: z.core.$ZodShape, fields: ReadonlyMap<string, unkn
         ...issue,
         path: [...issue.path.map((part, i) => (i === 1 && typeof part === 'number' ? part + start : part))],
       }))
-      throw new RequestValidationError(toValidationProblems(issues, root))
+      throw misfit(issues, body, root)
     }
   }
 }

@@ -58,13 +58,17 @@ export interface PlainError {
   readonly message: string
   readonly options: Pick<ErrorOptions, 'hint' | 'param' | 'details'>
   readonly problems: readonly ValidationProblem[] | null
+  /** Of a body that does not fit. */
+  readonly sentence?: string
 }
 
 export function toPlainError(error: unknown): PlainError {
   if (error instanceof AppError) {
     const { category, code, message, hint, param, details } = error
-    const problems = error instanceof RequestValidationError ? error.problems : null
-    return { category, code, message, options: { hint, param, details }, problems }
+    const plain = { category, code, message, options: { hint, param, details }, problems: null }
+    return error instanceof RequestValidationError
+      ? { ...plain, problems: error.problems, sentence: error.sentence }
+      : plain
   }
   const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
   const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null
@@ -72,7 +76,14 @@ export function toPlainError(error: unknown): PlainError {
 }
 
 export function fromPlainError(plain: PlainError): Error {
-  if (plain.problems !== null) return new RequestValidationError(plain.problems)
+  if (plain.problems !== null) {
+    const { message, sentence = message } = plain
+    return new RequestValidationError(plain.problems, {
+      message,
+      sentence,
+      ...(plain.code === null ? {} : { code: plain.code }),
+    })
+  }
   if (plain.category !== null) {
     return new AppError(plain.category, plain.code ?? 'internal_error', plain.message, plain.options)
   }

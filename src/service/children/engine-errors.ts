@@ -4,15 +4,18 @@
 import { AppError } from '#base/errors.js'
 import type { FailedEvent } from '#inference/host/protocol.js'
 
+/** When a model that could not be loaded is tried again, at the latest: what its error promises. */
+export const LOAD_RETRY_MS = 5000
+
 /** Whatever the reason, the request that waited for the model is not at fault. */
 export function loadFailed(baseModel: string, event: FailedEvent): AppError {
   return new AppError(
     'unavailable',
-    'model_load_failed',
+    event.error.code === 'disk_full' ? 'disk_full' : 'model_load_failed',
     `base model "${baseModel}" cannot be loaded: ${event.error.message}`,
     {
       hint: event.error.hint ?? 'look at the log of the server',
-      details: { retry_after_seconds: 5 },
+      details: { retry_after_seconds: LOAD_RETRY_MS / 1000 },
     },
   )
 }

@@ -16,6 +16,8 @@ export interface EnginePool {
   remove(baseModel: string, deadlineMs: number): Promise<void>
   /** Tells every engine to drop an adapter. */
   forgetAdapter(digest: string): void
+  /** Tells every engine, also later ones, whether a job computes on this machine. */
+  shareCores(isShared: boolean): void
   /** Fails every request of every engine with `error`. */
   failRequests(error: AppError): void
   stop(deadlineMs: number): Promise<void>
@@ -25,6 +27,7 @@ export interface EnginePool {
 export function createEnginePool(configure: (baseModel: string) => EngineProcessOptions | null): EnginePool {
   const engines = new Map<string, EngineProcess>()
   let pings = 0
+  let areCoresShared = false
   return {
     engineOf: (baseModel) => {
       const existing = engines.get(baseModel)
@@ -34,6 +37,7 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
         throw new NotFoundError('base_model_not_found', `base model "${baseModel}" is not served here`)
       }
       const engine = createEngineProcess(options)
+      if (areCoresShared) engine.shareCores(true)
       engines.set(baseModel, engine)
       return engine
     },
@@ -53,6 +57,10 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
     },
     forgetAdapter: (digest) => {
       for (const engine of engines.values()) engine.forgetAdapter(digest)
+    },
+    shareCores: (isShared) => {
+      areCoresShared = isShared
+      for (const engine of engines.values()) engine.shareCores(isShared)
     },
     failRequests: (error) => {
       for (const engine of engines.values()) engine.failRequests(error)

@@ -27,9 +27,10 @@ import type {
   StartedEvent,
   TextResult,
   TextTask,
+  ThreadsEvent,
 } from '#inference/host/protocol.js'
 import { toAppError } from './child.js'
-import { keepsDying, loadFailed, queueFull, restarting, unresponsive } from './engine-errors.js'
+import { keepsDying, LOAD_RETRY_MS, loadFailed, queueFull, restarting, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
 import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
@@ -75,6 +76,8 @@ export interface EngineProcess {
   /** @throws {AppError} `engine_unresponsive` if no answer comes in time */
   ping(id: string, timeoutMs: number): Promise<PongEvent>
   forgetAdapter(digest: string): void
+  /** @param isShared whether a job computes on this machine: a large model's steps take fewer threads then */
+  shareCores(isShared: boolean): void
   /** Process id of the running host, for tests of its death. */
   pid(): number | null
   /** Fails every request that runs or waits with `error`. */
@@ -92,6 +95,13 @@ interface Running {
   readonly child: ChildProcess
   readonly loaded: Promise<LoadedEvent>
   readonly exited: Promise<void>
+}
+
+/** How a host ended. */
+interface Ending {
+  readonly livedMs: number
+  /** It could not load its model, and was ended by this process for that. */
+  readonly isUnloadable: boolean
 }
 
 const MAX_BACKOFF_MS = 30_000
@@ -113,6 +123,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   let running: Running | null = null
   let loadedEvent: LoadedEvent | null = null
   let isStopped = false
+  let areCoresShared = false
   let failures = 0
   /** Why the host died the last time. */
   let lastDeath = ''
@@ -139,6 +150,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     // a load that fails before anybody waits for it is reported to the next request
     loaded.catch(() => undefined)
     let frozen: string | null = null
+    let isUnloadable = false
     const watchdog = createWatchdog(child.pid ?? 0, {
       frozenMs: FROZEN_MS,
       stuckMs: STUCK_MS,
@@ -160,9 +172,11 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       } else if (event.type === 'failed' && event.id === null) {
         logger.error({ base_model: load.baseModel, error: event.error }, 'engine.load_failed')
         loadFailure = loadFailed(load.baseModel, event)
+        isUnloadable = true
         reject(loadFailure)
         child.kill('SIGKILL')
-      } else route(event)
+      } else if (event.type === 'threads') noteThreads(event)
+      else route(event)
     }
     child.on('message', (events: HostEvents) => {
       watchdog.heard()
@@ -175,9 +189,9 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
         watchdog.stop()
         running = null
         loadedEvent = null
-        lastDeath = frozen ?? reason
+        lastDeath = isUnloadable ? 'could not load its model' : (frozen ?? reason)
         reject(restarting(load.baseModel, lastDeath))
-        onDeath(lastDeath, clock.monotonicMs() - startedMs)
+        onDeath(lastDeath, { livedMs: clock.monotonicMs() - startedMs, isUnloadable })
         settle()
       }
       child.once('exit', (code, signal) =>
@@ -187,10 +201,17 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     })
     running = { child, loaded, exited }
     send({ type: 'load', ...load })
+    if (areCoresShared) send({ type: 'share_cores', isShared: true })
     return running
   }
 
-  function onDeath(reason: string, livedMs: number): void {
+  function noteThreads({ threads, heldUpMs, error }: ThreadsEvent): void {
+    const facts = { base_model: load.baseModel, threads: threads ?? 'all', held_up_ms: Math.round(heldUpMs) }
+    if (error === null) logger.info(facts, 'engine.threads')
+    else logger.warn({ ...facts, reason: error.message }, 'engine.threads_unchanged')
+  }
+
+  function onDeath(reason: string, { livedMs, isUnloadable }: Ending): void {
     const error = restarting(load.baseModel, reason)
     options.observer?.lost()
     for (const request of pending.values()) request.queue.fail(error)
@@ -204,11 +225,14 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     // the first restart is immediate; a host that keeps dying is started less and less often
     const backoffMs = failures <= 1 ? 0 : Math.min(MAX_BACKOFF_MS, 500 * 2 ** (failures - 2))
     notBeforeMs = clock.monotonicMs() + backoffMs
-    logger.error(
-      { base_model: load.baseModel, reason, lived_ms: Math.round(livedMs), deaths: failures, backoff_ms: backoffMs },
-      'engine.died',
-    )
-    if (loadFailure !== null) notBeforeMs = clock.monotonicMs() + Math.max(backoffMs, 1000)
+    // `engine.load_failed` has said why; the signal was this process's own and would read as running out of memory
+    if (!isUnloadable) {
+      logger.error(
+        { base_model: load.baseModel, reason, lived_ms: Math.round(livedMs), deaths: failures, backoff_ms: backoffMs },
+        'engine.died',
+      )
+    }
+    if (loadFailure !== null) notBeforeMs = clock.monotonicMs() + Math.min(Math.max(backoffMs, 1000), LOAD_RETRY_MS)
     else if (failures <= 1) start()
   }
 
@@ -220,7 +244,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 
   function route(event: HostEvent): void {
-    if (event.type === 'loaded') return
+    if (event.type === 'loaded' || event.type === 'threads') return
     if (event.type === 'pong') {
       pings.get(event.id)?.resolve(event)
       pings.delete(event.id)
@@ -336,6 +360,10 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     loaded: () => loadedEvent,
     pid: () => running?.child.pid ?? null,
     forgetAdapter: (digest) => send({ type: 'forget_adapter', digest }),
+    shareCores: (isShared) => {
+      areCoresShared = isShared
+      send({ type: 'share_cores', isShared })
+    },
     ping: async (id, timeoutMs) => {
       await untilLoaded()
       const { promise, resolve, reject } = createDeferred<PongEvent>()
@@ -359,7 +387,9 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   }
 }
 
-function servingFacts({ precision, precisionReason, int8Speedup, threads }: LoadedEvent): Record<string, unknown> {
+function servingFacts(loaded: LoadedEvent): Record<string, unknown> {
+  const { precision, precisionReason, int8Speedup, threads, threadsBesideJob } = loaded
   const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
-  return { precision, precision_from: precisionReason ?? 'setting', ...measured, threads: threads ?? 'all' }
+  const beside = threadsBesideJob == null ? {} : { threads_beside_job: threadsBesideJob }
+  return { precision, precision_from: precisionReason ?? 'setting', ...measured, threads: threads ?? 'all', ...beside }
 }

@@ -9,7 +9,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
-import { memoryBytes } from '#base/util/memory.js'
+import { availableMemoryBytes, memoryBytes } from '#base/util/memory.js'
 import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { withHugePages } from './huge-pages.js'
@@ -26,6 +26,8 @@ export interface WorkerPoolOptions {
   readonly availableBytes?: () => number
   /** Module the children run. Default: the built training worker. */
   readonly entryPath?: string | undefined
+  /** Hears when the first of several attempts begins and when the last one is over. */
+  readonly onComputing?: (isComputing: boolean) => void
 }
 
 /** One attempt as the pool starts it. */
@@ -86,7 +88,7 @@ const MIN_AVAILABLE_SHARE = 0.1
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
   const maxKeptBytes = options.maxKeptBytes ?? memoryBytes() / 4
-  const availableBytes = options.availableBytes ?? (() => process.availableMemory())
+  const availableBytes = options.availableBytes ?? (() => availableMemoryBytes() ?? Number.POSITIVE_INFINITY)
   /** Longest idle first. */
   let idle: IdleWorker[] = []
   const running = new Set<ChildProcess>()
@@ -151,13 +153,17 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     start: (attempt) => {
       const kept = take(attempt.modelId)
       const child = kept ?? launch(attempt, options)
+      if (running.size === 0) options.onComputing?.(true)
       running.add(child)
       let isOver = false
       const ended = settle(child, (residentBytes) => {
         isOver = true
         keep(child, attempt.modelId, residentBytes)
       })
-      void ended.then(() => running.delete(child))
+      void ended.then(() => {
+        running.delete(child)
+        if (running.size === 0) options.onComputing?.(false)
+      })
       // a channel that closed meanwhile shows as the process's exit
       if (kept !== null) kept.send(toAssignment(attempt), () => undefined)
       return {

@@ -76,8 +76,11 @@ export function createApp(options: AppOptions): App {
   app.notFound(function answerUnknown(c) {
     const others = app.routes.filter((route) => route.method !== 'ALL' && matches(route.path, c.req.path))
     if (others.length === 0) throw unknownPath(c.req.method, c.req.path)
-    c.header('allow', [...new Set(others.map((route) => route.method))].join(', '))
-    throw new AppError('invalid_request', 'method_not_allowed', 'Method Not Allowed')
+    const methods = [...new Set(others.map((route) => route.method))].join(', ')
+    c.header('allow', methods)
+    throw new AppError('invalid_request', 'method_not_allowed', 'Method Not Allowed', {
+      hint: `this path takes ${methods}`,
+    })
   })
   return app
 }

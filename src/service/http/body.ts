@@ -6,7 +6,7 @@ import type { z } from '@hono/zod-openapi'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
-import { parseWith } from '#service/bodies/parse-body.js'
+import { ignoredFieldsOf, parseWith } from '#service/bodies/parse-body.js'
 import type { Admission, RequestContext } from './environment.js'
 
 /** Characters that are shown of an ignored field's name: each may take nine in a header, and clients refuse headers of 16 kB. */
@@ -38,9 +38,11 @@ export async function readJson<N extends BodyName>(
 /** Fields of other versions are no error, and not passed over in silence either. */
 function reportIgnored(c: RequestContext, names: readonly string[]): void {
   if (names.length === 0) return
-  // a name may have any characters, a header not
-  const shown = names.map((name) => encodeURIComponent(Buffer.from(name.slice(0, MAX_NAME)).toString()))
-  c.header('x-trainyard-ignored-fields', shown.join(', '))
+  // a name may have any characters, a header not; the brackets of a list's items it may
+  const shown = names.map((name) =>
+    encodeURIComponent(Buffer.from(name.slice(0, MAX_NAME)).toString()).replaceAll('%5B%5D', '[]'),
+  )
+  c.header('x-trainyard-ignored-fields', shown.join(', '), { append: true })
 }
 
 /**
@@ -71,12 +73,14 @@ async function receiveJson(c: RequestContext, name: BodyName): Promise<ReceivedB
   return bodies.receive(readBytes(c, maxBytesOf(name, bodies.limits)))
 }
 
-/** Checks a query string; repeated names are refused by the schema as they arrive as lists. */
+/** Checks a query string and names what of it is ignored; repeated names are refused by the schema as they arrive as lists. */
 export function readQuery<S extends z.ZodType>(c: RequestContext, schema: S): z.output<S> {
   const query: Record<string, string | string[]> = {}
   for (const [name, values] of Object.entries(c.req.queries()))
     query[name] = values.length === 1 ? (values[0] ?? '') : values
-  return parseWith(schema, query, 'query')
+  const value = parseWith(schema, query, 'query')
+  reportIgnored(c, ignoredFieldsOf(schema, query))
+  return value
 }
 
 /**

@@ -5,6 +5,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createAdaptorServer } from '@hono/node-server'
 import { AppError } from '#base/errors.js'
+import { createDeferred } from '#base/util/deferred.js'
 import type { App } from './environment.js'
 
 export interface Listening {
@@ -21,9 +22,25 @@ export interface Listening {
 /** How long the last bytes of ended requests may take to be sent. */
 const LAST_WORDS_MS = 1000
 
-/** @throws {AppError} `port_in_use` or `cannot_listen` */
-export async function listen(app: App, address: { readonly host: string; readonly port: number }): Promise<Listening> {
-  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server
+/**
+ * @param prepare what must not happen before the port is this server's, and must be done before a request is answered: those that
+ *   come in the meantime wait. When it fails the port is let go
+ * @throws {AppError} `port_in_use` or `cannot_listen`; whatever `prepare` throws
+ */
+export async function listen(
+  app: App,
+  address: { readonly host: string; readonly port: number },
+  prepare: () => Promise<void> = async () => undefined,
+): Promise<Listening> {
+  const prepared = createDeferred<void>()
+  let answer: App['fetch'] = async (...request) => {
+    await prepared.promise
+    return app.fetch(...request)
+  }
+  const server = createAdaptorServer({
+    fetch: (request, env) => answer(request, env),
+    overrideGlobalObjects: false,
+  }) as Server
   // bodies have their own pace limit (body.ts); an upload of gigabytes may take longer than Node's five minutes
   server.requestTimeout = 0
   server.headersTimeout = 20_000
@@ -32,6 +49,15 @@ export async function listen(app: App, address: { readonly host: string; readonl
     server.once('error', (cause: NodeJS.ErrnoException) => reject(toListenError(cause, address)))
     server.listen(address.port, address.host, resolve)
   })
+  try {
+    await prepare()
+  } catch (error) {
+    server.close()
+    server.closeAllConnections()
+    throw error
+  }
+  answer = app.fetch
+  prepared.resolve()
   const { port } = server.address() as AddressInfo
   const host = address.host.includes(':') ? `[${address.host}]` : address.host
   return {

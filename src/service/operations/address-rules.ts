@@ -23,35 +23,50 @@ export interface Refusal {
   readonly param: string | null
   /** What is refused. */
   readonly subject: string
-  readonly hint: string
+  /** The flag of `serve` that allows a host. */
+  readonly flag: string
+  /** What to do without the administrator. */
+  readonly instead?: string
 }
 
 const WEBHOOK_REFUSAL: Refusal = {
   code: 'webhook_refused',
   param: 'url',
   subject: 'url',
-  hint: 'the administrator may allow a host: trainyard serve --webhook-host <host>',
+  flag: '--webhook-host',
 }
 
 /** @param allowedHosts names or addresses, optionally with `:port`, that may be anywhere and plain http */
 export function createAddressRules(allowedHosts: readonly string[], refusal: Refusal = WEBHOOK_REFUSAL): AddressRules {
-  const { code, param, subject, hint } = refusal
-  const refused = (reason: string): InvalidRequestError =>
-    new InvalidRequestError(code, `${subject} ${reason}`, { ...(param === null ? {} : { param }), hint })
+  const { code, param, subject, flag, instead } = refusal
+  /** @param host allowing it would help; absent: nothing would, the address is wrong whatever its host */
+  const refused = (reason: string, host?: string): InvalidRequestError => {
+    const allow = host === undefined ? [] : [`the administrator may allow the host: trainyard serve ${flag} ${host}`]
+    const hint = [...(instead === undefined ? [] : [instead]), ...allow].join('; ')
+    return new InvalidRequestError(code, `${subject} ${reason}`, {
+      ...(param === null ? {} : { param }),
+      ...(hint === '' ? {} : { hint }),
+    })
+  }
   const allowed = new Set(allowedHosts.map((host) => host.toLowerCase()))
-  const isAllowed = (url: URL) => allowed.has(url.host) || allowed.has(url.hostname.replace(/^\[|\]$/g, ''))
+  // a URL leaves out the port that its protocol means anyway, an administrator may say it
+  const isAllowed = ({ hostname, port, protocol }: URL) => {
+    const known = `${hostname}:${port === '' ? (protocol === 'http:' ? 80 : 443) : port}`
+    return [known, hostname, hostname.replace(/^\[|\]$/g, '')].some((name) => allowed.has(name))
+  }
   return {
     check: (text) => {
       const url = URL.canParse(text) ? new URL(text) : null
-      if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:'))
-        throw refused('must be an https: address')
+      if (url === null) throw refused('must be an https: address')
+      if (url.protocol !== 'https:' && url.protocol !== 'http:')
+        throw refused(`must be an https: address, got ${url.protocol}`)
       if (url.username !== '' || url.password !== '') throw refused('must not hold a user name or password')
       if (isAllowed(url)) return url
-      if (url.protocol !== 'https:') throw refused('must be an https: address')
+      if (url.protocol !== 'https:') throw refused('must be an https: address, got http:', url.host)
       const host = url.hostname.replace(/^\[|\]$/g, '')
       const isLocalName = host === 'localhost' || /\.(?:localhost|local|internal)\.?$/.test(host) || !/[.:]/.test(host)
       if (isLocalName || (isIP(host) !== 0 && !isPublicAddress(host)))
-        throw refused('must not point into a private network')
+        throw refused('must not point into a private network', url.host)
       return url
     },
     resolve: async (url) => {
@@ -60,7 +75,7 @@ export function createAddressRules(allowedHosts: readonly string[], refusal: Ref
       const [first] = found
       if (first === undefined) throw refused(`has a host without an address`)
       if (!isAllowed(url) && !found.every(({ address }) => isPublicAddress(address)))
-        throw refused('points into a private network')
+        throw refused('points into a private network', url.host)
       return first.address
     },
   }

@@ -55,7 +55,7 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
   const databasePath = join(root, 'trainyard.sqlite3')
   if ((await stat(databasePath).catch(() => null)) === null) {
     throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
-      hint: 'name it with --data-dir; `trainyard serve` makes one with its first key',
+      hint: 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key',
     })
   }
   const dataDir = await lockIfFree(root)

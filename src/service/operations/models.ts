@@ -25,7 +25,7 @@ import {
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { checkName } from './access/names.js'
 import { digestOf } from './access/request-digest.js'
-import { checkProject, isOwn } from './access/tenant.js'
+import { checkEntity, checkProject, isOwn } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { beginAs, originOf } from './model-origins.js'
 import { toWireModel } from './to-wire.js'
@@ -183,14 +183,6 @@ function returnExisting(existing: ModelRecord, request: CreateModelRequest, base
     })
   }
   return existing
-}
-
-function checkEntity(principal: Principal, entity: string): string {
-  if (entity === '' || entity === principal.entity) return principal.entity
-  throw new AppError('permission', 'forbidden', `entity "${entity.slice(0, 100)}" does not belong to this API key`, {
-    hint: `leave entity out, or use "${principal.entity}"`,
-    param: 'entity',
-  })
 }
 
 function requireRow<T>(row: T | null): T {

@@ -145,7 +145,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   async function release(lost: LostAttempt): Promise<void> {
     const status = await releaseAttempt(db, ids, { ...lost, backoffMs: backoffMs })
     if (status === null) return
-    logger.warn({ job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason, status }, 'job.worker_lost')
+    const facts = { job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason }
+    // a worker that is slow to hear of it is killed
+    if (status === 'cancelled') logger.info(facts, 'job.cancelled')
+    else logger.warn({ ...facts, status }, 'job.worker_lost')
     signals.notify(lost.jobId)
   }
 

@@ -7,7 +7,8 @@
  * - the same `Idempotency-Key`: always; a given key switches the rules below off;
  * - the same model, kind, input and configuration while that job is unfinished, or within `REPEAT_WINDOW_MS` of its
  *   creation, or within `RETRY_WINDOW_MS` when the client says that it retries (`x-stainless-retry-count` above 0). A job that
- *   failed is sent again on purpose: it is only returned to a marked retry that comes within `REPEAT_WINDOW_MS` of its end;
+ *   failed is sent again on purpose: it is only returned to a marked retry that comes within `REPEAT_WINDOW_MS` of its end. So is
+ *   one that was cancelled, which a marked retry does not bring back to life;
  * - SFT from a `wandb-artifact:` address: always, unless that job failed or was cancelled, because an artifact version
  *   never changes and the hosted service answers so.
  */
@@ -94,6 +95,8 @@ async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions
   const isArtifact = job.sourceUrl?.startsWith('wandb-artifact:') === true && status === 'completed'
   // an age below zero: the clock was set back meanwhile
   if (status === 'failed') return options.isRetry && Math.abs(before.endedAgeMs) < REPEAT_WINDOW_MS ? before.job : null
+  const isGivenUp = status === 'cancelled' || before.job.isCancelRequested
+  if (isGivenUp && !options.isRetry) return null
   return isUnfinished || isArtifact || Math.abs(before.ageMs) < windowMs ? before.job : null
 }
 

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 import type { ReadStream } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { AppError, InvalidRequestError, StorageError } from '#base/errors.js'
+import { AppError, InvalidRequestError, StorageError, toOpenFilesError } from '#base/errors.js'
 import { systemClock } from '#base/util/clock.js'
 import { removedWhileServed } from './data-dir.js'
 import { toStorageError } from './database.js'
@@ -111,6 +111,7 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
         // opened before anybody answers: a missing file is an error, not a torn answer
         return (await open(pathOf(sha256), 'r')).createReadStream()
       } catch (cause) {
+        if (toOpenFilesError(cause) !== null) throw toOpenFilesError(cause)
         throw new StorageError('blob_missing', `blob ${sha256.slice(0, 12)} cannot be read`, { cause })
       }
     },

@@ -19,7 +19,7 @@
  */
 import { chmod, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { ConflictError, StorageError } from '#base/errors.js'
+import { type AppError, ConflictError, StorageError, toFullDiskError } from '#base/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 
@@ -57,11 +57,13 @@ export const RESTORE_MARKER = 'restore-incomplete'
  * @param options.isRestoring open it although it is not whole. Default false
  * @throws {ConflictError} `data_dir_locked` if another process uses it
  * @throws {StorageError} `data_dir_incomplete` while a backup is restored into it, or if that was interrupted
- * @throws {StorageError} `data_dir_unusable` if it cannot be created or written; `sqlite_unusable` before anything is
+ * @throws {StorageError} `data_dir_unusable` if its path is too long, or it cannot be created or written; `sqlite_unusable` before anything is;
+ *   {AppError} `disk_full`
  */
 export async function openDataDir(path: string, options: { readonly isRestoring?: boolean } = {}): Promise<DataDir> {
   assertSqliteLoads()
   const root = resolve(path)
+  assertShortEnough(root)
   let wasOpenToOthers = false
   try {
     for (const folder of ['', ...MADE_FOLDERS]) await createFolders(join(root, folder), 0o700)
@@ -92,6 +94,17 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
   }
 }
 
+/** SQLite opens no file whose path, with the ending of its journal, has more bytes; the error it gives names something else. */
+const LONGEST_PATH_BYTES = 512
+
+function assertShortEnough(root: string): void {
+  const spareBytes = LONGEST_PATH_BYTES - 1 - Buffer.byteLength(join(root, 'trainyard.sqlite3-journal'))
+  if (spareBytes >= 0) return
+  const bytes = Buffer.byteLength(root)
+  const problem = `the path of data directory "${root}" has ${bytes} bytes, and SQLite opens files below at most ${bytes + spareBytes}`
+  throw new StorageError('data_dir_unusable', problem, { hint: 'choose a --data-dir with a shorter path' })
+}
+
 /** Takes away what `openDataDir` made in a directory whose lock was released; folders that hold something stay. */
 export async function removeEmptyDataDir(root: string): Promise<void> {
   for (const name of FILES.filter((file) => file.startsWith('lock.'))) await rm(join(root, name), { force: true })
@@ -99,7 +112,9 @@ export async function removeEmptyDataDir(root: string): Promise<void> {
 }
 
 /** The error for a data directory in which nothing can be made. */
-export function unwritable(root: string, cause: unknown): StorageError {
+export function unwritable(root: string, cause: unknown): AppError {
+  const fullDisk = toFullDiskError(cause, `data directory "${root}"`)
+  if (fullDisk !== null) return fullDisk
   return new StorageError('data_dir_unusable', `data directory "${root}" cannot be written`, {
     hint: 'choose another --data-dir, one that this user may create or write',
     cause,
@@ -169,6 +184,8 @@ function acquireLock(lockPath: string, root: string): Sqlite {
         cause,
       })
     }
+    const fullDisk = toFullDiskError(cause, `data directory "${root}"`)
+    if (fullDisk !== null) throw fullDisk
     throw new StorageError('data_dir_unusable', `data directory "${root}" cannot be locked`, {
       hint: 'choose a --data-dir on a local, writable disk',
       cause,

@@ -19,7 +19,7 @@ import {
   sql,
   type Transaction,
 } from 'kysely'
-import { AppError, StorageError } from '#base/errors.js'
+import { AppError, StorageError, toOpenFilesError } from '#base/errors.js'
 import { MIGRATIONS } from './migrations/index.js'
 import type { Schema } from './schema.js'
 import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'
@@ -66,9 +66,9 @@ export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as inte
 export async function openDatabase(path: string, options: DatabaseOptions = {}): Promise<OpenDatabase> {
   const sqlite = connect(path)
   if (options.maxPages !== undefined) sqlite.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`)
-  const statements = new StatementCache(sqlite)
   // without it, as on some network file systems, SQLite waits for the disk itself
   const log = sqlite.pragma('journal_mode', { simple: true }) === 'wal' ? new WriteAheadLog(`${path}-wal`) : null
+  const statements = new StatementCache(sqlite, () => log?.assertNamed())
   if (log !== null) sqlite.pragma('synchronous = NORMAL')
   const db = new Kysely<Schema>({ dialect: new Dialect(statements, log) })
   try {
@@ -83,7 +83,12 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   return {
     db,
     close: async () => {
-      if (sqlite.open) sqlite.pragma('wal_checkpoint(TRUNCATE)')
+      try {
+        if (sqlite.open) sqlite.pragma('wal_checkpoint(TRUNCATE)')
+      } catch (error) {
+        // a full disk: what is in the log stays there and is whole, the next start folds it in
+        if (!isSqliteError(error)) throw error
+      }
       await db.destroy()
       await log?.close()
     },
@@ -123,7 +128,7 @@ class TolerantDriver extends SqliteDriver {
     try {
       await this.#log.synced()
     } catch (cause) {
-      throw toStorageError(cause) ?? cause
+      throw isDiskFailure(cause) ? notSynced(cause) : cause
     }
   }
 
@@ -206,16 +211,18 @@ export function isDiskFailure(error: unknown): boolean {
   if (isSqliteError(error)) {
     return /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN)/.test(error.code)
   }
-  const code: unknown = error instanceof Error && 'code' in error ? error.code : null
-  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EROFS' || code === 'EIO'
+  const code = codeOf(error)
+  return typeof code === 'string' && /^(ENOSPC|EDQUOT|EROFS|EIO|EFBIG)$/.test(code)
 }
 
 function isLocked(error: unknown): boolean {
   return isSqliteError(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code)
 }
 
-/** The error a person can act on for a failure of the disk or of the database file; null for anything else. */
+/** The error a person can act on for a failure of the disk, of the database file or to open one; null for anything else. */
 export function toStorageError(error: unknown): AppError | null {
+  const openFilesError = toOpenFilesError(error)
+  if (openFilesError !== null) return openFilesError
   if (isLocked(error)) {
     return new AppError('unavailable', 'database_locked', 'the database is locked by another program', {
       hint: 'try again; if it stays so, end the program that has trainyard.sqlite3 open, for example a database shell',
@@ -223,13 +230,32 @@ export function toStorageError(error: unknown): AppError | null {
     })
   }
   if (!isDiskFailure(error)) return null
+  // the disk may have room, but not for files of this size
+  const isTooLarge = codeOf(error) === 'EFBIG'
+  const reason = isTooLarge
+    ? 'a file is larger than its file system or `ulimit -f` allows'
+    : 'the disk is full or read-only'
+  return new AppError('unavailable', 'disk_full', `the data directory cannot be written: ${reason}`, {
+    hint: isTooLarge
+      ? 'choose another file system for --data-dir, or raise the limit'
+      : 'free some space and try again',
+    cause: error,
+  })
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : null
+}
+
+/** The database has taken the write: whoever thinks that nothing happened meets what it made. */
+function notSynced(cause: unknown): AppError {
   return new AppError(
     'unavailable',
     'disk_full',
-    'the data directory cannot be written: the disk is full or read-only',
+    'the disk failed while the write was on its way to it: it may be done all the same, or lost with the power',
     {
-      hint: 'free some space and try again',
-      cause: error,
+      hint: 'look before you repeat it; with the same Idempotency-Key, or return_existing for a model, a repetition returns what was made',
+      cause,
     },
   )
 }

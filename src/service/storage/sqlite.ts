@@ -34,15 +34,22 @@ export class StatementCache {
   /** In order of use. */
   readonly #statements = new Map<string, SqliteDatabase.Statement>()
 
-  constructor(sqlite: Sqlite) {
+  readonly #beforeWrite: () => void
+
+  /** @param beforeWrite called before a statement that writes runs; what it throws keeps the statement from running */
+  constructor(sqlite: Sqlite, beforeWrite: () => void = () => undefined) {
     this.#sqlite = sqlite
+    this.#beforeWrite = beforeWrite
   }
 
   prepare(sql: string): SqliteDatabase.Statement {
     const known = this.#statements.get(sql)
     // one whose rows are still being read cannot be run beside itself
     const statement = known?.busy === true || known === undefined ? this.#sqlite.prepare(sql) : known
-    this.#hasWriter ||= !statement.readonly
+    if (!statement.readonly) {
+      this.#beforeWrite()
+      this.#hasWriter = true
+    }
     if (known?.busy === true) return statement
     this.#statements.delete(sql)
     this.#statements.set(sql, statement)
@@ -84,12 +91,30 @@ export function assertSqliteLoads(): string {
     database.close()
     return version
   } catch (cause) {
-    const hint = isNode20
-      ? `run \`npm rebuild ${PACKAGE}\` where trainyard is installed; npm must be allowed to run its install script`
-      : 'install trainyard again with its optional packages, on Linux, macOS or Windows with an x64 or arm64 processor'
-    throw new StorageError('sqlite_unusable', `${PACKAGE} has no binary that Node.js ${nodeVersion} can load`, {
-      hint,
-      cause,
-    })
+    const { what, hint } = isInstalled() ? WITHOUT_BINARY : WITHOUT_PACKAGE
+    throw new StorageError('sqlite_unusable', `${PACKAGE} ${what}`, { hint, cause })
+  }
+}
+
+const WITHOUT_BINARY = {
+  what: `has no binary that Node.js ${nodeVersion} can load`,
+  hint: isNode20
+    ? `run \`npm rebuild ${PACKAGE}\` where trainyard is installed; npm must be allowed to run its install script. Node.js 22 needs none`
+    : 'install trainyard again with its optional packages, on Linux, macOS or Windows with an x64 or arm64 processor',
+}
+/** npm takes an optional package away again when its script fails, and says nothing: there is no folder that could be rebuilt. */
+const WITHOUT_PACKAGE = {
+  what: 'is not installed; npm leaves it out without a word when its install fails',
+  hint: isNode20
+    ? 'install trainyard again with npm and --foreground-scripts, which shows why: a binary is fetched, or compiled with a C++ compiler and the headers of Node.js; Node.js 22 needs neither'
+    : 'install trainyard again with its optional packages: not --omit=optional',
+}
+
+function isInstalled(): boolean {
+  try {
+    load.resolve(PACKAGE)
+    return true
+  } catch {
+    return false
   }
 }

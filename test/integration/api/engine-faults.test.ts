@@ -1,6 +1,9 @@
 /**
  * An engine host that freezes, dies again and again, or holds more requests than allowed; shutdown with streams. Stand-ins.
  */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
@@ -93,6 +96,27 @@ describe('an engine host that keeps dying', () => {
     const deaths = logged('engine.died')
     expect(deaths.map((line) => line.backoff_ms).slice(0, 4)).toEqual([0, 500, 1000, 2000])
     expect(deaths[0]).toMatchObject({ reason: 'was ended by SIGKILL', deaths: 1 })
+  })
+})
+
+describe('a base model that cannot be loaded', () => {
+  it('is logged with the reason alone: that its host was then ended is no death', async () => {
+    log = []
+    const sourcePath = await mkdtemp(join(tmpdir(), 'trainyard-no-model-'))
+    service = await createTestService({
+      scripted: false,
+      logger: createLogger({ level: 'info', destination: { write: (line) => void log.push(line) } }),
+      baseModels: [{ name: 'empty', sourcePath }],
+    })
+    await until(async () => {
+      const response = await service.fetch(CHAT, { json: say('hi') })
+      expect([response.status, await response.text()]).toEqual([503, expect.stringContaining('cannot be loaded')])
+      return logged('engine.load_failed').length > 1
+    }, 'a second host that could not load it')
+    await until(() => service.enginePids().length === 0, 'the end of that host')
+    expect(logged('engine.died')).toEqual([])
+    expect(log.join('')).not.toContain('SIGKILL')
+    await rm(sourcePath, { recursive: true })
   })
 })
 

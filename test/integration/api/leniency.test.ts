@@ -175,8 +175,40 @@ describe('fields that nobody knows', () => {
     expect(await streamed.text()).toContain('[DONE]')
     const large = await ask('/v1/chat/completions', { ...chat, mood: 'x'.repeat(20_000) })
     expect([large.status, large.headers.get(HEADER)]).toEqual([200, 'mood'])
+    const inside = [{ role: 'user', content: [{ type: 'text', text: 'a', cache_control: {} }], function_call: {} }]
+    const nested = await ask('/v1/chat/completions', { ...chat, messages: inside })
+    const names = 'messages[].function_call, messages[].content[].cache_control'
+    expect([nested.status, nested.headers.get(HEADER)]).toEqual([200, names])
     const known = await ask('/v1/chat/completions', { ...chat, user: 'me' })
     expect([known.status, known.headers.get(HEADER)]).toEqual([200, null])
+  })
+
+  it('options whose main option is off are named, defaults are not', async () => {
+    const ignored = async (fields: object, path = '/v1/chat/completions') => {
+      const answer = await ask(path, { ...(path.startsWith('/v1/chat') ? chat : { ...chat, prompt: 'a' }), ...fields })
+      expect(answer.status).toBe(200)
+      return answer.headers.get(HEADER)
+    }
+    expect(await ignored({ length_penalty: 1.4 })).toBe('length_penalty')
+    expect(await ignored({ length_penalty: 1.4, use_beam_search: false, stream: true })).toBe('length_penalty')
+    expect(await ignored({ length_penalty: 1.4, mood: 1, messages: null }, '/v1/completions')).toBe(
+      'messages, mood, length_penalty',
+    )
+    for (const fields of [
+      { length_penalty: 1 },
+      { length_penalty: null },
+      { length_penalty: 1.4, use_beam_search: true },
+    ])
+      expect(await ignored(fields)).toBeNull()
+    expect(await ignored({ dry_base: 2, xtc_threshold: 0.2 })).toBe('dry_base, xtc_threshold')
+  })
+
+  it('of a query too, beside those of its body', async () => {
+    const get = async (path: string) => (await service.fetch(path)).headers.get(HEADER)
+    expect(await get(`${JOBS}?kind=rl&limit=1`)).toBe('kind')
+    expect(await get(`${JOBS}?limit=1`)).toBeNull()
+    const json = { model_id: model, trajectory_groups: [sampleGroup([3, 0])], mood: 1 }
+    expect((await ask(`${JOBS}?dry_run=true`, json)).headers.get(HEADER)).toBe('dry_run, mood')
   })
 
   it('of jobs, logs and models too', async () => {

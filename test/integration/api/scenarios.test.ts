@@ -184,6 +184,12 @@ describe('models', () => {
       ['POST', '/chat/completions', 'POST /v1/chat/completions'],
       ['GET', '/load', 'GET /metrics'],
       ['POST', '/v1/load_lora_adapter', 'models, which have adapters of their own'],
+      ['POST', '/v1/v1/chat/completions', 'the path with one /v1'],
+      ['POST', '/v1/messages', 'POST /v1/chat/completions'],
+      ['POST', '/v1/threads', 'POST /v1/responses'],
+      ['POST', '/v1/batches', 'POST /v1/chat/completions'],
+      ['POST', '/v1/uploads', 'POST /v1/files'],
+      ['POST', '/v1/responses/resp_1/cancel', 'a closed connection'],
     ].map(
       ([method, path, instead]): Scenario => ({
         name: `${path} says what is here instead`,
@@ -192,6 +198,20 @@ describe('models', () => {
         contains: [`is not served here; use ${instead}`],
       }),
     ),
+    ...['/v1/embeddings', '/v1/images/generations', '/v1/vector_stores', '/v1/chat/completions/chatcmpl-1'].map(
+      (path): Scenario => ({
+        name: `${path} is said to be none here`,
+        request: ['GET', path],
+        status: 404,
+        contains: [`GET ${path} does not exist here: `],
+      }),
+    ),
+    {
+      name: 'another method names those of the path',
+      request: ['PUT', '/v1/models'],
+      status: 405,
+      contains: ['"hint":"this path takes GET"'],
+    },
     {
       name: 'one served model',
       request: ['GET', '/v1/models/trainyard/tiny-random'],
@@ -225,7 +245,10 @@ describe('lists and checkpoints', () => {
       name: 'limit 0',
       request: ['GET', '/v1/preview/models/{model}/checkpoints?limit=0'],
       status: 422,
-      contains: ['"loc":["query","limit"]', 'greater_than_equal'],
+      contains: [
+        '"loc":["query","limit"]',
+        '"message":"limit: input should be greater than or equal to 1, got \\"0\\""',
+      ],
     },
     { name: 'limit 101', request: ['GET', '/v1/preview/models?limit=101'], status: 422, contains: ['less_than_equal'] },
     {

@@ -7,14 +7,21 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { trainingJobSchema } from '#api/wire/training-jobs.js'
+import { createLogger } from '#base/logging/logger.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 let service: TestService
 let model: string
 let dataRoot: string
+let log = ''
 beforeAll(async () => {
   dataRoot = await mkdtemp(join(tmpdir(), 'trainyard-data-'))
-  service = await createTestService({ trainingDataRoot: dataRoot, trainWorkers: 2 })
+  const write = (line: string): void => {
+    log += line
+  }
+  const logger = createLogger({ destination: { write } })
+  service = await createTestService({ logger, trainingDataRoot: dataRoot, trainWorkers: 2 })
   model = await service.createModel('m')
 })
 afterAll(async () => {
@@ -151,6 +158,17 @@ describe('a job', () => {
     expect(await service.waitForJob(id)).toMatchObject({ status: 'cancelled', error_code: 'cancelled' })
     expect((await service.allEvents(id)).filter((event) => event.type === 'training_failed')).toHaveLength(1)
     expect((await service.json(`${RL}/${id}/cancel`, { method: 'POST' })).status).toBe(200)
+    // what was asked for is no warning; the log follows what clients see
+    const said = () =>
+      log
+        .split('\n')
+        .filter((line) => line.includes(`"job_id":"${id}"`) && !line.includes('http.request'))
+        .map((line) => JSON.parse(line))
+    await until(() => said().length > 1, 'the end of the job in the log')
+    expect(said().map(({ level, event }) => [level, event])).toEqual([
+      [30, 'job.started'],
+      [30, 'job.cancelled'],
+    ])
   })
 })
 

@@ -64,7 +64,8 @@ const setClock = (seconds: number) => writeFile(clockFile(), `${seconds < 0 ? ''
 async function start(seconds: number): Promise<Service> {
   await setClock(seconds)
   const started = await startService({
-    args: ['--data-dir', dataDir(), '--webhook-host', host(), '--log-format', 'lines'],
+    keptDir: dataDir(),
+    args: ['--webhook-host', host(), '--log-format', 'lines'],
     env: {
       LD_PRELOAD: LIBRARY,
       FAKETIME_TIMESTAMP_FILE: clockFile(),

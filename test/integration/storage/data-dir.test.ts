@@ -54,6 +54,20 @@ describe('lock', () => {
     await expect(openDataDir(join(root, 'file', 'below'))).rejects.toMatchObject({ code: 'data_dir_unusable' })
   })
 
+  it('names one whose path is longer than SQLite opens files at', async () => {
+    const path = join(root, ...Array.from({ length: 4 }, () => 'd'.repeat(120)))
+    await expect(openDataDir(path)).rejects.toMatchObject({
+      code: 'data_dir_unusable',
+      message: expect.stringContaining(`has ${path.length} bytes, and SQLite`),
+    })
+    expect(await readdir(root)).toEqual([])
+    // the longest one works: its database takes a write
+    const longest = path.slice(0, 511 - '/trainyard.sqlite3-journal'.length)
+    const dataDir = await openDataDir(longest)
+    await (await openDatabase(dataDir.databasePath)).close()
+    dataDir.unlock()
+  })
+
   it.skipIf(!existsSync('/proc/self'))('names one that can never be made, instead of trying for ever', async () => {
     const path = '/proc/trainyard/data'
     const unusable = { code: 'data_dir_unusable', message: `data directory "${path}" cannot be written` }

@@ -4,29 +4,39 @@
  */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { open, readFile } from 'node:fs/promises'
+import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
+import { reportError } from '#cli/command/errors.js'
+import { createBackup } from '#service/operations/backup/backup.js'
+import { restoreBackup } from '#service/operations/backup/restore.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'trainyard-disk-'))
 
-function mount(options: string): boolean {
+function mount(options: string, path = folder): boolean {
   try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', folder], { stdio: 'ignore' })
+    execFileSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', path], { stdio: 'ignore' })
     return true
   } catch {
     return false
   }
 }
-const isMounted = process.platform === 'linux' && process.getuid?.() === 0 && mount('size=12m,mode=700')
+const unmount = () => execFileSync('umount', ['-l', folder])
+// only tried here: a file that is collected and not run would leave it mounted
+const canMount = process.platform === 'linux' && process.getuid?.() === 0 && mount('size=12m,mode=700')
+if (canMount) unmount()
 afterAll(() => {
-  if (isMounted) execFileSync('umount', ['-l', folder])
   rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
 })
 
-describe.skipIf(!isMounted)('a disk that is full', () => {
+describe.skipIf(!canMount)('a disk that is full', () => {
+  beforeAll(() => void mount('size=12m,mode=700'))
+  afterAll(() => void unmount())
+
   it('refuses what would be written, keeps and serves what was, and goes on when there is room', async () => {
     const service = await createTestService({ dataDir: join(folder, 'data') })
     const model = await service.createModel('kept')
@@ -63,6 +73,85 @@ describe.skipIf(!isMounted)('a disk that is full', () => {
     expect(again.status, JSON.stringify(again.body)).toBe(200)
     expect((await service.waitForJob(again.body.id)).status).toBe('completed')
     await service.close(1000)
+  })
+
+  it('is named by a backup, a restore and a command, whichever disk it is', async () => {
+    execFileSync('mount', ['-o', 'remount,size=64m', folder])
+    const dataDir = join(folder, 'saved')
+    const service = await createTestService({ dataDir })
+    await service.createModel('kept')
+    await service.close(1000)
+    const small = mkdtempSync(join(tmpdir(), 'trainyard-small-'))
+    expect(mount('size=64k', small)).toBe(true)
+    try {
+      const file = join(small, 'backup.tar')
+      const fullTarget = { code: 'disk_full', message: expect.stringContaining(`"${file}" cannot be written`) }
+      await expect(createBackup(dataDir, file)).rejects.toMatchObject(fullTarget)
+      expect(await readdir(small)).toEqual([])
+
+      const whole = join(folder, 'whole.tar')
+      await createBackup(dataDir, whole)
+      const restored = join(small, 'restored')
+      const fullRestore = { code: 'disk_full', message: expect.stringContaining('the disk is full') }
+      await expect(restoreBackup(whole, restored)).rejects.toMatchObject(fullRestore)
+
+      const full: unknown = await writeFile(join(small, 'downloaded'), Buffer.alloc(1e6)).catch((error) => error)
+      expect(reportError(full).json.error).toMatchObject({ code: 'disk_full' })
+      await rm(join(small, 'downloaded'))
+
+      execFileSync('mount', ['-o', 'remount,size=16m', small])
+      await restoreBackup(whole, restored)
+
+      execFileSync('sh', ['-c', `cat /dev/zero > '${folder}/ballast' || true`], { stdio: 'ignore' })
+      const fullData = { code: 'disk_full', message: expect.stringContaining('copy of the database') }
+      await expect(createBackup(dataDir, file)).rejects.toMatchObject(fullData)
+      expect((await readdir(dataDir)).filter((name) => name.startsWith('backup'))).toEqual([])
+    } finally {
+      execFileSync('umount', ['-l', small])
+      rmSync(small, { recursive: true })
+    }
+  })
+})
+
+describe.skipIf(!canMount)('a disk without room for the weights of a base model', () => {
+  const small = mkdtempSync(join(tmpdir(), 'trainyard-weights-'))
+  beforeAll(() => void mount('size=12m,mode=700', small))
+  afterAll(() => {
+    execFileSync('umount', ['-l', small])
+    rmSync(small, { recursive: true, force: true })
+  })
+
+  it('is what a chat is told, with what to do; when there is room the next one is answered', async () => {
+    const log: string[] = []
+    const service = await createTestService({
+      dataDir: join(small, 'data'),
+      scripted: false,
+      baseModels: ['trainyard/spark'],
+      logger: createLogger({ level: 'info', destination: { write: (line) => void log.push(line) } }),
+    })
+    try {
+      const chat = () =>
+        service.json('/v1/chat/completions', {
+          json: { messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 },
+        })
+      const refused = await chat()
+      expect(refused).toMatchObject({
+        status: 503,
+        body: {
+          error: {
+            message: expect.stringContaining('its prepared weights cannot be written: the disk is full'),
+            hint: expect.stringContaining('free some space on the disk of the data directory'),
+          },
+        },
+      })
+      const logged = (event: string) => log.map((line) => JSON.parse(line)).find((line) => line.event === event)
+      expect(logged('engine.load_failed')).toMatchObject({ error: { code: 'disk_full' } })
+      expect(logged('http.error')).toMatchObject({ code: 'disk_full' })
+      execFileSync('mount', ['-o', 'remount,size=400m', small])
+      await until(async () => (await chat()).status === 200, 'an answer')
+    } finally {
+      await service.close(1000)
+    }
   })
 })
 

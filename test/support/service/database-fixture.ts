@@ -118,12 +118,12 @@ export async function writeFixtureRows(db: DatabaseHandle): Promise<void> {
     .execute()
 }
 
-/** Tables, indexes and rows as SQL statements. */
+/** Tables with their rows, then indexes and triggers, as SQL statements. */
 export function dumpDatabase(path: string): string {
   const sqlite = openSqlite(path, { readonly: true })
   const objects = sqlite
     .prepare(
-      "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by type desc, rowid",
+      "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by type <> 'table', rowid",
     )
     .all() as { type: string; name: string; sql: string }[]
   const lines: string[] = []

@@ -73,7 +73,7 @@ export async function startFakeHub(): Promise<FakeHub> {
     const [, listed] = /^\/api\/models\/(.+)\/revision\/main$/.exec(path) ?? []
     if (listed !== undefined) return (faults.listing ?? ((other) => describe(listed, other)))(response)
     const [, repository = '', name = ''] =
-      /^\/(?:cdn\/)?([^/]+\/[^/]+)\/(?:resolve\/[0-9a-f]{40}\/)?([^/]+)$/.exec(path) ?? []
+      /^\/(?:cdn\/)?([^/]+\/[^/]+)\/(?:resolve\/[0-9a-f]{40}\/)?(.+)$/.exec(path) ?? []
     const bytes = repositories.get(repository)?.get(name)
     if (bytes === undefined) {
       response.writeHead(404, { 'x-error-code': 'EntryNotFound' }).end()

@@ -139,6 +139,9 @@ process.on('message', (command) => {
     case 'abort':
       aborted.add(command.id)
       break
+    case 'share_cores':
+      send({ type: 'threads', id: null, threads: command.isShared ? 1 : null, heldUpMs: 0, error: null })
+      break
     case 'ping':
       send({
         type: 'pong',

@@ -45,7 +45,11 @@ export type CreatedKey = z.infer<typeof createdKeySchema>
 
 export const apiKeyListSchema = listSchema(apiKeySchema)
 
-export const listKeysQuerySchema = pageQuerySchema
+export const listKeysQuerySchema = pageQuerySchema.extend({
+  /** Only keys bound to this project. */
+  project: z.string().max(256).optional(),
+})
+export type ListKeysQuery = z.infer<typeof listKeysQuerySchema>
 
 export const deletedKeySchema = z.object({ id: z.string(), object: z.literal('api_key'), deleted: z.literal(true) })
 export type DeletedKey = z.infer<typeof deletedKeySchema>

@@ -151,6 +151,8 @@ export const deletedResponseSchema = z.object({
 })
 export type DeletedResponse = z.infer<typeof deletedResponseSchema>
 
+export const getResponseQuerySchema = z.object({ stream: laxBoolean().optional() })
+
 /** Items a response was made from, in order. */
 export const inputItemListSchema = z.object({
   object: z.literal('list'),

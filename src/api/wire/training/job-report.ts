@@ -8,7 +8,7 @@ export const jobReportSchema = z.object({
   /** What of the data did not train. */
   left_out: z.array(
     z.object({
-      /** For example `overlength`, `zero_advantage`, `untrainable`. */
+      /** For example `overlength`, `zero_advantage`, `untrainable`, `validation_overlength`. */
       reason: z.string(),
       count: z.number().int(),
       /** The first of them: `line 3`, `trajectory_groups[0].trajectories[2]`. */

@@ -3,7 +3,7 @@
  * headers `webhook-id`, `webhook-timestamp` and `webhook-signature` (`v1,` and base64 of HMAC-SHA256 over `id.timestamp.body`).
  */
 import { z } from '@hono/zod-openapi'
-import { listSchema } from '../list.js'
+import { listSchema, pageQuerySchema } from '../list.js'
 import { WEBHOOK_EVENTS } from './webhook-words.js'
 
 export const createWebhookRequestSchema = z.object({
@@ -31,6 +31,12 @@ export const createdWebhookSchema = webhookSchema.extend({ secret: z.string() })
 export type CreatedWebhook = z.infer<typeof createdWebhookSchema>
 
 export const webhookListSchema = listSchema(webhookSchema)
+
+export const listWebhooksQuerySchema = pageQuerySchema.extend({
+  /** Only webhooks for the events of this project. */
+  project: z.string().max(256).optional(),
+})
+export type ListWebhooksQuery = z.infer<typeof listWebhooksQuerySchema>
 
 export const deletedWebhookSchema = z.object({ id: z.string(), object: z.literal('webhook'), deleted: z.literal(true) })
 export type DeletedWebhook = z.infer<typeof deletedWebhookSchema>

@@ -103,7 +103,7 @@ function respondToPreview(c: RequestContext, error: AppError): Response {
   const body: ErrorBody = {
     detail: problems ?? error.message,
     error: {
-      message: error.message,
+      message: error instanceof RequestValidationError ? error.sentence : error.message,
       type: MAPPINGS[error.category].type,
       param: error.param ?? null,
       code: error.code,

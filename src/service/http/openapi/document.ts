@@ -9,6 +9,7 @@ import { errorBodySchema } from '#api/wire/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { INFERENCE_ROUTES } from './inference-rows.js'
 import { OTHER_ROUTES } from './other-rows.js'
+import { describeParameter } from './parameters.js'
 import { type Route, TAGS } from './row.js'
 import { TRAINING_ROUTES } from './training-rows.js'
 import { WEBHOOK_ROUTES } from './webhook-rows.js'
@@ -89,16 +90,23 @@ function operationId({ method, path }: Route): string {
   return `${method}${path.replaceAll(/[^a-z0-9]+/gi, '_').replace(/_$/, '')}`
 }
 
-function pathParameters({ path }: Route): JsonValue[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    name: name ?? '',
+function pathParameters(route: Route): JsonValue[] {
+  return [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
+    name,
     in: 'path',
     required: true,
+    ...descriptionOf(route, 'path', name),
     schema: { type: 'string', minLength: 1 },
   }))
 }
 
-function queryParameters({ query }: Route): JsonValue[] {
+function descriptionOf(route: Route, place: 'path' | 'query', name: string): JsonObject {
+  const description = describeParameter(route, place, name)
+  return description === undefined ? {} : { description }
+}
+
+function queryParameters(route: Route): JsonValue[] {
+  const { query } = route
   if (query === undefined) return []
   const schema = toSchema(query, 'input')
   const required = (schema['required'] ?? []) as readonly string[]
@@ -106,6 +114,7 @@ function queryParameters({ query }: Route): JsonValue[] {
     name,
     in: 'query',
     required: required.includes(name),
+    ...descriptionOf(route, 'query', name),
     schema: property,
   }))
 }

@@ -11,6 +11,7 @@ import {
 } from '#api/wire/inference/completions.js'
 import {
   deletedResponseSchema,
+  getResponseQuerySchema,
   inputItemListSchema,
   inputTokensSchema,
   responseRequestSchema,
@@ -24,6 +25,7 @@ import {
   tokenizeResponseSchema,
   tokenizerInfoResponseSchema,
 } from '#api/wire/inference/tokens.js'
+import { orderedPageQuerySchema } from '#api/wire/list.js'
 import { servedModelListSchema, servedModelSchema } from '#api/wire/models.js'
 import type { Route } from './row.js'
 
@@ -79,6 +81,7 @@ export const INFERENCE_ROUTES: readonly Route[] = [
     path: '/v1/responses/{response_id}',
     tag,
     summary: 'Get a stored response',
+    query: getResponseQuerySchema,
     answer: responseSchema,
   },
   {
@@ -93,6 +96,7 @@ export const INFERENCE_ROUTES: readonly Route[] = [
     path: '/v1/responses/{response_id}/input_items',
     tag,
     summary: 'List what a stored response was made from',
+    query: orderedPageQuerySchema,
     answer: inputItemListSchema,
   },
   {

@@ -6,6 +6,7 @@ import {
   createdWebhookSchema,
   createWebhookRequestSchema,
   deletedWebhookSchema,
+  listWebhooksQuerySchema,
   webhookDeliveryListSchema,
   webhookDeliverySchema,
   webhookListSchema,
@@ -26,7 +27,14 @@ export const WEBHOOK_ROUTES: readonly Route[] = [
     body: createWebhookRequestSchema,
     answer: createdWebhookSchema,
   },
-  { method: 'get', path: ROOT, tag, summary: 'List webhooks', query: pageQuerySchema, answer: webhookListSchema },
+  {
+    method: 'get',
+    path: ROOT,
+    tag,
+    summary: 'List webhooks',
+    query: listWebhooksQuerySchema,
+    answer: webhookListSchema,
+  },
   { method: 'get', path: ONE, tag, summary: 'Get a webhook', answer: webhookSchema },
   { method: 'delete', path: ONE, tag, summary: 'Delete a webhook', answer: deletedWebhookSchema },
   {

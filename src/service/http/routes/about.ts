@@ -36,11 +36,37 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/(?:v1\/)?preview\/(?:jobs|training_jobs|rl-training-jobs)\b/, '/v1/preview/training-jobs'],
   [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],
   [/^\/(?:preview|files|system-check|whoami)\b/, 'the same path below /v1'],
+  [/^\/v1\/v1\//, 'the path with one /v1: the base URL has another'],
+  [/^(?:\/v1)?\/messages\b/, "POST /v1/chat/completions: Anthropic's format is not known here"],
+  [/^\/v1\/(?:assistants|threads|conversations)\b/, 'POST /v1/responses, with previous_response_id for what was said'],
+  [/^\/v1\/batches\b/, 'POST /v1/chat/completions, many at once: they are computed together'],
+  [/^\/v1\/uploads\b/, 'POST /v1/files, which takes a file of any size at once'],
+  [/^\/v1\/evals\b/, 'POST /v1/preview/models/{id}/log, which keeps graded answers as an evaluation'],
+  [/^\/v1\/fine_tuning\/jobs\/[^/]+\/(?:pause|resume)$/, 'POST /v1/fine_tuning/jobs/{id}/cancel'],
+  [/^\/v1\/models\/./, '/v1/preview/models/{id} for models that train'],
+  [/^\/v1\/organization\b/, 'GET /v1/usage, or /v1/preview/keys for keys'],
+  [/^\/v1\/responses\/[^/]+\/cancel$/, 'a closed connection: that ends an answer'],
+]
+
+/** What other services of this kind have and this one has nothing like. */
+const ABSENT: readonly (readonly [pattern: RegExp, reason: string])[] = [
+  [
+    /^(?:\/v1)?\/(?:embeddings|api\/embed|rerank|score|pooling|classify)\b/,
+    'models here write text and make no embeddings',
+  ],
+  [/^\/v1\/(?:images|audio|videos|realtime|moderations)\b/, 'models here read and write text'],
+  [/^\/v1\/(?:vector_stores|containers|skills|chatkit)\b/, 'tools run in your own program'],
+  [/^\/v1\/fine_tuning\/(?:checkpoints|alpha)\b/, 'checkpoints are not shared, and graders run in your own program'],
+  [/^\/v1\/chat\/completions\/./, 'chat completions are not stored'],
 ]
 
 /** The error for a path that is not here. */
 export function unknownPath(method: string, path: string): NotFoundError {
   const instead = ELSEWHERE.find(([pattern]) => pattern.test(path))?.[1]
+  const absent = ABSENT.find(([pattern]) => pattern.test(path))?.[1]
+  if (absent !== undefined) {
+    return new NotFoundError('not_found', `${method} ${path.slice(0, 200)} does not exist here: ${absent}`)
+  }
   // FastAPI's words, which is what clients of the hosted service compare.
   if (instead === undefined) return new NotFoundError('not_found', 'Not Found', { hint: 'GET / lists what is here' })
   return new NotFoundError('not_found', `${method} ${path.slice(0, 200)} is not served here; use ${instead}`)

@@ -2,6 +2,7 @@
  * `/v1/preview/webhooks`, their deliveries, and sending one again.
  */
 import { pageQuerySchema } from '#api/wire/list.js'
+import { listWebhooksQuerySchema } from '#api/wire/webhooks/webhooks.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'
@@ -16,7 +17,7 @@ export function bindWebhooks(app: App, options: AppOptions): void {
     c.header('cache-control', 'no-store')
     return c.json(created)
   })
-  app.get(root, async (c) => c.json(await webhooks.list(c.get('principal'), readQuery(c, pageQuerySchema))))
+  app.get(root, async (c) => c.json(await webhooks.list(c.get('principal'), readQuery(c, listWebhooksQuerySchema))))
   app.get(one, async (c) => c.json(await webhooks.get(c.get('principal'), c.req.param('webhook_id'))))
   app.delete(one, async (c) => c.json(await webhooks.delete(c.get('principal'), c.req.param('webhook_id'))))
   app.get(`${one}/deliveries`, async (c) => {

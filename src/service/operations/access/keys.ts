@@ -2,8 +2,8 @@
  * Making, listing and revoking API keys. A key makes keys of its own entity only, and one bound to a project keys of that
  * project only; a new entity begins with a key made where the data lies (`local-keys.ts`).
  */
-import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey } from '#api/wire/access/keys.js'
-import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
+import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey, ListKeysQuery } from '#api/wire/access/keys.js'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import {
   type ApiKeyRecord,
@@ -23,7 +23,8 @@ export interface KeyService {
   /** @throws {ConflictError} `key_already_created` for a repeated `Idempotency-Key`: the key itself was shown once */
   create(principal: Principal, request: CreateKeyRequest, idempotencyKey: string | null): Promise<CreatedKey>
   get(principal: Principal, id: string): Promise<ApiKey>
-  list(principal: Principal, query: PageQuery): Promise<List<ApiKey>>
+  /** @throws {AppError} `forbidden` for a project that is not the key's own */
+  list(principal: Principal, query: ListKeysQuery): Promise<List<ApiKey>>
   delete(principal: Principal, id: string): Promise<DeletedKey>
 }
 
@@ -54,7 +55,8 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
     },
     get: async (principal, id) => toWireKey(requireKey(await findApiKeyById(db, principal, id), id), principal),
     list: async (principal, query) => {
-      const page = await listApiKeys(db, principal, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
+      const owner = { entity: principal.entity, project: checkProject(principal, query.project) ?? null }
+      const page = await listApiKeys(db, owner, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
       return toList(
         page.items.map((key) => toWireKey(key, principal)),
         page.hasMore,

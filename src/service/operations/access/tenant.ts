@@ -27,6 +27,19 @@ export function checkProject(tenant: Tenant, project: string | undefined): strin
   })
 }
 
+/**
+ * The entity a request is about: an empty name is the key's own.
+ *
+ * @throws {AppError} `forbidden` for another than the key's
+ */
+export function checkEntity(tenant: Tenant, entity: string): string {
+  if (entity === '' || entity === tenant.entity) return tenant.entity
+  throw new AppError('permission', 'forbidden', `entity "${entity.slice(0, 100)}" does not belong to this API key`, {
+    hint: `leave entity out, or use "${tenant.entity}"`,
+    param: 'entity',
+  })
+}
+
 /** @throws {AppError} `insufficient_scope` if the key may not do what needs `scope` */
 export function requireScope(principal: Principal, scope: KeyScope): void {
   if (KEY_SCOPES.indexOf(principal.scope) >= KEY_SCOPES.indexOf(scope)) return

@@ -47,7 +47,7 @@ export interface UsageService {
   report(principal: Principal, query: UsageQuery): Promise<string>
   /** Writes what was counted; keeps it when that fails. */
   flush(): Promise<void>
-  /** Writes the last of it and stops. */
+  /** Writes the last of it and stops; what cannot be written is logged, and in the way of nothing else that ends. */
   stop(): Promise<void>
 }
 
@@ -138,9 +138,8 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     }
   }
 
-  const timer = setInterval(() => {
-    flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
-  }, USAGE_FLUSH_MS).unref()
+  const flushOrSay = () => flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
+  const timer = setInterval(flushOrSay, USAGE_FLUSH_MS).unref()
 
   return {
     flush,
@@ -177,7 +176,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     },
     stop: async () => {
       clearInterval(timer)
-      await flush()
+      await flushOrSay()
     },
   }
 }

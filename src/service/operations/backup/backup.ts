@@ -7,10 +7,11 @@
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { copyFile, link, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { ConflictError, NotFoundError } from '#base/errors.js'
+import { assertNoFolder, toWriteError } from '#base/file-errors.js'
 import { systemClock } from '#base/util/clock.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { packageVersion } from '#base/util/package-root.js'
@@ -37,58 +38,83 @@ export interface BackupResult extends BackupEnd {
 
 /** How often the copy is taken again because a blob it names was swept meanwhile. */
 const ATTEMPTS = 5
+/** After this long without a write, what lies beside the target is nobody's. */
+const ABANDONED_MS = 3_600_000
 
 /**
  * Writes a backup of the data directory `path` to `file`, readable by its owner only. The file appears when it is whole.
  *
  * @param options.isReplacing write over a file that exists. Default false
+ * @param options.signal stops it: nothing is left behind
  * @throws {NotFoundError} `data_dir_not_found`; {ConflictError} `file_exists`; {InvalidRequestError} `file_unwritable`;
  *   {AppError} `disk_full`
  */
 export async function createBackup(
   path: string,
   file: string,
-  options: { readonly isReplacing?: boolean } = {},
+  options: { readonly isReplacing?: boolean; readonly signal?: AbortSignal } = {},
 ): Promise<BackupResult> {
   const root = resolve(path)
   const target = resolve(file)
   const databasePath = join(root, DATABASE_ENTRY)
   if (!(await exists(databasePath))) {
     throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
-      hint: 'name it with --data-dir',
+      hint: 'name it with --data-dir, and run this as a user who may read it',
     })
   }
+  await assertNoFolder(target, `name a file in it: ${join(target, 'trainyard.tar')}`)
   if (options.isReplacing !== true && (await exists(target))) {
     throw new ConflictError('file_exists', `"${target}" exists`, { hint: 'choose another file, or --force' })
   }
   await removeLeftovers(root)
   const stage = join(root, `backup-${process.pid}`)
-  const partial = `${target}.partial`
   try {
-    const { facts, missing } = await takeStage(root, stage)
+    const { facts, missing } = await takeStage(root, stage).catch((error: unknown) => {
+      throw toStorageError(error) ?? error
+    })
     const end = { blobs: 0, bytes: 0, damaged: [...missing] }
-    const entries = writeTar(entriesOf(stage, facts, end))
-    await createFolders(dirname(target))
-    await pipeline(Readable.from(entries), createWriteStream(partial, { mode: 0o600, flush: true }))
-    await rename(partial, target)
-    await syncFolder(dirname(target))
-    return { ...end, file: target, sizeBytes: (await stat(target)).size, schema: facts.schema }
-  } catch (error) {
-    await rm(partial, { force: true }).catch(() => undefined)
-    throw toStorageError(error) ?? toTargetError(error, target) ?? error
+    const sizeBytes = await writeFileOf(writeTar(entriesOf(stage, facts, end)), target, options.signal)
+    return { ...end, file: target, sizeBytes, schema: facts.schema }
   } finally {
     await rm(stage, { recursive: true, force: true })
   }
 }
 
-/** The error for a target that the system does not let anybody make. */
-function toTargetError(error: unknown, target: string): InvalidRequestError | null {
-  const { path, message } = error as NodeJS.ErrnoException
-  if (typeof path !== 'string' || !`${target}.partial`.startsWith(path)) return null
-  return new InvalidRequestError('file_unwritable', `"${target}" cannot be written: ${message}`, {
-    hint: 'choose another file, in a folder that this user may create or write',
-    cause: error,
-  })
+/**
+ * Writes beside the target first, under a name of this process: two that save to one name at once do not write into each other.
+ *
+ * @returns its size, bytes
+ */
+async function writeFileOf(
+  entries: AsyncIterable<Uint8Array>,
+  target: string,
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  const partial = `${target}.${process.pid}.partial`
+  try {
+    await createFolders(dirname(target))
+    await removeAbandoned(target)
+    const file = createWriteStream(partial, { mode: 0o600, flush: true })
+    await pipeline(Readable.from(entries), file, signal === undefined ? {} : { signal })
+    await rename(partial, target)
+    await syncFolder(dirname(target))
+    return (await stat(target)).size
+  } catch (error) {
+    await rm(partial, { force: true }).catch(() => undefined)
+    signal?.throwIfAborted()
+    throw toWriteError(error, target) ?? toStorageError(error) ?? error
+  }
+}
+
+/** What a backup to this name that was killed has left; one at work writes all the time. */
+async function removeAbandoned(target: string): Promise<void> {
+  const folder = dirname(target)
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(`${basename(target)}.`) || !/\.\d+\.partial$/.test(name)) continue
+    const facts = await stat(join(folder, name)).catch(() => null)
+    if (facts !== null && systemClock.nowMs() - facts.mtimeMs > ABANDONED_MS)
+      await rm(join(folder, name), { force: true })
+  }
 }
 
 /** The database's copy and links to its blobs in a folder of their own. */

@@ -6,9 +6,9 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError } from '#base/errors.js'
 import type { HubConnection } from './hub-connection.js'
@@ -39,6 +39,7 @@ export async function downloadHubFile(file: HubFile, options: DownloadOptions): 
   const target = join(options.directory, file.name)
   if ((await sizeOf(target)) === file.sizeBytes) return options.onProgress(file.sizeBytes)
   const partial = `${target}.partial`
+  await mkdir(dirname(target), { recursive: true, mode: 0o700 })
   let fruitless = 0
   for (;;) {
     const before = await sizeOf(partial)
@@ -71,7 +72,8 @@ export async function downloadHubFile(file: HubFile, options: DownloadOptions): 
 
 /** Appends what is missing. @throws {AppError} `hub_failed` where the answer ends before the file does */
 async function append(file: HubFile, partial: string, from: number, options: DownloadOptions): Promise<void> {
-  const path = `/${options.repository}/resolve/${options.commit}/${encodeURIComponent(file.name)}`
+  const name = file.name.split('/').map(encodeURIComponent).join('/')
+  const path = `/${options.repository}/resolve/${options.commit}/${name}`
   const headers = from === 0 ? {} : { range: `bytes=${from}-` }
   const answer = await options.connection.open(path, { signal: options.signal, headers })
   await requireSuccess(answer, `${file.name} of ${options.repository}`)
@@ -90,7 +92,8 @@ async function append(file: HubFile, partial: string, from: number, options: Dow
       if (length > file.sizeBytes) {
         throw new AppError('unavailable', 'hub_digest_mismatch', `${file.name} is longer than the hub describes`)
       }
-      await handle.write(bytes)
+      // all of it: a single write may take less, where the disk is nearly full
+      await handle.writeFile(bytes)
       options.onProgress(length)
     }
     // an answer that ends in good order where the file does not: asked again it may never bring more

@@ -24,7 +24,9 @@ export interface HubListing {
   readonly files: readonly HubFile[]
 }
 
-/** Configuration, tokenizer and template: all that is read beside the weights. */
+/** The only file in a folder that is read: a model's template for conversations with tools. */
+const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja'
+/** Configuration, tokenizer and templates: all that is read beside the weights. */
 const TEXT_FILES = new Set([
   'config.json',
   'generation_config.json',
@@ -33,6 +35,7 @@ const TEXT_FILES = new Set([
   'special_tokens_map.json',
   'added_tokens.json',
   'chat_template.jinja',
+  TOOL_TEMPLATE,
 ])
 const WEIGHT_FILE = 'model.safetensors'
 const INDEX_FILE = 'model.safetensors.index.json'
@@ -151,10 +154,10 @@ function describe(files: readonly HubFile[]): string {
   return `${shown.join(', ')}${files.length > 20 ? ` and ${files.length - 20} more` : ''}`
 }
 
-/** Files in folders, and names that could mean anything else than a file beside the others, are left out. */
+/** Other files in folders, and names that could mean anything else than a file beside the others, are left out. */
 function toFile(entry: JsonObject): HubFile | null {
   const { rfilename: name, size, blobId, lfs } = entry
-  if (typeof name !== 'string' || !/^[\w-][\w.-]{0,200}$/.test(name)) return null
+  if (typeof name !== 'string' || (name !== TOOL_TEMPLATE && !/^[\w-][\w.-]{0,200}$/.test(name))) return null
   const large = isJsonObject(lfs) ? lfs : {}
   const sha256 = isHex(large['sha256'], 64)
   const gitSha1 = sha256 === null ? isHex(blobId, 40) : null

@@ -67,7 +67,6 @@ export class AnswerText {
     const reasoning = this.#reasoning === '' ? null : this.#reasoning
     if (this.#mode.kind === 'named') return { reasoning, content: '', calls: this.#calls }
     const calls = this.#wholeCalls().map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
-    // half a list of calls is no text for anyone
     if (this.#mode.kind === 'required') return { reasoning, content: calls.length > 0 ? null : '', calls }
     if (this.#toolStream?.isMalformed === true) return { reasoning, content: this.#read, calls: [] }
     const isEmpty = this.#content.trim() === '' && (calls.length > 0 || reasoning !== null)
@@ -99,9 +98,11 @@ export class AnswerText {
       const open = this.#calls[call.index]
       if (open !== undefined) open.arguments += call.arguments
     }
+    // half a list of calls is no text for anyone
+    const content = this.#mode.kind === 'required' ? '' : part.content
     this.#reasoning += reasoning
-    this.#content += part.content
-    return { reasoning, content: part.content, calls }
+    this.#content += content
+    return { reasoning, content, calls }
   }
 }
 

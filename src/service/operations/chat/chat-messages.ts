@@ -5,33 +5,27 @@
  */
 
 import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 
 type Message = ChatRequest['messages'][number]
-
-const TEXT_PARTS = ['text', 'input_text', 'output_text', 'refusal', 'thinking']
-const MEDIA_KEYS = [
-  'image_url',
-  'input_image',
-  'audio_url',
-  'input_audio',
-  'video_url',
-  'image_embeds',
-  'image_pil',
-  'file',
-]
 
 /** @throws {AppError} `invalid_value`, or `not_implemented` for an unknown part type, naming the message */
 export function checkMessages(messages: readonly Message[]): readonly Message[] {
   if (messages.length === 0) throw invalid('messages', 'messages must hold at least one message.')
   for (const [index, message] of messages.entries()) {
-    const parts: readonly unknown[] = Array.isArray(message.content) ? message.content : []
-    for (const [p, part] of parts.entries()) checkPart(part, `messages[${index}].content[${p}]`)
+    checkParts(message.content, `messages[${index}].content`)
     for (const [c, call] of (message.tool_calls ?? []).entries()) {
       checkToolCall(call, `messages[${index}].tool_calls[${c}]`)
     }
   }
   return messages
+}
+
+/** Checks content that may be a list of parts. @throws as `checkMessages`, naming the part below `path` */
+export function checkParts(content: unknown, path: string): void {
+  const parts: readonly unknown[] = Array.isArray(content) ? content : []
+  for (const [p, part] of parts.entries()) checkPart(part, `${path}[${p}]`)
 }
 
 /** A message's text as an echo repeats it; null where it has none. */
@@ -50,18 +44,20 @@ function checkPart(part: unknown, path: string): void {
   if (typeof part === 'string') return
   if (typeof part !== 'object' || part === null) throw invalid(path, `${path} must be a string or an object.`)
   const fields = new Map<string, unknown>(Object.entries(part))
-  const type = fields.get('type') ?? MEDIA_KEYS.find((key) => fields.has(key))
+  const type = fields.get('type') ?? MEDIA_PARTS.find((key) => fields.has(key))
   if (type === undefined) throw invalid(path, "Missing 'type' field in multimodal part.")
-  if (typeof type === 'string' && MEDIA_KEYS.includes(type)) {
+  if (typeof type !== 'string') throw invalid(`${path}.type`, `${path}.type must be a string.`)
+  if (MEDIA_PARTS.some((key) => key === type)) {
     throw invalid(path, `${path} has media of type "${type}", but the model takes text only.`)
   }
-  if (typeof type !== 'string' || !TEXT_PARTS.includes(type)) {
-    throw new AppError('not_implemented', 'not_implemented', `Unknown part type: ${String(type).slice(0, 100)}`, {
+  const field = new Map(Object.entries(TEXT_PART_FIELDS)).get(type)
+  if (field === undefined) {
+    throw new AppError('not_implemented', 'not_implemented', `Unknown part type: ${type.slice(0, 100)}`, {
       param: path,
     })
   }
-  const text = fields.get(type === 'refusal' || type === 'thinking' ? type : 'text') ?? null
-  if (text !== null && typeof text !== 'string') throw invalid(path, `${path}.text must be a string.`)
+  const text = fields.get(field) ?? null
+  if (text !== null && typeof text !== 'string') throw invalid(path, `${path}.${field} must be a string.`)
 }
 
 function checkToolCall(call: Readonly<Record<string, unknown>>, path: string): void {

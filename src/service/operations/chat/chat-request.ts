@@ -66,7 +66,7 @@ export function toEngineCommand(request: ChatRequest, isTrainable: boolean, rule
   if (salt === '') {
     throw invalid('cache_salt', "Parameter 'cache_salt' must be a non-empty string if provided.")
   }
-  const grammar = toOneGrammar(toolUse.grammar, toGrammar(request))
+  const grammar = toOneGrammar(request, toolUse.grammar)
   if (grammar !== null && request.use_beam_search === true) {
     throw invalid('use_beam_search', 'use_beam_search cannot be combined with structured outputs or required tools.')
   }
@@ -90,9 +90,14 @@ export function toConversation(request: ChatRequest, rules: Pick<ChatRules, 'all
   }
 }
 
-/** An answer is held to one thing: a tool's schema and another constraint cannot both be met. */
-function toOneGrammar(ofTools: GrammarSpec | null, ofOutput: GrammarSpec | null): GrammarSpec | null {
+/**
+ * An answer is held to one thing: a tool's schema and another constraint cannot both be met. A response format is for text, and an
+ * answer that must be calls has none: clients send both.
+ */
+function toOneGrammar(request: ChatRequest, ofTools: GrammarSpec | null): GrammarSpec | null {
+  const ofOutput = toGrammar(request)
   if (ofTools === null || ofOutput === null) return ofTools ?? ofOutput
+  if (grammarField(request) === 'response_format') return ofTools
   throw invalid('structured_outputs', 'You can only either use constraints for structured outputs or tools, not both.')
 }
 

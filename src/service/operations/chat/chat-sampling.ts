@@ -3,7 +3,12 @@
  *
  * Words of the errors and neutral defaults are vLLM's (v0.17); DRY, XTC and biases of texts are llama.cpp's.
  */
-import { type ChatRequest, type SamplerExtensions, samplerExtensionsSchema } from '#api/wire/chat-completions.js'
+import {
+  type ChatRequest,
+  SAMPLER_DEFAULTS,
+  type SamplerExtensions,
+  samplerExtensionsSchema,
+} from '#api/wire/chat-completions.js'
 import { type AppError, InvalidRequestError } from '#base/errors.js'
 import type { SamplingParameters } from '#inference/host/protocol.js'
 import type { ToolMode } from './answer-text.js'
@@ -22,7 +27,6 @@ const MAX_BREAKERS = 32
 const MAX_BREAKER_CHARACTERS = 40
 /** Widest beam search. */
 const MAX_BEAMS = 16
-const DEFAULT_BREAKERS = ['\n', ':', '"', '*']
 
 /** @throws {InvalidRequestError} naming the field */
 export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable: boolean): SamplingParameters {
@@ -191,7 +195,7 @@ function toBeam(request: ChatRequest): NonNullable<SamplingParameters['beam']> |
     repetition_penalty: (request.repetition_penalty ?? 1) !== 1,
   }).find(([, isSet]) => isSet)
   if (clash !== undefined) throw invalid(clash[0], `${clash[0]} cannot be combined with use_beam_search.`)
-  return { lengthPenalty: request.length_penalty ?? 1 }
+  return { lengthPenalty: request.length_penalty ?? SAMPLER_DEFAULTS.length_penalty }
 }
 
 /** DRY and XTC: fields of the request, or else arguments for the engine. */
@@ -206,20 +210,20 @@ function toExtensions(request: ChatRequest): Pick<SamplingParameters, 'dry' | 'x
   const given = <K extends keyof SamplerExtensions>(name: K): NonNullable<SamplerExtensions[K]> | null =>
     request[name] ?? read.data[name] ?? null
   const multiplier = ranged('dry_multiplier', given('dry_multiplier') ?? 0, (v) => v >= 0, 'must be non-negative')
-  const base = ranged('dry_base', given('dry_base') ?? 1.75, (v) => v >= 1, 'must be at least 1')
+  const base = ranged('dry_base', given('dry_base') ?? SAMPLER_DEFAULTS.dry_base, (v) => v >= 1, 'must be at least 1')
   const allowedLength = ranged(
     'dry_allowed_length',
-    given('dry_allowed_length') ?? 2,
+    given('dry_allowed_length') ?? SAMPLER_DEFAULTS.dry_allowed_length,
     (v) => v >= 1,
     'must be at least 1',
   )
   const lastTokens = ranged(
     'dry_penalty_last_n',
-    given('dry_penalty_last_n') ?? -1,
+    given('dry_penalty_last_n') ?? SAMPLER_DEFAULTS.dry_penalty_last_n,
     (v) => v >= -1,
     'must be -1 (all tokens), or at least 0',
   )
-  const breakers = given('dry_sequence_breakers') ?? DEFAULT_BREAKERS
+  const breakers = given('dry_sequence_breakers') ?? SAMPLER_DEFAULTS.dry_sequence_breakers
   if (breakers.length > MAX_BREAKERS || breakers.some((text) => text === '' || text.length > MAX_BREAKER_CHARACTERS)) {
     throw invalid(
       'dry_sequence_breakers',
@@ -232,7 +236,12 @@ function toExtensions(request: ChatRequest): Pick<SamplingParameters, 'dry' | 'x
     (v) => v >= 0 && v <= 1,
     'must be in [0, 1]',
   )
-  const threshold = ranged('xtc_threshold', given('xtc_threshold') ?? 0.1, (v) => v >= 0 && v <= 1, 'must be in [0, 1]')
+  const threshold = ranged(
+    'xtc_threshold',
+    given('xtc_threshold') ?? SAMPLER_DEFAULTS.xtc_threshold,
+    (v) => v >= 0 && v <= 1,
+    'must be in [0, 1]',
+  )
   return {
     dry: multiplier === 0 || lastTokens === 0 ? null : { multiplier, base, allowedLength, lastTokens, breakers },
     xtc: probability === 0 || threshold > 0.5 ? null : { probability, threshold },

@@ -13,6 +13,7 @@ import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
 import { usageKeyOf } from '../access/usage.js'
 import type { Principal, ServiceContext } from '../context.js'
+import { withAllowedTools } from './allowed-tools.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
 import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
@@ -47,7 +48,8 @@ export function createChatService(context: ServiceContext): ChatService {
   return {
     listModels: (principal) => listServedModels(context, principal, startedSeconds),
     describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
-    create: async (principal, request, requestId, signal) => {
+    create: async (principal, given, requestId, signal) => {
+      const request = withAllowedTools(given)
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const options = toAnswerOptions(request, policy.model !== null)
       const command = toEngineCommand(request, policy.model !== null, context.chatRules)

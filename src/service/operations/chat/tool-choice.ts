@@ -37,11 +37,12 @@ export function toToolUse(request: ChatRequest): ToolUse {
     )
   }
   const name = namedFunction(choice as JsonObject)
-  const tool = tools.find((candidate) => candidate.function.name === name)
+  const index = tools.findIndex((candidate) => candidate.function.name === name)
+  const tool = tools[index]
   if (tool === undefined) {
     throw invalid('tool_choice', 'The tool specified in `tool_choice` does not match any of the specified `tools`')
   }
-  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool)) }
+  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool, index)) }
 }
 
 type Tool = NonNullable<ChatRequest['tools']>[number]
@@ -57,7 +58,8 @@ function checkTools(tools: readonly Tool[]): void {
 function namedFunction(choice: JsonObject): string {
   const { type, function: called } = choice
   if (type !== undefined && type !== 'function') {
-    throw invalid('tool_choice', `Invalid value for \`type\` in \`tool_choice\`! ${CORRECT_USAGE}`)
+    const given = JSON.stringify(type).slice(0, 100)
+    throw invalid('tool_choice', `Invalid value for \`type\`: ${given} in \`tool_choice\`! ${CORRECT_USAGE}`)
   }
   if (typeof called !== 'object' || called === null || Array.isArray(called)) {
     throw invalid(
@@ -80,7 +82,7 @@ function listOfCalls(tools: readonly Tool[], isParallel: boolean): JsonObject {
   const definitions = new Map<string, string>()
   const items = tools.map((tool, index) => {
     // its references stay inside, whatever it calls itself
-    const { $id: _, ...parameters } = parametersOf(tool)
+    const { $id: _, ...parameters } = parametersOf(tool, index)
     for (const [name, definition] of Object.entries((parameters['$defs'] ?? {}) as JsonObject)) {
       const text = JSON.stringify(definition)
       if ((definitions.get(name) ?? text) !== text) {
@@ -100,11 +102,20 @@ function listOfCalls(tools: readonly Tool[], isParallel: boolean): JsonObject {
   return { type: 'array', minItems: 1, maxItems: isParallel ? MOST_CALLS : 1, items: { anyOf: items } }
 }
 
-/** A tool without parameters takes an empty object. */
-function parametersOf(tool: Tool): JsonObject {
+/** A tool without parameters takes an empty object. Arguments that are none could not be sent back as part of the conversation. */
+function parametersOf(tool: Tool, index: number): JsonObject {
   const given = (tool.function.parameters ?? null) as JsonObject | null
-  return given === null || Object.keys(given).length === 0 ? { type: 'object', properties: {} } : given
+  if (given === null || Object.keys(given).length === 0) return { type: 'object', properties: {} }
+  const types = [given['type'] ?? 'object'].flat()
+  if (types.includes('object') || !types.every((type) => JSON_TYPES.has(type))) return given
+  throw invalid(
+    'tools',
+    `tools[${index}].function.parameters must be the schema of an object, got ${types.join(', ')}.`,
+  )
 }
+
+/** Others than objects; what is no type at all is refused with the schema. */
+const JSON_TYPES: ReadonlySet<unknown> = new Set(['array', 'string', 'number', 'integer', 'boolean', 'null'])
 
 function schemaGrammar(schema: JsonObject): GrammarSpec {
   return { kind: 'json_schema', schema: JSON.stringify(schema), isWhitespaceFree: false }

@@ -7,6 +7,7 @@
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import type { InputItem } from '#api/wire/inference/responses.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { checkParts } from '../chat/chat-messages.js'
 
 type Message = ChatRequest['messages'][number]
 
@@ -29,6 +30,22 @@ export function toInputItems(input: string | readonly InputItem[], findItem: Fin
       hint: 'items are kept with stored responses for a while; send the item itself',
     })
   })
+}
+
+/**
+ * Refuses what a message cannot hold by the field the client sent: behind here there are only messages, counted otherwise.
+ *
+ * @param isFirst whether nothing was said before
+ * @throws {AppError} naming `input` or a part of it
+ */
+export function checkInput(items: readonly InputItem[], isFirst: boolean): void {
+  if (isFirst && items.length === 0) {
+    throw invalid('input', 'input must be a text or a list with at least one item, got none.')
+  }
+  for (const [index, item] of items.entries()) {
+    if ((item.type ?? 'message') === 'message') checkParts(item['content'], `input[${index}].content`)
+    if (item.type === 'function_call_output') checkParts(item['output'], `input[${index}].output`)
+  }
 }
 
 /** @throws {InvalidRequestError} naming the item that is no part of a conversation here */
@@ -98,6 +115,18 @@ export function toMessages(items: readonly InputItem[]): Message[] {
     }
   }
   return messages
+}
+
+/** An item as it is listed: what clients may leave out of a message is there. */
+export function toListedItem(item: InputItem): InputItem {
+  if ((item.type ?? 'message') !== 'message') return item
+  const { content } = item
+  if (typeof content !== 'string') return { ...item, type: 'message' }
+  const part =
+    item.role === 'assistant'
+      ? { type: 'output_text', text: content, annotations: [] }
+      : { type: 'input_text', text: content }
+  return { ...item, type: 'message', content: [part] }
 }
 
 /** The text of a reasoning item: its content, else its summary. */

@@ -5,6 +5,7 @@ import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { MAX_METADATA } from '#api/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#api/wire/inference/responses.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
 import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
 
 const EFFORTS = ['low', 'medium', 'high'] as const
@@ -131,9 +132,8 @@ function toTools(request: ResponseRequest): Pick<ChatRequest, 'tools' | 'tool_ch
   }
   const choice = request.tool_choice ?? null
   const isAllowed = typeof choice === 'object' && choice !== null && choice.type === 'allowed_tools'
-  const allowed = isAllowed ? allowedNames(choice['tools']) : null
-  const shown = allowed === null ? all : all.filter((tool) => allowed.has(String(tool['name'])))
-  const mode = isAllowed ? String(choice['mode'] ?? 'auto') : choice
+  const shown = isAllowed ? allowedTools(all, choice['tools']) : all
+  const mode = isAllowed ? modeOf(choice['mode'], 'tool_choice.mode') : choice
   // without tools there is nothing to choose from, and clients say `auto` all the same
   if (shown.length === 0 && (mode === 'auto' || mode === 'none')) return { tools: null, tool_choice: null }
   return { tools: shown.length === 0 ? null : shown.map(toTool), tool_choice: toChoice(mode) }
@@ -158,9 +158,10 @@ function toChoice(choice: Exclude<ResponseRequest['tool_choice'], undefined>): C
   throw invalid('tool_choice', `tool_choice of type "${choice.type.slice(0, 100)}" is not supported here.`)
 }
 
-function allowedNames(tools: unknown): ReadonlySet<string> {
-  if (!Array.isArray(tools)) throw invalid('tool_choice.tools', 'tool_choice.tools must be a list of tools.')
-  return new Set(tools.map((tool: { readonly name?: unknown }) => String(tool.name)))
+function allowedTools(all: readonly Tool[], tools: unknown): readonly Tool[] {
+  const param = 'tool_choice.tools'
+  const names = listOf(tools, param).map(({ name }) => name)
+  return allowedOf(all, names, { param, nameOf: (tool) => tool['name'] })
 }
 
 function invalid(param: string, message: string, options: { readonly hint?: string } = {}): InvalidRequestError {

@@ -50,6 +50,8 @@ export function createResponseBuilder(
   let open: Open | null = null
   /** White space that begins a message, if anything follows. */
   let held = ''
+  /** Log-probabilities of tokens whose text is held back, here or before: they come with that text. */
+  let waiting: OutputText['logprobs'] = []
   let finishReason: string | null = null
   let usage: Usage | null = null
   let reasoningTokens = 0
@@ -123,6 +125,7 @@ export function createResponseBuilder(
   }
 
   function addContent(text: string, logprobs: OutputText['logprobs']): ResponseEvent[] {
+    waiting.push(...logprobs)
     if (open?.kind !== 'message') {
       held += text
       if (held.trim() === '') return []
@@ -130,18 +133,20 @@ export function createResponseBuilder(
     const shown = open?.kind === 'message' ? text : held
     held = ''
     const opening = open?.kind === 'message' ? [] : [...close(), ...openMessage()]
-    return [...opening, ...extendMessage(shown, logprobs)]
+    return [...opening, ...extendMessage(shown)]
   }
 
-  function extendMessage(text: string, logprobs: OutputText['logprobs']): ResponseEvent[] {
-    if (open?.kind !== 'message') return []
+  function extendMessage(text: string): ResponseEvent[] {
+    if (open?.kind !== 'message' || text === '') return []
+    const logprobs = waiting
+    waiting = []
     open.part.text += text
     open.part.logprobs.push(...logprobs)
-    if (text === '') return []
     return [{ type: 'response.output_text.delta', ...place(), content_index: 0, delta: text, logprobs }]
   }
 
   function addReasoning(text: string): ResponseEvent[] {
+    waiting = []
     const opening = open?.kind === 'reasoning' ? [] : [...close(), ...openReasoning()]
     if (open?.kind !== 'reasoning') return opening
     open.part.text += text
@@ -151,6 +156,7 @@ export function createResponseBuilder(
   function addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): ResponseEvent[] {
     const events: ResponseEvent[] = []
     held = ''
+    waiting = []
     if (open?.kind !== 'call' || open.number !== call.index) {
       events.push(...close())
       const item: Call = {
@@ -189,7 +195,8 @@ export function createResponseBuilder(
       }
       const isEnd = choice.finish_reason !== null && content === ''
       const logprobs = hasLogprobs && !isEnd && delta.role === undefined ? toLogprobs(choice.logprobs) : []
-      if (content !== '' || (logprobs.length > 0 && open?.kind === 'message')) {
+      const isText = open === null || open.kind === 'message'
+      if (content !== '' || (logprobs.length > 0 && isText)) {
         events.push(...addContent(content, logprobs))
       }
       for (const call of calls) events.push(...addCall(call))
@@ -200,7 +207,7 @@ export function createResponseBuilder(
       const isCut = finishReason === 'length'
       const events = [...close(isCut ? 'incomplete' : 'completed')]
       // an answer without text is a message too
-      if (output.length === 0) events.push(...openMessage(), ...extendMessage(held, []), ...close())
+      if (output.length === 0) events.push(...openMessage(), ...extendMessage(held), ...close())
       changes = isCut
         ? { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
         : { status: 'completed', completed_at: completedSeconds }

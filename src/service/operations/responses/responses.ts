@@ -10,12 +10,14 @@ import type {
   Response,
   ResponseRequest,
 } from '#api/wire/inference/responses.js'
+import { DEFAULT_PAGE_LIMIT, type OrderedPageQuery } from '#api/wire/list.js'
 import { AppError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { unknownCursor } from '#service/storage/paging.js'
 import type { ChatService } from '../chat/chat.js'
 import type { Principal, ServiceContext } from '../context.js'
 import type { TokenService } from '../text/tokens.js'
-import { toInputItems, toMessages } from './response-input.js'
+import { checkInput, toInputItems, toListedItem, toMessages } from './response-input.js'
 import { toChatRequest } from './response-request.js'
 import { createResponseStore, type StoredResponse } from './response-store.js'
 import { createResponseBuilder, type ResponseBuilder, type ResponseEvent } from './response-stream.js'
@@ -38,7 +40,8 @@ export interface ResponseService {
   ): Promise<ResponseAnswer>
   /** @throws {NotFoundError} `response_not_found` */
   get(principal: Principal, id: string): Promise<Response>
-  listInput(principal: Principal, id: string): Promise<InputItemList>
+  /** The latest first, unless asked for otherwise. */
+  listInput(principal: Principal, id: string, query: OrderedPageQuery): Promise<InputItemList>
   delete(principal: Principal, id: string): Promise<DeletedResponse>
   /** How long the prompt of a request would be. */
   countInput(principal: Principal, request: ResponseRequest): Promise<InputTokens>
@@ -64,6 +67,7 @@ export function createResponseService(
     const id = request.previous_response_id ?? null
     const previous = id === null ? null : findPrevious(principal, id)
     const own = toInputItems(request.input ?? [], (itemId) => store.findItem(principal, itemId))
+    checkInput(own, previous === null)
     // clients number what they send, so that it can be referred to
     const numbered = own.map((item) => (typeof item['id'] === 'string' ? item : { ...item, id: createId('item') }))
     return previous === null ? numbered : [...previous.items, ...previous.response.output, ...numbered]
@@ -116,15 +120,19 @@ export function createResponseService(
       }
     },
     get: async (principal, id) => find(principal, id).response,
-    listInput: async (principal, id) => {
-      const data = [...find(principal, id).items].reverse() as JsonValue[]
-      const idOf = (item: JsonValue | undefined): string => (item as { readonly id?: string } | undefined)?.id ?? ''
+    listInput: async (principal, id, { after, limit = DEFAULT_PAGE_LIMIT, order = 'desc' }) => {
+      const { items } = find(principal, id)
+      const ordered = (order === 'asc' ? items : [...items].reverse()).map(toListedItem)
+      // an id may be the client's own and stand there twice: behind the last one every walk ends
+      const start = after === undefined ? 0 : 1 + ordered.findLastIndex((item) => item['id'] === after)
+      if (after !== undefined && start === 0) throw unknownCursor(after)
+      const data = ordered.slice(start, start + limit)
       return {
         object: 'list',
-        data: data as InputItemList['data'],
-        first_id: idOf(data[0]),
-        last_id: idOf(data.at(-1)),
-        has_more: false,
+        data: data as JsonValue[] as InputItemList['data'],
+        first_id: String(data[0]?.['id'] ?? ''),
+        last_id: String(data.at(-1)?.['id'] ?? ''),
+        has_more: start + limit < ordered.length,
       }
     },
     delete: async (principal, id) => {

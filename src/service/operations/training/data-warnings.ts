@@ -3,29 +3,33 @@
  *
  * Counts that are ordinary (a trajectory with its group's mean reward) are no warning until they are most of the data.
  */
+import type { JobKind } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
 
-/** Sentences by count; each begins after the number. */
-const SENTENCES: Readonly<Record<string, string>> = {
-  num_dropped_overlength: 'were longer than packed_sequence_length or the context of the model and were dropped whole',
-  num_untrainable: 'have nothing to train on',
-  num_skipped_no_trainable_turn: 'have no turn to train on',
-  num_skipped_no_logprobs: 'carry no log-probabilities and do not train; allow_training_without_logprobs trains them',
-  num_skipped_masked_truncated: 'ended by length and do not train, as mask_truncated asks',
-  num_skipped_unknown_token_text: 'contain a token text that is not in the vocabulary and do not train',
-  num_skipped_empty_completion: 'have no sampled token',
-  num_skipped_unsupported_exchange: 'were recorded by a protocol that is not read',
-  num_unmerged_histories:
-    'were cut into several sequences: a later prompt does not begin with the tokens before it, as when a template renders earlier turns anew',
+/** What a job counts in its data, and the limit that drops some whole; only an RL job has a length of its own to set. */
+const ROWS: Readonly<Record<JobKind, { readonly noun: string; readonly limit: string }>> = {
+  rl: { noun: 'sequence', limit: 'packed_sequence_length or the context of the model' },
+  sft: { noun: 'example', limit: 'the context of the model' },
+  dpo: { noun: 'pair', limit: 'the context of the model' },
 }
 
-/** What is counted, where it is not an answer. */
-const NOUNS: Readonly<Record<string, string>> = {
-  num_dropped_overlength: 'sequences',
-  num_untrainable: 'examples',
-  num_skipped_no_trainable_turn: 'trajectories',
-  num_skipped_unsupported_exchange: 'exchanges',
-  num_unmerged_histories: 'conversations',
+/** Sentences by count; each begins after the number, and `[one|several]` says how a part of it reads for one and for several. */
+function sentencesOf(kind: JobKind): Readonly<Record<string, string>> {
+  const { noun, limit } = ROWS[kind]
+  return {
+    num_dropped_overlength: `${noun}[ was|s were] longer than ${limit} and [was|were] dropped whole`,
+    num_untrainable: `${noun}[ has|s have] nothing to train on`,
+    num_skipped_no_trainable_turn: 'trajector[y has|ies have] no turn to train on',
+    num_skipped_no_logprobs:
+      'answer[ carries|s carry] no log-probabilities and [does|do] not train; allow_training_without_logprobs trains [it|them]',
+    num_skipped_masked_truncated: 'answer[|s] ended by length and [does|do] not train, as mask_truncated asks',
+    num_skipped_unknown_token_text:
+      'answer[ contains|s contain] a token text that is not in the vocabulary and [does|do] not train',
+    num_skipped_empty_completion: 'answer[ has|s have] no sampled token',
+    num_skipped_unsupported_exchange: 'exchange[ was|s were] recorded by a protocol that is not read',
+    num_unmerged_histories:
+      'conversation[ was|s were] cut into several sequences: a later prompt does not begin with the tokens before it, as when a template renders earlier turns anew, or a call that tool_choice asked for',
+  }
 }
 
 /** Share of trajectories without an advantage from which on it is worth a warning. */
@@ -37,18 +41,22 @@ const MOST = 0.5
  * @param started data of `training_started`
  * @returns one sentence each; none when everything trains
  */
-export function dataWarnings(started: JsonObject): string[] {
+export function dataWarnings(kind: JobKind, started: JsonObject): string[] {
   const countOf = (name: string): number => Number(started[name] ?? 0)
-  const warnings = Object.entries(SENTENCES).flatMap(([name, sentence]) => {
+  const warnings = Object.entries(sentencesOf(kind)).flatMap(([name, sentence]) => {
     const count = countOf(name)
-    return count > 0 ? [`${count} ${NOUNS[name] ?? 'answers'} ${sentence}`] : []
+    return count > 0 ? [`${count} ${inNumber(count, sentence)}`] : []
   })
   const flat = countOf('num_skipped_zero_advantage')
   const total = flat + countOf('num_trained_trajectories')
   if (flat > 0 && flat >= MOST * total) {
     warnings.push(
-      `${flat} of ${total} trajectories have the mean reward of their group and do not train: rewards hardly differ inside groups`,
+      `${flat} of ${total} ${inNumber(total, 'trajector[y|ies]')} ${inNumber(flat, '[has|have] the mean reward of [its|their] group and [does|do] not train')}: rewards hardly differ inside groups`,
     )
   }
   return warnings
+}
+
+function inNumber(count: number, sentence: string): string {
+  return sentence.replaceAll(/\[([^|\]]*)\|([^\]]*)\]/g, count === 1 ? '$1' : '$2')
 }

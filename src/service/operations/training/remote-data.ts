@@ -63,7 +63,8 @@ export function createRemoteData(options: RemoteDataOptions): RemoteData {
         code: 'training_data_refused',
         param: null,
         subject: field,
-        hint: 'upload the data with POST /v1/files; the administrator may allow a host: trainyard serve --training-data-host <host>',
+        flag: '--training-data-host',
+        instead: 'upload the data with POST /v1/files',
       })
       yield* read(await follow(rules, { field, url }), field)
     } catch (cause) {

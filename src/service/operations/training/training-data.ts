@@ -53,7 +53,7 @@ async function findData(context: Context, principal: Principal, { field, url }: 
     return file.sha256
   }
   if (url.startsWith('wandb-artifact:')) {
-    const artifact = normalizeArtifact(url)
+    const artifact = artifactOf({ field, url })
     const file = await findFile(context.db, principal, { artifact })
     const uploaded = file?.sha256 ?? (await findArtifactRows(context.db, principal, artifact))
     if (uploaded === null) {
@@ -70,9 +70,22 @@ async function findData(context: Context, principal: Principal, { field, url }: 
   if (/^https?:/i.test(url)) return (await context.blobs.put(context.remoteData.open({ field, url }))).sha256
   throw refused(
     field,
-    'must be a file id, an https:, data:, file: or wandb-artifact: address',
+    `must be a file id, an https:, data:, file: or wandb-artifact: address, got "${url.slice(0, 100)}"`,
     'upload the data with POST /v1/files',
   )
+}
+
+function artifactOf({ field, url }: DataAddress): string {
+  try {
+    return normalizeArtifact(url)
+  } catch (cause) {
+    if (!(cause instanceof AppError)) throw cause
+    throw refused(
+      field,
+      `must be wandb-artifact:///entity/project/name:version, got "${url.slice(0, 200)}"`,
+      'the version is v0, v1, … or an alias such as latest',
+    )
+  }
 }
 
 /** The bytes of a `data:` address. */

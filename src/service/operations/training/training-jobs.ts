@@ -18,7 +18,7 @@ import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
-import { isOwn } from '../access/tenant.js'
+import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
@@ -149,14 +149,14 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
     get: async (principal, id) => {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
-      const aboutData = first?.type === 'training_started' ? dataWarnings(first.data) : []
+      const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
       const warnings = [...aboutData, ...(await rewardWarnings(db, job))]
       return toWireJob(job, warnings, await forecast.placeOf(job))
     },
     list: async (principal, query) => {
       const page = await listJobs(db, {
-        entity: principal.entity,
-        project: principal.project ?? undefined,
+        entity: checkEntity(principal, query.entity ?? ''),
+        project: checkProject(principal, query.project),
         modelId: query.model_id,
         status: query.status,
         after: query.after,

@@ -60,13 +60,22 @@ export interface WorkerApiService {
 export function createWorkerApiService(context: ServiceContext): WorkerApiService {
   const { db, blobs, ids, logger, signals, dispatcher } = context
 
-  /** The checkpoint the KL penalty of a job is measured to; null for the base model, or without a penalty. */
+  /**
+   * The checkpoint the KL penalty of a job, or a preference job, is measured to; null for the base model, or without one.
+   *
+   * @throws {NotFoundError} `checkpoint_not_found` if it was deleted since the job was created
+   */
   async function referenceOf(job: JobRecord): Promise<CheckpointRecord | null> {
     const reference = namedReference(job.kind, job.config)
-    const { entity, modelId } = job
-    return reference === null
-      ? null
-      : findKlReference(context, { entity, project: null, modelId, parentStep: job.parentStep ?? 0 }, reference)
+    const { entity, modelId, parentStep } = job
+    if (reference === null) return null
+    try {
+      return await findKlReference(context, { entity, project: null, modelId, parentStep: parentStep ?? 0 }, reference)
+    } catch (cause) {
+      if (!(cause instanceof NotFoundError)) throw cause
+      const message = `the reference of the job was deleted before it began: ${cause.message}`
+      throw new NotFoundError('checkpoint_not_found', message, { cause })
+    }
   }
 
   return {
@@ -242,10 +251,9 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         message: failure.message,
         isCancelled: failure.is_cancelled,
       })
-      logger.warn(
-        { job_id: claim.jobId, attempt: claim.attempt, code: failure.code, reason: failure.message },
-        'job.failed',
-      )
+      const { jobId, attempt } = claim
+      if (failure.is_cancelled) logger.info({ job_id: jobId, attempt }, 'job.cancelled')
+      else logger.warn({ job_id: jobId, attempt, code: failure.code, reason: failure.message }, 'job.failed')
       signals.notify(claim.jobId)
     },
   }

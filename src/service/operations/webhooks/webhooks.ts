@@ -8,6 +8,7 @@ import type {
   CreatedWebhook,
   CreateWebhookRequest,
   DeletedWebhook,
+  ListWebhooksQuery,
   Webhook,
   WebhookDelivery,
 } from '#api/wire/webhooks/webhooks.js'
@@ -39,7 +40,8 @@ import type { Outbox } from './outbox.js'
 export interface WebhookService {
   /** A repeated key answers with the webhook it made, and its secret. @throws {ConflictError} `idempotency_key_reused` */
   create(principal: Principal, request: CreateWebhookRequest, idempotencyKey: string | null): Promise<CreatedWebhook>
-  list(principal: Principal, query: PageQuery): Promise<List<Webhook>>
+  /** @throws {AppError} `forbidden` for a project that is not the key's own */
+  list(principal: Principal, query: ListWebhooksQuery): Promise<List<Webhook>>
   get(principal: Principal, id: string): Promise<Webhook>
   delete(principal: Principal, id: string): Promise<DeletedWebhook>
   /** Newest first. */
@@ -107,7 +109,8 @@ export function createWebhookService(
       return { ...toWire(webhook), secret: webhook.secret }
     },
     list: async (principal, query) => {
-      const page = await listWebhooks(db, principal, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
+      const owner = { entity: principal.entity, project: checkProject(principal, query.project) ?? null }
+      const page = await listWebhooks(db, owner, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
       return toList(page.items.map(toWire), page.hasMore)
     },
     get: async (principal, id) => toWire(await requireWebhook(principal, id)),

@@ -1,8 +1,10 @@
 /**
  * A copy of a database that others have open and write: SQLite's online backup, as of one moment.
  */
+import { stat, statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
-import { StorageError } from '#base/errors.js'
+import { AppError, StorageError } from '#base/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
 import { openSqlite } from '../sqlite.js'
@@ -29,7 +31,7 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
   try {
     await source.backup(target, { progress: () => ALL_PAGES })
   } catch (cause) {
-    throw unreadable(path, cause)
+    throw (await noRoom(path, target, cause)) ?? unreadable(path, cause)
   } finally {
     source.close()
   }
@@ -37,6 +39,14 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
   // one file, without companions
   copy.pragma('journal_mode = DELETE')
   copy.close()
+}
+
+/** SQLite calls a full disk an error of reading or writing too, so the room is looked at. */
+async function noRoom(path: string, target: string, cause: unknown): Promise<AppError | null> {
+  const [{ size }, { bavail, bsize }] = await Promise.all([stat(path), statfs(dirname(target))])
+  if (bavail * bsize >= size) return null
+  const problem = `the data directory has no room for the copy of the database that a backup begins with, ${size} bytes`
+  return new AppError('unavailable', 'disk_full', problem, { hint: 'free some space and try again', cause })
 }
 
 /**

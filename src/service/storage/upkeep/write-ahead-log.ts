@@ -2,9 +2,10 @@
  * The file of SQLite's write-ahead log, to be synced beside the event loop. SQLite makes it with the first write and keeps it while a
  * connection is open.
  *
- * A file that is removed stays open and takes every write, so each sync looks whether it still has a name.
+ * A file that is removed stays open and takes every write, so each write and each sync looks whether it still has a name.
  */
-import { type FileHandle, open, stat } from 'node:fs/promises'
+import { fstatSync, statSync } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { removedWhileServed } from '../data-dir.js'
 
 export class WriteAheadLog {
@@ -34,6 +35,19 @@ export class WriteAheadLog {
     return this.#next
   }
 
+  /**
+   * Looks before a write whether the file still has a name; a sync would say so too late, when all who read see what was written.
+   *
+   * @throws {StorageError} `data_dir_removed`
+   */
+  assertNamed(): void {
+    if (this.#file === null) return
+    const { nlink, ino } = fstatSync(this.#file.fd)
+    if (nlink > 0) return
+    // some file systems count no names: then what lies there tells
+    if (statSync(this.#path, { throwIfNoEntry: false })?.ino !== ino) throw removedWhileServed()
+  }
+
   async close(): Promise<void> {
     await this.#running
     await this.#file?.close()
@@ -44,10 +58,6 @@ export class WriteAheadLog {
     // writable because Windows syncs no other
     this.#file ??= await open(this.#path, 'r+')
     await this.#file.datasync()
-    const { nlink, ino } = await this.#file.stat()
-    if (nlink > 0) return
-    // some file systems count no names: then what lies there tells
-    const there = await stat(this.#path).catch(() => null)
-    if (there?.ino !== ino) throw removedWhileServed()
+    this.assertNamed()
   }
 }

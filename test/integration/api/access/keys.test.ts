@@ -44,6 +44,23 @@ describe('keys', () => {
     expect([exitCode, stderr]).toEqual([2, expect.stringContaining('project must not contain')])
   })
 
+  it('are listed by project, as webhooks and jobs are; a project that is not the key’s own is forbidden', async () => {
+    const { body: games } = await create({ scope: 'admin', project: 'games' })
+    const webhook = { url: 'https://example.com/games', project: 'games' }
+    await service.json('/v1/preview/webhooks', { json: webhook })
+    await service.json('/v1/preview/webhooks', { json: { ...webhook, project: 'other' } })
+    for (const path of [KEYS, '/v1/preview/webhooks', '/v1/preview/models', '/v1/preview/training-jobs']) {
+      const { body } = await service.json<{ data: { project: string }[] }>(`${path}?project=games`)
+      const isRowOfGames = ({ project }: { project?: string }) => project === undefined || project === 'games'
+      expect(body.data.every(isRowOfGames), path).toBe(true)
+      if (path === KEYS || path.endsWith('webhooks')) expect(body.data).toHaveLength(1)
+      const forbidden = await service.json(`${path}?project=other`, { headers: as(games.key) })
+      expect([path, forbidden.status]).toEqual([path, 403])
+    }
+    const jobs = await service.json('/v1/preview/training-jobs?entity=somebody-else')
+    expect(jobs.status).toBe(403)
+  })
+
   it('note their last use, and which one asks', async () => {
     const { body } = await create({ scope: 'admin', name: 'noted' })
     await statusOf(body.key)

@@ -226,4 +226,14 @@ describe('counting', () => {
     expect(await rowsOf(database)).toMatchObject([{ requests: 1, prompt_tokens: 3 }])
     await database.close()
   })
+
+  it('keeps nobody from ending when it cannot be written', async () => {
+    stopClock()
+    const database = await openDatabase(':memory:')
+    const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
+    await usage.count(answer(), key).next()
+    await database.db.schema.dropTable('usage_days').execute()
+    await expect(usage.stop()).resolves.toBeUndefined()
+    await database.close()
+  })
 })

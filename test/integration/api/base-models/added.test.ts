@@ -2,13 +2,16 @@
  * Base models that are added to a running server, from its disk and from a hub on loopback, asked, trained from, and removed.
  */
 import { existsSync, symlinkSync } from 'node:fs'
-import { cp, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { BaseModel } from '#api/wire/models.js'
 import { baseModelListSchema, baseModelSchema } from '#api/wire/models.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { renderConversation } from '#model/text/render.js'
+import { loadTextModel } from '#model/text/text-model.js'
+import { writeExport } from '../../../support/model/export-fixture.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { type FakeHub, filesOf, startFakeHub } from '../../../support/service/fake-hub.js'
 
@@ -139,6 +142,31 @@ describe('from a hub', () => {
     hub.faults.damaged.clear()
     await add({ hub: 'org/tiny' })
     expect(await settled('org/tiny')).toMatchObject({ status: 'ready', error: null })
+  })
+
+  test('its template for tools comes along, and stands in what is exported of it', async () => {
+    const templates = { default: '{{ messages[0].content }}', tool_use: '{{ tools[0].function.name }}' }
+    const files = filesOf(tiny)
+    files.set('chat_template.jinja', Buffer.from(templates.default))
+    files.set('additional_chat_templates/tool_use.jinja', Buffer.from(templates.tool_use))
+    files.set('additional_chat_templates/rag.jinja', Buffer.from('not read'))
+    hub.repositories.set('org/tools', files)
+    await add({ hub: 'org/tools' })
+    expect(await settled('org/tools')).toMatchObject({ status: 'ready', error: null })
+    const models = join(service.dataDir, 'base-models')
+    const name = (await readdir(models)).find((each) => each.startsWith('org--tools') && !each.endsWith('.json')) ?? ''
+    expect(await readdir(join(models, name, 'additional_chat_templates'))).toEqual(['tool_use.jinja'])
+
+    const exported = join(service.dataDir, 'exported')
+    await writeExport(exported, { format: 'merged', storage: 'f32', sourcePath: join(models, name) })
+    expect(await readdir(exported)).not.toContain('chat_template.jinja')
+    const config = JSON.parse(await readFile(join(exported, 'tokenizer_config.json'), 'utf8'))
+    expect(config.chat_template).toEqual(Object.entries(templates).map(([key, template]) => ({ name: key, template })))
+    const model = await loadTextModel(exported)
+    const messages = [{ role: 'user', content: 'words' }]
+    const tool = { type: 'function', function: { name: 'weather' } }
+    expect(renderConversation(model, { messages }).text).toBe('words')
+    expect(renderConversation(model, { messages, tools: [tool] }).text).toBe('weather')
   })
 
   test('an unusable model is found out before its weights are fetched, and leaves nothing', async () => {

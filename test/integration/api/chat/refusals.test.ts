@@ -45,6 +45,19 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
     { param: 'messages[0].content[0]', words: 'Unknown part type: hologram', status: 501 },
   ],
   [
+    '1.1 part whose type is no text',
+    { messages: [{ role: 'user', content: [{ type: { text: 1 } }] }] },
+    { param: 'messages[0].content[0].type', words: 'messages[0].content[0].type must be a string.' },
+  ],
+  // of OpenAI's Responses, of vLLM, and of Hugging Face's templates
+  ...['input_file', 'audio_embeds', 'image', 'audio', 'video'].flatMap((type) =>
+    [{ type, [type]: { file_data: 'x' } }, { [type]: {} }].map((part): (typeof ROWS)[number] => [
+      `1.1 media ${JSON.stringify(part)}`,
+      { messages: [{ role: 'user', content: [part] }] },
+      { param: 'messages[0].content[0]', words: `has media of type "${type}", but the model takes text only` },
+    ]),
+  ),
+  [
     '1.1 media',
     { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] },
     {
@@ -270,11 +283,6 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
   [
     '1.8 required + so',
     { tools, tool_choice: 'required', structured_outputs: { regex: 'a' } },
-    { param: 'structured_outputs', words: 'You can only either use constraints for structured outputs or tools, n' },
-  ],
-  [
-    '1.8 named + rf',
-    { tools, tool_choice: { type: 'function', function: { name: 'look' } }, response_format: { type: 'json_object' } },
     { param: 'structured_outputs', words: 'You can only either use constraints for structured outputs or tools, n' },
   ],
   [

@@ -155,9 +155,9 @@ describe('logits processors (2.1)', () => {
     ['allowed and forbidden alike', { allowed_token_ids: [97], bad_words: ['a'] }],
     ['only what min_tokens forbids', { allowed_token_ids: [97], stop_token_ids: [97], min_tokens: 2 }],
   ])('%s: what leaves no token is said so', async (_, rules) => {
-    for (const temperature of [0, 1]) {
+    for (const sampler of [{ temperature: 0 }, {}, { top_p: 0.9 }, { top_k: 3, min_p: 0.1 }]) {
       const { status, body } = await service.json<{ error: { message: string } }>('/v1/chat/completions', {
-        json: { messages: [{ role: 'user', content: 'fade' }], max_tokens: 12, temperature, ...rules },
+        json: { messages: [{ role: 'user', content: 'fade' }], max_tokens: 12, ...sampler, ...rules },
       })
       expect([status, body.error?.message]).toEqual([400, expect.stringContaining('forbid every next token')])
     }

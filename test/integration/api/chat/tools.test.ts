@@ -17,6 +17,11 @@ const parameters = {
 const weather = { type: 'function', function: { name: 'weather', description: 'Tells it.', parameters } } as const
 const ping = { type: 'function', function: { name: 'ping' } } as const
 const CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
+/** OpenAI's newer choice: some of the tools. */
+const allowing = (mode: 'auto' | 'required' | 'none', ...names: readonly string[]) => ({
+  type: 'allowed_tools' as const,
+  allowed_tools: { mode, tools: names.map((name) => ({ type: 'function', function: { name } })) },
+})
 
 describe('what is read out of an answer', () => {
   let service: TestService
@@ -63,11 +68,22 @@ describe('what is read out of an answer', () => {
     [{ tool_choice: { type: 'function' } }, 'Invalid value for `function`'],
     [{ tool_choice: { type: 'function', function: {} } }, 'Expected field `name` in `function`'],
     [{ tool_choice: { type: 'function', function: { name: 'other' } } }, 'does not match any of the specified `tools`'],
+    [{ tool_choice: { type: 'custom', custom: { name: 'weather' } } }, 'Invalid value for `type`: "custom"'],
+    [{ tool_choice: allowing('none', 'weather') }, 'allowed_tools.mode must be "auto" or "required", got "none"'],
+    [{ tool_choice: allowing('auto') }, 'allowed_tools.tools must be a list of at least one tool'],
+    [{ tool_choice: allowing('auto', 'weather', 'ping') }, 'allowed_tools.tools[1] must name one of the specified'],
+    [{ tool_choice: { type: 'allowed_tools' } }, 'allowed_tools.tools must be a list'],
     [{ tools: [{ type: 'retrieval', function: { name: 'x' } }] }, 'tools[0].type must be "function", got "retrieval"'],
     [
       { tool_choice: { type: 'function', function: { name: 'weather' } }, structured_outputs: { regex: 'a' } },
       'constraints for structured outputs or tools, not both',
     ],
+    ...(['required', { type: 'function', function: { name: 'list' } }] as const).map(
+      (tool_choice): [object, string] => [
+        { tool_choice, tools: [ping, { type: 'function', function: { name: 'list', parameters: { type: 'array' } } }] },
+        'tools[1].function.parameters must be the schema of an object, got array',
+      ],
+    ),
     [
       {
         tool_choice: 'required',
@@ -113,6 +129,44 @@ describe('what an answer is held to', () => {
       if (call.function.name === 'ping') expect(given).toEqual({})
       else expect(given).toEqual({ city: expect.stringMatching(/^(Rome|Paris)$/), days: expect.any(Number) })
     }
+  })
+
+  it('a response format is for text: beside calls that must come it says nothing', async () => {
+    const asked = { ...request, tools: [weather], seed: 1, parallel_tool_calls: false }
+    const response_format = { type: 'json_schema' as const, json_schema: { name: 'n', schema: { type: 'boolean' } } }
+    for (const tool_choice of ['required', { type: 'function', function: { name: 'weather' } }] as const) {
+      const callsOf = async (more: object) => {
+        const answer = await client.chat.completions.create({ ...asked, tool_choice, ...more })
+        return answer.choices[0]?.message.tool_calls?.map((call) => 'function' in call && call.function)
+      }
+      const calls = await callsOf({ response_format })
+      expect(calls).toEqual(await callsOf({}))
+      expect(calls).toMatchObject([{ name: 'weather', arguments: expect.stringContaining('city') }])
+    }
+  })
+
+  it('allowed tools are the only ones, whether a call is asked for or not', async () => {
+    const tools = [weather, ping]
+    for (const seed of [1, 2, 3]) {
+      const { allowed_tools, type } = allowing('required', 'ping')
+      const tool_choice = { type, allowed_tools: { ...allowed_tools, mode: 'required' as const } }
+      const answer = await client.chat.completions.create({ ...request, seed, tools, tool_choice })
+      const names = (answer.choices[0]?.message.tool_calls ?? []).map(
+        (call) => 'function' in call && call.function.name,
+      )
+      expect(new Set(names)).toEqual(new Set(['ping']))
+    }
+    const promptOf = async (more: object) => {
+      const json = { ...request, ...more, max_tokens: 1, return_token_ids: true }
+      return (await service.json<ChatResponse>(CHAT, { json })).body.prompt_token_ids
+    }
+    const [allowed, alone, all] = await Promise.all([
+      promptOf({ tools, tool_choice: allowing('auto', 'ping') }),
+      promptOf({ tools: [ping] }),
+      promptOf({ tools }),
+    ])
+    expect(allowed).toEqual(alone)
+    expect(allowed).not.toEqual(all)
   })
 
   it('a named call is its arguments, streamed as plain', async () => {

@@ -27,6 +27,7 @@ interface Event {
   readonly type: string
   readonly sequence_number: number
   readonly delta?: string
+  readonly logprobs?: readonly unknown[]
   readonly output_index?: number
   readonly item?: { readonly id: string; readonly type: string; readonly status: string }
   readonly response?: ResponseObject
@@ -153,17 +154,37 @@ describe('a response', () => {
     ['tools[0].type', { tools: [{ type: 'web_search' }] }],
     ['tools[0].name', { tools: [{ type: 'function' }] }],
     ['tool_choice', { tools: [weather], tool_choice: { type: 'mcp' } }],
+    [
+      'tool_choice.mode',
+      { tools: [weather], tool_choice: { type: 'allowed_tools', mode: 'any', tools: [{ name: 'weather' }] } },
+    ],
+    [
+      'tool_choice.tools[0]',
+      { tools: [weather], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ name: 'other' }] } },
+    ],
     ['tool_choice', { tool_choice: 'required' }],
     ['max_output_tokens', { max_output_tokens: 0 }],
     ['top_logprobs', { top_logprobs: 21 }],
     ['input[0].type', { input: [{ type: 'web_search_call' }] }],
     ['input[0].id', { input: [{ type: 'item_reference', id: 'msg_no' }] }],
     ['input[0]', { input: [{ type: 'function_call' }] }],
-    ['messages', { input: [] }],
+    ['input input must be a text or a list with at least one item', { input: [] }],
+    ['input input must be a text', { input: null }],
     ['temperature', { temperature: -1 }],
     ['metadata', { metadata: { a: 'x'.repeat(513) } }],
     ['metadata', { metadata: { ['k'.repeat(65)]: '' } }],
-    ['content[0]', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }],
+    ['input[0].content[0]', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }],
+    [
+      'input[1].content[1]',
+      {
+        instructions: 'Be brief.',
+        input: [
+          { role: 'user', content: 'a' },
+          { role: 'user', content: [{ type: 'input_text', text: 'a' }, { type: 'input_audio' }] },
+        ],
+      },
+    ],
+    ['input[0].output[0]', { input: [{ type: 'function_call_output', call_id: 'c', output: [{ type: 'file' }] }] }],
   ])('refuses what it cannot honour by name: %s', async (param, more) => {
     const { status, body } = await service.json<{ error: { param: string; message: string } }>(PATH, {
       json: { input: 'x', ...more },
@@ -203,6 +224,7 @@ describe('a stream', () => {
     ],
     ['a cut answer', { input: 'hello', max_output_tokens: 2 }],
     ['log-probabilities', { input: 'hello', top_logprobs: 1 }],
+    ['log-probabilities of text that was held back', { input: 'a <tool_call b', tools: [weather], top_logprobs: 1 }],
   ])('of %s ends with the response that the whole answer is', async (_, json) => {
     const whole = await respond(json)
     const events = await eventsOf(json)
@@ -221,6 +243,10 @@ describe('a stream', () => {
       const deltas = events.filter((event) => event.output_index === index && event.type.endsWith('.delta'))
       const text = item.type === 'function_call' ? item.arguments : item.content.map((part) => part.text).join('')
       expect(deltas.map(({ delta }) => delta).join('')).toBe(text)
+      if (item.type !== 'message') continue
+      const logprobs = item.content.flatMap((part) => part.logprobs)
+      expect(deltas.flatMap((event) => event.logprobs ?? [])).toEqual(logprobs)
+      if ('top_logprobs' in json) expect(logprobs.map(({ token }) => token).join('')).toBe(text)
     }
   })
 
@@ -243,8 +269,39 @@ describe('what is kept', () => {
       'user:one\nassistant:base:one\nuser:two\nassistant:base:two\nuser:three'.length,
     )
     const input = await service.json<{ data: { content: unknown; id: string }[] }>(`${PATH}/${third.id}/input_items`)
-    expect(input.body.data.map(({ content }) => content)[0]).toBe('three')
+    expect(input.body.data.map(({ content }) => content)[0]).toEqual([{ type: 'input_text', text: 'three' }])
     expect(input.body.data).toHaveLength(5)
+  })
+
+  it('its input is listed in pages, either way round, as items of the client have it', async () => {
+    const texts = Array.from({ length: 25 }, (_, i) => `text ${i}`)
+    const items = texts.map((content, i) => ({
+      role: i % 2 === 0 ? ('user' as const) : ('assistant' as const),
+      content,
+    }))
+    const { id } = await client.responses.create({ model: MODEL, input: [...items, { role: 'user', content: 'end' }] })
+    for (const query of [{}, { limit: 7 }, { limit: 26, order: 'asc' as const }, { limit: 1, order: 'asc' as const }]) {
+      const found: string[] = []
+      for await (const item of client.responses.inputItems.list(id, query)) {
+        const [part] = item.type === 'message' ? item.content : []
+        found.push(part !== undefined && 'text' in part ? part.text : '')
+      }
+      const expected = [...texts, 'end']
+      expect(found).toEqual('order' in query ? expected : expected.reverse())
+    }
+    const page = await service.json<{ data: unknown[]; has_more: boolean }>(`${PATH}/${id}/input_items`)
+    expect([page.body.data.length, page.body.has_more]).toEqual([20, true])
+    for (const query of ['limit=0', 'order=up', 'after=none']) {
+      const { status, body } = await service.json<{ error: { param: string } }>(`${PATH}/${id}/input_items?${query}`)
+      expect([status, body.error.param]).toEqual([400, query.split('=')[0]])
+    }
+  })
+
+  it('is not streamed once it is there', async () => {
+    const { id } = await respond({ input: 'one' })
+    const { status, body } = await service.json<{ error: { param: string } }>(`${PATH}/${id}?stream=true`)
+    expect([status, body.error.param]).toEqual([400, 'stream'])
+    expect((await service.json(`${PATH}/${id}?stream=false`)).status).toBe(200)
   })
 
   it('is got and deleted; nothing is kept with store false', async () => {

@@ -197,7 +197,7 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       const events = ['training_job.completed']
       const path = `/v1/preview/webhooks/${await post('/v1/preview/webhooks', { url: `http://${host()}/`, events })}/deliveries`
       await train(await addModel())
-      return { path, first: await until(() => firstOf(path), 'a delivery') }
+      return { path, first: await until(async () => (await firstOf(path)) || null, 'a delivery') }
     }
     const { path, first } = await create()
     return {
@@ -237,6 +237,7 @@ const OTHERS = [
   `${RL}/{training_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/checkpoints`,
+  '/v1/responses/{response_id}/input_items',
 ]
 
 const page = (path: string, limit: number, after?: string) =>
@@ -341,4 +342,21 @@ describe('what a job says', () => {
     await expectRefused(checkpoints, await firstOf(`${TUNING}/${another}/checkpoints`))
     for (const path of [events, checkpoints]) await expectRefused(path, 'nope')
   })
+})
+
+it('what a response was made from is paged either way', async () => {
+  const create = async () => {
+    const input = ['user', 'assistant', 'user', 'assistant', 'user'].map((role) => ({ role, content: `${++count}` }))
+    return `/v1/responses/${await post('/v1/responses', { model: 'trainyard/tiny-random', input })}/input_items`
+  }
+  const [path, another] = [await create(), await create()]
+  const all = (await page(`${path}?order=asc`, 100)).data.map(({ id }) => id)
+  expect(new Set(all).size).toBe(5)
+  expect(await walk(`${path}?order=asc`, async () => undefined)).toEqual(all)
+  expect(await walk(`${path}?`, async () => undefined)).toEqual(all.reverse())
+  for (const cursor of [await firstOf(another), 'nope']) {
+    // OpenAI's and vLLM's routes have the status as their code
+    const { status, body } = await service.json<{ error: { param: string } }>(`${path}?after=${cursor}`)
+    expect([status, body.error.param]).toEqual([400, 'after'])
+  }
 })

@@ -98,6 +98,33 @@ describe('a preference job', () => {
     expect(await marginOf({ reference_free: true })).not.toBeCloseTo(0, 3)
   })
 
+  test('fails at once, and says why, when its reference is deleted before it begins', async () => {
+    const model = await service.json<{ id: string }>('/v1/preview/models', {
+      json: { project: 'tests', name: 'dpo-reference', base_model: 'trainyard/spark' },
+    })
+    const send = async (config: JsonObject) => {
+      const json = {
+        model_id: model.body.id,
+        training_data_url: address(pairs),
+        config: { learning_rate: 0, ...config },
+      }
+      return (await service.json<TrainingJob>(DPO, { json })).body.id
+    }
+    for (const seed of [1, 2]) await service.waitForJob(await send({ seed }))
+    const before = await send({ batch_size: 1, epochs: 500 })
+    const job = await send({ reference_step: 1 })
+    const checkpoints = `/v1/preview/models/${model.body.id}/checkpoints`
+    const deleted = await service.json(checkpoints, { method: 'DELETE', json: { steps: [1] } })
+    expect(deleted.body).toMatchObject({ deleted_count: 1 })
+    await service.json(`/v1/preview/training-jobs/${before}/cancel`, { json: {} })
+    expect(await service.waitForJob(job)).toMatchObject({
+      status: 'failed',
+      attempt: 1,
+      error_code: 'checkpoint_not_found',
+      error_message: 'the reference of the job was deleted before it began: the model has no checkpoint at step 1',
+    })
+  })
+
   test('is cancelled between steps and leaves no checkpoint', async () => {
     const { body } = await create({
       training_data_url: address(pairs),
@@ -122,6 +149,21 @@ describe('a preference job', () => {
   ])('refuses %s', async (_, config, code) => {
     const { status, body } = await create({ training_data_url: address(pairs), config })
     expect([status, body.error?.code]).toEqual([422, code])
+  })
+
+  test('names pairs to measure on that are left out, and fails where none is left', async () => {
+    const long = { ...pairs[0], chosen: 'x '.repeat(20_000) }
+    const measuredOn = async (rows: readonly unknown[]) => {
+      const { body } = await create({ training_data_url: address(pairs), validation_data_url: address(rows) })
+      return service.waitForJob(body.id)
+    }
+    expect((await measuredOn([pairs[0], long])).report?.left_out).toEqual([
+      { reason: 'validation_overlength', count: 1, examples: ['line 2 of the validation rows'] },
+    ])
+    expect(await measuredOn([long])).toMatchObject({
+      error_code: 'no_trainable_tokens',
+      error_message: expect.stringContaining('no pair that could be compared (1 longer than the context of the model)'),
+    })
   })
 
   test('refuses rows that are no pairs, with the line', async () => {

@@ -125,6 +125,19 @@ describe('a plan', () => {
     expect(again.memory.needed_bytes).toBe(planned.memory.needed_bytes)
   })
 
+  test('counts the session that scores between steps, as the job does', async () => {
+    const modelId = await createModel()
+    const needed = async (more: JsonObject): Promise<number> => {
+      const config = { ...(REQUESTS.rl['experimental_config'] as JsonObject), ...more }
+      const json = { model_id: modelId, ...REQUESTS.rl, experimental_config: config }
+      const planned = await plan('rl', json)
+      const job = await run('rl', json)
+      expect(planned.memory.needed_bytes).toBe(job.report!.facts['memory']!['needed_bytes'])
+      return planned.memory.needed_bytes!
+    }
+    expect(await needed({ target_kl: 0.05 })).toBeGreaterThan(await needed({}))
+  })
+
   test('shows which tokens train, the advantages of each group and why groups are left out', async () => {
     const planned = await plan('rl', { model_id: await createModel(), ...REQUESTS.rl })
     expect(planned.groups.map((group) => group.left_out)).toEqual([null, 'equal_rewards', 'single_trajectory', null])

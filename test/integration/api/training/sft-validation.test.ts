@@ -50,7 +50,7 @@ describe('a job with validation rows', () => {
     const silent = row('say', 'x', { loss_mask: 'none' })
     const { status, body } = await create({
       training_data_url: base64([training, long, silent].join('\n')),
-      validation_data_url: base64(heldOut),
+      validation_data_url: base64([silent, heldOut, long].join('\n')),
       config: { epochs: 2, learning_rate: 1e-3 },
     })
     expect(status).toBe(200)
@@ -61,6 +61,8 @@ describe('a job with validation rows', () => {
     expect(report?.left_out).toEqual([
       { reason: 'overlength', count: 1, examples: ['line 5'] },
       { reason: 'untrainable', count: 1, examples: ['line 6'] },
+      { reason: 'validation_overlength', count: 1, examples: ['line 4 of the validation rows'] },
+      { reason: 'validation_untrainable', count: 1, examples: ['line 1 of the validation rows'] },
     ])
     expect(report?.trained_tokens).toBeGreaterThan(0)
     expect(report?.remaining_seconds).toBe(0)
@@ -98,6 +100,23 @@ describe('a job with validation rows', () => {
     expect([status, body.error?.code, body.error?.param]).toEqual([422, 'invalid_value', `config.${name}`])
   })
 
+  test('that are all left out fail with the reason', async () => {
+    const rows = [row('say', 'x'.repeat(40_000)), row('say', 'x', { loss_mask: 'none' })]
+    const request = { training_data_url: base64(training), validation_data_url: base64(rows.join('\n')) }
+    const reason = '(1 longer than the context of the model, 1 without an assistant turn that trains)'
+    const { body } = await create(request)
+    expect(await service.waitForJob(body.id)).toMatchObject({
+      status: 'failed',
+      error_code: 'no_trainable_tokens',
+      error_message: expect.stringContaining(reason),
+    })
+    const plan = await service.json<{ error: { code: string; message: string } }>(
+      '/v1/preview/sft-training-jobs?plan=true',
+      { json: { model_id: modelId, ...request } },
+    )
+    expect(plan.body.error).toMatchObject({ code: 'no_trainable_tokens', message: expect.stringContaining(reason) })
+  })
+
   test('a wrong validation row is refused with its line and the field', async () => {
     const { status, body } = await create({
       training_data_url: base64(training),
@@ -128,8 +147,16 @@ describe('addresses of data', () => {
     [base64(gzipSync(training).subarray(0, 60)), 'invalid_gzip'],
     [base64(''), 'empty_training_data'],
     ['ftp://127.0.0.1/data', 'training_data_refused'],
+    ['wandb-artifact:///local/rows:v0', 'training_data_refused'],
   ])('%s is refused', async (url, code) => {
     const { status, body } = await create({ training_data_url: url })
     expect([status, body.error?.code]).toEqual([400, code])
+  })
+
+  test.each(['./rows.jsonl', 'wandb-artifact://rows'])('%s is refused by field and value', async (url) => {
+    for (const field of ['training_data_url', 'validation_data_url']) {
+      const { body } = await create({ training_data_url: base64(training), [field]: url })
+      expect(body.error?.message).toMatch(new RegExp(`^${field} must be .*, got "${url}"$`))
+    }
   })
 })

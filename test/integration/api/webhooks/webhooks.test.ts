@@ -130,7 +130,8 @@ describe('delivery', () => {
       `/v1/preview/webhooks/${webhook.id}/deliveries/${failed?.id}/redeliver`,
       { method: 'POST' },
     )
-    expect(again.body).toMatchObject({ message_id: failed?.message_id, attempts: 0 })
+    // it may have been sent before this answer was
+    expect(again.body).toMatchObject({ message_id: failed?.message_id, type: 'training_job.completed' })
     await until(async () => (await deliveries(webhook.id))[0]?.status === 'delivered', 'the delivery')
     expect(received).toHaveLength(5)
   })

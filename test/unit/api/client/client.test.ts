@@ -98,6 +98,12 @@ describe('retries', () => {
     await expect(clientOf(refused.fetch).models.list()).rejects.toThrow('cannot reach http://h:1 (connection refused)')
     expect(refused.count()).toBe(1)
   })
+  test('https to a port that speaks http is one line', async () => {
+    const plain = inOrder(broken('EPROTO'))
+    await expect(clientOf(plain.fetch).models.list()).rejects.toThrow(
+      'cannot reach http://h:1 (TLS failed: does the server speak https?)',
+    )
+  })
   test('gives up after two retries, and at once when the server asks for more than a minute', async () => {
     const busy = inOrder(status(503))
     await expect(clientOf(busy.fetch).models.list()).rejects.toThrow(ApiError)
@@ -208,6 +214,29 @@ describe('following a job', () => {
     const { seen, requests } = await follow({ [eventsPath]: () => streams.shift() ?? sse() })
     expect(seen).toEqual(['e1', 'e2', 'e3'])
     expect(requests[1]?.query.get('after')).toBe('e2')
+  })
+  test('a stream that breaks after a long silence is followed again', async () => {
+    let nowMs = 0
+    const silent = new ReadableStream(
+      {
+        pull(controller) {
+          nowMs += 600_000
+          controller.error(Object.assign(new TypeError('terminated'), { code: 'ECONNRESET' }))
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const answers: (() => Response)[] = [
+      () => new Response(silent, { headers: { 'content-type': 'text/event-stream' } }),
+      broken('ECONNREFUSED'),
+      () => sse(ended),
+    ]
+    const seen: string[] = []
+    const clock = { nowMs: () => nowMs, monotonicMs: () => nowMs }
+    for await (const event of clientOf(inOrder(...answers).fetch).trainingJobs.follow(JOB.id, { clock })) {
+      seen.push(event.id)
+    }
+    expect(seen).toEqual(['e3'])
   })
   test('ends when the job is finished and nothing is left after the cursor', async () => {
     const { seen } = await follow({

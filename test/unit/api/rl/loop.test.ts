@@ -209,10 +209,40 @@ describe('train', () => {
     const { model, requests } = await scripted(routes('completed'), baseModel)
     await model.train(groups, options)
     const sent = requests.find(({ path }) => path === '/v1/preview/training-jobs')?.body
-    expect((sent as { experimental_config: object }).experimental_config).toEqual(
-      limit === undefined ? {} : { target_kl: limit },
-    )
+    expect((sent as { experimental_config: { target_kl?: number } }).experimental_config.target_kl).toBe(limit)
   })
+
+  test.each([
+    ['train', 'trainyard/spark', {}, 1e-3],
+    ['train', 'HuggingFaceTB/SmolLM2-135M-Instruct', {}, 3e-4],
+    ['train', 'Qwen/Qwen3-0.6B', {}, undefined],
+    ['train', 'trainyard/spark', { learningRate: 2e-3 }, 2e-3],
+    ['train', 'trainyard/spark', { config: { learning_rate: 5e-6 } }, 5e-6],
+    ['train', 'trainyard/spark', { config: { learning_rate: null } }, null],
+    ['trainSft', 'trainyard/spark', {}, 1e-3],
+    ['trainSft', 'trainyard/spark', { config: { learning_rate: [1e-4, 1e-5] } }, [1e-4, 1e-5]],
+    ['trainSft', 'my/model-135m', {}, 3e-4],
+    ['trainDpo', 'trainyard/spark', {}, 1e-4],
+    ['trainDpo', 'my/model-135m', {}, undefined],
+  ] as const)(
+    '%s of %s given %j learns at the rate that was measured for its size',
+    async (method, baseModel, options, rate) => {
+      const [kind, rows] = {
+        train: ['', groups],
+        trainSft: ['sft-', [{ messages: [{ role: 'user', content: 'q' }] }]],
+        trainDpo: ['dpo-', [{ prompt: 'q', chosen: 'a', rejected: 'b' }]],
+      }[method] as [string, readonly object[]]
+      const path = `/v1/preview/${kind}training-jobs`
+      const answers = { 'POST /v1/files': { body: { id: 'file-7' } }, [`POST ${path}`]: { body: JOB } }
+      const { model, requests } = await scripted({ ...routes('completed'), ...answers }, baseModel)
+      await (model[method].bind(model) as (rows: readonly object[], options: object) => Promise<object>)(rows, options)
+      const sent = requests.find((request) => request.path === path)?.body as Record<
+        string,
+        { learning_rate?: unknown }
+      >
+      expect((sent['experimental_config'] ?? sent['config'])?.learning_rate).toEqual(rate)
+    },
+  )
 
   test.each([
     ['trainSft', 'sft', { messages: [{ role: 'user' as const, content: 'q' }] }],
@@ -235,7 +265,7 @@ describe('train', () => {
       model_id: MODEL.id,
       training_data_url: 'file-7',
       validation_data_url: 'file-7',
-      config: {},
+      config: expect.any(Object),
     })
   })
   test('equal rewards send nothing; no trajectory at all is an error that names the first failure', async () => {

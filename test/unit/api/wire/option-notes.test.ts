@@ -9,7 +9,7 @@ import {
   optionWarnings,
 } from '#api/wire/option-notes.js'
 
-const messages = (kind: 'rl' | 'sft', config: Parameters<typeof findUnusedOptions>[1]) =>
+const messages = (kind: 'rl' | 'sft' | 'dpo', config: Parameters<typeof findUnusedOptions>[1]) =>
   findUnusedOptions(kind, config).map(({ message }) => message)
 
 describe('options without effect', () => {
@@ -25,8 +25,16 @@ describe('options without effect', () => {
     expect(messages('sft', sft)).toEqual([
       'config.batch_sise is not a known option and has no effect; did you mean "batch_size"?',
       'config.metric_logging.enable is not a known option and has no effect; did you mean "enabled"?',
-      'experimental_config.batch_size is not a known option and has no effect',
+      'experimental_config.batch_size has no effect there: it is an option of config',
     ])
+  })
+
+  it('are those of experimental_config that config says otherwise', () => {
+    const message = 'experimental_config.epochs has no effect beside config.epochs, which says otherwise'
+    expect(messages('sft', { epochs: 1, experimental_config: { epochs: 2, seed: 1 } })).toEqual([message])
+    expect(messages('sft', { epochs: 2, experimental_config: { epochs: 2 } })).toEqual([])
+    expect(messages('sft', { epochs: null, experimental_config: { epochs: 2 } })).toEqual([])
+    expect(() => assertNoUnusedOptions('sft', { epochs: 1, experimental_config: { epochs: 2 } })).toThrow(message)
   })
 
   it('are not what the ART client sends when its user changes nothing', () => {
@@ -57,6 +65,18 @@ describe('options without effect', () => {
       expect(messages('sft', { min_learning_rate: 1e-5, experimental_config: scheduled })).toEqual([])
     }
     expect(messages('sft', { min_learning_rate: 0 })).toEqual([])
+    const source = 'experimental_config.kl_penalty_source has no effect without kl_penalty_coef'
+    expect(messages('rl', { kl_penalty_source: 'sample' })).toEqual([source])
+    expect(messages('rl', { kl_penalty_source: 'sample', kl_penalty_coef: 0.1 })).toEqual([])
+    // openpipe-art sends its defaults with every request
+    expect(messages('rl', { kl_penalty_source: 'current_learner' })).toEqual([])
+    for (const kind of ['sft', 'dpo'] as const) {
+      expect(messages(kind, { early_stopping_min_delta: 0.1 })).toEqual([
+        'config.early_stopping_min_delta has no effect without early_stopping_patience',
+      ])
+      expect(messages(kind, { early_stopping_min_delta: 0.1, early_stopping_patience: 2 })).toEqual([])
+      expect(messages(kind, { early_stopping_min_delta: 0 })).toEqual([])
+    }
   })
 
   it('include a step for metrics that the job did not make', () => {

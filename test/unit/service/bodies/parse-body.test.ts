@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { RequestValidationError } from '#api/wire/errors.js'
 import { BODIES } from '#service/bodies/bodies.js'
 import { parseBody, parseWith } from '#service/bodies/parse-body.js'
+import { fromPlainError, toPlainError } from '#service/bodies/thread-protocol.js'
 
 /** A schema that counts how often it is asked. */
 function counting() {
@@ -80,12 +81,104 @@ describe('every kind of body', () => {
 })
 
 describe('fields that no schema knows', () => {
-  const read = (body: object) => parseBody('chat', [new TextEncoder().encode(JSON.stringify(body))]).ignoredFields
-  const messages = [{ role: 'user', content: 'x', mood: 'kept as it is' }]
+  const read = (body: object, name: keyof typeof BODIES = 'chat') =>
+    parseBody(name, [new TextEncoder().encode(JSON.stringify(body))]).ignoredFields
+  const messages = [{ role: 'user', content: 'x' }]
 
-  it('are named, as far as they are the own ones of the body', () => {
+  it('are named inside too, once a place; what an answer is sent back with says nothing', () => {
+    const echoed = {
+      role: 'assistant',
+      content: 'x',
+      refusal: null,
+      annotations: [],
+      audio: null,
+      function_call: null,
+      tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' }, extra: 1 }],
+      reasoning: null,
+      reasoning_content: 'r',
+    }
+    const own = { role: 'user', content: [{ type: 'text', text: 'x', cache_control: {} }, 'y', { text: 'z', mood: 1 }] }
+    expect(
+      read({ messages: [echoed, own], tools: [{ type: 'function', function: { name: 'f' }, strict: true }] }),
+    ).toEqual(['messages[].content[].cache_control', 'messages[].content[].mood'])
+    const call = { name: 'f', arguments: '{}' }
+    expect(
+      read({
+        messages: [
+          { ...echoed, function_call: call },
+          { ...own, content: 'x', function_call: call, refusal: 'no' },
+        ],
+        stream_options: { include_usage: true, include_obfuscation: true },
+        mood: 1,
+      }),
+    ).toEqual(['mood', 'stream_options.include_obfuscation', 'messages[].function_call', 'messages[].refusal'])
+  })
+
+  it.each([
+    ['chat', 'messages', 'content'],
+    ['tokenize', 'messages', 'content'],
+    ['applyTemplate', 'messages', 'content'],
+    ['response', 'input', 'content'],
+    ['response', 'input', 'output'],
+  ] as const)('of %s are those of other kinds of parts, too: %s with %s', (name, list, content) => {
+    const parts = [
+      { type: 'text', text: 'x', image: 'data:,', image_url: null },
+      { type: 'text', text: 'y', image: 'data:,', refusal: 'no' },
+      { type: 'refusal', refusal: 'no' },
+      'z',
+    ]
+    expect(read({ [list]: [{ role: 'user', [content]: parts }] }, name)).toEqual(
+      ['image', 'refusal'].map((field) => `${list}[].${content}[].${field}`),
+    )
+  })
+
+  const named = { type: 'function', function: { name: 'f' } }
+  const tools = [named]
+  it.each([
+    ['chat', { response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
+    ['chat', { response_format: { type: 'text', json_schema: {}, x: null } }, ['response_format.json_schema']],
+    [
+      'chat',
+      { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { x: 1 }, strict: true, mood: 1 } } },
+      ['response_format.json_schema.mood'],
+    ],
+    ['chat', { response_format: { type: 'structural_tag', structures: [], triggers: [] } }, []],
+    ['completion', { prompt: 'a', response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
+    ['response', { text: { format: { type: 'json_object', schema: {} } } }, ['text.format.schema']],
+    ['response', { text: { format: { type: 'json_schema', name: 'n', schema: {}, strict: true } } }, []],
+    [
+      'chat',
+      { tools, tool_choice: 'required', response_format: { type: 'json_object', schema: {} } },
+      ['response_format', 'response_format.schema'],
+    ],
+    ['chat', { tools, tool_choice: 'required', response_format: { type: 'text' } }, []],
+    ['chat', { tools, tool_choice: 'auto', response_format: { type: 'json_object' } }, []],
+    ['chat', { tools, tool_choice: named, response_format: { type: 'json_object' } }, ['response_format']],
+    [
+      'chat',
+      {
+        tools,
+        tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools } },
+        response_format: { type: 'json_object' },
+      },
+      ['response_format'],
+    ],
+    [
+      'response',
+      {
+        tools: [{ type: 'function', name: 'f' }],
+        tool_choice: 'required',
+        text: { format: { type: 'json_object' } },
+      },
+      ['text.format'],
+    ],
+  ] as const)('of %s are those of other formats, too: %j', (name, fields, expected) => {
+    expect(read({ ...(name === 'chat' ? { messages } : {}), ...fields }, name)).toEqual(expected)
+  })
+
+  it('are named, null or not', () => {
     expect(read({ messages, temperature: 1, user: 'a' })).toEqual([])
-    expect(read({ messages, truncation_side: 'left', constructor: 1, tools: [] })).toEqual([
+    expect(read({ messages, truncation_side: null, constructor: 1, tools: [] })).toEqual([
       'truncation_side',
       'constructor',
     ])
@@ -94,5 +187,46 @@ describe('fields that no schema knows', () => {
   it('are named up to twenty', () => {
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`x${i}`, i]))
     expect(read({ messages, ...many })).toEqual(Array.from({ length: 20 }, (_, i) => `x${i}`))
+  })
+})
+
+describe('what a body that does not fit is told', () => {
+  const refusalOf = (name: Parameters<typeof parseBody>[0], text: string): RequestValidationError => {
+    try {
+      parseBody(name, [new TextEncoder().encode(text)])
+    } catch (error) {
+      if (error instanceof RequestValidationError) return error
+      throw error
+    }
+    throw new Error('the body was taken')
+  }
+
+  it('names the field, what was expected and what was given, also from a thread', () => {
+    const name = '{"project":7,"base_model":[],"return_existing":"maybe"}'
+    const expected =
+      'project: input should be a valid string, got 7; name: field required; ' +
+      'base_model: input should be a valid string, got an empty list; ' +
+      'return_existing: input should be a valid boolean, unable to interpret input, got "maybe"'
+    const refusal = refusalOf('createModel', name)
+    expect(refusal.sentence).toBe(expected)
+    expect(fromPlainError(structuredClone(toPlainError(refusal)))).toMatchObject({
+      sentence: expected,
+      message: refusal.message,
+      problems: refusal.problems,
+    })
+    expect(refusalOf('createModel', '[]').sentence).toBe(
+      'the body: input should be a valid dictionary, got an empty list',
+    )
+    const two = '{"project":"p","name":"m","base_model":"b","from_checkpoint":"m","from_adapter":'
+    const files = '{"adapter_config":"file-a","adapter_model":"file-b"}'
+    expect(refusalOf('createModel', `${two}${files}}`).sentence).toBe(
+      'from_adapter: give from_checkpoint or from_adapter, not both',
+    )
+    const steps = `{"steps":[${Array(300).fill('1').join(',')},1.5]}`
+    expect(refusalOf('deleteCheckpoints', steps).sentence).toMatch(/^steps\[300\]: .*, got 1\.5$/)
+  })
+
+  it('says vLLM’s words on routes that are vLLM’s', () => {
+    expect(refusalOf('chat', '{"messages":5}').message).toMatch(/^\d validation errors?: \{'type': 'list_type'/)
   })
 })

@@ -148,6 +148,28 @@ describe('a create repeated after its job failed', () => {
   })
 })
 
+describe('a create repeated after its job was cancelled', () => {
+  it('makes a new job at once, but not for a marked retry', async () => {
+    const job = fixture.newJob()
+    const { job: first } = await createJob(fixture.db, job, ONCE)
+    await requestCancel(fixture.db, systemIds, first.id)
+    const again = { ...job, id: systemIds.uuid() }
+    const retry = { ...ONCE, isRetry: true }
+    expect(await createJob(fixture.db, again, retry)).toMatchObject({ isNew: false, job: { id: first.id } })
+    expect(await createJob(fixture.db, again, ONCE)).toMatchObject({ isNew: true, job: { status: 'queued' } })
+  })
+
+  it('makes a new job also while a worker still ends the first', async () => {
+    const job = fixture.newJob()
+    await createJob(fixture.db, job, ONCE)
+    await claim()
+    await requestCancel(fixture.db, systemIds, job.id)
+    expect((await findJob(fixture.db, job.id))?.status).toBe('running')
+    const again = { ...job, id: systemIds.uuid() }
+    expect(await createJob(fixture.db, again, ONCE)).toMatchObject({ isNew: true, job: { status: 'queued' } })
+  })
+})
+
 describe('recovery', () => {
   it('runs a job again however often the server stopped under it', async () => {
     const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)

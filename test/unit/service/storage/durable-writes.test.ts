@@ -80,7 +80,12 @@ test('reading does not wait for it', async () => {
 test('a disk that fails is told to who wrote, and the next write tries again', async () => {
   const failure = Object.assign(new Error('i/o error'), { code: 'EIO' })
   vi.spyOn(files, 'datasync').mockRejectedValueOnce(failure)
-  await expect(insert()).rejects.toMatchObject({ code: 'disk_full', cause: failure })
+  await expect(insert()).rejects.toMatchObject({
+    code: 'disk_full',
+    cause: failure,
+    message: expect.stringContaining('it may be done all the same'),
+    hint: expect.stringContaining('Idempotency-Key'),
+  })
   await insert()
   expect(await count()).toBe(2)
 })
@@ -94,5 +99,7 @@ test.skipIf(process.platform === 'win32')(
     for (const write of [insert, insert, () => blobs.put([Buffer.from('a')])]) {
       await expect(write()).rejects.toMatchObject({ code: 'data_dir_removed', category: 'internal' })
     }
+    // and nobody reads what was refused
+    expect(await count()).toBe(1)
   },
 )

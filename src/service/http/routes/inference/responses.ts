@@ -1,8 +1,11 @@
 /**
  * `/v1/responses`: create, streamed or not; get, delete, list the input of stored ones; count an input's tokens.
  */
+import { getResponseQuerySchema } from '#api/wire/inference/responses.js'
+import { orderedPageQuerySchema } from '#api/wire/list.js'
+import { InvalidRequestError } from '#base/errors.js'
 import type { ResponseAnswer } from '#service/operations/responses/responses.js'
-import { readJson } from '../../body.js'
+import { readJson, readQuery } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { logStreamFailure } from '../../generated-answer.js'
@@ -32,15 +35,22 @@ export function bindResponses(app: App, options: AppOptions): void {
   app.post('/v1/responses/input_tokens', async (c) =>
     c.json(await responses.countInput(c.get('principal'), await readJson(c, 'response'))),
   )
-  app.get('/v1/responses/:response_id', async (c) =>
-    c.json(await responses.get(c.get('principal'), c.req.param('response_id'))),
-  )
+  app.get('/v1/responses/:response_id', async (c) => {
+    if (readQuery(c, getResponseQuerySchema).stream === true) {
+      throw new InvalidRequestError('not_supported', 'stream is not supported here.', {
+        param: 'stream',
+        hint: 'a response streams while it is created',
+      })
+    }
+    return c.json(await responses.get(c.get('principal'), c.req.param('response_id')))
+  })
   app.delete('/v1/responses/:response_id', async (c) =>
     c.json(await responses.delete(c.get('principal'), c.req.param('response_id'))),
   )
-  app.get('/v1/responses/:response_id/input_items', async (c) =>
-    c.json(await responses.listInput(c.get('principal'), c.req.param('response_id'))),
-  )
+  app.get('/v1/responses/:response_id/input_items', async (c) => {
+    const query = readQuery(c, orderedPageQuerySchema)
+    return c.json(await responses.listInput(c.get('principal'), c.req.param('response_id'), query))
+  })
 }
 
 /** Numbered events, each under its own name; there is no `[DONE]` in this format. */

@@ -1,0 +1,90 @@
+/**
+ * What the names in paths and queries mean, for the OpenAPI document.
+ *
+ * One sentence a name, because the same name means the same on every route; where a route differs, its own sentence stands under
+ * its path. A contract test asks for one of every parameter.
+ */
+
+const MODEL_ID = 'Id of a model, a UUID as `POST /v1/preview/models` answers it'
+const CHECKPOINT_STEP = 'Step of the checkpoint: a number, or `latest`; 0 is the base model'
+
+/** Names in paths. */
+const IN_PATH: Readonly<Record<string, string>> = {
+  delivery_id: 'Id of a delivery, as the list of deliveries has it',
+  entity: 'Entity of the run: the one of the key',
+  file: 'File name of the picture',
+  file_id: 'Id of a file, as its upload answers it',
+  fine_tuning_job_id: 'Id of a fine-tuning job',
+  id: 'Name that a chat request takes as `model`',
+  key_id: 'Id of an API key, not the key itself',
+  log_id: 'Id of a log, as the list of logs has it',
+  model_id: MODEL_ID,
+  name: 'Name of a base model, slashes written as `%2F`',
+  page: 'Name of the page, for example `api`',
+  project: 'Project of the run',
+  response_id: 'Id of a stored response',
+  run: 'Name of the run: the id that `wandb.init` was given or made',
+  run_id: 'Id of a run, as the list of runs has it',
+  step: CHECKPOINT_STEP,
+  training_job_id: 'Id of a training job, a UUID',
+  webhook_id: 'Id of a webhook',
+}
+
+/** Names in queries. */
+const IN_QUERY: Readonly<Record<string, string>> = {
+  after: 'Id of the last item of the page before; the page begins behind it',
+  artifact: 'Name of the wandb artifact that the file is, `entity/project/name:version`; a job can name it as its data',
+  base_model: 'Only models of this base model',
+  entity: 'Only models of this entity',
+  filename: 'Name of the file when its bytes are the whole body; default `upload`',
+  format: 'Form the checkpoint is had in; default `peft`',
+  from: 'First day, `YYYY-MM-DD`; default 29 days before `to`',
+  limit: 'Most items of the page; default 20',
+  model: 'Only this model: `entity/project/name`, or the name of a base model',
+  model_id: 'Only jobs of the model with this id',
+  name: 'Only models of this name',
+  order: '`asc`: oldest first, `desc`: newest first; default `asc`',
+  plan: 'Answer what the job would do, and create nothing; default false',
+  precision: 'How weights are stored; not for `peft`. Default: float16 in GGUF, else as the base model has them',
+  project: 'Only what belongs to this project',
+  purpose: 'What the file is for',
+  split: 'Only logs of this split',
+  status: 'Only jobs in this state',
+  step: 'Only logs of this step',
+  to: 'Last day, included, `YYYY-MM-DD`; default today',
+  token: 'Signature of the address, as the wandb client was given it',
+}
+
+/** Where a name means something of its own, by method and path. */
+const OF_ROUTE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'get /tokenizer_info': { model: 'Name as in a chat request; default the base model that is served first' },
+  'get /v1/files': {
+    limit: 'Most items of the page; default 10,000',
+    order: '`asc`: oldest first, `desc`: newest first; default `desc`',
+    purpose: 'Only files of this purpose',
+  },
+  'get /v1/responses/{response_id}': { stream: 'Refused if true: a response streams while it is created' },
+  'get /v1/responses/{response_id}/input_items': {
+    order: '`asc`: first said first, `desc`: last said first; default `desc`',
+  },
+  'post /v1/files': { purpose: 'What the file is for when its bytes are the whole body; default `fine-tune`' },
+  'get /v1/preview/models/{model_id}/checkpoints': {
+    order: '`asc`: lowest step first, `desc`: highest step first; default `asc`',
+  },
+  'get /v1/preview/models/{model_id}/checkpoints/{step}/files/{name}': {
+    name: 'Name of the file, as the list of the same format has it',
+  },
+}
+
+/**
+ * @param place where the parameter stands
+ * @returns one sentence without a full stop; undefined for a name that has none, which the contract test refuses
+ */
+export function describeParameter(
+  route: { readonly method: string; readonly path: string },
+  place: 'path' | 'query',
+  name: string,
+): string | undefined {
+  const own = OF_ROUTE[`${route.method} ${route.path}`]?.[name]
+  return own ?? (place === 'path' ? IN_PATH : IN_QUERY)[name]
+}

@@ -1,0 +1,51 @@
+/**
+ * The TCP server: what must be done before it answers, and the port it lets go when that fails.
+ */
+import { createServer } from 'node:net'
+import { Hono } from 'hono'
+import { expect, it } from 'vitest'
+import { createDeferred } from '#base/util/deferred.js'
+import type { AppEnvironment } from '#service/http/environment.js'
+import { listen } from '#service/http/listen.js'
+import { loopTurns } from '../../../support/until.js'
+
+/** A port that was free a moment ago: a request must find it before `listen` has told it. */
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  return address.port
+}
+
+it('holds requests back until it is prepared, then answers them', async () => {
+  const events: string[] = []
+  const app = new Hono<AppEnvironment>().get('/', (c) => {
+    events.push('asked')
+    return c.text('here')
+  })
+  const port = await freePort()
+  const [bound, prepared] = [createDeferred<void>(), createDeferred<void>()]
+  const listening = listen(app, { host: '127.0.0.1', port }, async () => {
+    bound.resolve()
+    await prepared.promise
+    events.push('prepared')
+  })
+  await bound.promise
+  const answer = fetch(`http://127.0.0.1:${port}/`)
+  await loopTurns()
+  expect(events).toEqual([])
+  prepared.resolve()
+  expect(await (await answer).text()).toBe('here')
+  expect(events).toEqual(['prepared', 'asked'])
+  await (await listening).close(0)
+})
+
+it('lets the port go when the preparation fails', async () => {
+  const app = new Hono<AppEnvironment>()
+  const address = { host: '127.0.0.1', port: await freePort() }
+  const failing = listen(app, address, () => Promise.reject(new Error('no key')))
+  await expect(failing).rejects.toThrow('no key')
+  await (await listen(app, address)).close(0)
+})

@@ -21,7 +21,7 @@ export const backup = defineCommand({
   flags: { dataDir: flag.setting('data-dir'), force: flag.switch('--force', 'write over a file that exists') },
   exits: ['not_found', 'conflict'],
   next: ['trainyard restore <file> --data-dir <dir>'],
-  async run({ config, output, args, flags }) {
+  async run({ config, output, args, flags, signal }) {
     if (args.file === '-') {
       throw new UsageError('invalid_argument', '<file> must be a file: a backup is not written to standard output', {
         param: '<file>',
@@ -32,6 +32,7 @@ export const backup = defineCommand({
     const { createBackup } = await import('#service/operations/backup/backup.js')
     const { file, sizeBytes, schema, blobs, bytes, damaged } = await createBackup(dataDir, args.file, {
       isReplacing: flags.force,
+      signal,
     })
     const json = { object: 'backup', file, size_bytes: sizeBytes, schema, blobs, blob_bytes: bytes, damaged }
     output.result(json, `Saved ${dataDir} to ${file}: ${plural(blobs, 'blob')}, ${formatBytes(sizeBytes)}`, [file])

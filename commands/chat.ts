@@ -30,6 +30,7 @@ export const chat = defineCommand({
     ['cat mail.txt | trainyard chat email-agent "Summarise:" > summary.txt', 'input from a pipe'],
     ['trainyard chat email-agent:step3 --json --temperature 0 "Who?"', 'one chat.completion object of step 3'],
   ],
+  namespace: ['project', 'entity'],
   args: {
     model: argument.required('id, name, project/name, entity/project/name, :stepN if wanted, or a base model', {
       asks: 'served',

@@ -27,6 +27,7 @@ export const demo = defineCommand({
     ['trainyard demo --sft --task brief', 'fine-tuning on another task'],
     ['trainyard demo --seed 1 --json > demo.jsonl', 'repeatable, one JSON line per event'],
   ],
+  namespace: ['project', 'entity'],
   args: {},
   flags: {
     sft: flag.switch('--sft', 'fine-tune on example conversations instead of learning from rewards'),
@@ -65,7 +66,7 @@ export const demo = defineCommand({
         signal,
       })
       model = created
-      printer = createDemoPrinter(context, { startCommand, commands: nextCommands(context, created, task, flags.sft) })
+      printer = createDemoPrinter(context, { startCommand, commands: nextCommands(context, created, task) })
       const events = runDemo({
         kind: flags.sft ? 'sft' : 'rl',
         client,
@@ -92,17 +93,19 @@ export const demo = defineCommand({
   },
 })
 
-/** Talk to it, look at it, train it further: as this reader has to spell them. */
-function nextCommands({ config }: CommandContext, model: Model, task: DemoTask, isSft: boolean): readonly string[] {
+/**
+ * Talk to it, look at it, and what to train it on next: as this reader has to spell them. Every line runs as it stands; a
+ * `train` would name a file that nobody has yet.
+ */
+function nextCommands({ config, spell }: CommandContext, model: Model, task: DemoTask): readonly string[] {
   const isElsewhere = config.resolve('project').source === 'flag'
   const name = isElsewhere ? `${model.project}/${model.name}` : shortName(model, config)
   const suffix = config.resolve('server').source === 'flag' ? ` --server ${config.get('server')}` : ''
   const prompt = task.heldOut[0]?.prompt ?? 'Hello!'
   const quote = prompt.includes('"') ? "'" : '"'
-  const data = isSft ? 'sft' : 'rl'
   return [
     `trainyard chat ${name} ${quote}${prompt}${quote}${suffix}`,
     `trainyard checkpoints list ${name}${suffix}`,
-    `trainyard train ${data} ${name} --file ${isSft ? 'data' : 'groups'}.jsonl --watch${suffix}`,
-  ]
+    'trainyard help files    # what to train it on next looks like this',
+  ].map(spell)
 }

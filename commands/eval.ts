@@ -17,12 +17,13 @@ export const evaluate = defineCommand({
     ['trainyard eval orders --prompts held-out.jsonl', 'mean reward, stored as val/reward'],
     ['trainyard eval orders --prompts held-out.jsonl --min-reward 0.8 --json', 'exit 1 below a threshold, for CI'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
     count: flag.integer(1, 128)('-n <count>', 'answers per prompt, 1 to 128; default 1', { default: 1 }),
     split: flag.text('--split <name>', 'name of the metrics; default val', { default: 'val' }),
-    minReward: flag.number()('--min-reward <x>', 'exit 1 when the mean reward is lower'),
+    minReward: flag.number()('--min-reward <x>', 'exit 1 when the mean reward is lower, or an answer failed'),
   },
   exits: ['not_found'],
   next: ['trainyard checkpoints list <model>'],
@@ -63,7 +64,16 @@ export const evaluate = defineCommand({
         `trainyard rollout ${args.model} --prompts ${flags.prompts}${reward} | trainyard train rl ${args.model} --file - --watch`,
       )
     }
-    if (flags.minReward !== undefined && facts.reward < flags.minReward) {
+    if (flags.minReward === undefined) return
+    if (facts.exceptions > 0) {
+      throw new AppError(
+        'internal',
+        'eval_incomplete',
+        `${facts.exceptions} of ${facts.exceptions + facts.trajectories} answers failed, so the mean says nothing of the minimum of ${flags.minReward}`,
+        { hint: 'evaluate again, with more --retries if need be' },
+      )
+    }
+    if (facts.reward < flags.minReward) {
       throw new AppError(
         'internal',
         'reward_below_minimum',

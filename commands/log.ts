@@ -17,6 +17,7 @@ export const log = defineCommand({
     ['trainyard log email-agent --file groups.jsonl --split test', 'under another split'],
     ['trainyard log email-agent --file - --dry-run < groups.jsonl', 'check a file, send nothing'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     file: flag.required('--file <path>', 'JSON Lines of trajectory groups, - for standard input', {

@@ -10,6 +10,7 @@ import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
 import type { Command, RawInput } from '#cli/command/define-command.js'
+import { commandSpelling, type SpellCommands } from '#cli/command/program-name.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 
@@ -170,6 +171,7 @@ export async function runProgram(options: ProgramOptions): Promise<number> {
         streams.stdout.write(`trainyard ${options.version}\n`)
         return 0
       case 'help':
+        if (!line.isAsked && line.path.length > 0 && isJson(options)) throw await missingVerb(line.path)
         return await printHelpOf(line.path, options, line.isAsked || line.path.length === 0)
       case 'run':
         return command === undefined ? 0 : await runCommand(command, line.raw, line.globals, options)
@@ -196,7 +198,7 @@ async function runCommand(
     }
   }
   const config = await loadConfig({ environment: options.environment, flags })
-  const context = createContext({ ...options, config, isQuiet: globals.isQuiet })
+  const context = createContext({ ...options, config, isQuiet: globals.isQuiet, spell: spellingFor(options) })
   await command.invoke(context, raw)
   return 0
 }
@@ -209,7 +211,10 @@ async function printNames(kind: string | undefined, options: ProgramOptions): Pr
   const known = COMPLETED_KINDS.find((each) => each === kind)
   const config = await loadConfig({ environment: options.environment, flags: {} }).catch(() => null)
   if (known === undefined || config === null) return 0
-  for (const name of await listNames(createContext({ ...options, config, isQuiet: true }), known)) {
+  for (const name of await listNames(
+    createContext({ ...options, config, isQuiet: true, spell: spellingFor(options) }),
+    known,
+  )) {
     options.streams.stdout.write(`${name}\n`)
   }
   return 0
@@ -222,7 +227,8 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   if (topic !== undefined) {
     const { isTTY, columns } = options.streams.stdout
     const { wrapWords } = await import('#cli/terminal/table.js')
-    options.streams.stdout.write(isTTY === true ? wrapWords(topic(), columns ?? 80).join('\n') : topic())
+    const text = spellingFor(options)(topic())
+    options.streams.stdout.write(isTTY === true ? wrapWords(text, columns ?? 80).join('\n') : text)
     return 0
   }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
@@ -241,11 +247,32 @@ async function printHelpOf(path: readonly string[], options: ProgramOptions, isA
   const help = await import('#cli/command/help.js')
   const stream = isAsked ? options.streams.stdout : options.streams.stderr
   const width = Math.min(110, Math.max(60, stream.columns ?? 80))
+  const spell = spellingFor(options)
   const leaf = commandTable.find((each) => each.path.join(' ') === path.join(' '))
-  if (leaf !== undefined) stream.write(help.renderCommandHelp(await leaf.load(), width))
-  else if (path[0] !== undefined) stream.write(help.renderGroupHelp(path[0], commandTable, width))
-  else stream.write(help.renderProgramHelp(commandTable, width))
+  if (leaf !== undefined) stream.write(spell(help.renderCommandHelp(await leaf.load(), width)))
+  else if (path[0] !== undefined) stream.write(spell(help.renderGroupHelp(path[0], commandTable, width)))
+  else stream.write(spell(help.renderProgramHelp(commandTable, width)))
   return isAsked ? 0 : 2
+}
+
+function spellingFor({ environment }: ProgramOptions): SpellCommands {
+  return commandSpelling(
+    environment,
+    commandTable.flatMap(({ path }) => path.slice(0, 1)),
+  )
+}
+
+function isJson({ argv, environment }: ProgramOptions): boolean {
+  return argv.includes('--json') || ['1', 'true'].includes(environment['TRAINYARD_JSON'] ?? '')
+}
+
+/** A bare noun to a program: one document on stderr, as every error. */
+async function missingVerb(path: readonly string[]): Promise<Error> {
+  const { UsageError } = await import('#cli/command/errors.js')
+  const verbs = commandTable.filter((each) => each.path[0] === path[0]).map((each) => each.path.slice(1).join(' '))
+  return new UsageError('missing_command', `trainyard ${path.join(' ')} needs one of ${verbs.join(', ')}`, {
+    hint: `trainyard ${path.join(' ')} --help`,
+  })
 }
 
 async function printError(error: unknown, options: ProgramOptions): Promise<number> {
@@ -253,11 +280,12 @@ async function printError(error: unknown, options: ProgramOptions): Promise<numb
   const { createIo } = await import('#cli/terminal/io.js')
   const { createOutput } = await import('#cli/terminal/output.js')
   const { argv, environment } = options
-  const isJson = argv.includes('--json') || ['1', 'true'].includes(environment['TRAINYARD_JSON'] ?? '')
   const isQuiet = argv.includes('-q') || argv.includes('--quiet')
   const io = createIo(options.streams, argv.includes('--no-color') ? false : null, environment)
   const report = reportError(error)
-  createOutput(io, isJson ? 'json' : isQuiet ? 'quiet' : 'human').error(report)
+  createOutput(io, isJson(options) ? 'json' : isQuiet ? 'quiet' : 'human', { spell: spellingFor(options) }).error(
+    report,
+  )
   if ((argv.includes('-v') || argv.includes('--verbose')) && error instanceof Error) {
     io.stderr.write(`${error.stack ?? ''}\n`)
   }

@@ -1,10 +1,12 @@
 /**
  * `trainyard rollout`: samples groups of answers, scores them, and writes what `trainyard train rl` reads.
  */
-import { writeFile } from 'node:fs/promises'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { quoteWord } from '#cli/command/page-flags.js'
 import { resolveServed } from '#cli/input/model-reference.js'
+import { EQUAL_REWARDS_ADVICE } from '#cli/input/trajectory-file.js'
+import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 
@@ -21,6 +23,7 @@ export const rollout = defineCommand({
     ],
     ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
@@ -29,7 +32,11 @@ export const rollout = defineCommand({
   },
   exits: ['not_found'],
   next: ['trainyard train rl <model> --file groups.jsonl --watch'],
-  prepare: (context) => planRollout(context, context.flags),
+  async prepare(context) {
+    // answers take long: they are not sampled for a place where they cannot be kept
+    if (context.flags.out !== '-') await assertWritable(context.flags.out)
+    return await planRollout(context, context.flags)
+  },
   async run(context) {
     const { connect, output, args, flags, prepared: plan } = context
     const client = await connect()
@@ -45,8 +52,12 @@ export const rollout = defineCommand({
       output.raw(lines)
       return output.status(said)
     }
-    await writeFile(flags.out, lines)
+    await writeWhole(flags.out, lines)
     output.result({ ...facts, file: flags.out }, `Wrote ${flags.out}: ${said}`, [flags.out])
-    output.hint(`trainyard train rl ${args.model} --file ${flags.out} --watch`)
+    output.hint(
+      facts.trainable_groups > 0
+        ? `trainyard train rl ${quoteWord(args.model)} --file ${quoteWord(flags.out)} --watch`
+        : `these groups teach nothing, in none do rewards differ; ${EQUAL_REWARDS_ADVICE}`,
+    )
   },
 })

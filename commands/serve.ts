@@ -10,6 +10,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
+import { assertOpenFiles } from '#cli/local/open-files.js'
 import { plural } from '#cli/terminal/format.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
@@ -71,6 +72,7 @@ export const serve = defineCommand({
   async run({ config, output, io, signal, version, environment }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
+    assertOpenFiles()
     const { createService, isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
     const { createLogger } = await import('#base/logging/logger.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
@@ -148,6 +150,8 @@ export const serve = defineCommand({
       if (!isLoopbackUrl(service.url)) {
         output.warning(`${service.url} can be reached from other machines; keys and data travel unencrypted`)
       }
+      const crowd = describeCrowd(config.get('threads'))
+      if (crowd !== null) output.warning(crowd)
       if (output.mode === 'json') {
         const ready = { event: 'listening', url: service.url, api_key_file: apiKeyFile, pid: process.pid, version }
         output.event(ready, null)
@@ -168,6 +172,13 @@ export const serve = defineCommand({
 /** The runtime takes every core unless it is told otherwise. */
 function describeThreads(threads: number | null): string {
   return threads === null ? `all ${plural(usableCores(), 'core')}` : plural(threads, 'thread')
+}
+
+/** A job's numbers follow its threads, so more than there are cores are taken as asked for; what they cost must be said. */
+function describeCrowd(threads: number | null): string | null {
+  const cores = usableCores()
+  if (threads === null || threads <= cores) return null
+  return `${threads} threads are more than the ${plural(cores, 'core')} this process may use: they wait for each other, and loading a model takes longer; leave --threads out, or set at most ${cores}`
 }
 
 /** `name=path`, or a path whose last part is the name. */

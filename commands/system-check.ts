@@ -38,7 +38,7 @@ export const systemCheck = defineCommand({
       checks,
       [
         { header: 'status', kind: 'status', get: (check) => check.status.toUpperCase() },
-        { header: 'scope', get: (check) => check.scope },
+        { header: 'scope', get: (check) => check.scope, rank: 1 },
         { header: 'check', get: (check) => check.name },
         { header: 'result', get: (check) => check.message, canWrap: true },
       ],

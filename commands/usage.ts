@@ -5,6 +5,7 @@ import type { UsageRow } from '#api/wire/access/usage.js'
 import { NotFoundError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
+import { askedNamespace, hintConfiguredProject } from '#cli/command/page-flags.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatDuration, plural } from '#cli/terminal/format.js'
@@ -12,13 +13,13 @@ import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<UsageRow>[] = [
   { header: 'day', get: (row) => row.day },
-  { header: 'project', get: (row) => row.project, canShrink: true },
+  { header: 'project', get: (row) => row.project, canShrink: true, rank: 1 },
   { header: 'model', get: (row) => row.model, canShrink: true },
-  { header: 'requests', kind: 'number', get: (row) => row.requests },
+  { header: 'requests', kind: 'number', get: (row) => row.requests, rank: 3 },
   { header: 'prompt', kind: 'number', get: (row) => row.prompt_tokens },
-  { header: 'cached', kind: 'number', get: (row) => row.cached_tokens },
+  { header: 'cached', kind: 'number', get: (row) => row.cached_tokens, rank: 4 },
   { header: 'answer', kind: 'number', get: (row) => row.completion_tokens },
-  { header: 'training', kind: 'duration', get: (row) => row.training_seconds * 1000 },
+  { header: 'training', kind: 'duration', get: (row) => row.training_seconds * 1000, rank: 2 },
 ]
 
 export const usage = defineCommand({
@@ -30,6 +31,7 @@ export const usage = defineCommand({
     ['trainyard usage', 'the last 30 days, every project'],
     ['trainyard usage --project games --from 2026-11-01 --to 2026-11-30', 'one project in November'],
   ],
+  namespace: ['project'],
   args: {},
   flags: {
     from: flag.custom(readDay)('--from <day>', 'first day, YYYY-MM-DD'),
@@ -38,7 +40,7 @@ export const usage = defineCommand({
   },
   async run({ connect, config, output, flags, signal }) {
     const client = await connect()
-    const project = config.resolve('project').source === 'flag' ? config.get('project') : undefined
+    const { project } = askedNamespace(config)
     const { from, to } = flags
     const model = flags.model === undefined ? undefined : await usageName(flags.model, { client, config, signal })
     const report = await client.usage({ from, to, model, project }, { signal })
@@ -48,6 +50,7 @@ export const usage = defineCommand({
     output.status(
       `${report.from} to ${report.to}: ${plural(total.requests, 'request')}, ${total.prompt_tokens} prompt and ${total.completion_tokens} answer tokens, ${formatDuration(total.training_seconds * 1000)} of training`,
     )
+    if (model === undefined) hintConfiguredProject(config, output)
     if (report.is_truncated) output.warning('there is more than one report holds; ask for fewer days')
   },
 })

@@ -16,6 +16,7 @@ export const whoami = defineCommand({
     ['trainyard whoami', 'server, key and where each comes from'],
     ['trainyard whoami --json', 'the same for scripts'],
   ],
+  namespace: ['project', 'entity'],
   args: {},
   flags: {},
   async run({ connect, credential, config, output, signal }) {

@@ -7,12 +7,12 @@ import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<BaseModel>[] = [
   { header: 'name', kind: 'name', get: (model) => model.name, canShrink: true },
-  { header: 'arch', get: (model) => model.architecture },
+  { header: 'arch', get: (model) => model.architecture, rank: 1 },
   { header: 'params', kind: 'count', get: (model) => model.parameters },
   { header: 'context', kind: 'number', get: (model) => model.context_length },
-  { header: 'size', kind: 'bytes', get: (model) => model.size_bytes ?? model.total_bytes },
-  { header: 'precision', get: (model) => model.precision },
-  { header: 'served as', get: (model) => model.serving_precision },
+  { header: 'size', kind: 'bytes', get: (model) => model.size_bytes ?? model.total_bytes, rank: 2 },
+  { header: 'precision', get: (model) => model.precision, rank: 4 },
+  { header: 'served as', get: (model) => model.serving_precision, rank: 3 },
   { header: 'status', kind: 'status', get: (model) => model.status },
 ]
 

@@ -26,6 +26,7 @@ export const deleteCheckpoints = defineCommand({
     ['trainyard checkpoints delete email-agent --steps 1,2,5-9 --yes', 'some steps, without asking'],
     ['trainyard checkpoints delete email-agent --keep last:3 --keep every:10 --dry-run', 'say what would go'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     steps: flag.custom(parseSteps)('--steps <list>', 'steps to delete, for example 1,2,5-9'),

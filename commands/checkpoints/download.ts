@@ -26,6 +26,7 @@ export const downloadCheckpoint = defineCommand({
     ['trainyard checkpoints download email-agent --step 9 --json', 'one step, listing files and digests'],
     ['trainyard checkpoints download email-agent --format gguf --precision q8_0', 'for llama.cpp and Ollama'],
   ],
+  namespace: ['project', 'entity'],
   args: {
     model: argument.required('id, name, project/name or entity/project/name, with :stepN if wanted', { asks: 'model' }),
   },
@@ -44,6 +45,13 @@ export const downloadCheckpoint = defineCommand({
   async run(context) {
     const { connect, io, output, args, flags, signal } = context
     assertOneStep(args.model, flags.step)
+    const { format, precision } = flags
+    if (flags.optimizer && format !== 'peft') {
+      throw new UsageError('conflicting_options', `--optimizer has no effect with --format ${format}`, {
+        param: '--optimizer',
+        hint: "only peft, the format to go on training from, has the optimizer's state: leave --format or --optimizer out",
+      })
+    }
     const client = await connect()
     const reference = parseModelReference(args.model)
     const model = await findModel(reference, { ...context, client })
@@ -53,10 +61,12 @@ export const downloadCheckpoint = defineCommand({
     const wanted = flags.step ?? named
     const isBase = wanted.kind === 'step' && wanted.step === 0
     const { step } = isBase ? { step: 0 } : selectCheckpoint(data, wanted)
-    const { format, precision } = flags
     const query = format === 'peft' && precision === undefined ? {} : { format, precision }
     const listing = await client.checkpoints.files(model.id, step, { ...query, signal })
     const files = listing.files.filter((file) => flags.optimizer || !file.name.startsWith('optimizer'))
+    if (flags.optimizer && !files.some((file) => file.name.startsWith('optimizer'))) {
+      output.warning(`step ${step} has no optimizer state: it is the base model or was not trained here`)
+    }
     const suffix = format === 'peft' ? '' : `-${format}`
     const path = join(flags.output, `${model.name.replace(/[^\w.-]/g, '_').replace(/^\.+/, '_')}-step${step}${suffix}`)
     const progress = startProgress(io, output.mode === 'human', `Downloading step ${step}`)

@@ -6,7 +6,7 @@ import { collectPages } from '#api/client/pages.js'
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
+import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 
@@ -21,6 +21,7 @@ export const listCheckpoints = defineCommand({
     ['trainyard checkpoints list email-agent --metrics val/reward,loss/train', 'chosen metrics as columns'],
     ['trainyard checkpoints list email-agent -q', 'ids only'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     order: flag.choice(['asc', 'desc'])('--order <asc|desc>', 'by step', { default: 'asc' }),
@@ -30,16 +31,23 @@ export const listCheckpoints = defineCommand({
   exits: ['not_found'],
   next: ['trainyard checkpoints download <model> --step best'],
   async run(context) {
-    const { connect, output, args, flags, signal } = context
+    const { connect, config, output, args, flags, signal } = context
     const client = await connect()
     const model = await findModel(parseWholeModel(args.model), { ...context, client })
     const { limit, after, order } = flags
+    const { project, entity } = askedNamespace(config)
     const page = flags.all
       ? await collectPages((query) => client.checkpoints.list(model.id, { order, ...query }, { signal }), { after })
       : await client.checkpoints.list(model.id, { order, limit, after }, { signal })
     output.list(page, toColumns(page.data, flags.metrics), {
       isWide: flags.wide,
-      nextCommand: nextPageCommand(`checkpoints list ${args.model}`, page, { '--order': order, '--limit': limit }),
+      nextCommand: nextPageCommand(`checkpoints list ${quoteWord(args.model)}`, page, {
+        '--order': order,
+        '--metrics': flags.metrics,
+        '--limit': limit,
+        '--project': project,
+        '--entity': entity,
+      }),
       empty: `model ${model.name} has no checkpoint yet`,
     })
   },
@@ -52,10 +60,10 @@ function toColumns(checkpoints: readonly Checkpoint[], names: string | undefined
   return [
     { header: 'step', kind: 'number', get: (checkpoint) => checkpoint.step },
     ...chosen.map(
-      (name): Column<Checkpoint> => ({ header: name, kind: 'number', get: ({ metrics }) => metrics[name] }),
+      (name, i): Column<Checkpoint> => ({ header: name, kind: 'number', get: ({ metrics }) => metrics[name], rank: i }),
     ),
-    { header: 'size', kind: 'bytes', get: (checkpoint) => checkpoint.size_bytes },
-    { header: 'created', kind: 'time', get: (checkpoint) => checkpoint.created_at },
+    { header: 'size', kind: 'bytes', get: (checkpoint) => checkpoint.size_bytes, rank: 100 },
+    { header: 'created', kind: 'time', get: (checkpoint) => checkpoint.created_at, rank: 99 },
     { header: 'id', kind: 'id', get: (checkpoint) => checkpoint.id },
   ]
 }

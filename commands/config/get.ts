@@ -14,6 +14,7 @@ export const getConfig = defineCommand({
     ['trainyard config get server', 'the server in use'],
     ['trainyard config get project --json', 'with its source'],
   ],
+  namespace: ['project', 'entity'],
   args: { key: argument.required('name of the setting') },
   flags: {},
   exits: ['not_found'],

@@ -14,6 +14,7 @@ export const listConfig = defineCommand({
     ['trainyard config list', 'all settings'],
     ['trainyard config list --json', 'the same for scripts'],
   ],
+  namespace: ['project', 'entity'],
   args: {},
   flags: {},
   next: ['trainyard config set <key> <value>'],
@@ -28,9 +29,9 @@ export const listConfig = defineCommand({
       [
         { header: 'key', kind: 'name', get: (row) => row.key },
         { header: 'value', get: (row) => row.value, canShrink: true },
-        { header: 'source', get: (row) => row.source },
-        { header: 'flag', get: (row) => row.flag?.replace(/ <.*/, ''), canShrink: true },
-        { header: 'environment', get: (row) => row.env.join(' '), canShrink: true },
+        { header: 'source', get: (row) => row.source, rank: 1 },
+        { header: 'flag', get: (row) => row.flag?.replace(/ <.*/, ''), canShrink: true, rank: 2 },
+        { header: 'environment', get: (row) => row.env.join(' '), canShrink: true, rank: 3 },
       ],
       (row) => row.key,
     )

@@ -12,7 +12,10 @@ export const setConfig = defineCommand({
   path: ['config', 'set'],
   summary: 'Store a setting in the config file',
   examples: [
-    ['trainyard config set project games', 'models are then named without their project'],
+    [
+      'trainyard config set project games',
+      'models are then named without their project; lists still show every project',
+    ],
     ['trainyard config set api-key - < key.txt', 'a secret from a file, never on the command line'],
   ],
   args: {

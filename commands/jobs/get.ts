@@ -56,7 +56,7 @@ export const getJob = defineCommand({
     if (job.error_code === 'non_finite_loss')
       output.hint('lower --learning-rate; trainyard jobs events shows the steps before')
     else if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
-    else if (job.status === 'running') output.hint(`trainyard jobs events ${job.id} --follow`)
+    else if (job.status === 'running') output.hint(`trainyard jobs watch ${job.id}`)
   },
 })
 

@@ -8,7 +8,7 @@ import { JOB_STATUSES } from '#api/wire/job-words.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
+import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/terminal/watch.js'
@@ -16,11 +16,13 @@ import { describeProgress } from '#cli/terminal/watch.js'
 export const listJobs = defineCommand({
   path: ['jobs', 'list'],
   summary: 'List training jobs',
+  details: 'Of every project, whichever is configured; --project shows one.',
   examples: [
     ['trainyard jobs list', 'the first page'],
     ['trainyard jobs list --model email-agent --status failed', 'failed jobs of one model'],
     ['trainyard jobs list -q --status running | xargs trainyard jobs wait', 'wait for all running jobs'],
   ],
+  namespace: ['project', 'entity'],
   args: {},
   flags: {
     model: flag.text('--model <model>', 'only jobs of this model'),
@@ -30,11 +32,13 @@ export const listJobs = defineCommand({
   exits: ['not_found'],
   next: ['trainyard jobs get <job>'],
   async run(context) {
-    const { connect, output, clock, flags, signal } = context
+    const { connect, config, output, clock, flags, signal } = context
     const client = await connect()
     const reference = flags.model === undefined ? null : parseWholeModel(flags.model)
     const model = reference === null ? null : await findModel(reference, { ...context, client })
-    const filter = { model_id: model?.id, status: flags.status }
+    // with --model they say which model is meant, and its jobs are all of its project
+    const asked = askedNamespace(config)
+    const filter = { model_id: model?.id, status: flags.status, ...(model === null ? asked : {}) }
     const { limit, after } = flags
     const page = flags.all
       ? await collectPages((query) => client.trainingJobs.list({ ...filter, ...query }, { signal }), { after })
@@ -46,20 +50,23 @@ export const listJobs = defineCommand({
         '--model': flags.model,
         '--status': flags.status,
         '--limit': limit,
+        '--project': asked.project,
+        '--entity': asked.entity,
       }),
       empty: 'no jobs; trainyard train sft <model> --file data.jsonl starts one',
     })
+    if (model === null) hintConfiguredProject(config, output)
   },
 })
 
 function toColumns(names: ReadonlyMap<string, string>, nowMs: number): readonly Column<TrainingJob>[] {
   return [
     { header: 'status', kind: 'status', get: (job) => job.status },
-    { header: 'kind', get: (job) => job.kind },
+    { header: 'kind', get: (job) => job.kind, rank: 2 },
     { header: 'model', kind: 'name', get: (job) => names.get(job.model_id) ?? job.model_id, canShrink: true },
-    { header: 'progress', get: describeProgress },
-    { header: 'started', kind: 'time', get: (job) => job.training_start ?? job.created_at },
-    { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs) },
+    { header: 'progress', get: describeProgress, rank: 0 },
+    { header: 'started', kind: 'time', get: (job) => job.training_start ?? job.created_at, rank: 1 },
+    { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs), rank: 3 },
     { header: 'id', kind: 'shortId', get: (job) => job.id },
   ]
 }

@@ -4,6 +4,7 @@
 
 import { sleep } from '#api/client/http.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { AppError } from '#base/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { OutcomeError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -30,15 +31,36 @@ export const waitForJobs = defineCommand({
     const client = await connect()
     const startMs = clock.monotonicMs()
     const limitMs = flags.waitTimeout ?? Number.POSITIVE_INFINITY
-    const finished: TrainingJob[] = []
+    const finished = new Map<string, TrainingJob>()
     const progress = startProgress(io, output.mode === 'human', 'Waiting')
+    /** When the service last answered; null: not yet, and then that it does not is said at once. */
+    let answeredMs: number | null = null
+    /** @returns null while the service is away, as when it is started again */
+    const look = async (jobId: string): Promise<TrainingJob | null> => {
+      try {
+        const job = await client.trainingJobs.get(jobId, { signal })
+        answeredMs = clock.monotonicMs()
+        return job
+      } catch (error) {
+        const nowMs = clock.monotonicMs()
+        const isOver = answeredMs === null || nowMs - answeredMs > PATIENCE_MS || nowMs - startMs > limitMs
+        if (isOver || !(error instanceof AppError) || error.category !== 'unavailable') throw error
+        progress.update(`connection lost, trying again: ${error.message}`)
+        return null
+      }
+    }
     try {
       for (const text of args.job.length === 0 ? ['latest'] : args.job) {
         const jobId = await resolveJobId(context, client, text)
-        for (;;) {
-          const job = await client.trainingJobs.get(jobId, { signal })
+        // the same job twice, or by two of its names
+        while (!finished.has(jobId)) {
+          const job = await look(jobId)
+          if (job === null) {
+            await sleep(POLL_MS, signal)
+            continue
+          }
           if (job.status !== 'queued' && job.status !== 'running') {
-            finished.push(job)
+            finished.set(jobId, job)
             break
           }
           const state = `${job.status}${describeProgress(job) === null ? '' : ` (${describeProgress(job)})`}`
@@ -62,10 +84,14 @@ export const waitForJobs = defineCommand({
       { header: 'status', kind: 'status' as const, get: (job: TrainingJob) => job.status },
       { header: 'outcome', get: describeOutcome, canWrap: true },
     ]
-    output.rows(finished, finished, columns, (job) => job.id)
-    for (const job of finished) requireCompleted(job)
+    const jobs = [...finished.values()]
+    output.rows(jobs, jobs, columns, (job) => job.id)
+    for (const job of jobs) requireCompleted(job)
   },
 })
+
+/** How long the service may be away, milliseconds: as long as for those who watch. */
+const PATIENCE_MS = 60_000
 
 const BAR_WIDTH = 20
 

@@ -18,6 +18,7 @@ export const createKey = defineCommand({
     ['trainyard keys create --local', 'when the key is lost: in the default data directory'],
     ['trainyard keys create --data-dir ./data -q > key.txt', 'the key alone'],
   ],
+  namespace: ['project', 'entity'],
   args: { name: argument.optional('what to call it') },
   flags: {
     scope: flag.choice(KEY_SCOPES)('--scope <scope>', `${KEY_SCOPES.join(', ')}; default admin`),

@@ -23,6 +23,7 @@ export const createModel = defineCommand({
   details:
     'A model begins as its base model, with --from-checkpoint as a checkpoint of another model (a fork, which keeps its step), ' +
     'or with --from-adapter as a LoRA adapter made elsewhere, which becomes step 1.',
+  namespace: ['project', 'entity'],
   args: { name: argument.required('name, project/name or entity/project/name', { asks: 'name' }) },
   flags: {
     baseModel: flag.text('--base-model <name>', 'weights to start from; trainyard base-models list shows them'),
@@ -62,10 +63,16 @@ export const createModel = defineCommand({
       base_model: baseModel,
       from_checkpoint: flags.fromCheckpoint,
       from_adapter: adapter,
-      return_existing: flags.ifNotExists,
     }
-    const model = await client.models.create(request, { signal }).catch((error: unknown) => {
-      if (!(error instanceof ApiError) || error.status !== 409 || flags.ifNotExists) throw error
+    const create = (return_existing: boolean) => client.models.create({ ...request, return_existing }, { signal })
+    let isNew = true
+    // asked for a new one first: the answer with an existing one does not say which it is
+    const model = await create(false).catch((error: unknown) => {
+      if (!(error instanceof ApiError) || error.status !== 409) throw error
+      if (flags.ifNotExists) {
+        isNew = false
+        return create(true)
+      }
       const message = `model "${reference.name}" already exists in project "${project}"`
       throw new ConflictError('model_already_exists', message, {
         hint: 'add --if-not-exists to reuse it',
@@ -78,9 +85,12 @@ export const createModel = defineCommand({
         `model "${model.name}" exists with base model ${model.base_model}, not ${baseModel}`,
       )
     }
+    const name = `${model.name} (${model.id})`
     output.result(
       model,
-      `Created model ${model.name} (${model.id}) from ${flags.fromCheckpoint ?? flags.fromAdapter ?? model.base_model}`,
+      isNew
+        ? `Created model ${name} from ${flags.fromCheckpoint ?? flags.fromAdapter ?? model.base_model}`
+        : `Model ${name} exists already, from ${model.base_model}`,
       [model.id],
     )
     output.hint(`trainyard train sft ${shortName(model, config)} --file data.jsonl --watch`)

@@ -19,6 +19,7 @@ export const deleteModels = defineCommand({
     ['trainyard models delete email-agent games/chess --yes', 'several at once, without asking'],
     ['trainyard models delete email-agent --dry-run', 'say what would go'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.many('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
     yes: flag.switch('--yes', 'do not ask'),

@@ -16,6 +16,7 @@ export const getModel = defineCommand({
     ['trainyard models get email-agent', 'by name, in the configured project'],
     ['trainyard models get games/chess --json', 'by project and name, as the API returns it'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {},
   exits: ['not_found'],

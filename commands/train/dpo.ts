@@ -1,15 +1,18 @@
 /**
  * `trainyard train dpo`: uploads preference pairs and trains on them as one job.
  */
+
+import { TINY_PREFERENCE_RATE } from '#api/settings/learning-rate.js'
 import { BETA, DPO_DEFAULTS, LABEL_SMOOTHING } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
-import { TINY_PREFERENCE_RATE } from '#cli/input/learning-rate.js'
 import { findModel } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
+  dataFlags,
+  dataSources,
   hyperparameterFlags,
   learningRateFlag,
   modeFlags,
@@ -36,12 +39,10 @@ export const trainDpo = defineCommand({
     ['trainyard train dpo email-agent --file pairs.jsonl --beta 0.3 --label-smoothing 0.1', 'chosen hyperparameters'],
     ['trainyard train dpo email-agent --file pairs.jsonl --reference-step 0', 'compared with the base model'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: trainedModel },
   flags: {
-    file: flag.required('--file <path>', 'JSON Lines of preference pairs, - for standard input', {
-      what: 'preference pairs',
-      hint: 'trainyard help files shows the format',
-    }),
+    ...dataFlags('preference pairs'),
     beta: flag.number(BETA.min, BETA.max)('--beta <x>', `how much a difference counts; default ${DPO_DEFAULTS.beta}`),
     learningRate: learningRateFlag(DPO_DEFAULTS.learning_rate, '1e-4 for models below 20 million parameters'),
     ...rowFlags('pairs', DPO_DEFAULTS),
@@ -64,13 +65,14 @@ export const trainDpo = defineCommand({
     ...hyperparameterFlags('config'),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
-  next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
+  next: ['trainyard chat <model>', 'trainyard jobs watch <job>'],
   async prepare(context) {
     const { flags } = context
+    const sources = dataSources(flags, 'preference pairs')
     assertOneMode(flags)
     return {
-      rows: await openRows(context, { path: flags.file }, checkPreferences),
-      validation: await openRows(context, { path: flags.validationFile }, checkPreferences),
+      rows: await openRows(context, sources.rows, checkPreferences),
+      validation: await openRows(context, sources.validation, checkPreferences),
       hyperparameters: await collectHyperparameters(context, flags, {
         ...rowHyperparameters(flags),
         learning_rate: flags.learningRate,
@@ -94,7 +96,7 @@ export const trainDpo = defineCommand({
     })
     await submitJob(context, client, flags, {
       model,
-      counts: plural(rows.facts ?? 0, 'pair'),
+      counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts, 'pair'),
       facts: { pairs: rows.facts, validation_pairs: validation.facts },
       hyperparameters,
       toRequest: () =>

@@ -17,7 +17,7 @@ import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { findModel } from '#cli/input/model-reference.js'
 import { defaultTokensPerStep } from '#cli/input/step-length.js'
-import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
+import { EQUAL_REWARDS_ADVICE, explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
@@ -46,6 +46,7 @@ export const trainRl = defineCommand({
       'any other key',
     ],
   ],
+  namespace: ['project', 'entity'],
   args: { model: trainedModel },
   flags: {
     file: flag.required('--file <path>', 'JSON Lines of trajectory groups, - for standard input', {
@@ -88,7 +89,7 @@ export const trainRl = defineCommand({
     allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
-  next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
+  next: ['trainyard chat <model>', 'trainyard jobs watch <job>'],
   async prepare(context) {
     const { flags } = context
     assertOneMode(flags)
@@ -107,7 +108,7 @@ export const trainRl = defineCommand({
     const isEmpty = empty !== null && !flags.dryRun && !flags.plan
     if (isEmpty && !flags.allowEmpty) {
       throw new UsageError('no_trainable_tokens', empty, {
-        hint: 'add --allow-empty where that may happen, as in a loop',
+        hint: `${file.trainableGroupCount === 0 ? `${EQUAL_REWARDS_ADVICE}; ` : ''}--allow-empty makes this a warning, for loops`,
       })
     }
     return { file, hyperparameters, empty, nothing: isEmpty ? empty : null }
@@ -116,7 +117,11 @@ export const trainRl = defineCommand({
     const { connect, output, args, flags, prepared } = context
     const { file, hyperparameters, empty, nothing } = prepared
     const reference = parseTrainedModel(args.model)
-    if (nothing !== null) return output.warning(nothing)
+    if (nothing !== null) {
+      output.warning(nothing)
+      if (file.trainableGroupCount === 0) output.hint(EQUAL_REWARDS_ADVICE)
+      return
+    }
     if (flags.plan && empty !== null) output.warning(empty)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })

@@ -1,15 +1,16 @@
 /**
  * `trainyard train sft`: uploads example conversations and trains on them as one job.
  */
-import { ASSISTANT_TURNS, LEARNING_RATE, SFT_DEFAULTS, WEIGHT_DECAY } from '#api/settings/training.js'
+import { ASSISTANT_TURNS, SFT_DEFAULTS } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
 import { findModel } from '#cli/input/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
+  dataFlags,
+  dataSources,
   hyperparameterFlags,
   learningRateFlag,
   modeFlags,
@@ -40,10 +41,10 @@ export const trainSft = defineCommand({
     ],
     ['trainyard train sft email-agent --data-url file-0192 --json', 'data uploaded before'],
   ],
+  namespace: ['project', 'entity'],
   args: { model: trainedModel },
   flags: {
-    file: flag.text('--file <path>', 'JSON Lines of conversations, - for standard input'),
-    dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id>, https://… or wandb-artifact:///…'),
+    ...dataFlags('conversations'),
     learningRate: learningRateFlag(
       SFT_DEFAULTS.learning_rate,
       '3e-4 for models below 300 million parameters, 1e-3 below 20',
@@ -57,59 +58,21 @@ export const trainSft = defineCommand({
         isAdvanced: true,
       },
     ),
-    minLearningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
-      '--min-learning-rate <x>',
-      `rate the schedule starts from and ends at; default ${SFT_DEFAULTS.min_learning_rate}`,
-      { isAdvanced: true },
-    ),
-    weightDecay: flag.number(WEIGHT_DECAY.min, WEIGHT_DECAY.max)(
-      '--weight-decay <x>',
-      `decoupled decay of AdamW; default ${SFT_DEFAULTS.weight_decay}`,
-      { isAdvanced: true },
-    ),
-    validationDataUrl: flag.text('--validation-data-url <url>', 'validation rows the service can reach', {
-      isAdvanced: true,
-    }),
-    keepBest: flag.toggle(
-      '--keep-best',
-      'keep the state with the lowest validation loss; default with early stopping',
-      {
-        isAdvanced: true,
-      },
-    ),
     ...hyperparameterFlags('config'),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
-  next: ['trainyard chat <model>', 'trainyard jobs events <job> --follow'],
+  next: ['trainyard chat <model>', 'trainyard jobs watch <job>'],
   async prepare(context) {
     const { flags } = context
-    if (flags.file !== undefined && flags.dataUrl !== undefined) {
-      throw new UsageError('conflicting_options', '--file and --data-url name the data twice: give one of them')
-    }
-    if (flags.file === undefined && flags.dataUrl === undefined) {
-      throw new UsageError('missing_option', '--file with example conversations is required', {
-        param: '--file',
-        hint: 'trainyard help files shows the format',
-      })
-    }
-    if (flags.validationFile !== undefined && flags.validationDataUrl !== undefined) {
-      throw new UsageError(
-        'conflicting_options',
-        '--validation-file and --validation-data-url name the rows twice: give one of them',
-      )
-    }
+    const sources = dataSources(flags, 'example conversations')
     assertOneMode(flags)
-    const validation = { path: flags.validationFile, url: flags.validationDataUrl }
     return {
-      rows: await openRows(context, { path: flags.file, url: flags.dataUrl }, checkConversations),
-      validation: await openRows(context, validation, checkConversations),
+      rows: await openRows(context, sources.rows, checkConversations),
+      validation: await openRows(context, sources.validation, checkConversations),
       hyperparameters: await collectHyperparameters(context, flags, {
         ...rowHyperparameters(flags),
         learning_rate: flags.learningRate,
         assistant_turns: flags.assistantTurns,
-        min_learning_rate: flags.minLearningRate,
-        weight_decay: flags.weightDecay,
-        keep_best: flags.keepBest,
       }),
     }
   },

@@ -5,6 +5,7 @@ import { WEBHOOK_EVENTS, type WebhookEvent } from '#api/wire/webhooks/webhook-wo
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { askedNamespace } from '#cli/command/page-flags.js'
 
 export const createWebhook = defineCommand({
   path: ['webhooks', 'create'],
@@ -14,12 +15,13 @@ export const createWebhook = defineCommand({
     ['trainyard webhooks create https://example.com/hooks', 'all events'],
     ['trainyard webhooks create https://example.com/hooks --events training_job.failed', 'only failures'],
   ],
+  namespace: ['project'],
   args: { url: argument.required('https address') },
   flags: { events: flag.text('--events <types>', 'types of events, separated by commas; default all') },
   next: ['trainyard webhooks list'],
   async run({ connect, config, output, args, flags, signal }) {
     const events = flags.events?.split(',').map((text) => readEvent(text.trim()))
-    const project = config.resolve('project').source === 'flag' ? config.get('project') : undefined
+    const { project } = askedNamespace(config)
     const client = await connect()
     const created = await client.webhooks.create({ url: args.url, events, project }, { signal })
     output.result(created, created.secret, [created.id])

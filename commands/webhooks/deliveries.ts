@@ -9,12 +9,12 @@ import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
 
 const columns: readonly Column<WebhookDelivery>[] = [
-  { header: 'type', get: (delivery) => delivery.type },
+  { header: 'type', get: (delivery) => delivery.type, canShrink: true },
   { header: 'status', kind: 'status', get: (delivery) => delivery.status },
-  { header: 'attempts', get: (delivery) => String(delivery.attempts) },
-  { header: 'answer', get: describeAnswer, canShrink: true },
-  { header: 'next', kind: 'time', get: (delivery) => delivery.next_attempt_at },
-  { header: 'created', kind: 'time', get: (delivery) => delivery.created_at },
+  { header: 'attempts', get: (delivery) => String(delivery.attempts), rank: 2 },
+  { header: 'answer', get: describeAnswer, canShrink: true, rank: 1 },
+  { header: 'next', kind: 'time', get: (delivery) => delivery.next_attempt_at, rank: 4 },
+  { header: 'created', kind: 'time', get: (delivery) => delivery.created_at, rank: 3 },
   { header: 'id', get: (delivery) => delivery.id },
 ]
 

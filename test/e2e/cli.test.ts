@@ -10,6 +10,7 @@ import { chatResponseSchema } from '../../src/api/wire/chat-completions.js'
 import { checkpointListSchema } from '../../src/api/wire/checkpoints.js'
 import { modelListSchema, modelSchema } from '../../src/api/wire/models.js'
 import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/api/wire/training-jobs.js'
+import { usableCores } from '../../src/base/util/cores.js'
 import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/service/cli-process.js'
 import { unassignedPort } from '../support/service/unassigned-port.js'
 
@@ -85,6 +86,17 @@ describe('serve without what it needs, and beside what there is', () => {
     expect(exitCode).toBe(1)
     expect(existsSync(folder)).toBe(false)
   })
+  test('a database package that npm left out is said to be missing, with what shows why', async () => {
+    const standIn = join(import.meta.dirname, '../support/stand-ins/no-sqlite-package.cjs')
+    const { stderr, exitCode } = await cli(['serve', '--port', '0', '--data-dir', join(home.path, 'never')], {
+      home: home.path,
+      env: { NODE_OPTIONS: `--require ${standIn}` },
+    })
+    expect(stderr).toMatch(/better-sqlite3\S* is not installed; npm leaves it out/)
+    expect(stderr).toMatch(/--foreground-scripts|not --omit=optional/)
+    expect(stderr, 'there is nothing that could be rebuilt').not.toContain('npm rebuild')
+    expect(exitCode).toBe(1)
+  })
   test('system-check finds the same before a server is started', async () => {
     const options = { home: home.path, env: broken }
     const { stdout, exitCode } = await cli(['system-check', '--local-only', '--json'], options)
@@ -103,6 +115,18 @@ describe('serve without what it needs, and beside what there is', () => {
     })
     const { stderr } = await finished
     expect(stderr).toMatch(/Data +\S+\n +0 models, 1 base model\n +Device +CPU, 1 thread, precision auto\n/)
+    expect(stderr).not.toContain('warning:')
+  })
+  test('more threads than cores are taken, and a warning names the cores', async () => {
+    const threads = usableCores() + 1
+    const argv = ['serve', '--port', '0', '--data-dir', join(home.path, 'crowd'), '--threads', `${threads}`, '--json']
+    const { child, finished } = startCli(argv, { home: home.path })
+    child.stdout.on('data', (text: string) => {
+      if (text.includes('listening')) child.kill('SIGTERM')
+    })
+    const { stderr } = await finished
+    const warning = stderr.slice(stderr.indexOf('warning:')).replaceAll(/\s+/g, ' ')
+    expect(warning).toMatch(new RegExp(`^warning: ${threads} threads are more than the ${threads - 1} cores? `))
   })
 })
 

@@ -32,7 +32,8 @@ describe('without a server', () => {
 
   test('it brings its own, trains, says how to go on, and stops it; the model is there the next time', async () => {
     const dataDir = join(home.path, 'data')
-    const run = await cli(['demo', ...SHORT, '--data-dir', dataDir, '--json'], { home: home.path, env })
+    const byNpx = { ...env, npm_command: 'exec', npm_lifecycle_script: 'trainyard' }
+    const run = await cli(['demo', ...SHORT, '--data-dir', dataDir, '--json'], { home: home.path, env: byNpx })
     expect(run.exitCode, run.stderr).toBe(0)
     const events = lines(run.stdout)
     expect(events[0]).toMatchObject({
@@ -48,12 +49,12 @@ describe('without a server', () => {
     expect(end).toMatchObject({
       object: 'demo.finished',
       step: 1,
-      start_command: `trainyard serve --data-dir ${dataDir}`,
+      start_command: `npx trainyard serve --data-dir ${dataDir}`,
     })
     expect(end?.['next']).toEqual([
-      expect.stringMatching(/^trainyard chat demo-count-1 /),
-      'trainyard checkpoints list demo-count-1',
-      'trainyard train sft demo-count-1 --file data.jsonl --watch',
+      expect.stringMatching(/^npx trainyard chat demo-count-1 /),
+      'npx trainyard checkpoints list demo-count-1',
+      expect.stringMatching(/^npx trainyard help files /),
     ])
     expect(existsSync(join(dataDir, 'api-key'))).toBe(true)
     const again = await cli(['demo', ...SHORT, '--data-dir', dataDir, '--quiet'], { home: home.path, env })
@@ -116,6 +117,7 @@ describe('with a server', () => {
     expect(run.stdout).toContain(
       `Go on with\n  trainyard chat demo-count-1 'How many letters are in the word "chair"?' --server ${url}\n`,
     )
+    expect(run.stdout, 'what it shows next runs without a file that nobody has').not.toContain('--file')
     expect(run.stdout).not.toContain('trainyard serve')
     expect((await cli(['models', 'get', 'demo-count-1', '--server', url], { home: home.path })).exitCode).toBe(0)
   })

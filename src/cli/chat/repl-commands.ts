@@ -54,9 +54,10 @@ const commands: Readonly<Record<string, ReplCommand>> = {
     },
   },
   set: {
-    usage: '/set <parameter> <value>',
-    summary: `${Object.keys(parameters).join(', ')}`,
+    usage: '/set [parameter value]',
+    summary: `${Object.keys(parameters).join(', ')}; without one, show what is set`,
     run: (_, { session }, rest) => {
+      if (rest === '') return { said: `settings: ${showSettings(session.asking.sampling)}` }
       const [name = '', value = ''] = rest.split(/\s+/)
       const parse = parameters[name]
       if (parse === undefined) {
@@ -220,5 +221,7 @@ function parseStep(text: string): number | null {
 function showSettings(sampling: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(sampling).filter(([, value]) => value !== undefined)
   if (given.length === 0) return 'the defaults'
-  return given.map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(', ')
+  // by the names that /set takes
+  const nameOf = (key: string) => (key === 'max_completion_tokens' ? 'max_tokens' : key)
+  return given.map(([key, value]) => `${nameOf(key)} ${JSON.stringify(value)}`).join(', ')
 }

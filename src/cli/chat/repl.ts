@@ -11,6 +11,7 @@ import { Writable } from 'node:stream'
 import { AppError } from '#base/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import type { CommandContext } from '../command/context.js'
+import { startWaiting } from '../terminal/chat-output.js'
 import type { Sink } from '../terminal/io.js'
 import { findCommand } from './repl-commands.js'
 import type { ReplOptions } from './repl-state.js'
@@ -76,12 +77,15 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
 
   async function say(pieces: AsyncIterable<string>): Promise<void> {
     let end = ''
+    const waiting = startWaiting(context)
     try {
       for await (const piece of pieces) {
+        waiting.stop()
         output.text(piece)
         end = piece
       }
     } finally {
+      waiting.stop()
       if (!end.endsWith('\n')) output.text('\n')
     }
   }

@@ -4,7 +4,7 @@
  */
 import { CommanderError, Option, Command as Parser } from 'commander'
 import { type SettingKey, settings } from '#cli/config/schema.js'
-import type { Command, RawInput } from './define-command.js'
+import type { Command, NamespaceKey, RawInput } from './define-command.js'
 import { UsageError } from './errors.js'
 import { longName } from './flags.js'
 
@@ -69,7 +69,7 @@ export function parseCommandLine(
   selected: Command | undefined,
 ): ParsedLine {
   const program = createParser('trainyard')
-  for (const key of globalSettings) program.addOption(new Option(settings[key].flag ?? ''))
+  for (const key of globalSettings) addOption(program, new Option(settings[key].flag ?? ''))
   program.option('-q, --quiet').option('-V, --version')
   let line: ParsedLine | undefined
   const groups = new Map<string, Parser>()
@@ -85,7 +85,9 @@ export function parseCommandLine(
     if (selected !== undefined && selected.path.join(' ') === entry.path.join(' ')) {
       const read = addInputs(leaf, selected)
       leaf.action(() => {
-        line = { kind: 'run', raw: read(), globals: readGlobals(program) }
+        const globals = readGlobals(program)
+        assertMeant(selected, globals)
+        line = { kind: 'run', raw: read(), globals }
       })
     }
   }
@@ -130,15 +132,47 @@ function addInputs(parser: Parser, command: Command): () => RawInput {
       ? [flag.spelling.replace('[no-]', ''), flag.spelling.replace('[no-]', 'no-')]
       : [flag.spelling]
     const made = spellings.map((spelling) => new Option(spelling))
-    for (const option of made) {
-      if (option.required) option.argParser((text: string, previous: unknown) => [...toTexts(previous), text])
-      parser.addOption(option)
-    }
+    for (const option of made) addOption(parser, option)
     options.set(name, made)
   }
   return () => ({
     args: Object.values(command.args).map((_argument, i) => toTexts(parser.processedArgs[i])),
-    flags: Object.fromEntries([...options].map(([name, made]) => [name, readOption(parser, made)])),
+    flags: Object.fromEntries(
+      [...options].map(([name, made]) => {
+        const texts = readOption(parser, made)
+        return [name, command.flags[name]?.isRepeatable === true ? texts : onlyOnce(made[0], texts)]
+      }),
+    ),
+  })
+}
+
+/** Texts are collected, so that a flag that was given twice shows. */
+function addOption(parser: Parser, option: Option): void {
+  if (option.required) option.argParser((text: string, previous: unknown) => [...toTexts(previous), text])
+  parser.addOption(option)
+}
+
+/**
+ * Which of two values was meant is not ours to say: `--limit 5 --limit 6` is a slip, often of a line that was put together.
+ *
+ * @throws {UsageError} `repeated_option`
+ */
+function onlyOnce(option: Option | undefined, texts: readonly string[]): readonly string[] {
+  if (texts.length < 2) return texts
+  const name = option?.long ?? option?.short ?? ''
+  const given = texts.map((text) => `"${text}"`).join(' and ')
+  throw new UsageError('repeated_option', `${name} takes one value, got ${given}: give it once`, { param: name })
+}
+
+/** @throws {UsageError} `unused_option` for --project or --entity where neither says what the command is about */
+function assertMeant(command: Command, { settings: given }: GlobalFlags): void {
+  const keys: readonly NamespaceKey[] = ['project', 'entity']
+  const unused = keys.find((key) => given[key] !== undefined && command.namespace?.includes(key) !== true)
+  if (unused === undefined) return
+  const path = ['trainyard', ...command.path].join(' ')
+  throw new UsageError('unused_option', `--${unused} has no effect on "${path}": leave it out`, {
+    param: `--${unused}`,
+    hint: `${path} --help`,
   })
 }
 
@@ -157,6 +191,7 @@ function readGlobals(program: Parser): GlobalFlags {
     const option = new Option(settings[key].flag ?? '')
     if (program.getOptionValueSource(option.attributeName()) !== 'cli') continue
     const value: unknown = program.getOptionValue(option.attributeName())
+    if (option.required) onlyOnce(option, toTexts(value))
     // `--no-color` sets color to false, `--no-input` sets no-input to true.
     given[key] = key === 'no-input' ? String(value === false) : String(value)
   }
@@ -205,7 +240,13 @@ const elsewhere: Readonly<Record<string, string>> = {
 
 /** Commander's sentence, its suggestion split off. */
 function toUsageError(error: CommanderError, path: readonly string[]): UsageError {
-  const suggestion = /\(Did you mean (?:one of )?([^)]*?)\??\)/.exec(error.message)?.[1]
+  // a command once, and not by its other spelling
+  const suggestion = /\(Did you mean (?:one of )?([^)]*?)\??\)/
+    .exec(error.message)?.[1]
+    ?.split(', ')
+    .map((word) => aliases[word] ?? word)
+    .filter((word, i, words) => words.indexOf(word) === i)
+    .join(', ')
   const message = error.message
     .replace(/^error: /, '')
     .replace(/\s*\(Did you mean[^)]*\)\s*/s, '')

@@ -11,6 +11,7 @@ import { createIo, type Io, type ProcessStreams } from '../terminal/io.js'
 import { createOutput, type Output } from '../terminal/output.js'
 import { createPrompts, type Prompts } from '../terminal/prompts.js'
 import { sanitizeLine } from '../terminal/sanitize.js'
+import type { SpellCommands } from './program-name.js'
 
 export interface CommandContext {
   readonly io: Io
@@ -22,6 +23,8 @@ export interface CommandContext {
   /** Aborts with an `InterruptedError` on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal
   readonly version: string
+  /** Commands on stdout as this reader has to type them; what goes to stderr is spelled by the output. */
+  readonly spell: SpellCommands
   /** The key in use and its source; null: none found. */
   readonly credential: () => Promise<Credential | null>
   /** The client, created on first use with the key that was found. */
@@ -39,6 +42,7 @@ export interface ContextOptions {
   readonly isQuiet: boolean
   readonly signal: AbortSignal
   readonly version: string
+  readonly spell: SpellCommands
   readonly fetch?: Fetch | undefined
   readonly clock?: Clock | undefined
 }
@@ -48,7 +52,10 @@ export function createContext(options: ContextOptions): CommandContext {
   const { config } = options
   const clock = options.clock ?? systemClock
   const io = createIo(options.streams, config.get('color'), options.environment)
-  const output = createOutput(io, config.get('json') ? 'json' : options.isQuiet ? 'quiet' : 'human', clock)
+  const output = createOutput(io, config.get('json') ? 'json' : options.isQuiet ? 'quiet' : 'human', {
+    clock,
+    spell: options.spell,
+  })
   const isAllowed = !config.get('json') && !config.get('no-input')
   let credential: Promise<Credential | null> | undefined
   let client: Promise<Client> | undefined
@@ -93,6 +100,7 @@ export function createContext(options: ContextOptions): CommandContext {
     clock,
     signal: options.signal,
     version: options.version,
+    spell: options.spell,
     credential: findOnce,
     connect: () => {
       client ??= connectNow()

@@ -15,6 +15,9 @@ export type Arguments = Readonly<Record<string, Argument<unknown>>>
 type FlagValues<F extends Flags> = { readonly [K in keyof F]: F[K] extends Flag<infer T> ? T : never }
 type ArgumentValues<A extends Arguments> = { readonly [K in keyof A]: A[K] extends Argument<infer T> ? T : never }
 
+/** Global flags that say whose things are meant. */
+export type NamespaceKey = 'project' | 'entity'
+
 /** What a person reads about a command; shared by the definition and the erased form. */
 export interface CommandDescription {
   /** Words after `trainyard`: `['checkpoints', 'list']`. */
@@ -24,6 +27,8 @@ export interface CommandDescription {
   readonly details?: string
   /** At least two: command line and what it does. */
   readonly examples: readonly (readonly [string, string])[]
+  /** Which of the global flags --project and --entity mean something here; the others are refused. Default none. */
+  readonly namespace?: readonly NamespaceKey[]
   /** Exit codes beyond the common ones. */
   readonly exits?: readonly ExitName[]
   /** Environment variables that matter here beyond the global ones. */

@@ -2,7 +2,7 @@
  * Errors of the command line itself, and how any error becomes its three printed parts: what, a suggestion, a hint.
  */
 import { ApiError, ConnectionError, RequestTimeoutError } from '#api/client/errors.js'
-import { AppError, type ErrorOptions } from '#base/errors.js'
+import { AppError, type ErrorOptions, toFullDiskError, toOpenFilesError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { type ExitName, exitCodeOf, exitCodes } from './exit-codes.js'
 
@@ -61,10 +61,11 @@ export interface ErrorReport {
 }
 
 /** Describes any thrown value; an unexpected one says that it is a bug. */
-export function reportError(error: unknown): ErrorReport {
+export function reportError(thrown: unknown): ErrorReport {
+  const error = toOpenFilesError(thrown) ?? toFullDiskError(thrown, fileOf(thrown)) ?? thrown
   if (!(error instanceof AppError)) return reportBug(error)
   const suggestion = 'suggestion' in error && typeof error.suggestion === 'string' ? error.suggestion : undefined
-  const hint = error.hint ?? hintFor(error)
+  const hint = isWithoutKey(error) ? WITHOUT_KEY_HINT : (error.hint ?? hintFor(error))
   const requestId = error instanceof ApiError ? error.requestId : null
   const exitCode =
     error instanceof OutcomeError || error instanceof InterruptedError
@@ -92,6 +93,11 @@ export function reportError(error: unknown): ErrorReport {
   }
 }
 
+/** What a failed system call was about; a write knows only its descriptor. */
+function fileOf(error: unknown): string {
+  return error instanceof Error && 'path' in error && typeof error.path === 'string' ? `"${error.path}"` : 'a file'
+}
+
 function reportBug(error: unknown): ErrorReport {
   const text = error instanceof Error ? error.message : String(error)
   const message = `unexpected failure, this is a bug: ${text}`
@@ -107,12 +113,24 @@ function reportBug(error: unknown): ErrorReport {
   }
 }
 
+/** The service's own hint is for who writes requests; a command line has other ways to a key. */
+const WITHOUT_KEY_HINT =
+  'no API key was found: set TRAINYARD_API_KEY or give --api-key-file <path>; that of a server on this machine is found by itself, ' +
+  'by the record its account keeps in $XDG_STATE_HOME/trainyard'
+
+function isWithoutKey(error: AppError): boolean {
+  return error instanceof ApiError && error.status === 401 && error.code === 'missing_api_key'
+}
+
 function hintFor(error: AppError): string | undefined {
   if (error instanceof ConnectionError) {
     return 'start the service with `trainyard serve`, or set --server / TRAINYARD_URL'
   }
   if (error instanceof RequestTimeoutError) return 'raise --timeout, or look at the log of the service'
-  if (error.category === 'authentication') return 'set TRAINYARD_API_KEY, or run trainyard whoami to see what is used'
+  // routes in vLLM's form say no more than "Unauthorized"
+  if (error.category === 'authentication') {
+    return 'trainyard whoami shows which key is used; TRAINYARD_API_KEY or --api-key-file <path> names another'
+  }
   if (error.code === 'model_not_found') return 'trainyard models list'
   if (error.code === 'training_job_not_found') return 'trainyard jobs list'
   if (error.category === 'unavailable' || error.category === 'rate_limited') return 'try again in a moment'

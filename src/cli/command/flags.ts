@@ -141,13 +141,13 @@ export const argument = {
     isVariadic: false,
     read: (texts) => texts[0],
   }),
-  /** One or more. */
+  /** One or more; what is named twice is named once. */
   many: (summary: string, options: { readonly asks?: AskedKind } = {}): Argument<readonly string[]> => ({
     ...options,
     summary,
     isRequired: true,
     isVariadic: true,
-    read: (texts) => texts.map(filled),
+    read: (texts) => [...new Set(texts.map(filled))],
   }),
   /** None or more. */
   rest: (summary: string): Argument<readonly string[]> => ({

@@ -33,7 +33,7 @@ export function renderCommandHelp(command: Command, width: number): string {
     ),
     section('Flags', rows(common.map(flagRow), width)),
     section('Advanced flags', rows(advanced.map(flagRow), width)),
-    section('Global flags', rows(globalRows(), width)),
+    section('Global flags', rows(globalRows(command), width)),
     section('Environment', rows(command.environment ?? [], width)),
     section('Exit codes beyond the common ones', rows(exits, width)),
     section('Next', (command.next ?? []).map((line) => `  ${line}\n`).join('')),
@@ -91,13 +91,19 @@ const TOPIC_ROWS: readonly Row[] = [
   ['help pages', 'documentation pages, shown by trainyard open'],
 ]
 
-function globalRows(): readonly Row[] {
+/** @param command its own, without those it refuses; absent: all */
+function globalRows(command?: Command): readonly Row[] {
+  const isTaken = (key: string) =>
+    command === undefined || (key !== 'project' && key !== 'entity') || command.namespace?.includes(key) === true
   const own: readonly Row[] = [
     ['-q, --quiet', 'ids only, one per line; no hints, no progress'],
     ['-h, --help', 'this text'],
     ['-V, --version', 'version of this program'],
   ]
-  return [...globalSettings.map((key): Row => [settings[key].flag ?? '', settings[key].summary]), ...own]
+  return [
+    ...globalSettings.filter(isTaken).map((key): Row => [settings[key].flag ?? '', settings[key].summary]),
+    ...own,
+  ]
 }
 
 function flagRow(flag: { spelling: string; summary: string; isRepeatable: boolean }): Row {

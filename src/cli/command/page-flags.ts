@@ -2,6 +2,8 @@
  * Flags and talk shared by every command that lists pages.
  */
 import type { List } from '#api/wire/list.js'
+import type { Config } from '#cli/config/load.js'
+import type { Output } from '../terminal/output.js'
 import { flag } from './flags.js'
 
 /** `--limit`, `--after`, `--all`. */
@@ -10,6 +12,30 @@ export const pageFlags = {
   after: flag.text('--after <id>', 'go on after this id'),
   all: flag.switch('--all', 'every page'),
   wide: flag.switch('--wide', 'ids in full on a terminal'),
+}
+
+/**
+ * The project and the entity of this command line. Those of the environment and the config file are for models that are named
+ * without one: a list shows everything unless it is asked for less.
+ */
+export function askedNamespace(config: Config): {
+  readonly project: string | undefined
+  readonly entity: string | undefined
+} {
+  const asked = (key: 'project' | 'entity') =>
+    config.resolve(key).source === 'flag' ? (config.get(key) ?? undefined) : undefined
+  return { project: asked('project'), entity: asked('entity') }
+}
+
+/**
+ * Says that a list is not limited to the project that is configured: who set one may take the list for that project's.
+ * For commands that show less when asked with `--project`.
+ */
+export function hintConfiguredProject(config: Config, output: Output): void {
+  const project = config.resolve('project')
+  if (project.source !== 'env' && project.source !== 'file') return
+  const word = quoteWord(project.value)
+  output.hint(`of every project, also beside ${word} (from ${project.origin}); --project ${word} shows that one`)
 }
 
 /** The exact command that shows the next page, or null when there is none. */

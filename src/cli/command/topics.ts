@@ -54,6 +54,14 @@ Supervised data (train sft): JSON Lines, one conversation per line,
 
   {"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}],"tools":[...]}
 
+All assistant turns train, unless the line says otherwise: "loss_mask" is "all", "last_assistant", "none", or a list with true or
+false for each message; a message with "weight": 0 never trains. TRL's form is taken, too; of it the completion trains,
+
+  {"prompt":"Say hello.","completion":"Hello!"}
+  {"prompt":[{"role":"user","content":"..."}],"completion":[{"role":"assistant","content":"..."}]}
+
+Texts become a user and an assistant message. Validation rows have the same forms.
+
 Preferences (train dpo): JSON Lines, a prompt with the better and the worse answer per line,
 
   {"prompt":"Say hello.","chosen":"Hello! How are you?","rejected":"hi"}

@@ -3,9 +3,10 @@
  *
  * An unknown key is an error with a did-you-mean, so that a typo never silently does nothing.
  */
-import { chmod, readFile, rename, writeFile } from 'node:fs/promises'
+import { chmod, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { toWriteError } from '#base/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { closest } from '#base/util/suggest.js'
 import { isSettingKey, parseSetting, type SettingKey, settingKeys } from './schema.js'
@@ -32,15 +33,24 @@ export async function readConfigFile(path: string): Promise<FileSettings> {
   return parseConfig(text, path)
 }
 
-/** Sets (`text`) or removes (`null`) one key and writes the file back. */
+/**
+ * Sets (`text`) or removes (`null`) one key and writes the file back.
+ *
+ * @throws {AppError} `disk_full`; {InvalidRequestError} `file_unwritable`
+ */
 export async function updateConfigFile(path: string, key: SettingKey, text: string | null): Promise<void> {
   const { [key]: _previous, ...rest } = await readConfigFile(path)
   const next = text === null ? rest : { ...rest, [key]: text }
-  await createFolders(dirname(path), 0o700)
   const draft = `${path}.${process.pid}.partial`
-  await writeFile(draft, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
-  await chmod(draft, 0o600)
-  await rename(draft, path)
+  try {
+    await createFolders(dirname(path), 0o700)
+    await writeFile(draft, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
+    await chmod(draft, 0o600)
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined)
+    throw toWriteError(error, path) ?? error
+  }
 }
 
 /**

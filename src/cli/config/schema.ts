@@ -69,7 +69,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     env: ['TRAINYARD_PROJECT'],
     flag: '--project <name>',
     usedBy: 'client',
-    summary: 'project of models named without one',
+    summary: 'project of models named without one; the flag limits lists, too',
     parse: parseText,
   },
   entity: {

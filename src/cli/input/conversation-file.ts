@@ -1,5 +1,6 @@
 /**
- * Supervised training data checked before it is uploaded: JSON Lines of `{"messages": […], "tools": […]?}`.
+ * Supervised training data checked before it is uploaded: JSON Lines of `{"messages": […], "tools": […]?}` or
+ * of TRL's `{"prompt", "completion"}`.
  *
  * The file is streamed line by line, so its size does not matter. Only mistakes of hand-made files are looked for; the
  * service checks everything.
@@ -62,31 +63,44 @@ async function checkRows(data: Blob, name: string, check: (line: string) => stri
   let total = 0
   let rowCount = 0
   let lineNumber = 0
-  const input = await openRows(data)
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
-  let failure: Error | null = null
-  // readline ends with its input, but not with an input that fails
-  input.on('error', (error) => {
-    failure = error
-    lines.close()
-  })
-  for await (const text of lines) {
-    lineNumber += 1
-    const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
-    if (line.trim() === '') continue
-    rowCount += 1
-    const problem = check(line)
-    if (problem === null) continue
-    total += 1
-    if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${problem}`)
-  }
   const hint = 'trainyard help files shows the format'
-  if (failure !== null) {
-    throw new UsageError('input_invalid', `${name} cannot be decompressed: ${messageOf(failure)}`, { hint })
+  try {
+    for await (const text of linesOf(await openRows(data))) {
+      lineNumber += 1
+      const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
+      if (line.trim() === '') continue
+      rowCount += 1
+      const problem = check(line)
+      if (problem === null) continue
+      total += 1
+      if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${problem}`)
+    }
+  } catch (cause) {
+    if (!(cause instanceof Error && 'code' in cause && String(cause.code).startsWith('Z_'))) throw cause
+    throw new UsageError(
+      'input_invalid',
+      `${name} begins like a gzip file but cannot be decompressed: ${cause.message}`,
+      {
+        hint: 'compress the file again, or give it uncompressed',
+        cause,
+      },
+    )
   }
   if (total > 0) throw inputProblems(problems, total, hint)
   if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint })
   return rowCount
+}
+
+/** Lines of a text. Ends with an error where its input does: readline alone goes on waiting, or ends as if all had come, by the version of Node. */
+async function* linesOf(input: Readable): AsyncGenerator<string> {
+  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
+  let failure: Error | null = null
+  input.on('error', (error) => {
+    failure = error
+    lines.close()
+  })
+  yield* lines
+  if (failure !== null) throw failure
 }
 
 /** The rows as text; a file that begins like a gzip file is decompressed on the way. */
@@ -100,20 +114,49 @@ async function openRows(data: Blob): Promise<Readable> {
   return content
 }
 
-/** Number of assistant turns, or what is wrong. */
+/** Number of assistant turns to learn from, or what is wrong. */
 function checkLine(line: string): number | string {
   const row = parseRow(line)
   if (typeof row === 'string') return row
   const messages = row['messages']
-  if (!Array.isArray(messages) || messages.length === 0) return 'messages: must be an array that is not empty'
+  const has = (name: string): boolean => (row[name] ?? null) !== null
+  // published data sets of messages often keep their first one as `prompt` beside them
+  if (has('completion') || (has('prompt') && !has('messages'))) return checkPair(row)
+  if (messages === undefined) return missingMessages(row)
+  return checkTurns(messages, 'messages', 'must hold an assistant message to learn from')
+}
+
+/** A prompt and its completion: two texts, or two lists of messages. */
+function checkPair({ prompt = null, completion = null, ...others }: JsonObject): number | string {
+  if ((others['messages'] ?? null) !== null) return 'messages: must not be there beside prompt and completion'
+  if (typeof prompt === 'string' && typeof completion === 'string') return 1
+  if (prompt === null) return 'prompt: must be there beside completion'
+  if (completion === null) return 'completion: must be there beside prompt, as what is learned'
+  if (typeof prompt === 'string' || typeof completion === 'string') {
+    return 'completion: must be text as prompt is, or both lists of messages'
+  }
+  const start = checkTurns(prompt, 'prompt', null)
+  return typeof start === 'string' ? start : checkTurns(completion, 'completion', 'must hold an assistant message')
+}
+
+/** Number of assistant turns in a list, or what is wrong. @param lack what to say when there is none; null: that is fine */
+function checkTurns(messages: JsonValue, name: string, lack: string | null): number | string {
+  if (!Array.isArray(messages) || messages.length === 0) return `${name}: must be an array that is not empty`
   let count = 0
   for (const [i, message] of messages.entries()) {
     if (!isJsonObject(message) || typeof message['role'] !== 'string') {
-      return `messages[${i}].role: must be text such as "user" or "assistant"`
+      return `${name}[${i}].role: must be text such as "user" or "assistant"`
     }
     if (message['role'] === 'assistant') count += 1
   }
-  return count > 0 ? count : 'messages: must hold an assistant message to learn from'
+  return count > 0 || lack === null ? count : `${name}: ${lack}`
+}
+
+/** Rows of other trainers are near misses: what they have is said, and what is expected. */
+function missingMessages(row: JsonObject): string {
+  const names = Object.keys(row).slice(0, 5)
+  const found = names.length === 0 ? 'nothing' : names.map((name) => JSON.stringify(name.slice(0, 40))).join(', ')
+  return `messages: missing, the row has ${found}; expected messages, or prompt and completion`
 }
 
 /** The object of a line, or what is wrong. */
@@ -124,5 +167,6 @@ function parseRow(line: string): JsonObject | string {
   } catch (error) {
     return `not valid JSON: ${messageOf(error)}`
   }
+  if (Array.isArray(row)) return 'must be a JSON object, got an array; JSON Lines have one object a line'
   return isJsonObject(row) ? row : 'must be a JSON object'
 }

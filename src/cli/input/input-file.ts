@@ -26,9 +26,13 @@ export async function readInput(path: string, io: Io): Promise<string> {
   return text.startsWith('\ufeff') ? text.slice(1) : text
 }
 
-/** The input as a blob for an upload; a file is not read into memory. */
+/** The input as a blob for an upload, byte by byte as it came: it may be compressed. A file is not read into memory. */
 export async function openInput(path: string, io: Io): Promise<Blob> {
-  if (path === '-') return new Blob([await io.stdin.readAll()])
+  if (path === '-') {
+    const parts: Uint8Array<ArrayBuffer>[] = []
+    for await (const part of io.stdin.stream) parts.push(part as Uint8Array<ArrayBuffer>)
+    return new Blob(parts)
+  }
   await requireFile(path)
   return await openAsBlob(path)
 }

@@ -1,14 +1,12 @@
 /**
  * A learning rate for those who gave none: the API's defaults suit models of billions of parameters, and a person at a
- * terminal trains small ones. Only what was measured is chosen here; programs that call the API keep the published default.
+ * terminal trains small ones. Only what was measured is chosen here; who calls the API itself keeps the published default.
  */
 import { measuredLearningRate, parametersOf, TINY } from '#api/settings/learning-rate.js'
 import { plural } from '../terminal/format.js'
 
 /** The published defaults are meant for more. */
 const LARGE = 1_500_000_000
-/** Preferences push an answer away without end: at 1e-3 spark forgot to speak, at 1e-4 it learned eight pairs in twelve steps and still answers. */
-export const TINY_PREFERENCE_RATE = 1e-4
 
 export interface RateAdvice {
   /** Sent instead of nothing; null leaves the service's default. */

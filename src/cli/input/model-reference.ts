@@ -8,13 +8,15 @@
 import type { Client } from '#api/client/client.js'
 import { ApiError } from '#api/client/errors.js'
 import { inferenceName } from '#api/client/inference-name.js'
-import { eachItem } from '#api/client/pages.js'
+import { eachItem, type PageQuery } from '#api/client/pages.js'
+import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { Model } from '#api/wire/models.js'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import { closest } from '#base/util/suggest.js'
 import type { Config } from '#cli/config/load.js'
 import { UsageError } from '../command/errors.js'
 import type { Prompts } from '../terminal/prompts.js'
+import { selectCheckpoint } from './checkpoint-selection.js'
 
 /** A parsed reference. `step` null means the latest checkpoint. */
 export interface ModelReference {
@@ -130,7 +132,7 @@ export interface Served {
  * Finds what a person wants to talk to.
  *
  * @param step instead of the reference's own; null for the latest
- * @throws {NotFoundError} when neither a model nor a base model has the name
+ * @throws {NotFoundError} when neither a model nor a base model has the name, or the model has no such step
  */
 export async function resolveServed(
   { config, signal, prompts }: Pick<LookupOptions, 'config' | 'signal' | 'prompts'>,
@@ -142,15 +144,32 @@ export async function resolveServed(
     const reference = parseModelReference(text)
     const model = await findModel(reference, { client, config, signal, ...(prompts === undefined ? {} : { prompts }) })
     const at = step === undefined ? reference.step : step
+    await assertStep(client, model, at, signal)
     return { name: inferenceName(model, at), model, step: at }
   } catch (error) {
-    if (!(error instanceof NotFoundError)) throw error
+    if (!(error instanceof NotFoundError) || error.code === 'checkpoint_not_found') throw error
     const served = (await client.servedModels.list({ signal })).data.map((model) => model.id)
     if (served.includes(text)) return { name: text, model: null, step: null }
     const near = closest(text, served)
     if (!(error instanceof UnknownNameError) || error.suggestion !== undefined || near === undefined) throw error
     throw new UnknownNameError(error.code, error.message, near, error.hint ?? 'trainyard base-models list')
   }
+}
+
+/**
+ * Looks for the step before anything is asked: the service repeats in its refusal the long address that stands for it here, and
+ * a conversation would go on under a step that nobody has. Step 0 is the base model, whether a checkpoint of it is kept or not.
+ */
+async function assertStep(client: Client, model: Model, step: number | null, signal: AbortSignal): Promise<void> {
+  if (step === null || step === 0) return
+  const newestFirst = (page: PageQuery) => client.checkpoints.list(model.id, { ...page, order: 'desc' }, { signal })
+  const others: Checkpoint[] = []
+  for await (const checkpoint of eachItem(newestFirst)) {
+    // pages beyond the one that holds it are not asked for
+    if (checkpoint.step === step) return
+    others.push(checkpoint)
+  }
+  selectCheckpoint(others, { kind: 'step', step })
 }
 
 async function getById(id: string, client: Client, signal: AbortSignal): Promise<Model> {

@@ -20,6 +20,10 @@ export interface TrajectoryFile {
   readonly meanReward: number
 }
 
+/** What to do where rewards are equal inside every group. */
+export const EQUAL_REWARDS_ADVICE =
+  'an answer is compared with the others of its group: ask more often (rollout -n), raise --temperature, take prompts that are solved sometimes, or a finer reward'
+
 interface Placed {
   /** `file:line` or `file`. */
   readonly where: string

@@ -1,6 +1,6 @@
 /**
  * What a person sees below the rows of a job that is followed on a terminal: how far it is, how fast, how long it will take, and
- * reward, loss and KL as little charts. The reward is the model's, job after job: within one job it does not change.
+ * what its kind measures as little charts. The reward is the model's, job after job: within one job it does not change.
  */
 import type { TrainingEvent } from '#api/wire/training-jobs.js'
 import { formatClock, formatNumber } from '../terminal/format.js'
@@ -20,6 +20,13 @@ export interface JobViewOptions {
 }
 
 const BAR_WIDTH = 20
+/** Names of charts beside the reward, and what of a gradient step they show. */
+const CHARTED = [
+  ['loss', 'loss', 'policy_loss'],
+  ['val loss', 'val/loss'],
+  ['margin', 'rewards/margins'],
+  ['KL', 'kl_div'],
+] as const
 const SPARK = { least: 6, most: 30 }
 
 export function createJobView(options: JobViewOptions): JobView {
@@ -29,7 +36,11 @@ export function createJobView(options: JobViewOptions): JobView {
   let total: number | null = null
   let count = 0
   let tokensPerSecond: number | null = null
-  const series = { reward: [...options.rewardsBefore], loss: [] as number[], KL: [] as number[] }
+  const rewards = [...options.rewardsBefore]
+  const series: Readonly<Record<string, number[]>> = {
+    reward: rewards,
+    ...Object.fromEntries(CHARTED.map(([name]) => [name, []])),
+  }
   let hasReward = false
 
   function progressLine(): string {
@@ -66,15 +77,16 @@ export function createJobView(options: JobViewOptions): JobView {
       if (type !== 'gradient_step') return
       startMs ??= nowMs()
       count += 1
-      const { reward, loss, policy_loss: policyLoss, kl_div: kl, tokens_per_second: speed } = data
+      const { reward, tokens_per_second: speed } = data
       if (typeof speed === 'number') tokensPerSecond = speed
       if (typeof reward === 'number' && !hasReward) {
         hasReward = true
-        series.reward.push(reward)
+        rewards.push(reward)
       }
-      const value = loss ?? policyLoss
-      if (typeof value === 'number') series.loss.push(value)
-      if (typeof kl === 'number') series.KL.push(kl)
+      for (const [name, ...keys] of CHARTED) {
+        const value = keys.map((key) => data[key]).find((each) => typeof each === 'number')
+        if (typeof value === 'number') series[name]?.push(value)
+      }
     },
     lines(width) {
       const charts = chartLine(width)

@@ -12,6 +12,7 @@ import { pipeline } from 'node:stream/promises'
 import { ProtocolError } from '#api/client/errors.js'
 import type { CheckpointFileEntry } from '#api/wire/checkpoints.js'
 import { ConflictError } from '#base/errors.js'
+import { toWriteError } from '#base/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 
 export interface DownloadRequest {
@@ -28,7 +29,7 @@ export interface DownloadRequest {
 /**
  * Downloads all files; either the whole folder appears or none of it.
  *
- * @throws {ConflictError} `target_exists` unless forced; {ProtocolError} when a name is unsafe or a digest does not match
+ * @throws {AppError} `file_unwritable`, `disk_full`; {ConflictError} `target_exists` unless forced; {ProtocolError} when a name is unsafe or a digest does not match
  */
 export async function downloadFiles(request: DownloadRequest): Promise<void> {
   for (const { name } of request.files) {
@@ -43,9 +44,13 @@ export async function downloadFiles(request: DownloadRequest): Promise<void> {
     })
   }
   const partial = `${request.target}.partial`
-  await createFolders(partial)
-  for (const file of request.files) await downloadFile(file, partial, request)
-  await moveIntoPlace(partial, request)
+  try {
+    await createFolders(partial)
+    for (const file of request.files) await downloadFile(file, partial, request)
+    await moveIntoPlace(partial, request)
+  } catch (error) {
+    throw toWriteError(error, request.target) ?? error
+  }
 }
 
 async function downloadFile(file: CheckpointFileEntry, folder: string, request: DownloadRequest): Promise<void> {
@@ -62,7 +67,8 @@ async function downloadFile(file: CheckpointFileEntry, folder: string, request: 
       const chunk = (await reader?.read())?.value
       if (chunk === undefined) break
       hash.update(chunk)
-      await handle.write(chunk)
+      // a single write may take less than it was given, where the disk is nearly full
+      await handle.writeFile(chunk)
       doneBytes += chunk.byteLength
       if (doneBytes > file.size_bytes) throw new ProtocolError(`${file.name} is longer than the server announced`)
       request.onProgress(file.name, doneBytes, file.size_bytes)

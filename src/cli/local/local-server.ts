@@ -50,7 +50,7 @@ export async function borrowServer(context: CommandContext): Promise<BorrowedSer
     output.status(`Listening on ${server.url}, data in ${resolve(dataDir ?? config.paths.dataDir)}`)
     return {
       client: await connectTo(server.url, apiKey),
-      startCommand: isOwn ? `trainyard serve --data-dir ${dataDir}` : 'trainyard serve',
+      startCommand: context.spell(isOwn ? `trainyard serve --data-dir ${dataDir}` : 'trainyard serve'),
       release: server.stop,
     }
   } catch (error) {

@@ -5,6 +5,16 @@ import { joinChunks } from '#api/rl/join-chunks.js'
 import type { ChatChunk, ChatResponse, Usage } from '#api/wire/chat-completions.js'
 import type { CommandContext } from '../command/context.js'
 import { plural } from './format.js'
+import { type Progress, startProgressLater } from './progress.js'
+
+/** A base model that was just added is prepared and measured before its first answer, which takes seconds to minutes. */
+export function startWaiting({ io, output }: CommandContext): Progress {
+  return startProgressLater(
+    io,
+    output.mode === 'human',
+    'no answer yet: new weights are prepared once, others wait their turn',
+  )
+}
 
 /** Prints an answer as it is written; returns it whole. */
 export async function streamAnswer(
@@ -19,6 +29,7 @@ export async function streamAnswer(
   let usage: Usage | undefined
   let finishReason: string | null = null
   let lastText = ''
+  const waiting = startWaiting(context)
   try {
     for await (const chunk of chunks) {
       seen.push(chunk)
@@ -28,12 +39,14 @@ export async function streamAnswer(
         const text = choice.delta.content ?? ''
         finishReason = choice.finish_reason ?? finishReason
         if (text === '') continue
+        waiting.stop()
         firstMs ??= clock.monotonicMs()
         lastText = text
         if (output.mode !== 'json') output.text(text)
       }
     }
   } finally {
+    waiting.stop()
     if (output.mode !== 'json' && output.isTerminal && !lastText.endsWith('\n')) output.text('\n')
   }
   warnOfLength(context, finishReason)
@@ -49,7 +62,8 @@ export async function answerOnce(
 ): Promise<ChatResponse> {
   const { output, clock } = context
   const startMs = clock.monotonicMs()
-  const response = await ask()
+  const waiting = startWaiting(context)
+  const response = await ask().finally(() => waiting.stop())
   if (output.mode === 'json') {
     output.result(response, '', [])
   } else {

@@ -8,6 +8,7 @@
 import type { List } from '#api/wire/list.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { ErrorReport } from '../command/errors.js'
+import type { SpellCommands } from '../command/program-name.js'
 import type { Io } from './io.js'
 import { sanitizeForTerminal } from './sanitize.js'
 import { type Column, renderFacts, renderPlainRows, renderTable, wrapWords } from './table.js'
@@ -52,14 +53,24 @@ export interface Output {
   error(report: ErrorReport): void
 }
 
-/** Creates the output of one run. */
-export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemClock): Output {
+/**
+ * Creates the output of one run.
+ *
+ * @param spell of what is said on stderr, where hints are. What was asked for is printed as it is
+ */
+export function createOutput(
+  io: Io,
+  mode: OutputMode,
+  { clock = systemClock, spell = (text) => text }: { readonly clock?: Clock; readonly spell?: SpellCommands } = {},
+): Output {
   const { stdout, stderr } = io
   const safe = (text: string) => (stdout.isTerminal ? sanitizeForTerminal(text) : text)
   const safeErr = (text: string) => (stderr.isTerminal ? sanitizeForTerminal(text) : text)
   /** A sentence on a terminal, broken between words. */
   const wrapErr = (text: string, indent: number) =>
-    stderr.isTerminal ? wrapWords(safeErr(text), stderr.width - indent).join(`\n${' '.repeat(indent)}`) : text
+    stderr.isTerminal
+      ? wrapWords(safeErr(spell(text)), stderr.width - indent).join(`\n${' '.repeat(indent)}`)
+      : spell(text)
 
   const writeWords = createWordWrap(stdout)
   /** Broken between words on a terminal, as it is in a pipe. */
@@ -67,7 +78,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
   /** A hint that is a command and nothing else stays whole, for copying. */
   const showHint = (text: string) =>
     stderr.chalk
-      .dim(`hint: ${text.startsWith('trainyard ') ? safeErr(text) : wrapErr(text, 'hint: '.length)}`)
+      .dim(`hint: ${text.startsWith('trainyard ') ? safeErr(spell(text)) : wrapErr(text, 'hint: '.length)}`)
       .concat('\n')
 
   function printJson(value: unknown): void {
@@ -84,7 +95,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     }
     const table = renderTable(rows, columns, { sink: stdout, nowMs: clock.nowMs(), isWide })
     stdout.write(table.text)
-    if (table.isCut) output.hint('some columns were cut to the width of the terminal; --json shows everything')
+    if (table.isCut) output.hint('columns were cut or left out to fit the terminal; --json shows everything')
   }
 
   const output: Output = {
@@ -96,7 +107,8 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
       printRows(page.data, columns, options.isWide)
       if (page.data.length === 0) output.status(options.empty ?? 'nothing found')
       if (page.has_more && options.nextCommand !== undefined && options.nextCommand !== null) {
-        output.status(`more: ${options.nextCommand}`)
+        // whole, for copying
+        stderr.write(`more: ${safeErr(spell(options.nextCommand))}\n`)
       }
     },
     rows(json, rows, columns, id) {
@@ -131,7 +143,7 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
       if (mode === 'human' && stderr.isTerminal) stderr.write(showHint(text))
     },
     error(report) {
-      if (mode === 'json') return stderr.write(`${JSON.stringify(report.json)}\n`)
+      if (mode === 'json') return stderr.write(`${JSON.stringify(spellHint(report, spell))}\n`)
       if (report.lines !== undefined) {
         for (const line of report.lines) stderr.write(`${wrapErr(line, 0)}\n`)
         return
@@ -142,4 +154,9 @@ export function createOutput(io: Io, mode: OutputMode, clock: Clock = systemCloc
     },
   }
   return output
+}
+
+/** The hint is for who reads it, also as JSON. */
+function spellHint({ json, hint }: ErrorReport, spell: SpellCommands): ErrorReport['json'] {
+  return hint === undefined ? json : { error: { ...json.error, hint: spell(hint) } }
 }

@@ -39,3 +39,22 @@ export function startProgress(io: Io, isEnabled: boolean, text: string): Progres
     },
   }
 }
+
+/** Nothing for the first second, then a spinner: what usually takes no time says what it waits for when it does. */
+export function startProgressLater(io: Io, isEnabled: boolean, text: string): Progress {
+  let shown = text
+  let spinner: Progress | null = null
+  const timer = setTimeout(() => {
+    spinner = startProgress(io, isEnabled, shown)
+  }, 1000)
+  return {
+    update: (next) => {
+      shown = next
+      spinner?.update(next)
+    },
+    stop: () => {
+      clearTimeout(timer)
+      spinner?.stop()
+    },
+  }
+}

@@ -2,7 +2,7 @@
  * Lists as text: aligned columns with an upper-case header on a terminal, tab-separated values in a pipe.
  *
  * Widths are those of a terminal: wide characters take two columns. Only columns marked `canShrink` are ever cut, and the last one,
- * marked `canWrap`, is broken between words.
+ * marked `canWrap`, is broken between words; where that is not enough, columns with a `rank` are left out.
  */
 import { formatBytes, formatClock, formatCount, formatNumber, formatRelativeTime } from './format.js'
 import type { Sink } from './io.js'
@@ -31,6 +31,8 @@ export interface Column<T> {
   readonly canShrink?: boolean
   /** Goes on in lines below instead of being cut. The last column only. */
   readonly canWrap?: boolean
+  /** Left out where the window is too narrow for all even when cut, the highest first. Default never. */
+  readonly rank?: number
 }
 
 /** Tab-separated rows: no header, full values, ISO times, plain numbers; an unknown value is empty. */
@@ -50,14 +52,22 @@ export interface TableOptions {
 /**
  * Aligned rows for a terminal.
  *
- * @returns the text and whether any cell was cut to fit the width
+ * @returns the text and whether anything was cut or left out to fit the width
  */
 export function renderTable<T>(
   rows: readonly T[],
   all: readonly Column<T>[],
   options: TableOptions,
 ): { readonly text: string; readonly isCut: boolean } {
-  const columns = options.isWide === true ? all : all.filter((column) => column.kind !== 'id')
+  const shown = options.isWide === true ? all : all.filter((column) => column.kind !== 'id')
+  return layOut(rows, shown, options)
+}
+
+function layOut<T>(
+  rows: readonly T[],
+  columns: readonly Column<T>[],
+  options: TableOptions,
+): { readonly text: string; readonly isCut: boolean } {
   const cells = rows.map((row) => columns.map((column) => showCell(column.kind ?? 'text', column.get(row), options)))
   const natural = columns.map((column, i) =>
     Math.max(column.header.length, ...cells.map((row) => displayWidth(row[i] ?? ''))),
@@ -65,6 +75,11 @@ export function renderTable<T>(
   const isTight = natural.reduce((sum, width) => sum + width + GAP, -GAP) > options.sink.width
   const gap = isTight ? TIGHT_GAP : GAP
   const widths = fitWidths(natural, columns, gap, options.sink.width)
+  const least = leastColumn(columns)
+  if (least !== undefined && widths.reduce((sum, width) => sum + width + gap, -gap) > options.sink.width) {
+    const fewer = columns.filter((column) => column !== least)
+    return { ...layOut(rows, fewer, options), isCut: true }
+  }
   const { chalk } = options.sink
   const between = ' '.repeat(gap)
   type PaintCell = (text: string, column: number) => string
@@ -147,6 +162,9 @@ export function paintStatus(chalk: Sink['chalk'], status: string): string {
 const GAP = 3
 /** Where the window is too narrow for all. */
 const TIGHT_GAP = 2
+/** Columns are not cut below this; the one that tells rows apart is, and is typed, so it keeps more. */
+const LEAST_WIDTH = 8
+const LEAST_NAME = 16
 const RIGHT: ReadonlySet<ColumnKind> = new Set<ColumnKind>(['number', 'bytes', 'count'])
 /** The text, or as much of it as fits with a sign that there was more. */
 function cutCell(text: string, width: number): string {
@@ -176,14 +194,21 @@ function paint(chalk: Sink['chalk'], kind: ColumnKind, text: string): string {
   return text
 }
 
-/** Takes from the widest shrinkable column first, never below eight columns. */
+/** The column to do without first, if there is one. */
+function leastColumn<T>(columns: readonly Column<T>[]): Column<T> | undefined {
+  const ranked = columns.filter((column) => column.rank !== undefined)
+  return ranked.sort((a, b) => (b.rank ?? 0) - (a.rank ?? 0))[0]
+}
+
+/** Takes from the widest shrinkable column first, as long as what is left says anything. */
 function fitWidths<T>(natural: readonly number[], columns: readonly Column<T>[], gap: number, total: number): number[] {
   const widths = [...natural]
   let excess = widths.reduce((sum, width) => sum + width + gap, -gap) - total
   while (excess > 0) {
     let widest = -1
     for (let i = 0; i < widths.length; i += 1) {
-      const isCandidate = (columns[i]?.canShrink ?? columns[i]?.canWrap) === true && (widths[i] ?? 0) > 8
+      const least = columns[i]?.kind === 'name' ? LEAST_NAME : LEAST_WIDTH
+      const isCandidate = (columns[i]?.canShrink ?? columns[i]?.canWrap) === true && (widths[i] ?? 0) > least
       if (isCandidate && (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0))) widest = i
     }
     if (widest < 0) return widths

@@ -10,7 +10,8 @@ import type { CommandContext } from '../command/context.js'
 import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { createJobView } from '../live/job-view.js'
 import { createRegion } from '../live/region.js'
-import { formatClock, formatDuration, formatNumber } from './format.js'
+import { createStepTable, type StepTable } from '../live/step-table.js'
+import { formatDuration, formatNumber } from './format.js'
 import { describeLeftOut } from './job-report.js'
 
 /** Longest pause between two looks at a job, milliseconds. */
@@ -38,12 +39,17 @@ export async function watchJob(
     // a service that is not there, or a job, is said at once; later a lost connection is waited for
     live = await startLive(context, client, await client.trainingJobs.get(jobId, { signal }))
     const region = live
+    let isLost = false
     for await (const event of client.trainingJobs.follow(jobId, {
       after,
       signal,
       pollMs: POLL_MS,
-      onRetry: (error) => region.above(() => output.status(`connection lost, trying again: ${error.message}`)),
+      onRetry: (error) => {
+        if (!isLost) region.above(() => output.status(`connection lost, trying again: ${error.message}`))
+        isLost = true
+      },
     })) {
+      isLost = false
       region.add(event)
       region.above(() => printEvent(event))
       if (event.type !== 'gradient_step') continue
@@ -157,19 +163,22 @@ function warnOfClipping({ output }: CommandContext, norms: readonly number[]): v
 }
 
 /** Prints events as table lines for people and JSON Lines for machines. */
-export function createEventPrinter(context: CommandContext, startMs: number): (event: TrainingEvent) => void {
-  const { output, clock } = context
+function createEventPrinter({ output, clock, io }: CommandContext, startMs: number): (event: TrainingEvent) => void {
+  const width = io.stdout.isTerminal ? io.stdout.width : null
+  let table: StepTable | null = null
   let total: number | null = null
   let count = 0
   return function printEvent(event) {
     const json = { object: 'training_job.event', ...event }
-    if (event.type === 'training_started') {
-      const sequences = event.data['num_sequences']
-      total = typeof sequences === 'number' ? sequences : null
-      output.event(json, formatRow(['step', 'loss', 'grad norm', 'entropy', 'tokens/s', 'time']))
-    } else if (event.type === 'gradient_step') {
-      count = numberOf(event.data, ['gradient_step']) ?? count + 1
-      output.event(json, stepLine(event.data, count, total, clock.monotonicMs() - startMs))
+    const { type, data } = event
+    if (type === 'training_started') {
+      total = numberOf(data, 'num_sequences')
+      table = createStepTable(data, width)
+      output.event(json, table.header)
+    } else if (type === 'gradient_step') {
+      count = numberOf(data, 'gradient_step') ?? count + 1
+      table ??= createStepTable(data, width)
+      output.event(json, table.row(data, { count, total, elapsedMs: clock.monotonicMs() - startMs }))
     } else {
       output.event(json, null)
     }
@@ -214,42 +223,32 @@ function outcomeLine(job: TrainingJob, elapsedMs: number): string | null {
       ? Date.parse(job.training_end) - Date.parse(job.training_start)
       : elapsedMs
   const saved = job.step === null ? '' : `: checkpoint step ${job.step} saved`
-  return `Job ${job.id} ended${saved}, ${formatDuration(ranMs)}`
+  const ended = `Job ${job.id} ended${saved}, ${formatDuration(ranMs)}`
+  return [ended, ...describeValidation(job)].join('\n')
+}
+
+/** What validation rows said before the job and of the state it ended with, which need not be that of its last step. */
+function describeValidation({ report }: TrainingJob): readonly string[] {
+  const measured = report?.validation ?? []
+  const [before] = measured
+  const kept = report?.kept_gradient_step ?? null
+  const after = kept === null ? measured.at(-1) : measured.find(({ gradient_step: step }) => step === kept)
+  if (before === undefined || after === undefined) return []
+  const loss = `Validation loss ${formatNumber(before.loss)} before, ${formatNumber(after.loss)} after`
+  const stopped = report?.stopped_early === true ? ['stopped early: it no longer got better'] : []
+  const best = kept === null ? [] : [`kept the state after gradient step ${kept}`]
+  return [[loss, ...stopped, ...best].join('; ')]
 }
 
 function detachedLines(jobId: string): readonly string[] {
   return [
     `Detached from job ${jobId}; it keeps running.`,
-    `Follow: trainyard jobs events ${jobId} --follow`,
+    `Follow: trainyard jobs watch ${jobId}`,
     `Stop:   trainyard jobs cancel ${jobId}`,
   ]
 }
 
-function stepLine(data: JsonObject, count: number, total: number | null, elapsedMs: number): string {
-  const show = (names: readonly string[]) => {
-    const value = numberOf(data, names)
-    return value === null ? '-' : formatNumber(value)
-  }
-  const rate = numberOf(data, ['tokens_per_second'])
-  return formatRow([
-    total === null ? String(count) : `${count}/${total}`,
-    show(['loss', 'policy_loss']),
-    show(['grad_norm']),
-    show(['entropy']),
-    rate === null ? '-' : Math.round(rate).toLocaleString('en-US'),
-    formatClock(elapsedMs),
-  ])
-}
-
-function formatRow(cells: readonly string[]): string {
-  const widths = [9, 11, 12, 10, 11, 6]
-  return `  ${cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('')}`.trimEnd()
-}
-
-function numberOf(data: JsonObject, names: readonly string[]): number | null {
-  for (const name of names) {
-    const value = data[name]
-    if (typeof value === 'number') return value
-  }
-  return null
+function numberOf(data: JsonObject, name: string): number | null {
+  const value = data[name]
+  return typeof value === 'number' ? value : null
 }

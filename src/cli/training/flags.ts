@@ -9,6 +9,7 @@ import {
   LEARNING_RATE_SCHEDULES,
   VALIDATION_INTERVAL,
   WARMUP_STEPS,
+  WEIGHT_DECAY,
 } from '#api/settings/training.js'
 import { UsageError } from '../command/errors.js'
 import { argument, flag } from '../command/flags.js'
@@ -69,6 +70,51 @@ interface RowDefaults {
   readonly epochs: number
   readonly learning_rate_schedule: string
   readonly warmup_steps: number
+  readonly min_learning_rate: number
+  readonly weight_decay: number
+}
+
+/** Where the rows of a job come from: a file here, or an address. @param rows what a row is, in the plural */
+export function dataFlags(rows: string) {
+  return {
+    file: flag.text('--file <path>', `JSON Lines of ${rows}, - for standard input`),
+    dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id>, https://… or wandb-artifact:///…'),
+  }
+}
+
+interface DataSources {
+  readonly file: string | undefined
+  readonly dataUrl: string | undefined
+  readonly validationFile: string | undefined
+  readonly validationDataUrl: string | undefined
+}
+
+/**
+ * The rows to train on and those to measure on, each from one place.
+ *
+ * @param rows what a row to train on is, in the plural
+ * @throws {UsageError} `conflicting_options`, `missing_option`
+ */
+export function dataSources({ file, dataUrl, validationFile, validationDataUrl }: DataSources, rows: string) {
+  if (file !== undefined && dataUrl !== undefined) {
+    throw new UsageError('conflicting_options', '--file and --data-url name the data twice: give one of them')
+  }
+  if (file === undefined && dataUrl === undefined) {
+    throw new UsageError('missing_option', `--file with ${rows} is required`, {
+      param: '--file',
+      hint: 'trainyard help files shows the format',
+    })
+  }
+  if (validationFile !== undefined && validationDataUrl !== undefined) {
+    throw new UsageError(
+      'conflicting_options',
+      '--validation-file and --validation-data-url name the rows twice: give one of them',
+    )
+  }
+  return {
+    rows: { path: file, url: dataUrl },
+    validation: { path: validationFile, url: validationDataUrl },
+  }
 }
 
 /** Of jobs that go through rows of a file in epochs. @param rows what a row is, in the plural */
@@ -101,6 +147,24 @@ export function rowFlags(rows: string, defaults: RowDefaults) {
       'stop after n measurements without a better one, keep the best state',
       { isAdvanced },
     ),
+    minLearningRate: flag.number(LEARNING_RATE.min, LEARNING_RATE.max)(
+      '--min-learning-rate <x>',
+      `rate the schedule starts from and ends at; default ${defaults.min_learning_rate}`,
+      { isAdvanced },
+    ),
+    weightDecay: flag.number(WEIGHT_DECAY.min, WEIGHT_DECAY.max)(
+      '--weight-decay <x>',
+      `decoupled decay of AdamW; default ${defaults.weight_decay}`,
+      { isAdvanced },
+    ),
+    validationDataUrl: flag.text('--validation-data-url <url>', 'validation rows the service can reach', {
+      isAdvanced,
+    }),
+    keepBest: flag.toggle(
+      '--keep-best',
+      'keep the state with the lowest validation loss; default with early stopping',
+      { isAdvanced },
+    ),
   }
 }
 
@@ -112,6 +176,9 @@ export function rowHyperparameters(flags: {
   readonly warmupSteps: number | undefined
   readonly validationInterval: number | undefined
   readonly earlyStoppingPatience: number | undefined
+  readonly minLearningRate: number | undefined
+  readonly weightDecay: number | undefined
+  readonly keepBest: boolean | undefined
 }) {
   return {
     batch_size: flags.batchSize,
@@ -120,5 +187,8 @@ export function rowHyperparameters(flags: {
     warmup_steps: flags.warmupSteps,
     validation_interval: flags.validationInterval,
     early_stopping_patience: flags.earlyStoppingPatience,
+    min_learning_rate: flags.minLearningRate,
+    weight_decay: flags.weightDecay,
+    keep_best: flags.keepBest,
   }
 }

@@ -182,7 +182,7 @@ async function reportSubmitted(
   const text = `Submitted job ${job.id} to ${model.name}: ${counts}`
   if (!isWatched) {
     output.result(job, text, [job.id])
-    return output.hint(`trainyard jobs events ${job.id} --follow`)
+    return output.hint(`trainyard jobs watch ${job.id}`)
   }
   output.event({ object: 'training_job', ...job }, text)
   await watchJob(context, client, job.id)

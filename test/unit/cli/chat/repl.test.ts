@@ -8,7 +8,13 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { renderTokens } from '#cli/chat/tokens.js'
 import type { Sink } from '#cli/terminal/io.js'
 import { runProgram } from '../../../../commands/program.js'
-import { MODEL, page, type RecordedRequest, scriptedService } from '../../../support/service/scripted-service.js'
+import {
+  checkpoint,
+  MODEL,
+  page,
+  type RecordedRequest,
+  scriptedService,
+} from '../../../support/service/scripted-service.js'
 
 let folder = ''
 beforeEach(() => {
@@ -20,6 +26,7 @@ afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
 async function converse(lines: readonly string[], argv: readonly string[] = []) {
   const service = scriptedService({
     'GET /v1/preview/models': { body: page([MODEL]) },
+    [`GET /v1/preview/models/${MODEL.id}/checkpoints`]: { body: page([2, 3, 12].map((step) => checkpoint(step))) },
     'POST /v1/chat/completions': ({ body }) => {
       const { messages, model } = body as { messages: { content: string }[]; model: string }
       const content = `echo ${messages.at(-1)?.content}${model.endsWith(':step3') ? ' at 3' : ''}`
@@ -83,12 +90,25 @@ test('/system, /set, /step, /undo, /retry and /clear change what is asked', asyn
   expect(bodies[0]).toMatchObject({ temperature: 0.2, model: 'wandb-artifact:///local/default/email-agent:step3' })
   expect(stderr).toContain('asking email-agent:step3')
 })
+test('/step and /compare to a step that is not there change nothing', async () => {
+  const { stderr, bodies } = await converse(['/step 99', '/compare 4', '/step x', 'a'])
+  expect(stderr).toContain('error: checkpoint step 99 was not found\nhint: there are steps 2-3, 12\n')
+  expect(stderr).toContain('error: checkpoint step 4 was not found\n')
+  expect(bodies).toMatchObject([{ model: 'wandb-artifact:///local/default/email-agent' }])
+})
 test('/show says which step answers and what is set', async () => {
   const { stderr } = await converse(['/set temperature 0.2', '/system short', '/step 3', '/compare 2', '/show'])
   expect(stderr).toMatch(/email-agent:step12 \(latest\) · .*\/help/)
   expect(stderr).toMatch(
     /model +email-agent:step3 · .*\nsettings +temperature 0\.2\ncompared +with step 2\nsystem: short\n/,
   )
+})
+test('/set alone shows what is set, as /system does', async () => {
+  const { stderr, bodies } = await converse(['/set', '/set temperature 0.2', '/set max_tokens 9', '/set', 'a'])
+  expect(stderr).toContain('settings: the defaults\n')
+  expect(stderr).toContain('settings: temperature 0.2, max_tokens 9\n')
+  expect(stderr).not.toContain('error')
+  expect(bodies).toMatchObject([{ temperature: 0.2, max_completion_tokens: 9 }])
 })
 test('/compare lets another step answer, too; /logprobs shows probabilities', async () => {
   const { stdout, stderr, bodies } = await converse(['/compare 3', '/logprobs', 'a', '/compare off', 'b'])

@@ -181,6 +181,19 @@ describe('models', () => {
     expect(second.exitCode).toBe(5)
     expect(second.stderr).toContain('exists with base model trainyard/tiny-random, not other')
   })
+  test('--if-not-exists says whether the model is new', async () => {
+    const create = ['models', 'create', 'email-agent', '--base-model', MODEL.base_model, '--if-not-exists']
+    const made = await run(create, { 'POST /v1/preview/models': { body: MODEL } })
+    expect(made.stdout).toBe(`Created model email-agent (${MODEL.id}) from ${MODEL.base_model}\n`)
+    const found = await run(create, {
+      'POST /v1/preview/models': ({ body }) =>
+        (body as { return_existing: boolean }).return_existing
+          ? { body: MODEL }
+          : { status: 409, body: errorBody('model_already_exists', 'taken') },
+    })
+    expect(found.exitCode).toBe(0)
+    expect(found.stdout).toBe(`Model email-agent (${MODEL.id}) exists already, from ${MODEL.base_model}\n`)
+  })
   test('a misspelt name is exit 3 with the nearest one', async () => {
     const { stderr, exitCode } = await run(['models', 'get', 'emial-agent'], models)
     expect(exitCode).toBe(3)
@@ -294,6 +307,18 @@ describe('checkpoints download', () => {
     expect((await run(argv(), routes('adapter_model.safetensors', sha256))).exitCode).toBe(5)
     expect((await run([...argv(), '--force'], routes('adapter_model.safetensors', sha256))).exitCode).toBe(0)
     expect(readdirSync(folder)).toEqual(['email-agent-step9'])
+  })
+  test('--optimizer is refused where no format has it, and missed where a step lacks it', async () => {
+    const listed = routes('adapter_model.safetensors', sha256)
+    for (const format of ['merged', 'gguf', 'gguf-adapter']) {
+      const refused = await run([...argv(), '--optimizer', '--format', format], listed)
+      expect(refused).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('--optimizer has no effect with') })
+      expect(refused.requests).toEqual([])
+    }
+    const files = [{ name: 'adapter_model.safetensors', size_bytes: bytes.length, sha256 }]
+    const imported = { [`GET ${checkpointsPath}/9/files`]: { body: { model_id: MODEL.id, step: 9, files } } }
+    const { stderr, exitCode } = await run([...argv(), '--optimizer'], { ...listed, ...imported })
+    expect([exitCode, stderr]).toEqual([0, expect.stringContaining('warning: step 9 has no optimizer state')])
   })
   test('a wrong digest leaves no folder', async () => {
     const { stderr, exitCode } = await run(argv(), routes('adapter_model.safetensors', 'ff'.repeat(32)))
@@ -429,6 +454,18 @@ describe('train', () => {
     expect(none.stderr).toContain('warning: nothing was trained on: step 13 answers as the step before it\n')
     expect(none.exitCode).toBe(0)
   })
+  test('what validation rows said stands below the outcome, of the state that was kept', async () => {
+    const argv = ['train', 'sft', 'email-agent', '--file', writeRows(), '--validation-file', writeRows(), '--watch']
+    const validation = [0.75, 0.25, 0.5].map((loss, i) => ({ gradient_step: 4 * i, loss }))
+    const report = { left_out: [], tokens: 12, trained_tokens: 2, seconds: {}, validation, facts: {}, warnings: [] }
+    const ended = (kept: object) => jobRoutes({ ...completed, report: { ...report, ...kept } })
+    const last = await run(argv, ended({ kept_gradient_step: null, stopped_early: false }))
+    expect(last.stdout).toContain('saved, 1m 21s\nValidation loss 0.75 before, 0.5 after\n')
+    const best = await run(argv, ended({ kept_gradient_step: 4, stopped_early: true }))
+    expect(best.stdout).toContain(
+      'Validation loss 0.75 before, 0.25 after; stopped early: it no longer got better; kept the state after gradient step 4\n',
+    )
+  })
   test('--json --watch is JSON Lines: the job, its events, the settled job', async () => {
     const { stdout } = await run(
       ['train', 'sft', 'email-agent', '--file', writeRows(), '--watch', '--json'],
@@ -477,9 +514,7 @@ describe('train', () => {
       { signal: interruption.signal },
     )
     expect(exitCode).toBe(130)
-    expect(stderr).toContain(
-      `Detached from job ${JOB.id}; it keeps running.\nFollow: trainyard jobs events ${JOB.id} --follow\n`,
-    )
+    expect(stderr).toContain(`Detached from job ${JOB.id}; it keeps running.\nFollow: trainyard jobs watch ${JOB.id}\n`)
     expect(requests.some((request) => request.path.endsWith('/cancel'))).toBe(false)
   })
   test('nothing to train on is exit 2, or a warning with --allow-empty', async () => {
@@ -559,6 +594,21 @@ describe('train', () => {
     expect(requests.map(({ method }) => method)).not.toContain('PUT')
     expect(requests.at(-1)?.body).toMatchObject({ training_data_url: expect.stringMatching(/^data:.*;base64,/) })
   })
+  test('dpo takes addresses of rows and every flag of jobs on rows', async () => {
+    const created = { body: { ...JOB, kind: 'dpo', status: 'queued' } }
+    const flags = ['--min-learning-rate', '1e-6', '--weight-decay', '0.1', '--no-keep-best', '--epochs', '2']
+    const { requests, stdout } = await run(
+      ['train', 'dpo', 'email-agent', '--data-url', 'file-1', '--validation-data-url', 'file-2', ...flags],
+      { ...models, 'POST /v1/preview/dpo-training-jobs': created },
+    )
+    expect(requests.at(-1)?.body).toEqual({
+      model_id: MODEL.id,
+      training_data_url: 'file-1',
+      validation_data_url: 'file-2',
+      config: { min_learning_rate: 1e-6, weight_decay: 0.1, keep_best: false, epochs: 2 },
+    })
+    expect(stdout).toContain(`Submitted job ${JOB.id} to email-agent: file-1`)
+  })
   test('--dry-run checks the file and sends nothing', async () => {
     const { stdout, requests } = await run(
       ['train', 'rl', 'email-agent', '--file', writeGroups(), '--dry-run', '--json'],
@@ -570,6 +620,7 @@ describe('train', () => {
   test.each([
     [['train', 'sft', 'email-agent'], '--file with example conversations is required'],
     [['train', 'sft', 'email-agent', '--file', 'x', '--data-url', 'y'], 'give one of them'],
+    [['train', 'dpo', 'email-agent', '--file', 'x', '--data-url', 'y'], 'give one of them'],
     [['train', 'rl', 'email-agent'], '--file with trajectory groups is required'],
     [
       ['train', 'sft', 'email-agent', '--file', 'x', '--batch-size', '0'],
@@ -628,6 +679,38 @@ describe('jobs', () => {
     const { stdout, exitCode } = await run(['jobs', 'wait', JOB.id, other.id], routes)
     expect(stdout).toBe(`${JOB.id}\tcompleted\tcheckpoint step 13\n${other.id}\tcancelled\t\n`)
     expect(exitCode).toBe(7)
+  })
+  test('wait goes on when the service was away for a moment, and says at once that none is there', async () => {
+    const answers = [{ body: JOB }, null, { body: completed }]
+    const routes: Routes = {
+      [`GET ${jobPath}`]: () => {
+        const answer = answers.shift()
+        if (answer !== null) return answer ?? { body: completed }
+        throw Object.assign(new TypeError('fetch failed'), {
+          cause: Object.assign(new Error(), { code: 'ECONNREFUSED' }),
+        })
+      },
+    }
+    const waited = await run(['jobs', 'wait', JOB.id], routes)
+    expect(waited.stdout).toBe(`${JOB.id}\tcompleted\tcheckpoint step 13\n`)
+    expect(answers).toEqual([])
+    expect((await runCli(['jobs', 'wait', JOB.id])).exitCode).toBe(6)
+  })
+  test('a lost connection is said once to who watches', async () => {
+    const away = (): never => {
+      throw Object.assign(new TypeError('fetch failed'), {
+        cause: Object.assign(new Error(), { code: 'ECONNREFUSED' }),
+      })
+    }
+    const ended = { id: 'e9', type: 'training_ended', data: {}, created_at: JOB.created_at }
+    const answers = [away, away, () => ({ body: page([ended]) })]
+    const routes: Routes = {
+      [`GET ${jobPath}`]: { body: completed },
+      [`GET ${jobPath}/events`]: () => (answers.shift() ?? away)(),
+    }
+    const { stderr, exitCode } = await run(['jobs', 'watch', JOB.id], routes)
+    expect(exitCode).toBe(0)
+    expect(stderr.match(/connection lost, trying again/g)).toHaveLength(1)
   })
   test('wait gives up after its limit with exit 8', async () => {
     let now = 0
@@ -707,7 +790,7 @@ describe('chat', () => {
   test('the model is named as the inference API wants it, with its step', async () => {
     const { requests } = await run(
       ['chat', 'email-agent:step3', 'a', 'b', '--system', 's', '--temperature', '0', '--stop', 'x'],
-      chatRoutes(''),
+      { ...chatRoutes(''), [`GET ${checkpointsPath}`]: { body: page([checkpoint(3)]) } },
     )
     expect(requests.at(-1)?.body).toMatchObject({
       model: 'wandb-artifact:///local/default/email-agent:step3',
@@ -719,6 +802,27 @@ describe('chat', () => {
       stop: ['x'],
       stream: true,
     })
+  })
+  test('a step that is not there is exit 3 with those that are, before anything is asked', async () => {
+    const routes: Routes = {
+      ...chatRoutes(''),
+      [`GET ${checkpointsPath}`]: { body: page([checkpoint(1), checkpoint(2)]) },
+    }
+    const prompts = join(folder, 'prompts.jsonl')
+    writeFileSync(prompts, '{"prompt":"hi","answer":"x"}\n')
+    for (const argv of [
+      ['chat', 'email-agent:step3', 'hi'],
+      ['chat', 'email-agent', 'hi', '--step', '3'],
+      ['eval', 'email-agent:step3', '--prompts', prompts],
+      ['rollout', 'email-agent:step3', '--prompts', prompts, '--reward', 'exact'],
+    ]) {
+      const { stderr, exitCode, requests } = await run(argv, routes)
+      expect([exitCode, stderr], argv.join(' ')).toEqual([
+        3,
+        'error: checkpoint step 3 was not found\nhint: there are steps 1-2\n',
+      ])
+      expect(requests.map(({ method }) => method)).not.toContain('POST')
+    }
   })
   test('a base model answers under its own name', async () => {
     const { requests } = await run(['chat', 'trainyard/tiny-random', 'hi'], chatRoutes(''))

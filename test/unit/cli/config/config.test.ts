@@ -103,6 +103,14 @@ describe('the config file', () => {
     writeConfig(content)
     await expect(readConfigFile(resolvePaths({ HOME: home }).configFile)).rejects.toThrow(message)
   })
+  test('a folder that cannot be made is named, not a bug', async () => {
+    writeFileSync(join(home, 'taken'), '')
+    const { configFile } = resolvePaths({ HOME: home, XDG_CONFIG_HOME: join(home, 'taken') })
+    await expect(updateConfigFile(configFile, 'project', 'games')).rejects.toMatchObject({
+      code: 'file_unwritable',
+      message: expect.stringContaining(`"${configFile}" cannot be written`),
+    })
+  })
   test('a file that is no settings says what to do with it', async () => {
     writeConfig('{')
     const broken = readConfigFile(resolvePaths({ HOME: home }).configFile)

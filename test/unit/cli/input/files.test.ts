@@ -3,8 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
+import { gzipSync } from 'node:zlib'
 import { afterAll, describe, expect, test } from 'vitest'
-import { checkConversations } from '../../../../src/cli/input/conversation-file.js'
+import { checkConversations, checkPreferences } from '../../../../src/cli/input/conversation-file.js'
+import { openInput } from '../../../../src/cli/input/input-file.js'
 import { readTrajectoryFile } from '../../../../src/cli/input/trajectory-file.js'
 import { createIo } from '../../../../src/cli/terminal/io.js'
 
@@ -70,13 +72,51 @@ describe('conversation files', () => {
       assistantTurnCount: 2,
     })
   })
+  test('rows of prompt and completion count what trains: the completion', async () => {
+    const [user, assistant] = ['{"role":"user","content":"q"}', '{"role":"assistant","content":"a"}']
+    const turns = `{"prompt":[${user},${assistant},${user}],"completion":[${assistant}]}`
+    expect(await checkConversations(new Blob([`{"prompt":"a","completion":"b"}\n${turns}\n${row}`]), 'f')).toEqual({
+      rowCount: 3,
+      assistantTurnCount: 3,
+    })
+  })
   test.each([
     [`${row}\n{"messages":[`, 'f:2: not valid JSON'],
     ['{"messages":[]}', 'f:1: messages: must be an array that is not empty'],
+    ['{}', 'f:1: messages: missing, the row has nothing'],
+    ['{"text":"a"}', 'f:1: messages: missing, the row has "text"'],
+    ['{"prompt":"a"}', 'f:1: completion: must be there beside prompt'],
+    ['{"completion":"a"}', 'f:1: prompt: must be there beside completion'],
+    ['{"prompt":"a","completion":[{"role":"assistant"}]}', 'f:1: completion: must be text as prompt is'],
+    ['{"prompt":[],"completion":[]}', 'f:1: prompt: must be an array that is not empty'],
+    ['{"prompt":[{"role":"user"}],"completion":[{}]}', 'f:1: completion[0].role'],
+    ['{"prompt":[{"role":"user"}],"completion":[{"role":"user"}]}', 'completion: must hold an assistant message'],
+    ['{"prompt":"a","completion":"b","messages":[]}', 'f:1: messages: must not be there beside'],
+    ['[{"messages":[]}]', 'f:1: must be a JSON object, got an array; JSON Lines have one object a line'],
     ['{"messages":[{"content":"x"}]}', 'f:1: messages[0].role'],
     ['{"messages":[{"role":"user","content":"x"}]}', 'assistant message to learn from'],
     ['\n\n', 'f holds no conversation'],
   ])('%j is refused', async (text, message) => {
     await expect(checkConversations(new Blob([text]), 'f')).rejects.toThrow(message)
+  })
+  test('compressed rows are read from a file and, byte by byte, from standard input', async () => {
+    const bytes = gzipSync(`${row}\n${row}\n`)
+    const input = { stdin: Readable.from([bytes.subarray(0, 7), bytes.subarray(7)]), stdout: sink, stderr: sink }
+    const data = await openInput('-', createIo(input, false, {}))
+    expect(Buffer.from(await data.arrayBuffer())).toEqual(bytes)
+    expect(await checkConversations(data, 'f')).toMatchObject({ rowCount: 2 })
+  })
+  test('a damaged gzip file is said to be one', async () => {
+    const bytes = gzipSync(`${row}\n`.repeat(50))
+    const damaged = Buffer.from(bytes)
+    damaged.fill(0xff, 12, 30)
+    for (const data of [bytes.subarray(0, 40), damaged]) {
+      const refused = expect.objectContaining({
+        code: 'input_invalid',
+        message: expect.stringContaining('f begins like a gzip file but cannot be decompressed'),
+      })
+      await expect(checkConversations(new Blob([data]), 'f')).rejects.toEqual(refused)
+      await expect(checkPreferences(new Blob([data]), 'f')).rejects.toEqual(refused)
+    }
   })
 })

@@ -52,6 +52,13 @@ describe('a job', () => {
     // the reward of one job is one number
     expect(view.lines(80)[1]).toContain('reward ▁▃█ 0.4')
   })
+  test('charts the loss of validation rows and the margin of preferences', () => {
+    const view = createJobView({ nowMs: () => 0, rewardsBefore: [], isUnicode: true })
+    view.add(event('training_started', { num_sequences: 2, num_pairs: 4 }))
+    view.add(event('gradient_step', { loss: 0.5, 'rewards/margins': 0.1 }))
+    view.add(event('gradient_step', { loss: 0.25, 'rewards/margins': 0.2, 'val/loss': 0.75 }))
+    expect(view.lines(80)[1]).toBe('  loss █▁ 0.25   val loss ▅ 0.75   margin ▁█ 0.2')
+  })
   test('fits 80 and 140 columns however long it runs; an SFT job has no reward', () => {
     const view = createJobView({ nowMs: () => 0, rewardsBefore: [], isUnicode: true })
     view.add(event('training_started', { num_sequences: 100 }))

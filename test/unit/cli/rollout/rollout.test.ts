@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { runCli } from '../../../support/service/run-cli.js'
-import { MODEL, page, type Routes, scriptedService } from '../../../support/service/scripted-service.js'
+import { checkpoint, MODEL, page, type Routes, scriptedService } from '../../../support/service/scripted-service.js'
 
 let folder = ''
 beforeEach(() => {
@@ -22,6 +22,7 @@ const file = (name: string, text: string) => {
 async function run(argv: readonly string[], { fail = () => false }: { fail?: (content: string) => boolean } = {}) {
   const routes: Routes = {
     'GET /v1/preview/models': { body: page([MODEL]) },
+    [`GET /v1/preview/models/${MODEL.id}/checkpoints`]: { body: page([checkpoint(3)], true) },
     'POST /v1/chat/completions': ({ body }) => {
       const { messages } = body as { messages: { content: string }[] }
       if (fail(messages.at(-1)?.content ?? '')) return { status: 400, body: { error: { message: 'too long' } } }
@@ -138,6 +139,16 @@ describe('eval', () => {
     const { stdout, requests } = await run(['eval', 'email-agent:step3', ...argv().slice(2), '--json'])
     expect(JSON.parse(stdout)).toMatchObject({ reward: 0.5, step: 3, is_stored: false })
     expect(requests.some(({ path }) => path.endsWith('/log'))).toBe(false)
+    // the newest first, and no further page than the one that holds it
+    const pages = requests.filter(({ path }) => path.endsWith('/checkpoints'))
+    expect(pages.map(({ query }) => query.get('order'))).toEqual(['desc'])
+  })
+  test('a minimum is not passed by the answers that came when others failed', async () => {
+    const part = { fail: (content: string) => content === '3+3?' }
+    const gated = await run([...argv(), '--min-reward', '0.1'], part)
+    expect(gated.exitCode).toBe(1)
+    expect(gated.stderr).toMatch(/\d of \d answers failed, so the mean says nothing of the minimum of 0\.1/)
+    expect((await run(argv(), part)).exitCode).toBe(0)
   })
   test('a reward below the minimum is exit 1, for CI', async () => {
     expect((await run([...argv(), '--min-reward', '0.5'])).exitCode).toBe(0)

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import { afterEach, expect, test, vi } from 'vitest'
 import { createIo } from '../../../../src/cli/terminal/io.js'
-import { startProgress } from '../../../../src/cli/terminal/progress.js'
+import { startProgress, startProgressLater } from '../../../../src/cli/terminal/progress.js'
 
 afterEach(() => {
   vi.useRealTimers()
@@ -47,5 +47,32 @@ test.each([
     expect(drawn.split('working').length - 1).toBe(count)
   } finally {
     Object.assign(process.stderr, { isTTY, columns: width, cursorTo, clearLine, moveCursor })
+  }
+})
+
+test('a wait is shown after a second, with the latest words, and not at all when it was shorter', () => {
+  vi.useFakeTimers()
+  let drawn = ''
+  const { isTTY, columns, cursorTo, clearLine, moveCursor } = process.stderr
+  vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    drawn += String(text)
+    return true
+  })
+  const moves = { cursorTo: () => true, clearLine: () => true, moveCursor: () => true }
+  Object.assign(process.stderr, { isTTY: true, columns: 80, ...moves })
+  try {
+    const short = startProgressLater(ioOf(true).io, true, 'short')
+    vi.advanceTimersByTime(900)
+    short.stop()
+    const long = startProgressLater(ioOf(true).io, true, 'first')
+    vi.advanceTimersByTime(900)
+    long.update('second')
+    vi.advanceTimersByTime(200)
+    expect(drawn).toContain('second')
+    long.stop()
+    vi.advanceTimersByTime(5000)
+    expect(drawn).not.toMatch(/short|first/)
+  } finally {
+    Object.assign(process.stderr, { isTTY, columns, cursorTo, clearLine, moveCursor })
   }
 })

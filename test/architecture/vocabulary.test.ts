@@ -72,6 +72,7 @@ describe('closed lists', () => {
       HOME,
       'src/api/wire/option-notes.ts',
       'src/service/operations/fine-tuning/to-openai.ts',
+      'src/service/operations/training/data-warnings.ts',
       'src/service/operations/training/job-requests.ts',
       'src/training/hyperparameters.ts',
       'src/training/worker/job-kinds.ts',

@@ -5,6 +5,7 @@
  *     npm run build && node test/bench/learning/learn.js --tasks order,larger --methods cispo,ppo --seeds 1,2,3 --jobs 10
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
+ *         [--precision int8] of the jobs
  *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
  *         [--show N] sampled answers to held-out questions at each measurement, on standard error: a shortcut is seen there
  *         [--threads N] of inference and training each, on a machine that others use too
@@ -22,6 +23,7 @@
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { createClient, startLocal } from 'trainyard/rl'
+import { weatherQuestion } from '../../examples/weather.js'
 import { storeCurve } from './curves.js'
 import { learn, METHODS } from './runs.js'
 import { TASKS } from './tasks.js'
@@ -39,6 +41,7 @@ const { values } = parseArgs({
     questions: { type: 'string' },
     answers: { type: 'string' },
     'target-kl': { type: 'string' },
+    precision: { type: 'string', default: 'f32' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
     show: { type: 'string', default: '0' },
@@ -60,9 +63,26 @@ function shaped(task) {
 }
 
 if (values['print-tasks']) {
-  const all = Object.entries(TASKS).map(([name, task]) => [name, shaped(task)])
+  const all = await Promise.all(Object.entries(TASKS).map(async ([name, task]) => [name, await asData(shaped(task))]))
   console.log(JSON.stringify(Object.fromEntries(all), null, 1))
   process.exit()
+}
+
+/** A task without code: of one with tools the conversation's beginning, the tools, and what the right call brings. */
+async function asData(task) {
+  if (!task.hasTools) return task
+  const tools = []
+  const describe = async ({ city }) => {
+    const environment = weatherQuestion(city)
+    const start = await environment.reset()
+    tools.splice(0, tools.length, ...start.tools)
+    const call = { id: 'call_0', name: start.tools[0].function.name, arguments: { city } }
+    const { messages } = await environment.step({ toolCalls: [call] })
+    const [{ content: result }] = messages
+    return { prompt: start.messages[0].content, city, result, answer: String(JSON.parse(result).temperature) }
+  }
+  const training = await Promise.all(task.training.map(describe))
+  return { ...task, training, heldOut: await Promise.all(task.heldOut.map(describe)), tools }
 }
 
 /** The known names of a list; ends the program on another. */
@@ -78,6 +98,11 @@ const tasks = known(values.tasks, Object.keys(TASKS), 'task')
 const targetKl = values['target-kl'] === undefined ? null : Number(values['target-kl'])
 if (values.store && targetKl !== null) {
   console.error('--store keeps curves of the published algorithm: leave --target-kl out')
+  process.exit(2)
+}
+const { precision } = values
+if (values.store && precision !== 'f32') {
+  console.error('--store keeps curves of float32: leave --precision out')
   process.exit(2)
 }
 const examples = Number(values.examples)
@@ -115,7 +140,17 @@ try {
             await storeCurve({ ...entry, ...(examples > 0 ? { examples } : {}), ...curves })
           }
           const run = await learn(client, task, {
-            ...{ baseModel, method, rate, seed, tokensPerStep, targetKl, jobs: Number(values.jobs), examples },
+            ...{
+              baseModel,
+              method,
+              rate,
+              seed,
+              precision,
+              tokensPerStep,
+              targetKl,
+              jobs: Number(values.jobs),
+              examples,
+            },
             heldOut: task.heldOut,
             onAnswers: (answers) => {
               for (const answer of answers.slice(0, Number(values.show))) progress(answer)

@@ -3,7 +3,7 @@
     node test/bench/learning/learn.js --print-tasks > tasks.json
     python test/bench/learning/pytorch.py --weights src/assets/spark --tasks-file tasks.json --tasks order --methods cispo,sft --seeds 1,2,3
 
-needs torch and transformers; weights of another model: `checkpoints download --step 0 --format merged`. One curve a line, as JSON, for `curves.json`. Not for the task with tools.
+needs torch and transformers; weights of another model: `checkpoints download --step 0 --format merged`. One curve a line, as JSON, for `curves.json`.
 """
 
 import argparse
@@ -20,6 +20,10 @@ RANK, ALPHA, BETAS, EPS = 8, 16, (0.9, 0.99), 1e-8
 # Largest norm of the gradients, weight decay: of reinforcement learning, of examples.
 RL, SFT = (0.1, 0.1), (1.0, 0.0)
 MAX_TOKENS, SFT_BATCH = 12, 8
+# Of the task with tools: longest answer, turns of an episode.
+TOOL_TOKENS, TOOL_TURNS = 32, 3
+# A start of fewer tokens is counted for each sequence of a step, a longer one that all have in common once.
+MIN_SHARED = 64
 # Examples before the first job: passes over them, examples to a step.
 FIRST_EPOCHS, FIRST_BATCH = 2, 4
 CLIPS = {"cispo": (1.0, 4.0), "ppo": (0.2, 0.2)}
@@ -58,7 +62,7 @@ def reward_of(task, answer, question):
 
 
 @torch.no_grad()
-def sample(model, prompts, size, ends):
+def sample(model, prompts, size, ends, max_tokens=MAX_TOKENS):
     """`size` answers to each prompt at temperature 1 with the raw log-probability of each token: lists of (prompt ids, ids, logps).
 
     A prompt is computed once; its keys and values are copied for each answer.
@@ -73,7 +77,7 @@ def sample(model, prompts, size, ends):
     logits, mask, position = (each.repeat_interleave(size, 0) for each in (result.logits[:, -1], mask, position[:, -1:]))
     out = [(prompt, [], []) for prompt in prompts for _ in range(size)]
     going = [True] * len(out)
-    for token_number in range(MAX_TOKENS):
+    for token_number in range(max_tokens):
         if token_number > 0:
             mask = torch.cat([mask, torch.ones(len(out), 1, dtype=mask.dtype)], 1)
             position = position + 1
@@ -110,6 +114,8 @@ def rollouts(model, tokenizer, task, questions, size, ends):
     def text_of(ids):
         return tokenizer.decode([t for t in ids if t not in ends], skip_special_tokens=True)
 
+    if "tools" in task:
+        return episodes(model, tokenizer, task, questions, size, ends)
     groups, called = [[] for _ in questions], []
     answers = sample(model, [chat(tokenizer, question) for question in questions], size, ends)
     for row, (prompt, ids, logps) in enumerate(answers):
@@ -132,6 +138,54 @@ def rollouts(model, tokenizer, task, questions, size, ends):
             entry["ids"], entry["logps"] = prompt + ids, entry["logps"] + logps
             entry["reward"] += reward_of(task, text_of(ids), question)
     return groups
+
+
+def episodes(model, tokenizer, task, questions, size, ends):
+    """As `rollouts`, of the task with tools: calls are answered until an answer has none, which is judged with what was looked up."""
+    start = {q["city"]: chat(tokenizer, q, task["tools"]) for q in questions}
+    groups = [[{"ids": start[q["city"]], "at": [], "logps": [], "reward": 0.0, "asked": None} for _ in range(size)] for q in questions]
+    going = [(q, entry) for q, group in zip(questions, groups) for entry in group]
+    for _ in range(TOOL_TURNS):
+        if not going:
+            break
+        answers = sample(model, [entry["ids"] for _, entry in going], 1, ends, TOOL_TOKENS)
+        called = []
+        for (question, entry), (prompt, ids, logps) in zip(going, answers):
+            entry["at"] = entry["at"] + list(range(len(prompt), len(prompt) + len(ids)))
+            entry["ids"], entry["logps"] = prompt + ids, entry["logps"] + logps
+            text = tokenizer.decode([t for t in ids if t not in ends], skip_special_tokens=True)
+            calls = calls_in(text)
+            if not calls:
+                numbers = re.findall("[0-9]+", text)
+                entry["reward"] = 0.2 * (entry["asked"] == question["city"]) + 0.8 * (numbers == [question["answer"]])
+                continue
+            results = []
+            for name, arguments in calls:
+                if name != task["tools"][0]["function"]["name"]:
+                    results.append(f'error: there is no tool "{name}"')
+                elif not isinstance(arguments, dict):
+                    results.append("error: the arguments are not a JSON object")
+                else:
+                    entry["asked"] = arguments.get("city")
+                    results.append(question["result"])
+            end = [] if ids[-1] in ends else [min(ends)]
+            entry["ids"] = entry["ids"] + end + between(tokenizer, *results, role="tool")
+            called.append((question, entry))
+        going = called
+    return groups
+
+
+def calls_in(text):
+    """Calls of tools as the model writes them: name and arguments, null where those are no JSON."""
+    calls = []
+    for source in re.findall(r"<tool_call>\s*(.*?)\s*</tool_call>", text, re.S):
+        try:
+            call = json.loads(source)
+        except ValueError:
+            continue
+        if isinstance(call, dict) and isinstance(call.get("name"), str):
+            calls.append((call["name"], call.get("arguments", {})))
+    return calls
 
 
 def advantages(groups):
@@ -159,13 +213,24 @@ def advantages(groups):
     return kept
 
 
+def common_start(trajectories):
+    """Tokens with which all begin, one fewer than what stands before the first trained one."""
+    first = trajectories[0]["ids"]
+    most = min(t["at"][0] - 1 for t in trajectories)
+    return next((i for i in range(most) if any(t["ids"][i] != first[i] for t in trajectories)), most)
+
+
 def pack(trajectories, capacity, rng):
     """Groups in decreasing length of their longest sequence, each sequence into the step that it fills best; the order of the steps is shuffled."""
     longest, steps = {}, []
+    shared = common_start(trajectories) if trajectories else 0
+    if shared < MIN_SHARED:
+        shared = 0
+    capacity -= shared
     for t in trajectories:
         longest[t["group"]] = max(longest.get(t["group"], 0), len(t["ids"]))
     for t in sorted(trajectories, key=lambda t: -longest[t["group"]]):
-        length = len(t["ids"])
+        length = len(t["ids"]) - shared
         fitting = [s for s in steps if s[0] + length <= capacity]
         best = max(fitting, key=lambda s: s[0]) if fitting else None
         if best is None:
@@ -193,14 +258,14 @@ def loss_of(model, step, loss):
     return total / count
 
 
-def chat(tokenizer, question):
+def chat(tokenizer, question, tools=None):
     messages = [{"role": "user", "content": question["prompt"]}]
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+    return list(tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, return_dict=False))
 
 
-def between(tokenizer, result):
-    """What stands between an answer's end of turn and the answer after `result`: the template with and without it, cut."""
-    turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": "-"}, {"role": "user", "content": result}]
+def between(tokenizer, *results, role="user"):
+    """What stands between an answer's end of turn and the answer after `results`: the template with and without them, cut."""
+    turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": "-"}, *({"role": role, "content": r} for r in results)]
     before = tokenizer.apply_chat_template(turns[:2], tokenize=False).rstrip()
     after = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
     return tokenizer.encode(after[len(before) :], add_special_tokens=False)

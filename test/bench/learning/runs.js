@@ -78,7 +78,7 @@ const batchOf = ({ task }, job) =>
 
 async function trainOnRollouts(run, job, options) {
   const groups = await rollouts(run, batchOf(run, job), run.task.size)
-  const config = { ...options, seed: run.seed, tokens_per_step: run.tokensPerStep }
+  const config = { ...options, ...sharedConfig(run), tokens_per_step: run.tokensPerStep }
   const trained = await run.model.train(groups, { ...trainOptions(run), targetKl: run.targetKl, config })
   return { training: trained.reward }
 }
@@ -94,7 +94,7 @@ async function trainOnExamples(run, questions, config = { batch_size: BATCH_SIZE
     const turns = call === undefined ? [prompt, answer] : [prompt, call, result, answer]
     return { messages: turns.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content })) }
   })
-  await run.model.trainSft(conversations, { ...trainOptions(run), config: { ...config, seed: run.seed } })
+  await run.model.trainSft(conversations, { ...trainOptions(run), config: { ...config, ...sharedConfig(run) } })
 }
 
 /** A pass over the pairs, in order; held-out pairs are measured before the first job and after each. */
@@ -103,7 +103,7 @@ async function trainOnPreferences(run, job) {
     questions
       .filter(({ answer, wrong }) => wrong !== undefined && answer !== wrong)
       .map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
-  const config = { batch_size: BATCH_SIZE, seed: run.seed, reference_step: 0 }
+  const config = { batch_size: BATCH_SIZE, ...sharedConfig(run), reference_step: 0 }
   const curves = { accuracy: [], margin: [] }
   const onEvent = (event) => {
     trainOptions(run).onEvent(event)
@@ -119,6 +119,9 @@ async function trainOnPreferences(run, job) {
   // Under the base model itself every margin is 0: nothing is preferred.
   return job === 0 ? { accuracy: [0, ...curves.accuracy], margin: [0, ...curves.margin] } : curves
 }
+
+/** What the request of every job says. */
+const sharedConfig = ({ seed, precision }) => ({ seed, precision })
 
 const trainOptions = (run) => ({
   learningRate: run.rate,

@@ -47,7 +47,7 @@ export async function runPages(print) {
     await (await openDatabase(file)).close()
     fill(file)
     await createLocalKey(directory)
-    const service = await startService({ args: ['--data-dir', directory] })
+    const service = await startService({ keptDir: directory })
     try {
       const call = createClient(service)
       const { pid } = service.child

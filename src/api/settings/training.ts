@@ -87,8 +87,9 @@ export const SFT_DEFAULTS = {
   early_stopping_min_delta: 0,
   precision: 'f32',
 } as const
-/** Strength of a preference loss, and the share of pairs taken to be labelled the wrong way round. */
-export const BETA = { min: 0, max: 100 } as const
+/** Strength of a preference loss: at 0 every pair has the same loss, and nothing is learned. */
+export const BETA = { min: 1e-4, max: 100 } as const
+/** Share of pairs taken to be labelled the wrong way round. */
 export const LABEL_SMOOTHING = { min: 0, max: 0.499 } as const
 /** `config` of a preference job; beta and label smoothing are those of TRL, the rate is for an adapter. */
 export const DPO_DEFAULTS = {

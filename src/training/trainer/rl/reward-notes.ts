@@ -11,8 +11,9 @@ const NOTABLE_SHARE = 0.5
 /** Sentences known before the first step. */
 export function rewardNotes(groups: readonly TrajectoryGroup[]): string[] {
   const { groupsSubmitted, groupsTrainable } = countBatch(groups)
+  if (groupsSubmitted === 0) return ['no trajectory groups were sent: nothing is trained']
   const flat = groupsSubmitted - groupsTrainable
-  if (groupsSubmitted === 0 || flat < NOTABLE_SHARE * groupsSubmitted) return []
+  if (flat < NOTABLE_SHARE * groupsSubmitted) return []
   const percent = Math.round((100 * flat) / groupsSubmitted)
   return [
     `reward variance zero in ${percent}% of groups (${flat} of ${groupsSubmitted}): they teach nothing; use tasks that are sometimes solved, or more attempts`,

@@ -112,6 +112,6 @@ describe('rewardNotes', () => {
     expect(rewardNotes(groups([0, 1], [1, 0], [1, 1], [0, 0], [1, 1]))).toEqual([
       expect.stringContaining('reward variance zero in 60% of groups (3 of 5)'),
     ])
-    expect(rewardNotes([])).toEqual([])
+    expect(rewardNotes([])).toEqual(['no trajectory groups were sent: nothing is trained'])
   })
 })

@@ -3,7 +3,7 @@
  * what its kind measures as little charts. The reward is the model's, job after job: within one job it does not change.
  */
 import type { TrainingEvent } from '#api/wire/training-jobs.js'
-import { formatClock, formatNumber } from '../terminal/format.js'
+import { formatClock, formatNumber, millisecondsBetween } from '../terminal/format.js'
 import { renderBar, renderSparkline } from './bar.js'
 
 export interface JobView {
@@ -32,6 +32,7 @@ const SPARK = { least: 6, most: 30 }
 export function createJobView(options: JobViewOptions): JobView {
   const { nowMs, isUnicode } = options
   const createdMs = nowMs()
+  let startedAt: string | null = null
   let startMs: number | null = null
   let total: number | null = null
   let count = 0
@@ -68,14 +69,17 @@ export function createJobView(options: JobViewOptions): JobView {
   }
 
   return {
-    add({ type, data }) {
+    add({ type, data, created_at: at }) {
       if (type === 'training_started') {
+        startedAt ??= at
         startMs = nowMs()
         total = typeof data['num_sequences'] === 'number' ? data['num_sequences'] : null
         return
       }
       if (type !== 'gradient_step') return
-      startMs ??= nowMs()
+      startedAt ??= at
+      // whoever comes late gets what happened before at once: how long it took stands in the events
+      startMs = nowMs() - millisecondsBetween(startedAt, at)
       count += 1
       const { reward, tokens_per_second: speed } = data
       if (typeof speed === 'number') tokensPerSecond = speed

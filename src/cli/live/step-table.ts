@@ -10,6 +10,7 @@ export interface StepProgress {
   readonly count: number
   /** Gradient steps of the whole job; null where it has not said. */
   readonly total: number | null
+  /** Since the job began to train. */
   readonly elapsedMs: number
 }
 

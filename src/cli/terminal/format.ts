@@ -58,6 +58,11 @@ export function formatClock(ms: number): string {
   return shown.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, '0'))).join(':')
 }
 
+/** Milliseconds from one time to another, both as the API writes them. */
+export function millisecondsBetween(from: string, to: string): number {
+  return Date.parse(to) - Date.parse(from)
+}
+
 /** `38s`, `1m 21s`, `2h 3m`, for sentences. */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))}ms`

@@ -11,7 +11,7 @@ import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { createJobView } from '../live/job-view.js'
 import { createRegion } from '../live/region.js'
 import { createStepTable, type StepTable } from '../live/step-table.js'
-import { formatDuration, formatNumber } from './format.js'
+import { formatDuration, formatNumber, millisecondsBetween } from './format.js'
 import { describeLeftOut } from './job-report.js'
 
 /** Longest pause between two looks at a job, milliseconds. */
@@ -31,7 +31,7 @@ export async function watchJob(
 ): Promise<TrainingJob> {
   const { output, clock, signal } = context
   const startMs = clock.monotonicMs()
-  const printEvent = createEventPrinter(context, startMs)
+  const printEvent = createEventPrinter(context)
   const gradientNorms: number[] = []
   let reward: number | null = null
   let live: Live | null = null
@@ -163,14 +163,16 @@ function warnOfClipping({ output }: CommandContext, norms: readonly number[]): v
 }
 
 /** Prints events as table lines for people and JSON Lines for machines. */
-function createEventPrinter({ output, clock, io }: CommandContext, startMs: number): (event: TrainingEvent) => void {
+function createEventPrinter({ output, io }: CommandContext): (event: TrainingEvent) => void {
   const width = io.stdout.isTerminal ? io.stdout.width : null
   let table: StepTable | null = null
+  let startedAt: string | null = null
   let total: number | null = null
   let count = 0
   return function printEvent(event) {
     const json = { object: 'training_job.event', ...event }
-    const { type, data } = event
+    const { type, data, created_at: at } = event
+    startedAt ??= at
     if (type === 'training_started') {
       total = numberOf(data, 'num_sequences')
       table = createStepTable(data, width)
@@ -178,7 +180,7 @@ function createEventPrinter({ output, clock, io }: CommandContext, startMs: numb
     } else if (type === 'gradient_step') {
       count = numberOf(data, 'gradient_step') ?? count + 1
       table ??= createStepTable(data, width)
-      output.event(json, table.row(data, { count, total, elapsedMs: clock.monotonicMs() - startMs }))
+      output.event(json, table.row(data, { count, total, elapsedMs: millisecondsBetween(startedAt, at) }))
     } else {
       output.event(json, null)
     }
@@ -220,7 +222,7 @@ function outcomeLine(job: TrainingJob, elapsedMs: number): string | null {
   if (job.status !== 'completed') return null
   const ranMs =
     job.training_start !== null && job.training_end !== null
-      ? Date.parse(job.training_end) - Date.parse(job.training_start)
+      ? millisecondsBetween(job.training_start, job.training_end)
       : elapsedMs
   const saved = job.step === null ? '' : `: checkpoint step ${job.step} saved`
   const ended = `Job ${job.id} ended${saved}, ${formatDuration(ranMs)}`

@@ -9,11 +9,11 @@ import { createJobView } from '#cli/live/job-view.js'
 import { createRegion } from '#cli/live/region.js'
 import { displayWidth } from '#cli/terminal/table.js'
 
-const event = (type: TrainingEvent['type'], data: TrainingEvent['data'] = {}): TrainingEvent => ({
+const event = (type: TrainingEvent['type'], data: TrainingEvent['data'] = {}, atMs = 0): TrainingEvent => ({
   id: 'e',
   type,
   data,
-  created_at: '2026-01-01T00:00:00Z',
+  created_at: new Date(Date.UTC(2026, 0, 1) + atMs).toISOString(),
 })
 
 test('bars and charts', () => {
@@ -37,20 +37,29 @@ describe('a job', () => {
     const view = createJobView({ nowMs: () => now, rewardsBefore: [0.1, 0.2], isUnicode: true })
     now = 3000
     expect(view.lines(80)).toEqual(['  waiting for a worker  0:03', '  reward ▁█ 0.2'])
-    view.add(event('training_started', { num_sequences: 4 }))
+    view.add(event('training_started', { num_sequences: 4 }, now))
     expect(view.lines(80)[0]).toBe('  ░░░░░░░░░░░░░░░░░░░░  0/4  0:00')
     now = 5000
     const step = { reward: 0.4, loss: 0.5, kl_div: 0.01, tokens_per_second: 1234.5 }
-    view.add(event('gradient_step', step))
+    view.add(event('gradient_step', step, now))
     expect(view.lines(80)).toEqual([
       '  █████░░░░░░░░░░░░░░░  1/4  0:02  1,235 tokens/s  0:06 left',
       '  reward ▁▃█ 0.4   loss ▅ 0.5   KL ▅ 0.01',
     ])
-    for (let i = 0; i < 3; i += 1) view.add(event('gradient_step', { ...step, loss: i }))
+    for (let i = 0; i < 3; i += 1) view.add(event('gradient_step', { ...step, loss: i }, now))
     expect(view.lines(80)[0]).toContain('4/4')
     expect(view.lines(80)[0]).toContain('saving')
     // the reward of one job is one number
     expect(view.lines(80)[1]).toContain('reward ▁▃█ 0.4')
+  })
+  test('that somebody looks at late shows its own time, and what is left by it', () => {
+    let now = 77
+    const view = createJobView({ nowMs: () => now, rewardsBefore: [], isUnicode: true })
+    view.add(event('training_started', { num_sequences: 4 }))
+    for (let i = 1; i < 4; i += 1) view.add(event('gradient_step', { loss: 1 }, i * 20_000))
+    expect(view.lines(80)[0]).toBe('  ███████████████░░░░░  3/4  1:00  0:20 left')
+    now += 10_000
+    expect(view.lines(80)[0]).toContain('1:10')
   })
   test('charts the loss of validation rows and the margin of preferences', () => {
     const view = createJobView({ nowMs: () => 0, rewardsBefore: [], isUnicode: true })

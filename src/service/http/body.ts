@@ -83,6 +83,18 @@ export function readQuery<S extends z.ZodType>(c: RequestContext, schema: S): z.
   return value
 }
 
+/** Checks the fields of a form beside its file and names those that are ignored. */
+export function readFields<S extends z.ZodType>(
+  c: RequestContext,
+  schema: S,
+  fields: ReadonlyMap<string, string>,
+): z.output<S> {
+  const given = Object.fromEntries(fields)
+  const value = parseWith(schema, given, 'body')
+  reportIgnored(c, ignoredFieldsOf(schema, given))
+  return value
+}
+
 /**
  * The bytes of a body, bounded in size and pace.
  *

@@ -13,10 +13,13 @@ export interface MultipartUpload {
   readonly fields: Promise<ReadonlyMap<string, string>>
 }
 
+const LIMITS = { files: 1, fields: 20, fieldSize: 4096, parts: 25, headerPairs: 20 } as const
+
 /**
  * Waits for the first file part.
  *
- * @throws {InvalidRequestError} `invalid_multipart` for a malformed body or one without a file
+ * @throws {InvalidRequestError} `invalid_multipart` for a malformed body or one without a file; the fields are rejected with it where there are too
+ *   many or a second file
  */
 export async function readMultipart(contentType: string, body: AsyncIterable<Uint8Array>): Promise<MultipartUpload> {
   const fields = new Map<string, string>()
@@ -39,13 +42,18 @@ export async function readMultipart(contentType: string, body: AsyncIterable<Uin
   try {
     parser = new Busboy({
       headers: { 'content-type': contentType } as BusboyHeaders,
-      limits: { files: 1, fields: 20, fieldSize: 4096, parts: 25, headerPairs: 20 },
+      limits: LIMITS,
       defCharset: 'utf8',
     })
   } catch (cause) {
     throw malformed(cause)
   }
-  parser.on('field', (name, value) => fields.set(name, value))
+  parser.on('field', (name, value, _isNameCut, isCut) => {
+    if (isCut) fail(malformed(new Error(`field "${name}" has more than ${LIMITS.fieldSize} bytes`)))
+    fields.set(name, value)
+  })
+  parser.on('filesLimit', () => fail(malformed(new Error('it has more than one file, and each needs a request'))))
+  parser.on('fieldsLimit', () => fail(malformed(new Error(`it has more than ${LIMITS.fields} fields beside the file`))))
   parser.on('file', (_name, stream, filename) => {
     current = stream
     // a torn form fails the part before or after anybody reads it: without a listener that would end the process

@@ -4,7 +4,7 @@
 import { z } from '@hono/zod-openapi'
 import { listFilesQuerySchema } from '#api/wire/files.js'
 import { InvalidRequestError } from '#base/errors.js'
-import { readBytes, readQuery } from '../body.js'
+import { readBytes, readFields, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'
 import { idempotencyKey } from '../headers.js'
@@ -12,11 +12,13 @@ import { readMultipart } from '../multipart.js'
 
 const DEFAULT_PURPOSE = 'fine-tune'
 
-export const uploadQuerySchema = z.object({
-  filename: z.string().min(1).max(512).optional(),
+const uploadFieldsSchema = z.object({
   purpose: z.string().max(64).optional(),
   artifact: z.string().max(1024).optional(),
 })
+export const uploadQuerySchema = uploadFieldsSchema.extend({ filename: z.string().min(1).max(512).optional() })
+/** A form says all in its fields. */
+const noQuerySchema = z.object({})
 
 export function bindFiles(app: App, options: AppOptions): void {
   const { files } = options.services
@@ -25,18 +27,16 @@ export function bindFiles(app: App, options: AppOptions): void {
     const key = idempotencyKey(c)
     const body = readBytes(c, c.get('bodies').limits.uploadBytes)
     if (contentType.toLowerCase().startsWith('multipart/form-data')) {
+      readQuery(c, noQuerySchema)
       const form = await readMultipart(contentType, body)
       const stored = await files.upload(
         c.get('principal'),
         form.file,
         async () => {
-          const fields = await form.fields
-          assertNoExpiry(fields)
-          return {
-            filename: form.filename,
-            purpose: fields.get('purpose') ?? DEFAULT_PURPOSE,
-            artifact: fields.get('artifact') ?? null,
-          }
+          const given = await form.fields
+          assertNoExpiry(given)
+          const { purpose = DEFAULT_PURPOSE, artifact = null } = readFields(c, uploadFieldsSchema, given)
+          return { filename: form.filename, purpose, artifact }
         },
         key,
       )

@@ -124,6 +124,11 @@ export interface MemoryNeeds {
   readonly measured: BatchSize | null
 }
 
+/** Tokens of the longest row that runs in a job's graphs: validation rows run in those of the same model. */
+export function longestRow({ largest, measured }: Pick<MemoryNeeds, 'largest' | 'measured'>): number {
+  return Math.max(largest.length, measured?.length ?? 0)
+}
+
 /** What a job's largest micro-batch takes and how it is computed. */
 export interface MemoryPlan {
   readonly isRecomputed: boolean

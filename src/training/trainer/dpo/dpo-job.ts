@@ -10,7 +10,7 @@ import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
+import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps } from '../progress.js'
 import { leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
@@ -55,9 +55,10 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   const { report } = progress
   const started = outlineDpo(job, context)
   if (resumePoint === null) yield started
+  const rows = { precision: job.hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
   const validated =
     survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rowOptions(job))) })
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
       : {}
   return {
     adapter: context.adapter,
@@ -108,12 +109,6 @@ export function memoryNeeds({ survey, validation }: Pick<DpoJob, 'survey' | 'val
     largest: largestPairBatch(survey),
     measured: validation === null ? null : largestPairBatch(validation.survey),
   }
-}
-
-/** Validation rows run in graphs of the same model. */
-function rowOptions(job: DpoJob): Parameters<typeof rowSettings>[1] {
-  const { largest, measured } = memoryNeeds(job)
-  return { precision: job.hyperparameters.precision, longestRow: Math.max(largest.length, measured?.length ?? 0) }
 }
 
 /** @returns what validation rows say of the state the job ends with */

@@ -10,7 +10,7 @@ import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
-import { type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
+import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, type JobProgress } from '../progress.js'
 import { leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
@@ -47,9 +47,10 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
   const started = outlineSft(job, context)
   if (resumePoint === null) yield started
   applyResumePoint(context, resumePoint)
+  const rows = { precision: hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
   const validated =
     survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rowOptions(job))) })
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
       : {}
   return {
     adapter: context.adapter,
@@ -103,12 +104,6 @@ export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'val
     largest: largestMicroBatch(survey),
     measured: validation === null ? null : largestMicroBatch(validation.survey),
   }
-}
-
-/** Validation rows run in graphs of the same model. */
-function rowOptions(job: SftJob): Parameters<typeof rowSettings>[1] {
-  const { largest, measured } = memoryNeeds(job)
-  return { precision: job.hyperparameters.precision, longestRow: Math.max(largest.length, measured?.length ?? 0) }
 }
 
 /** @returns what validation rows say of the state the job ends with */

@@ -7,7 +7,7 @@ import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { rowCost } from '#training/data/training-batch.js'
 import { SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, rowSettings } from '#training/trainer/job.js'
-import { type MemoryPlan, recomputedBytes } from '#training/trainer/memory.js'
+import { longestRow, type MemoryPlan, recomputedBytes } from '#training/trainer/memory.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
 import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { createTrainer } from '#training/trainer/trainer.js'
@@ -64,7 +64,7 @@ async function fromMeasurement(plan: JobPlan, memory: MemoryPlan, context: JobCo
   // other programs live here too, and a plan is not worth their memory
   if (recomputedBytes(context.prepared.config, size) > available / 2) return NOTHING
   const openedMs = clock.monotonicMs()
-  const settings = await rowSettings(context, { precision: plan.precision, longestRow: plan.largest.length })
+  const settings = await rowSettings(context, { precision: plan.precision, longestRow: longestRow(plan) })
   const trainer = await createTrainer({
     ...settings,
     adapter,

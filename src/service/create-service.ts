@@ -40,6 +40,7 @@ import type { BaseModelEntry, ServiceContext } from '#service/operations/context
 import { createFileService } from '#service/operations/files.js'
 import { createFineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
 import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
+import { createMessageService } from '#service/operations/messages/messages.js'
 import { createModelService } from '#service/operations/models.js'
 import { createResponseService } from '#service/operations/responses/responses.js'
 import { createSystemCheckService } from '#service/operations/system-check.js'
@@ -300,6 +301,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       completions: createCompletionService(context),
       tokens,
       responses: createResponseService(context, { chat, tokens }),
+      messages: createMessageService(context, { chat, tokens }),
       systemCheck: createSystemCheckService(context),
       workerApi: createWorkerApiService(context),
       wandb: createWandbService(context),

@@ -12,6 +12,7 @@ import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { createFineTuningJobRequestSchema } from '#api/wire/compatible/fine-tuning.js'
 import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
+import { countMessageTokensRequestSchema, messageRequestSchema } from '#api/wire/inference/messages.js'
 import { responseRequestSchema } from '#api/wire/inference/responses.js'
 import {
   applyTemplateRequestSchema,
@@ -34,7 +35,7 @@ import {
 } from '#api/wire/worker.js'
 import { idleOptionsOf } from './idle-options.js'
 import type { JsonReaderOptions } from './json-reader.js'
-import { unreadFieldsOf } from './unread-fields.js'
+import { unreadBlockFieldsOf, unreadFieldsOf } from './unread-fields.js'
 
 /** What may be sent and how fast. Settings of the server; the defaults are `DEFAULT_BODY_LIMITS`. */
 export interface BodyLimits {
@@ -140,6 +141,8 @@ export const BODIES = {
     },
   },
   response: { schema: responseRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
+  message: { schema: messageRequestSchema, ...CONVERSATION, idle: unreadBlockFieldsOf },
+  countMessageTokens: { schema: countMessageTokensRequestSchema, ...CONVERSATION, idle: unreadBlockFieldsOf },
   tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
   applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
   detokenize: {

@@ -43,6 +43,26 @@ export function unreadFieldsOf(request: Fields): readonly string[] {
   ]
 }
 
+/** What of a request in Anthropic's format says what no template is told, as `unreadFieldsOf`. */
+export function unreadBlockFieldsOf({
+  messages,
+  thinking,
+  metadata,
+  output_config: output,
+  ...request
+}: Fields): readonly string[] {
+  const isFailed = itemsOf(messages).some(({ content }) => itemsOf(content).some((block) => block['is_error'] === true))
+  const mustCallTools =
+    itemsOf(request['tools']).length > 0 && ['any', 'tool'].includes(String(fieldsOf(request['tool_choice'])['type']))
+  const format = fieldsOf(output)['format'] ?? null
+  return [
+    ...saidNames(fieldsOf(thinking), ['type']).map((name) => `thinking.${name}`),
+    ...saidNames(fieldsOf(metadata), []).map((name) => `metadata.${name}`),
+    ...(mustCallTools && format !== null ? ['output_config.format'] : []),
+    ...(isFailed ? ['messages[].content[].is_error'] : []),
+  ]
+}
+
 /** Whether the answer has to be calls of tools, in chat's form or in that of responses. */
 function mustCall({ tools, tool_choice: choice }: Fields): boolean {
   if (itemsOf(tools).length === 0) return false

@@ -22,6 +22,7 @@ import { bindFiles } from './routes/files.js'
 import { bindFineTuning } from './routes/fine-tuning.js'
 import { bindHealth } from './routes/health.js'
 import { bindCompletions } from './routes/inference/completions.js'
+import { bindMessages } from './routes/inference/messages.js'
 import { bindResponses } from './routes/inference/responses.js'
 import { bindTokens } from './routes/inference/tokens.js'
 import { bindLog } from './routes/log.js'
@@ -68,6 +69,7 @@ export function createApp(options: AppOptions): App {
   bindChatCompletions(app, options)
   bindCompletions(app, options)
   bindResponses(app, options)
+  bindMessages(app, options)
   bindTokens(app, options)
   bindWandb(app, options)
   bindWebhooks(app, options)

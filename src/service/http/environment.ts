@@ -18,6 +18,7 @@ import type { CompletionService } from '#service/operations/completions/completi
 import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
 import type { FineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
+import type { MessageService } from '#service/operations/messages/messages.js'
 import type { ModelService } from '#service/operations/models.js'
 import type { ResponseService } from '#service/operations/responses/responses.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
@@ -65,6 +66,7 @@ export interface AppOptions {
     readonly completions: CompletionService
     readonly tokens: TokenService
     readonly responses: ResponseService
+    readonly messages: MessageService
     readonly systemCheck: SystemCheckService
     readonly workerApi: WorkerApiService
     readonly wandb: WandbService

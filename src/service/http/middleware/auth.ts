@@ -54,7 +54,7 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
 
 /** Posts that ask for an answer and change nothing. */
 const ANSWERS =
-  /^(?:\/v1)?\/(?:chat\/completions|completions|responses|invocations|tokenize|detokenize|apply-template|graphql|inference\/\w+)(?:\/|$)/
+  /^(?:\/v1)?\/(?:chat\/completions|completions|responses|messages|invocations|tokenize|detokenize|apply-template|graphql|inference\/\w+)(?:\/|$)/
 
 /** The scope a request needs. */
 export function neededScope(method: string, path: string): KeyScope {

@@ -7,6 +7,7 @@
 import type { ErrorHandler } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#api/wire/errors.js'
+import type { MessageErrorBody } from '#api/wire/inference/messages.js'
 import { AppError, type ErrorCategory } from '#base/errors.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 
@@ -30,6 +31,15 @@ const MAPPINGS: Readonly<Record<ErrorCategory, Mapping>> = {
   internal: { status: 500, type: 'server_error', chatType: 'InternalServerError' },
   // no client is left to read it; the log shows 499
   cancelled: { status: 499 as ContentfulStatusCode, type: 'cancelled', chatType: 'Cancelled' },
+}
+
+/** Anthropic's types where they differ. */
+const MESSAGE_TYPES: Partial<Readonly<Record<ErrorCategory, string>>> = {
+  not_found: 'not_found_error',
+  too_large: 'request_too_large',
+  conflict: 'invalid_request_error',
+  not_implemented: 'invalid_request_error',
+  internal: 'api_error',
 }
 
 /** Codes whose status differs from their category's. */
@@ -56,6 +66,7 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     // what is left of the body is not read: the client must not send its next request behind it
     if (leavesBody(c)) c.header('connection', 'close')
     if (isFinal(error)) c.header('x-should-retry', 'false')
+    if (isMessagesRoute(c)) return respondToMessages(c, error)
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }
 }
@@ -70,6 +81,27 @@ export function toStreamError(raw: unknown): ErrorBody {
   const error = toAppError(raw)
   const { status, chatType } = MAPPINGS[error.category]
   return { error: { message: chatMessage(error), type: chatType, param: error.param ?? null, code: status } }
+}
+
+/** An error in Anthropic's form, as an answer and as a stream's last event. */
+export function toMessageError(raw: unknown, requestId: string): MessageErrorBody {
+  const error = toAppError(raw)
+  const isShape = error instanceof RequestValidationError
+  return {
+    type: 'error',
+    error: {
+      type: MESSAGE_TYPES[error.category] ?? MAPPINGS[error.category].type,
+      message: isShape ? error.sentence : chatMessage(error),
+      param: error.param ?? null,
+      ...(error.hint === undefined ? {} : { hint: error.hint }),
+    },
+    request_id: requestId,
+  }
+}
+
+function respondToMessages(c: RequestContext, error: AppError): Response {
+  c.header('request-id', c.get('requestId'))
+  return c.json(toMessageError(error, c.get('requestId')), statusOf(error))
 }
 
 function respondToChat(c: RequestContext, error: AppError): Response {
@@ -142,6 +174,10 @@ function chatMessage(error: AppError): string {
 /** Routes of OpenAI's API answer 400 to a field that is wrong, for its SDKs raise `BadRequestError` then. */
 function isOpenAiRoute(c: RequestContext): boolean {
   return /^\/v1\/(?:files|fine_tuning)(?:\/|$)/.test(c.req.path)
+}
+
+function isMessagesRoute(c: RequestContext): boolean {
+  return /^\/v1\/messages\b/.test(c.req.path)
 }
 
 function isChatRoute(c: RequestContext): boolean {

@@ -10,6 +10,12 @@ import {
   completionResponseSchema,
 } from '#api/wire/inference/completions.js'
 import {
+  countMessageTokensRequestSchema,
+  messageRequestSchema,
+  messageSchema,
+  messageTokensSchema,
+} from '#api/wire/inference/messages.js'
+import {
   deletedResponseSchema,
   getResponseQuerySchema,
   inputItemListSchema,
@@ -98,6 +104,23 @@ export const INFERENCE_ROUTES: readonly Route[] = [
     summary: 'List what a stored response was made from',
     query: orderedPageQuerySchema,
     answer: inputItemListSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/messages',
+    tag,
+    summary: "Answer a conversation in Anthropic's format",
+    body: messageRequestSchema,
+    answer: messageSchema,
+    stream: z.looseObject({ type: z.string() }),
+  },
+  {
+    method: 'post',
+    path: '/v1/messages/count_tokens',
+    tag,
+    summary: 'Count the tokens of its prompt',
+    body: countMessageTokensRequestSchema,
+    answer: messageTokensSchema,
   },
   {
     method: 'post',

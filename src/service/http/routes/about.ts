@@ -26,6 +26,7 @@ function isPublic(route: { readonly method: string; readonly path: string }): bo
 const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/completions\/?$/, 'POST /v1/completions'],
   [/^\/responses\b/, 'POST /v1/responses'],
+  [/^\/messages\b/, 'POST /v1/messages'],
   [/^\/(?:chat\/completions|api\/(?:chat|generate))\/?$/, 'POST /v1/chat/completions'],
   [/^\/load\/?$/, 'GET /metrics, where vllm:num_requests_running and vllm:num_requests_waiting are its parts'],
   [
@@ -37,8 +38,8 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/(?:models|api\/tags)\b/, 'GET /v1/models, or /v1/preview/models for models that train'],
   [/^\/(?:preview|files|system-check|whoami)\b/, 'the same path below /v1'],
   [/^\/v1\/v1\//, 'the path with one /v1: the base URL has another'],
-  [/^(?:\/v1)?\/messages\b/, "POST /v1/chat/completions: Anthropic's format is not known here"],
   [/^\/v1\/(?:assistants|threads|conversations)\b/, 'POST /v1/responses, with previous_response_id for what was said'],
+  [/^\/v1\/messages\/batches\b/, 'POST /v1/messages, many at once: they are computed together'],
   [/^\/v1\/batches\b/, 'POST /v1/chat/completions, many at once: they are computed together'],
   [/^\/v1\/uploads\b/, 'POST /v1/files, which takes a file of any size at once'],
   [/^\/v1\/evals\b/, 'POST /v1/preview/models/{id}/log, which keeps graded answers as an evaluation'],

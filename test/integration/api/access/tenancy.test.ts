@@ -151,7 +151,7 @@ describe('the scope of a key', () => {
     const key = await limited('read')
     for (const { method, path } of routes) {
       const isManaging = path.startsWith('/v1/preview/keys')
-      const isAnswer = method === 'POST' && /^\/v1\/(chat\/)?completions|^\/v1\/responses/.test(path)
+      const isAnswer = method === 'POST' && /^\/v1\/(chat\/)?completions|^\/v1\/(responses|messages)/.test(path)
       const { status, text } = await call(key, method, path, method === 'DELETE' ? BODY : '{}')
       if ((method === 'GET' || isAnswer) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
       else {

@@ -80,6 +80,7 @@ describe('usage', () => {
       ['/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }], max_tokens: 2 }],
       ['/v1/completions', { prompt: ['a', 'b', 'c'], max_tokens: 2 }],
       ['/v1/responses', { input: 'x', max_output_tokens: 16 }],
+      ['/v1/messages', { model: 'trainyard/tiny-random', messages: [{ role: 'user', content: 'x' }], max_tokens: 16 }],
     ]
     for (const [path, json] of bodies.filter(([path]) => posts.includes(path))) {
       const project = `at ${path.replaceAll('/', '-')}`

@@ -1,0 +1,48 @@
+/**
+ * `/v1/messages`: create, streamed or not; count the tokens of a prompt.
+ */
+import type { MessageAnswer } from '#service/operations/messages/messages.js'
+import { readJson } from '../../body.js'
+import type { App, AppOptions, RequestContext } from '../../environment.js'
+import { sendEvents } from '../../event-stream.js'
+import { logStreamFailure } from '../../generated-answer.js'
+import { toMessageError } from '../../middleware/errors.js'
+import type { ServerSentEvent } from '../../sse.js'
+
+const PING_MS = 15_000
+
+export function bindMessages(app: App, options: AppOptions): void {
+  const { messages } = options.services
+
+  app.post('/v1/messages', async (c) => {
+    const request = await readJson(c, 'message', options.admission)
+    const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+    const gone = new AbortController()
+    const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
+    const answer = await messages
+      .create(c.get('principal'), request, requestId.slice(0, 256), signal)
+      .finally(() => options.admission.leave(c))
+    c.header('x-trainyard-checkpoint', answer.checkpoint)
+    c.header('request-id', c.get('requestId'))
+    c.set('logFacts', { model: request.model, is_stream: answer.isStream })
+    if (!answer.isStream) return c.json(await answer.message())
+    return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
+  })
+  app.post('/v1/messages/count_tokens', async (c) =>
+    c.json(await messages.countTokens(c.get('principal'), await readJson(c, 'countMessageTokens'))),
+  )
+}
+
+/** Each under its own name; an error after the first one is an event, for the status has been sent. */
+async function* toEvents(
+  answer: MessageAnswer,
+  c: RequestContext,
+  options: Pick<AppOptions, 'logger'>,
+): AsyncGenerator<ServerSentEvent> {
+  try {
+    for await (const event of answer.events()) yield { event: event.type, data: JSON.stringify(event) }
+  } catch (error) {
+    logStreamFailure(c, options, error)
+    yield { event: 'error', data: JSON.stringify(toMessageError(error, c.get('requestId'))) }
+  }
+}

@@ -26,7 +26,7 @@ test('no file is longer than the limit without a reason', () => {
   expect(tooLong).toEqual([])
 })
 
-test('no folder of code holds more than fifteen files, below test/ too', () => {
+test('no folder of code holds more than twenty files, below test/ too', () => {
   const tests = readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
     .map((name) => path.posix.join('test', name.replaceAll(path.sep, '/')))
     .filter((name) => /\.(ts|js|py)$/.test(name) && !/^test\/(fixtures|goldens)\//.test(name))
@@ -35,7 +35,7 @@ test('no folder of code holds more than fifteen files, below test/ too', () => {
     const folder = path.posix.dirname(name)
     counts.set(folder, (counts.get(folder) ?? 0) + 1)
   }
-  expect([...counts].filter(([, count]) => count > 15)).toEqual([])
+  expect([...counts].filter(([, count]) => count > 20)).toEqual([])
 })
 
 test('every entry of the allow-list is still needed', () => {

@@ -18,10 +18,12 @@ from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES
 
 OUT = os.path.join(os.path.dirname(__file__), '..', '..', 'fixtures', 'gguf')
-rng = np.random.default_rng(20240607)
+rng = np.random.default_rng(20240607)  # types that came later are drawn last: the others keep their bytes
 
 # Byte positions of the float16 scales in a block.
 HALF_AT = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208]}
+
+LATER_HALF_AT = {T.Q2_K: [80, 82], T.Q3_K: [108], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: []}
 
 
 def random_halves(count):
@@ -32,14 +34,21 @@ def random_halves(count):
     return bits.view(np.float16)
 
 
-def write_blocks():
-    for kind, positions in HALF_AT.items():
+def write_kinds(half_at):
+    for kind, positions in half_at.items():
         length, size = GGML_QUANT_SIZES[kind]
         count = 2048 // length if length == 32 else 6
         blocks = rng.integers(0, 256, (count, size), dtype=np.uint8)
         for at in positions:
             blocks[:, at:at + 2] = random_halves(count).reshape(-1, 1).view(np.uint8)
+        if kind == T.MXFP4:
+            # every exponent whose largest value is finite
+            blocks[:, 0] = np.linspace(0, 251, count).astype(np.uint8)
         save(kind.name, blocks, quants.dequantize(blocks, kind))
+
+
+def write_blocks():
+    write_kinds(HALF_AT)
     halves = random_halves(512)
     save('F16', halves.view(np.uint8), halves.astype(np.float32))
     bf16 = rng.integers(0, 1 << 16, 512, dtype=np.uint16)
@@ -142,3 +151,4 @@ def write_model():
 os.makedirs(OUT, exist_ok=True)
 write_blocks()
 write_model()
+write_kinds(LATER_HALF_AT)

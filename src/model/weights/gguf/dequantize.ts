@@ -5,7 +5,9 @@
  * bits as the float32 arithmetic of the reference. Block layouts: `ggml-common.h` and `ggml-quants.c` of llama.cpp;
  * tested block by block against the PyPI package `gguf`, see `test/support/model/gguf-goldens.py`.
  */
-import { bfloat16ToFloat32, float16ToFloat32, halfToNumber } from '#numerics/tensor/half.js'
+import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'
+import { dequantizeIQ4_NL, dequantizeIQ4_XS, dequantizeMXFP4 } from './code-books.js'
+import { half, uint32 } from './fields.js'
 import type { ReadableGgufType } from './types.js'
 
 /** Reads all blocks of `bytes` into `out`, whose length decides how many there are. */
@@ -33,9 +35,14 @@ const DEQUANTIZERS: Readonly<Record<ReadableGgufType, Dequantize>> = {
   Q4_1: dequantizeQ4_1,
   Q5_0: dequantizeQ5_0,
   Q5_1: dequantizeQ5_1,
+  Q2_K: dequantizeQ2_K,
+  Q3_K: dequantizeQ3_K,
   Q4_K: dequantizeQ4_K,
   Q5_K: dequantizeQ5_K,
   Q6_K: dequantizeQ6_K,
+  IQ4_NL: dequantizeIQ4_NL,
+  IQ4_XS: dequantizeIQ4_XS,
+  MXFP4: dequantizeMXFP4,
 }
 
 /** Block: f16 d, int8 q[32]. x = d*q. */
@@ -97,6 +104,47 @@ function dequantizeQ5_1(bytes: Uint8Array, out: Float32Array): void {
       out[o + j + 16] = d * ((q >> 4) | (((high >>> (j + 16)) & 1) << 4)) + m
     }
   }
+}
+
+/** Super-block: sixteen bytes of 4-bit (scale, min) pairs, 64 bytes of bit pairs, f16 d, f16 dmin. x = d*scale*q - dmin*min. */
+function dequantizeQ2_K(bytes: Uint8Array, out: Float32Array): void {
+  for (let o = 0, p = 0; o < out.length; o += SUPER_BLOCK, p += 84) {
+    const d = half(bytes, p + 80)
+    const dmin = half(bytes, p + 82)
+    for (let group = 0; group < 16; group++) {
+      const packed = bytes[p + group] as number
+      const scale = d * (packed & 15)
+      const min = dmin * (packed >> 4)
+      const { quants, shift } = bitPairsOf(group)
+      for (let j = 0; j < 16; j++) {
+        const q = ((bytes[p + 16 + quants + j] as number) >> shift) & 3
+        out[o + group * 16 + j] = scale * q - min
+      }
+    }
+  }
+}
+
+/** Super-block: 32 bytes of third bits, 64 bytes of bit pairs, 12 bytes of sixteen 6-bit scales, f16 d. x = d*(scale-32)*(q-4). */
+function dequantizeQ3_K(bytes: Uint8Array, out: Float32Array): void {
+  for (let o = 0, p = 0; o < out.length; o += SUPER_BLOCK, p += 110) {
+    const d = half(bytes, p + 108)
+    for (let group = 0; group < 16; group++) {
+      const low = (bytes[p + 96 + (group & 7)] as number) >> (group < 8 ? 0 : 4)
+      const high = (bytes[p + 104 + (group & 3)] as number) >> (2 * (group >> 2))
+      const scale = d * (((low & 15) | ((high & 3) << 4)) - 32)
+      const { quants, shift } = bitPairsOf(group)
+      for (let j = 0; j < 16; j++) {
+        const pair = ((bytes[p + 32 + quants + j] as number) >> shift) & 3
+        const third = ((bytes[p + (group & 1) * 16 + j] as number) >> (group >> 1)) & 1
+        out[o + group * 16 + j] = scale * ((pair | (third << 2)) - 4)
+      }
+    }
+  }
+}
+
+/** Where the bit pairs of sixteen values lie: 32 bytes hold 128 values, four to a byte. */
+function bitPairsOf(group: number): { readonly quants: number; readonly shift: number } {
+  return { quants: (group >> 3) * 32 + (group & 1) * 16, shift: 2 * ((group >> 1) & 3) }
 }
 
 /** Super-block: f16 d, f16 dmin, 12 bytes of eight 6-bit (scale, min) pairs, 128 bytes of nibbles. */
@@ -177,13 +225,4 @@ function readSubBlockScales(bytes: Uint8Array, p: number, scales: Float64Array, 
     scales[j + 4] = d * ((rest & 15) | ((scale >> 6) << 4))
     mins[j + 4] = dmin * ((rest >> 4) | ((min >> 6) << 4))
   }
-}
-
-function half(bytes: Uint8Array, offset: number): number {
-  return halfToNumber((bytes[offset] as number) | ((bytes[offset + 1] as number) << 8))
-}
-
-function uint32(bytes: Uint8Array, offset: number): number {
-  const low = (bytes[offset] as number) | ((bytes[offset + 1] as number) << 8)
-  return (low | ((bytes[offset + 2] as number) << 16) | ((bytes[offset + 3] as number) << 24)) >>> 0
 }

@@ -15,9 +15,14 @@ export const READABLE_GGUF_TYPES = [
   'Q4_1',
   'Q5_0',
   'Q5_1',
+  'Q2_K',
+  'Q3_K',
   'Q4_K',
   'Q5_K',
   'Q6_K',
+  'IQ4_NL',
+  'IQ4_XS',
+  'MXFP4',
 ] as const
 export type ReadableGgufType = (typeof READABLE_GGUF_TYPES)[number]
 

@@ -85,7 +85,12 @@ test('metadata longer than the first read is read whole', async () => {
 test('a tensor of a type we cannot read is refused when it is read, by name and type', async () => {
   const tensors = [{ name: 'blk.0.ffn_up.weight', dims: [256], type: 16, offset: 0 }]
   const source = await openWeights(await writeGguf({ tensors, data: new Uint8Array(66) }))
-  await expectCode(() => source.readFloat32('model.layers.0.mlp.up_proj.weight'), 'unsupported_dtype', 'IQ2_XXS', 'Q4_K')
+  await expectCode(
+    () => source.readFloat32('model.layers.0.mlp.up_proj.weight'),
+    'unsupported_dtype',
+    'IQ2_XXS',
+    'Q4_K',
+  )
   await source.close()
 })
 

@@ -115,10 +115,15 @@ export class RuntimeError extends AppError {
   }
 }
 
+/** Longest message about a file, characters. */
+const MAX_MESSAGE = 2000
+
 /** A weight file is malformed, truncated or does not match its configuration. */
 export class WeightsError extends AppError {
   constructor(code: string, message: string, options: ErrorOptions = {}) {
-    super('invalid_request', code, message, options)
+    // names in a hostile file may be megabytes long
+    const shown = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
+    super('invalid_request', code, shown, options)
   }
 }
 

@@ -235,6 +235,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const context: ServiceContext = {
     db,
     blobs,
+    bodies,
     ids,
     clock: systemClock,
     logger,

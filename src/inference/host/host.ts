@@ -10,10 +10,11 @@ import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
-import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
+import { adapterModules, type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
+import type { AdapterModule } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -56,6 +57,8 @@ const MAX_GRAMMARS = 8
 interface Loaded {
   readonly engine: Engine
   readonly textModel: TextModel
+  /** What can be adapted. */
+  readonly modules: readonly AdapterModule[]
   readonly texts: TextDesk
   readonly grammars: GrammarCache
 }
@@ -102,6 +105,7 @@ export function createHost(options: HostOptions): Host {
       loaded = {
         engine,
         textModel,
+        modules: adapterModules(config),
         texts: createTextDesk(textModel, { sourcePath: command.sourcePath }),
         grammars: createGrammars(textModel, config.vocabularySize, clock),
       }
@@ -132,7 +136,7 @@ export function createHost(options: HostOptions): Host {
     let lease: GrammarLease | null = null
     preparing.add(command.id)
     try {
-      const { engine, textModel, texts, grammars } = loadedModel()
+      const { engine, textModel, modules, texts, grammars } = loadedModel()
       const { contextLength } = engine
       const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
       const isWanted = (): boolean => preparing.has(command.id)
@@ -142,7 +146,7 @@ export function createHost(options: HostOptions): Host {
         throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
       }
       const createMask = lease?.createMask ?? null
-      const request = toGenerationRequest(command, prepared, { textModel, contextLength, createMask })
+      const request = toGenerationRequest(command, prepared, { textModel, contextLength, modules, createMask })
       engine.submit(request, releasing(createListener(command, { textModel, send, clock, request, prepared }), lease))
     } catch (error) {
       lease?.release()

@@ -8,6 +8,7 @@ import { isReasoningOpen, REASONING_END } from '#model/text/answer/answer-format
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
+import type { AdapterModule } from '#model/weights/adapter.js'
 import { loadAdapter } from './adapters/load-adapter.js'
 import type { GenerateCommand } from './protocol.js'
 import type { PreparedPrompt } from './text-work.js'
@@ -37,9 +38,12 @@ export function toGenerationRequest(
   {
     textModel,
     contextLength,
+    modules,
     createMask,
   }: {
     readonly textModel: TextModel
+    /** What can be adapted in the base model. */
+    readonly modules: readonly AdapterModule[]
     readonly contextLength: number
     readonly createMask: (() => TokenMask) | null
   },
@@ -58,7 +62,7 @@ export function toGenerationRequest(
     isReasoningOpen: isOpen,
     promptTokenIds: truncated(prepared.tokenIds, command, contextLength),
     rules: tokenMask === null ? rules : { ...rules, tokenMask },
-    adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter) },
+    adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter, modules) },
     cacheSalt,
     priority: command.priority ?? 0,
   }

@@ -4,26 +4,26 @@
  * That form adapts every projection, because training does: where the given adapter has none, A is fresh and B zero, which
  * changes nothing. Values become float32; rsLoRA's scale, alpha / sqrt(rank), becomes an alpha of plain LoRA.
  */
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { WeightsError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import {
-  ADAPTER_CONFIG_FILE,
-  ADAPTER_WEIGHTS_FILE,
   type AdapterWeights,
   checkAdapterFits,
   createAdapter,
   decodeAdapter,
   encodeAdapter,
+  MAX_CONFIG_BYTES,
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import { decodeUtf8 } from '#model/weights/byte-file.js'
+import { decodeUtf8, openByteFile } from '#model/weights/byte-file.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#model/weights/checkpoint-manifest.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 import type { ImportedAdapter, ImportRequest } from './protocol.js'
 
-const MAX_FILE_BYTES = 2 ** 31
+const MAX_WEIGHTS_BYTES = 2 ** 31
 
 /**
  * Reads the adapter, checks it and writes both files to `request.targets`.
@@ -31,10 +31,8 @@ const MAX_FILE_BYTES = 2 ** 31
  * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`, `non_finite_weights`, each naming the tensor or setting
  */
 export async function importAdapter(request: ImportRequest): Promise<ImportedAdapter> {
-  const [config, weights] = [await readFile(request.configPath), await readFile(request.weightsPath)]
-  if (weights.length > MAX_FILE_BYTES) {
-    throw new WeightsError('invalid_adapter', `adapter has ${weights.length} bytes, expected at most ${MAX_FILE_BYTES}`)
-  }
+  const config = await readGiven(request.configPath, ADAPTER_CONFIG_FILE, MAX_CONFIG_BYTES)
+  const weights = await readGiven(request.weightsPath, ADAPTER_WEIGHTS_FILE, MAX_WEIGHTS_BYTES)
   const json = parseStrictJsonObject(decodeUtf8(config, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
   const given = decodeAdapter(
     new Map<string, Uint8Array>([
@@ -56,6 +54,17 @@ export async function importAdapter(request: ImportRequest): Promise<ImportedAda
     alpha: whole.config.alpha,
     addedModules: modules.length - given.a.size,
     namedBaseModel: typeof json['base_model_name_or_path'] === 'string' ? json['base_model_name_or_path'] : null,
+  }
+}
+
+/** A given file; messages name it as the client does, never where it lies here. */
+async function readGiven(path: string, name: string, maxBytes: number): Promise<Uint8Array> {
+  const file = await openByteFile(path)
+  try {
+    if (file.sizeBytes <= maxBytes) return await file.read(0, file.sizeBytes)
+    throw new WeightsError('invalid_adapter', `${name} has ${file.sizeBytes} bytes, expected at most ${maxBytes}`)
+  } finally {
+    await file.close()
   }
 }
 

@@ -15,10 +15,16 @@ import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { adapterModules, type DecoderConfig } from '#model/architectures/decoder-config.js'
 import { checkDecoderTensors, decoderConfigOf, decoderTensorShapes } from '#model/architectures/registry.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
-import { type AdapterWeights, createAdapter, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import {
+  type AdapterModule,
+  type AdapterWeights,
+  createAdapter,
+  decodeStoredAdapter,
+  encodeAdapter,
+} from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { openByteFile } from '#model/weights/byte-file.js'
-import { readCheckpoint } from '#model/weights/checkpoint-manifest.js'
+import { readCheckpoint, type StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { type ExportFile, wholeFile } from './export-file.js'
@@ -60,12 +66,16 @@ export async function planExport(request: ExportRequest): Promise<ExportPlan> {
   }
 }
 
+async function readStored(stored: StoredCheckpoint, modules: readonly AdapterModule[]): Promise<AdapterWeights> {
+  return decodeStoredAdapter(stored.checkpoint, await readCheckpoint(stored), modules)
+}
+
 async function filesOf(
   request: ExportRequest,
   source: WeightSource,
   config: DecoderConfig,
 ): Promise<readonly ExportFile[]> {
-  const stored = request.adapter === null ? null : decodeAdapter(await readCheckpoint(request.adapter))
+  const stored = request.adapter === null ? null : await readStored(request.adapter, adapterModules(config))
   const fresh = (): AdapterWeights => createAdapter(adapterModules(config), FRESH_ADAPTER)
   if (request.format === 'peft') {
     const files = encodeAdapter(stored ?? fresh(), { baseModelName: request.baseModel })

@@ -11,15 +11,19 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { decodeUtf8, openByteFile, readTextFile } from './byte-file.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from './checkpoint-manifest.js'
 import { decodeSafetensors, encodeSafetensors, toFloat32, writeFlushed } from './safetensors.js'
 import { parseStrictJsonObject } from './strict-json.js'
 import { assertFinite } from './weight-source.js'
 
-export const ADAPTER_CONFIG_FILE = 'adapter_config.json'
-export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors'
-
-const MAX_CONFIG_BYTES = 1_000_000
+/** Largest configuration read, bytes: PEFT writes some hundred. */
+export const MAX_CONFIG_BYTES = 1_000_000
 const MAX_RANK = 1024
+/**
+ * The largest number of half precision, which models are trained and merged in. A value or a change of a weight beyond it can be
+ * finite here and makes every answer NaN a few products later.
+ */
+const MAX_VALUE = 65_504
 const KEY_PREFIX = 'base_model.model.'
 const TENSOR_KEY = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/
 
@@ -170,12 +174,34 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
 }
 
 /**
- * Checks that an adapter belongs to a base model.
+ * The adapter among a stored checkpoint's files, which were checked against its manifest.
+ *
+ * @param modules as of `checkAdapterFits`
+ * @throws {CheckpointError} `checkpoint_corrupt`: with the right digests it is what this server stored, and no request's fault
+ */
+export function decodeStoredAdapter(
+  checkpoint: string,
+  files: AdapterFiles,
+  modules: readonly AdapterModule[],
+): AdapterWeights {
+  try {
+    const adapter = decodeAdapter(files)
+    checkAdapterFits(adapter, modules)
+    return adapter
+  } catch (cause) {
+    const reason = cause instanceof WeightsError ? cause.message : 'its adapter cannot be read'
+    throw checkpointCorrupt(checkpoint, reason, cause)
+  }
+}
+
+/**
+ * Checks that an adapter belongs to a base model and that the model can be computed with it.
  *
  * @param modules everything that can be adapted there, see `adapterModules` in `model/architectures/decoder-config.ts`
- * @throws {WeightsError} `invalid_adapter` naming the module that is unknown or of another size
+ * @throws {WeightsError} `invalid_adapter` naming the module that is unknown, of another size or of numbers without bounds
  */
-export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: readonly AdapterModule[]): void {
+export function checkAdapterFits(adapter: AdapterWeights, modules: readonly AdapterModule[]): void {
+  const { config, a, b } = adapter
   const known = new Map(modules.map((module) => [module.path, module]))
   for (const path of a.keys()) {
     const module = known.get(path)
@@ -190,6 +216,54 @@ export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: read
       throw invalid(`adapts "${path}" as [${outputSize}, ${inputSize}], expected ${expected}`)
     }
   }
+  checkAdapterValues(adapter)
+}
+
+function checkAdapterValues({ config: { rank, alpha }, a, b }: AdapterWeights): void {
+  const scale = Math.abs(alpha) / rank
+  if (scale > MAX_VALUE) {
+    throw invalid(`has lora_alpha ${alpha} with r ${rank}, expected at most ${MAX_VALUE * rank}`)
+  }
+  for (const [path, aValues] of a) {
+    const bValues = b.get(path) ?? new Float32Array()
+    const [largestA, largestB] = [largestOf(aValues), largestOf(bValues)]
+    for (const [side, largest] of [
+      ['A', largestA],
+      ['B', largestB],
+    ] as const) {
+      if (largest <= MAX_VALUE) continue
+      throw invalid(
+        `has values up to ${shortNumber(largest)} in "${path}.lora_${side}.weight", expected at most ${MAX_VALUE}`,
+      )
+    }
+    // at most this much, by the largest values alone; the products themselves only where that may be too much
+    if (scale * rank * largestA * largestB <= MAX_VALUE) continue
+    const change = largestChange(aValues, bValues, rank) * scale
+    if (change <= MAX_VALUE) continue
+    throw invalid(`changes weights of "${path}" by up to ${shortNumber(change)}, expected at most ${MAX_VALUE}`)
+  }
+}
+
+function largestOf(values: Float32Array): number {
+  let largest = 0
+  for (const value of values) largest = Math.max(largest, Math.abs(value))
+  return largest
+}
+
+/** A bound of |B A|'s largest element: for each row of B, with the largest value of each row of A. */
+function largestChange(a: Float32Array, b: Float32Array, rank: number): number {
+  const inputSize = a.length / rank
+  const largestOfRow = Array.from({ length: rank }, (_, r) => largestOf(a.subarray(r * inputSize, (r + 1) * inputSize)))
+  let largest = 0
+  for (let row = 0; row < b.length; row += rank) {
+    const sum = largestOfRow.reduce((total, value, r) => total + Math.abs(b[row + r] ?? 0) * value, 0)
+    largest = Math.max(largest, sum)
+  }
+  return largest
+}
+
+function shortNumber(value: number): string {
+  return String(Number(value.toPrecision(3)))
 }
 
 /** Writes both files into an existing directory and flushes them; see `encodeAdapter`. */

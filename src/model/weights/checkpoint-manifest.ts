@@ -11,6 +11,9 @@ import { readFile } from 'node:fs/promises'
 import { CheckpointError } from '#base/errors.js'
 
 export const MANIFEST_FILE = 'manifest.json'
+/** What every checkpoint has, by the names of the PEFT library. */
+export const ADAPTER_CONFIG_FILE = 'adapter_config.json'
+export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors'
 const FORMAT = 'trainyard-checkpoint/1'
 
 /** What a file must be. */

@@ -1,5 +1,5 @@
 /**
- * JSON of model files, parsed strictly: an object at the top, no key twice at any depth.
+ * JSON of model files, parsed strictly: an object at the top, no key twice at any depth, no endless nesting.
  *
  * A duplicate key means two readers can see two different files, so it is refused rather than resolved.
  */
@@ -8,12 +8,14 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
+/** Configurations nest a handful of levels; what walks a value does so by calling itself. */
+const MAX_DEPTH = 100
 
 /**
  * Parses an untrusted JSON object.
  *
  * @param what names the file in messages
- * @throws {WeightsError} `invalid_json` for malformed text or a top level that is not an object; `duplicate_key`
+ * @throws {WeightsError} `invalid_json` for malformed text, a top level that is not an object, or deep nesting; `duplicate_key`
  */
 export function parseStrictJsonObject(text: string, what: string): JsonObject {
   let value: JsonValue
@@ -23,18 +25,19 @@ export function parseStrictJsonObject(text: string, what: string): JsonObject {
     throw new WeightsError('invalid_json', `${what} is not valid JSON`, { cause: error })
   }
   if (!isJsonObject(value)) throw new WeightsError('invalid_json', `${what} is not a JSON object`)
-  const duplicate = findDuplicateKey(text)
+  const duplicate = findDuplicateKey(text, what)
   if (duplicate !== null) throw new WeightsError('duplicate_key', `${what} has the key "${duplicate}" twice`)
   return value
 }
 
 /** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */
-function findDuplicateKey(text: string): string | null {
+function findDuplicateKey(text: string, what: string): string | null {
   // One entry per open container: the keys of an object, null for an array.
   const open: (Set<string> | null)[] = []
   let isKeyExpected = false
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i)
+    if (open.length > MAX_DEPTH) throw new WeightsError('invalid_json', `${what} nests deeper than ${MAX_DEPTH} levels`)
     if (code === QUOTE) {
       const end = endOfString(text, i)
       const keys = open[open.length - 1]

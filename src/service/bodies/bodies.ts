@@ -10,7 +10,7 @@ import { createKeyRequestSchema } from '#api/wire/access/keys.js'
 import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
 import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
 import { createFineTuningJobRequestSchema } from '#api/wire/compatible/fine-tuning.js'
-import { fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
+import { artifactManifestSchema, fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
 import { completionRequestSchema } from '#api/wire/inference/completions.js'
 import { countMessageTokensRequestSchema, messageRequestSchema } from '#api/wire/inference/messages.js'
 import { responseRequestSchema } from '#api/wire/inference/responses.js'
@@ -121,6 +121,12 @@ export const BODIES = {
     schema: fileStreamRequestSchema,
     size: 'chatBytes',
     reader: { maxContainers: 10_000, maxValues: 300_000 },
+  },
+  // an object a file, each with an entry of the map; clients that train send a handful of files
+  artifactManifest: {
+    schema: artifactManifestSchema,
+    size: 'chatBytes',
+    reader: { maxContainers: 25_000, maxValues: 200_000, maxKeys: 20_000 },
   },
   workerHeartbeat: { schema: workerHeartbeatSchema, ...SMALL },
   workerEvents: { schema: workerEventsSchema, ...SMALL },

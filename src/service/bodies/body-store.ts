@@ -5,7 +5,7 @@
  * What all unfinished bodies may hold together is bounded, and a slow body holds no more than its first part in memory, so
  * many slow bodies cost disk and nothing else.
  */
-import { type FileHandle, open, rm } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { AppError } from '#base/errors.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
@@ -37,6 +37,8 @@ export interface BodyStore {
   receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
   parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<ParsedBody<BodyOf<N>>>
+  /** A body that was stored before it is read. @throws {AppError} as `parseBody`, and `request_too_large` */
+  parseFile<N extends BodyName>(name: N, path: string): Promise<ParsedBody<BodyOf<N>>>
   /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
   readGroups<N extends GroupsBodyName>(name: N, body: ReceivedBody): Promise<ReceivedGroups<N>>
   close(): Promise<void>
@@ -168,6 +170,18 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const value = isSmall(body, source)
         ? parseBody(name, [source.bytes])
         : await chatThread.run({ type: 'parse', name, source })
+      return value as ParsedBody<BodyOf<N>>
+    },
+    parseFile: async <N extends BodyName>(name: N, path: string) => {
+      const { size } = await stat(path)
+      const maxBytes = maxBytesOf(name, limits)
+      if (size > maxBytes) {
+        throw new AppError('too_large', 'request_too_large', `the body is larger than ${maxBytes} bytes`)
+      }
+      const value =
+        size <= INLINE_BYTES
+          ? parseBody(name, [await readFile(path)])
+          : await chatThread.run({ type: 'parse', name, source: { path } })
       return value as ParsedBody<BodyOf<N>>
     },
     readGroups: async <N extends GroupsBodyName>(name: N, body: ReceivedBody) => {

@@ -5,6 +5,7 @@
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { BodyStore } from '#service/bodies/body-store.js'
 import type { EnginePool } from '#service/children/engine-pool.js'
 import type { Exporter } from '#service/children/exporter.js'
 import type { Planner } from '#service/children/planner.js'
@@ -35,6 +36,8 @@ export interface ChatRules {
 export interface ServiceContext {
   readonly db: DatabaseHandle
   readonly blobs: BlobStore
+  /** Reads JSON that clients stored, as their requests are read. */
+  readonly bodies: Pick<BodyStore, 'limits' | 'parseFile'>
   readonly ids: IdSource
   readonly clock: Clock
   readonly logger: Logger

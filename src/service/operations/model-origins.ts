@@ -4,31 +4,19 @@
  * A fork shares the other checkpoint's files and keeps its step and metrics, so training goes on as it would have there. An
  * imported adapter becomes step 1; it has no optimizer state.
  */
-import { createReadStream } from 'node:fs'
-import { rm } from 'node:fs/promises'
-import { JOB_KINDS } from '#api/wire/job-words.js'
 import type { CreateModelRequest } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
-import { encodeManifest, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
-import { digestOfAdapter } from '#service/queue/outcome.js'
-import {
-  type CheckpointFileRecord,
-  findCheckpoint,
-  insertCheckpoint,
-  type NewCheckpoint,
-} from '#service/storage/checkpoints.js'
+import { findCheckpoint, insertCheckpoint, type NewCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { findFile } from '#service/storage/files.js'
 import { setModelStep } from '#service/storage/models.js'
 import { resolvePolicy } from './chat/served-models.js'
 import type { Principal, ServiceContext } from './context.js'
+import { importAdapter } from './import-adapter.js'
 
 /** The first checkpoint of a new model. */
 export type ModelOrigin = Pick<NewCheckpoint, 'step' | 'kind' | 'adapterDigest' | 'metrics' | 'files'>
-
-const CONFIG_FILE = 'adapter_config.json'
-const WEIGHTS_FILE = 'adapter_model.safetensors'
 
 /**
  * The base model of a request and what the model begins as; `origin` null: the base model itself.
@@ -97,10 +85,9 @@ async function imported(
     readonly adapter: NonNullable<CreateModelRequest['from_adapter']>
   },
 ): Promise<ModelOrigin> {
-  const { blobs, exporter, logger } = context
   const path = async (id: string, param: string): Promise<string> => {
     const file = await findFile(context.db, principal, { id })
-    if (file !== null) return blobs.pathOf(file.sha256)
+    if (file !== null) return context.blobs.pathOf(file.sha256)
     throw new NotFoundError('file_not_found', `file "${id.slice(0, 100)}" was not found`, {
       param: `from_adapter.${param}`,
       hint: 'upload both files with POST /v1/files first',
@@ -108,21 +95,6 @@ async function imported(
   }
   const configPath = await path(given.adapter.adapter_config, 'adapter_config')
   const weightsPath = await path(given.adapter.adapter_model, 'adapter_model')
-  const targets = { [CONFIG_FILE]: blobs.temporaryPath(), [WEIGHTS_FILE]: blobs.temporaryPath() }
-  try {
-    const { sourcePath, name: baseModel } = given.base
-    const facts = await exporter.importAdapter({ sourcePath, baseModel, configPath, weightsPath, targets })
-    logger.info({ ...facts, base_model: baseModel }, 'adapter.imported')
-    const files: CheckpointFileRecord[] = []
-    for (const [name, target] of Object.entries(targets)) {
-      files.push({ name, ...(await blobs.put(createReadStream(target))) })
-    }
-    const manifest = await blobs.put([encodeManifest(Object.fromEntries(files.map((file) => [file.name, file])))])
-    const all = [...files, { name: MANIFEST_FILE, ...manifest }]
-    // without moments it does not matter which kind of job comes next
-    const [kind] = JOB_KINDS
-    return { step: 1, kind, adapterDigest: digestOfAdapter(files), metrics: {}, files: all }
-  } finally {
-    for (const target of Object.values(targets)) await rm(target, { force: true })
-  }
+  const adopted = await importAdapter(context, given.base, { configPath, weightsPath })
+  return { step: 1, kind: null, metrics: {}, adapterDigest: adopted.adapterDigest, files: adopted.files }
 }

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
-import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
@@ -19,7 +19,7 @@ import { appendTerminalEvent } from './event-log.js'
 import { type AttemptClaim, withLease } from './lease.js'
 
 /** Files every checkpoint must have. */
-const REQUIRED_FILES = ['adapter_config.json', 'adapter_model.safetensors']
+const REQUIRED_FILES = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE]
 
 /** Most that is counted between an attempt's last sign of life and its end. */
 const LAST_STRETCH_MS = 60_000

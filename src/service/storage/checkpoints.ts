@@ -17,7 +17,8 @@ export interface CheckpointRecord {
   readonly id: string
   readonly modelId: string
   readonly step: number
-  readonly kind: JobKind
+  /** What kind of job made it, whose optimizer state it holds; null for an adapter from elsewhere, which has none. */
+  readonly kind: JobKind | null
   readonly jobId: string
   readonly adapterDigest: string
   /** What the job recorded, and what was logged at this step since. */
@@ -28,6 +29,9 @@ export interface CheckpointRecord {
 
 export type NewCheckpoint = Omit<CheckpointRecord, 'createdAtMs'>
 
+/** What the column says where no job made the checkpoint: it is older than such checkpoints and allows no null. */
+const NO_KIND = 'none'
+
 /** Inserts the checkpoint and its files; call inside a transaction. */
 export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint): Promise<void> {
   await db
@@ -36,7 +40,7 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       id: checkpoint.id,
       model_id: checkpoint.modelId,
       step: checkpoint.step,
-      kind: checkpoint.kind,
+      kind: checkpoint.kind ?? NO_KIND,
       job_id: checkpoint.jobId,
       adapter_digest: checkpoint.adapterDigest,
       metrics: JSON.stringify(checkpoint.metrics),
@@ -194,7 +198,7 @@ function toCheckpoint(
     id: row.id,
     modelId: row.model_id,
     step: row.step,
-    kind: readOneOf(JOB_KINDS, row.kind, 'kind of a checkpoint'),
+    kind: row.kind === NO_KIND ? null : readOneOf(JOB_KINDS, row.kind, 'kind of a checkpoint'),
     jobId: row.job_id,
     adapterDigest: row.adapter_digest,
     metrics: {

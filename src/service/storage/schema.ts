@@ -53,7 +53,7 @@ export interface CheckpointsTable {
   id: string
   model_id: string
   step: number
-  /** Which kind of job made it: `rl` or `sft`. */
+  /** Which kind of job made it: `rl`, `sft`, `dpo`; `none` for an adapter from elsewhere. */
   kind: string
   job_id: string
   /** SHA-256 over the digests of the adapter's two files: what the engine host calls the adapter. */

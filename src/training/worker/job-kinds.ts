@@ -3,7 +3,7 @@
  */
 import type { JobKind } from '#api/wire/job-words.js'
 import type { WorkerJob } from '#api/wire/worker.js'
-import { type AdapterWeights, decodeAdapter } from '#model/weights/adapter.js'
+import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
 import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { readLines } from '#training/data/json-lines.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
@@ -44,6 +44,8 @@ export interface TrainingStart {
   readonly padTokenId: number
   /** Longest sequence the base model takes, tokens. */
   readonly maxLength: number
+  /** What can be adapted in the base model. */
+  readonly modules: readonly AdapterModule[]
   /** Adapter and optimizer state for the resolved options. */
   contextOf(options: { readonly lora: LoraHyperparameters | null; readonly seed: number | null }): JobContext
 }
@@ -59,12 +61,12 @@ export interface OpenJob {
 }
 
 export const OPEN_JOB: Readonly<Record<JobKind, (start: TrainingStart) => Promise<OpenJob>>> = {
-  rl: async ({ source, job, text, padTokenId, contextOf }) => {
+  rl: async ({ source, job, text, padTokenId, modules, contextOf }) => {
     const hyperparameters = resolveRlConfig(job.config)
     const context = contextOf(hyperparameters)
     const groups = await readGroups(source)
     const rows = { groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }
-    const reference = await fetchReference(source, job)
+    const reference = await fetchReference(source, job, modules)
     return {
       plan: async () => planRl(rows, context),
       train: () => trainRl({ ...rows, reference }, context),
@@ -87,7 +89,7 @@ export const OPEN_JOB: Readonly<Record<JobKind, (start: TrainingStart) => Promis
     const ready: SftJob = { ...rows, hyperparameters, validation }
     return { plan: () => planSft(ready, context, text.textOf), train: () => trainSft(ready, context) }
   },
-  dpo: async ({ source, job, text, maxLength, contextOf }) => {
+  dpo: async ({ source, job, text, maxLength, modules, contextOf }) => {
     const hyperparameters = resolveDpoConfig(job.config)
     const context = contextOf(hyperparameters)
     const options: PreferenceBatchOptions = { text, batchSize: hyperparameters.batchSize, maxLength }
@@ -99,21 +101,25 @@ export const OPEN_JOB: Readonly<Record<JobKind, (start: TrainingStart) => Promis
     const validation = job.has_validation ? await rowsOf(source.openValidation) : null
     const rows = await rowsOf(source.openInput)
     context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
-    const reference = hyperparameters.referenceStep === null ? 'start' : await fetchReference(source, job)
+    const reference = hyperparameters.referenceStep === null ? 'start' : await fetchReference(source, job, modules)
     const ready: DpoJob = { ...rows, hyperparameters, reference, validation }
     return { plan: () => planDpo(ready, context, text.textOf), train: () => trainDpo(ready, context) }
   },
 }
 
 /** The adapter a KL penalty or a preference loss is measured to; null for the base model. */
-async function fetchReference(source: JobSource, job: WorkerJob): Promise<AdapterWeights | null> {
+async function fetchReference(
+  source: JobSource,
+  job: WorkerJob,
+  modules: readonly AdapterModule[],
+): Promise<AdapterWeights | null> {
   if (job.reference_files.length === 0) return null
   const checkpoint = `the KL reference of model "${job.model_name}"`
   const fetched = new Map<string, Uint8Array>()
   for (const name of job.reference_files) {
     fetched.set(name, assertDigest({ checkpoint, name, ...(await source.getReferenceFile(name)) }))
   }
-  return decodeAdapter(takeManifest(checkpoint, fetched))
+  return decodeStoredAdapter(checkpoint, takeManifest(checkpoint, fetched), modules)
 }
 
 async function readGroups(source: JobSource): Promise<TrajectoryGroup[]> {

@@ -5,11 +5,11 @@
 import type { WorkerJob } from '#api/wire/worker.js'
 import type { Clock } from '#base/util/clock.js'
 import { availableMemoryBytes } from '#base/util/memory.js'
-import { parameterCount } from '#model/architectures/decoder-config.js'
+import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { decodeAdapter } from '#model/weights/adapter.js'
-import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
+import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.js'
+import { ADAPTER_WEIGHTS_FILE, assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
@@ -48,7 +48,8 @@ export async function openJob(
   const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
   const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
-  const parent = await fetchParent(source, job)
+  const modules = adapterModules(prepared.config)
+  const parent = await fetchParent(source, job, modules)
   const availableBytes = availableMemoryBytes()
   const base = {
     runtime,
@@ -65,6 +66,7 @@ export async function openJob(
     text,
     padTokenId: textModel.eosTokenIds[0] ?? 0,
     maxLength: prepared.config.contextLength,
+    modules,
     contextOf: ({ lora, seed }) => {
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
       context = { ...base, ...start, resumePoint }
@@ -75,7 +77,11 @@ export async function openJob(
   return { opened, context }
 }
 
-async function fetchParent(source: JobSource, job: WorkerJob): Promise<ParentCheckpoint | null> {
+async function fetchParent(
+  source: JobSource,
+  job: WorkerJob,
+  modules: readonly AdapterModule[],
+): Promise<ParentCheckpoint | null> {
   const checkpoint = `step ${job.parent_step} of model "${job.model_name}"`
   const fetched = new Map<string, Uint8Array>()
   for (const name of job.parent_files) {
@@ -84,6 +90,9 @@ async function fetchParent(source: JobSource, job: WorkerJob): Promise<ParentChe
     fetched.set(name, assertDigest({ checkpoint, name, ...(await source.getParentFile(name)) }))
   }
   const files = takeManifest(checkpoint, fetched)
-  if (!files.has('adapter_model.safetensors')) return null
-  return { adapter: decodeAdapter(files), optimizerState: files.get('optimizer.safetensors') ?? null }
+  if (!files.has(ADAPTER_WEIGHTS_FILE)) return null
+  return {
+    adapter: decodeStoredAdapter(checkpoint, files, modules),
+    optimizerState: files.get('optimizer.safetensors') ?? null,
+  }
 }

@@ -17,10 +17,12 @@ const PLACES = [
 
 let directory: string
 let stored: AdapterRef
-const adapter = createAdapter(
-  ['q_proj', 'v_proj'].map((name) => ({ path: `model.layers.0.self_attn.${name}`, outputSize: 6, inputSize: 10 })),
-  { rank: 3, alpha: 6, seed: 1 },
-)
+const modules = ['q_proj', 'v_proj'].map((name) => ({
+  path: `model.layers.0.self_attn.${name}`,
+  outputSize: 6,
+  inputSize: 10,
+}))
+const adapter = createAdapter(modules, { rank: 3, alpha: 6, seed: 1 })
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'load-adapter-'))
@@ -44,7 +46,7 @@ function withFile(name: string, file: { readonly path?: string; readonly sha256?
 
 describe.each(PLACES)('an adapter read %s', (_, smallBytes) => {
   it('is what was stored', async () => {
-    expect(await loadAdapter(stored, smallBytes)).toEqual(adapter)
+    expect(await loadAdapter(stored, modules, smallBytes)).toEqual(adapter)
   })
 
   it('is refused by name when a file is damaged, missing or no adapter', async () => {
@@ -53,16 +55,24 @@ describe.each(PLACES)('an adapter read %s', (_, smallBytes) => {
     const cases = [
       [withFile('adapter_model.safetensors', { sha256: '0'.repeat(64) }), 'differs from its digest'],
       [withFile('adapter_model.safetensors', { path: join(directory, 'nowhere') }), 'cannot be read'],
-      [withFile('adapter_model.safetensors', config), 'its adapter cannot be read'],
+      [withFile('adapter_model.safetensors', config), 'header'],
     ] as const
     for (const [ref, problem] of cases) {
       const message = expect.stringMatching(new RegExp(`step 3 of model "m" is damaged.*${problem}`))
-      await expect(loadAdapter(ref, smallBytes)).rejects.toMatchObject({
+      await expect(loadAdapter(ref, modules, smallBytes)).rejects.toMatchObject({
         category: 'internal',
         code: 'checkpoint_corrupt',
         message,
         details: { checkpoint: 'step 3 of model "m"' },
       })
     }
+  })
+
+  it('is refused when the base model has other modules: it would answer as the base model', async () => {
+    const others = modules.map((module) => ({ ...module, path: module.path.replace('layers.0', 'layers.1') }))
+    await expect(loadAdapter(stored, others, smallBytes)).rejects.toMatchObject({
+      code: 'checkpoint_corrupt',
+      message: expect.stringMatching(/model\.layers\.0\.self_attn\.q_proj/),
+    })
   })
 })

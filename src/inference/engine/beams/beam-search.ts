@@ -7,11 +7,11 @@
  * finished and no beam, at its present length, ranks before the last of them, or when the length limit is reached.
  * Source: `transformers` (generation with `num_beams`, `early_stopping=False`).
  */
-import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
+import { type AppError, InvalidRequestError } from '#base/errors.js'
 import type { KvCache } from '../cache/kv-cache.js'
 import type { ComputedPrompt } from '../cache/prefix-cache.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import { Choice, type LogitsRow, logprobsOf } from '../sampling/choice.js'
+import { Choice, type LogitsRow, logprobsOf, nonFiniteLogits } from '../sampling/choice.js'
 import { createProcessors } from '../sampling/logits-processors.js'
 import { LOWEST_LOGPROB, type RankedToken, reportedLogprob, topTokens } from '../sampling/logprobs.js'
 import { checkStop, type StopResult, type StopRules } from '../sampling/stop-conditions.js'
@@ -109,8 +109,7 @@ export class BeamSearch {
     const stopIds = [...stopRules.eosTokenIds, ...stopRules.stopTokenIds]
     const logprobs = logprobsOf(row)
     const scores = logprobs.slice()
-    if (Number.isNaN(scores[0]))
-      return new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
+    if (Number.isNaN(scores[0])) return nonFiniteLogits()
     // made anew, because a processor counts what one answer has written, and the past of a beam changes
     for (const processor of createProcessors(rules, promptIds, stopIds)) processor.apply(scores, parent.outputIds)
     const top = topTokens(logprobs, rules.topLogprobs)

@@ -162,7 +162,7 @@ export class Choice {
     const tokenId = this.#sample(row, logprobs, allowed)
     const logprob = this.#rawLogprob(row, tokenId) - mass
     if (Number.isNaN(logprob)) {
-      throw new RuntimeError('non_finite_logits', 'model produced numbers that are not finite')
+      throw nonFiniteLogits()
     }
     this.outputIds.push(tokenId)
     this.#mask?.accept(tokenId)
@@ -257,4 +257,12 @@ function copyRow({ logits, logprobs, probabilities }: LogitsRow): LogitsRow {
     logprobs: logprobs?.slice() ?? null,
     probabilities: probabilities?.slice() ?? null,
   }
+}
+
+/** A model, or an adapter, whose numbers overflow: no request's fault, and none will be answered. */
+export function nonFiniteLogits(): RuntimeError {
+  return new RuntimeError('non_finite_logits', 'the model produced numbers that are not finite', {
+    hint: 'ask for an earlier step of the model, or for its base model',
+    details: { reason: 'non_finite_logits' },
+  })
 }

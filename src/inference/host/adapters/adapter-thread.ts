@@ -3,7 +3,7 @@
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
-import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
 import { toHostError } from '../host-error.js'
 import type { AdapterRef, FailedEvent } from '../protocol.js'
 import { readStoredAdapter } from './stored-adapter.js'
@@ -11,13 +11,19 @@ import { readStoredAdapter } from './stored-adapter.js'
 /** Behind the threads that compute. */
 const NICENESS = 10
 
+export interface AdapterThreadTask {
+  readonly adapter: AdapterRef
+  readonly modules: readonly AdapterModule[]
+}
+
 export type AdapterThreadReply = { readonly adapter: AdapterWeights } | { readonly error: FailedEvent['error'] }
 
 lowerThreadPriority(NICENESS)
 
 async function answer(): Promise<void> {
   try {
-    const { config, a, b } = await readStoredAdapter(workerData as AdapterRef)
+    const task = workerData as AdapterThreadTask
+    const { config, a, b } = await readStoredAdapter(task.adapter, task.modules)
     // copies with memory of their own, which can be handed over: what was read lies in one piece of the file
     const own = (tensors: ReadonlyMap<string, Float32Array>): Map<string, Float32Array<ArrayBuffer>> =>
       new Map([...tensors].map(([path, data]) => [path, new Float32Array(data)]))

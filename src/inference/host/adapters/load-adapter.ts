@@ -8,10 +8,10 @@ import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { RuntimeError } from '#base/errors.js'
 import { packageRoot } from '#base/util/package-root.js'
-import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
 import { fromHostError } from '../host-error.js'
 import type { AdapterRef } from '../protocol.js'
-import type { AdapterThreadReply } from './adapter-thread.js'
+import type { AdapterThreadReply, AdapterThreadTask } from './adapter-thread.js'
 import { readStoredAdapter } from './stored-adapter.js'
 
 /** Reading this much takes some milliseconds, less than a thread takes to start. */
@@ -20,11 +20,17 @@ const SMALL_BYTES = 1e6
 /**
  * The adapter, read and checked.
  *
+ * @param modules what can be adapted in the base model
  * @param smallBytes files of up to this size together are read in place
  * @throws {AppError} `checkpoint_corrupt`
  */
-export async function loadAdapter(adapter: AdapterRef, smallBytes: number = SMALL_BYTES): Promise<AdapterWeights> {
-  return (await sizeOf(adapter)) <= smallBytes ? await readStoredAdapter(adapter) : await readInThread(adapter)
+export async function loadAdapter(
+  adapter: AdapterRef,
+  modules: readonly AdapterModule[],
+  smallBytes: number = SMALL_BYTES,
+): Promise<AdapterWeights> {
+  const isSmall = (await sizeOf(adapter)) <= smallBytes
+  return isSmall ? await readStoredAdapter(adapter, modules) : await readInThread({ adapter, modules })
 }
 
 /** A file that is not there counts as none: reading it says what is wrong. */
@@ -40,11 +46,11 @@ async function sizeOf({ files }: AdapterRef): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-function readInThread(adapter: AdapterRef): Promise<AdapterWeights> {
+function readInThread(task: AdapterThreadTask): Promise<AdapterWeights> {
   // threads always run the build in dist/, as child processes do
   const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/host/adapters/adapter-thread.js'))
   return new Promise((resolve, reject) => {
-    const thread = new Worker(entry, { workerData: adapter, execArgv: [] })
+    const thread = new Worker(entry, { workerData: task, execArgv: [] })
     const onEnd = (cause?: unknown): void => {
       reject(new RuntimeError('adapter_thread_failed', 'the thread that reads an adapter ended', { cause }))
     }

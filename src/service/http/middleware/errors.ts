@@ -50,7 +50,11 @@ const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
 }
 
 /** Internal errors whose own words are for the client: they name what is broken and no path of the server. */
-const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set(['checkpoint_corrupt', 'data_dir_removed'])
+const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set([
+  'checkpoint_corrupt',
+  'data_dir_removed',
+  'non_finite_logits',
+])
 
 export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {
   return function respondWithError(raw, c) {

@@ -11,7 +11,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
-import { MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
 import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
 import { isOwn } from '../access/tenant.js'
@@ -188,7 +188,7 @@ async function findInEntity(
 }
 
 /** Files a host needs; a checkpoint from before manifests has only the first two. */
-const SERVED_FILES: readonly string[] = ['adapter_config.json', 'adapter_model.safetensors', MANIFEST_FILE]
+const SERVED_FILES: readonly string[] = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE]
 
 function toAdapter(context: ServiceContext, model: ModelRecord, checkpoint: CheckpointRecord): AdapterRef {
   const files = checkpoint.files

@@ -2,6 +2,7 @@
  * A model's adapter has its shape from the first job on; asking for another one later must not be ignored.
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { ADAPTER_CONFIG_FILE } from '#model/weights/checkpoint-manifest.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { LoraHyperparameters } from '#training/hyperparameters.js'
@@ -20,7 +21,7 @@ export async function assertAdapterShape(
 ): Promise<void> {
   if (lora === null) return
   const latest = await findCheckpoint(context.db, model.id, 'latest')
-  const file = latest?.files.find(({ name }) => name === 'adapter_config.json')
+  const file = latest?.files.find(({ name }) => name === ADAPTER_CONFIG_FILE)
   if (file === undefined) return
   const chunks: Uint8Array[] = []
   for await (const chunk of await context.blobs.openRead(file.sha256)) chunks.push(chunk)

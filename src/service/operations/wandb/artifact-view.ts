@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { ArtifactManifest } from '#api/wire/compatible/wandb.js'
 import { NotFoundError } from '#base/errors.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#model/weights/adapter.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#model/weights/checkpoint-manifest.js'
 import {
   type CheckpointRecord,
   findCheckpoint,

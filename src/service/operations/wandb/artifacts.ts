@@ -4,8 +4,9 @@
  * An artifact never changes once it is committed; only its aliases and its metadata do. One of type `lora` whose name is a
  * model's becomes a checkpoint of that model when it is committed (`adopt-adapter.ts`).
  */
-import { artifactManifestSchema } from '#api/wire/compatible/wandb.js'
-import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import type { ArtifactManifest } from '#api/wire/compatible/wandb.js'
+import { RequestValidationError } from '#api/wire/errors.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import {
   type ArtifactRecord,
@@ -46,7 +47,6 @@ import {
 import type { Arguments, Fields } from './execute-query.js'
 
 const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
-const MAX_MANIFEST_BYTES = 64 * 1024 ** 2
 
 /** The queries and mutations of artifacts. */
 export function artifactRootFields(call: WandbCall): { readonly query: Fields; readonly mutation: Fields } {
@@ -239,27 +239,22 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
 /** @throws {InvalidRequestError} `artifact_incomplete` unless every file of the manifest was uploaded with its digest */
 async function assertComplete(context: ServiceContext, artifact: ArtifactRecord): Promise<void> {
   if (artifact.manifestSha256 === null) throw incomplete('its manifest was not uploaded')
-  const chunks: Uint8Array[] = []
-  let sizeBytes = 0
-  for await (const chunk of await context.blobs.openRead(artifact.manifestSha256)) {
-    chunks.push(chunk as Uint8Array)
-    sizeBytes += (chunk as Uint8Array).length
-    if (sizeBytes > MAX_MANIFEST_BYTES) throw incomplete('its manifest is too large')
-  }
-  const manifest = artifactManifestSchema.safeParse(toJson(Buffer.concat(chunks).toString()))
-  if (!manifest.success) throw incomplete('its manifest is not one of version 1')
+  const manifest = await readManifest(context, artifact.manifestSha256)
   const uploaded = new Map((await listArtifactFiles(context.db, artifact.id)).map((file) => [file.name, file]))
-  for (const [name, { digest, ref }] of Object.entries(manifest.data.contents)) {
+  for (const [name, { digest, ref }] of Object.entries(manifest.contents)) {
     // a reference names bytes elsewhere, which this server never fetches
     if (ref === undefined && uploaded.get(name)?.md5 !== digest) throw incomplete(`file "${name}" was not uploaded`)
   }
 }
 
-function toJson(text: string): unknown {
+/** @throws {InvalidRequestError} `artifact_incomplete` */
+async function readManifest({ blobs, bodies }: ServiceContext, sha256: string): Promise<ArtifactManifest> {
   try {
-    return JSON.parse(text)
-  } catch {
-    return null
+    return (await bodies.parseFile('artifactManifest', blobs.pathOf(sha256))).value
+  } catch (cause) {
+    if (!(cause instanceof AppError) || cause.category === 'unavailable') throw cause
+    const reason = cause instanceof RequestValidationError ? cause.sentence : cause.message
+    throw incomplete(`its manifest cannot be read: ${reason}`, cause)
   }
 }
 
@@ -325,6 +320,6 @@ function notFound(id: string): NotFoundError {
   return new NotFoundError('artifact_not_found', `artifact "${id.slice(0, 100)}" was not found`)
 }
 
-function incomplete(reason: string): InvalidRequestError {
-  return new InvalidRequestError('artifact_incomplete', `the artifact cannot be committed: ${reason}`)
+function incomplete(reason: string, cause?: unknown): InvalidRequestError {
+  return new InvalidRequestError('artifact_incomplete', `the artifact cannot be committed: ${reason}`, { cause })
 }

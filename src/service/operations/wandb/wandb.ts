@@ -10,6 +10,7 @@ import type { ReadStream } from 'node:fs'
 import type { FileStreamRequest, Grant } from '#api/wire/compatible/wandb.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { maxBytesOf } from '#service/bodies/body-store.js'
 import { putArtifactFile, setArtifactManifest } from '#service/storage/wandb/artifacts.js'
 import { putRunFile } from '#service/storage/wandb/runs.js'
 import { ensureSecret } from '#service/storage/wandb/secrets.js'
@@ -45,8 +46,6 @@ export interface RunPath {
 export interface OpenBytes {
   readonly bytes: ReadStream | Uint8Array
 }
-
-const MAX_MANIFEST_BYTES = 64 * 1024 ** 2
 
 export function createWandbService(context: ServiceContext): WandbService {
   const { db, blobs } = context
@@ -84,7 +83,7 @@ export function createWandbService(context: ServiceContext): WandbService {
       return putRunFile(db, grant.runId, { name: grant.name, ...blob })
     }
     if (grant.kind === 'put_manifest') {
-      const { blob } = await receive(body, MAX_MANIFEST_BYTES)
+      const { blob } = await receive(body, maxBytesOf('artifactManifest', context.bodies.limits))
       return setArtifactManifest(db, grant.artifactId, blob.sha256)
     }
     if (grant.kind === 'put_artifact_file') {

@@ -12,6 +12,11 @@ import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
 /** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
 export const CHAT_INT64_FIELDS = ['seed', 'truncate_prompt_tokens'] as const
 
+/** As published: int64's bounds as a double has them. */
+const SEED_BOUND = 9_223_372_036_854_776_000n
+/** How hard a model thinks, by all names that OpenAI's models have; templates know the middle ones. `none`: not at all. */
+export const REASONING_EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'] as const
+
 const unchecked = () => z.unknown().optional()
 /** The names are said, not checked here: any other is 501, as vLLM answers it. */
 const partType = () => unchecked().meta({ enum: [...Object.keys(TEXT_PART_FIELDS), ...MEDIA_PARTS, null] })
@@ -85,7 +90,7 @@ export const chatRequestSchema = z.object({
   top_p: laxNumber().nullish(),
   top_k: laxInteger().nullish(),
   min_p: laxNumber().nullish(),
-  seed: laxInt64().nullish(),
+  seed: laxInt64({ min: -SEED_BOUND, max: SEED_BOUND }).nullish(),
   n: laxInteger().nullish(),
   use_beam_search: laxBoolean().nullish(),
   /** Ids to numbers; or, as llama.cpp, a list of `[id or text, number or false]`. */
@@ -133,7 +138,15 @@ export const chatRequestSchema = z.object({
   parallel_tool_calls: laxBoolean().nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
   structured_outputs: loose().nullish(),
-  reasoning_effort: z.enum(['low', 'medium', 'high']).nullish(),
+  /** The same by older names of vLLM, and by those of llama.cpp and Ollama. */
+  guided_json: z.union([z.string(), loose()]).nullish(),
+  guided_regex: z.string().nullish(),
+  guided_choice: z.array(z.string()).nullish(),
+  guided_grammar: z.string().nullish(),
+  grammar: z.string().nullish(),
+  json_schema: loose().nullish(),
+  format: z.union([z.string(), loose()]).nullish(),
+  reasoning_effort: z.enum(REASONING_EFFORTS).nullish(),
   include_reasoning: laxBoolean().nullish(),
 
   echo: laxBoolean().nullish(),

@@ -34,8 +34,10 @@ export function unreadFieldsOf(request: Fields): readonly string[] {
     ...(isConstraint(format) ? ['response_format'] : []),
     ...(isConstraint(ofResponse) ? ['text.format'] : []),
   ]
+  const verbosity = fieldsOf(request['text'])['verbosity'] ?? 'medium'
   return [
     ...(mustCall(request) ? asked : []),
+    ...(verbosity === 'medium' ? [] : ['text.verbosity']),
     ...unreadOf(format, CHAT_FORMATS, 'response_format'),
     ...saidNames(described, DESCRIPTION).map((name) => `response_format.json_schema.${name}`),
     ...unreadOf(ofResponse, RESPONSE_FORMATS, 'text.format'),

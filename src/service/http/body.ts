@@ -36,7 +36,7 @@ export async function readJson<N extends BodyName>(
 }
 
 /** Fields of other versions are no error, and not passed over in silence either. */
-function reportIgnored(c: RequestContext, names: readonly string[]): void {
+export function reportIgnored(c: RequestContext, names: readonly string[]): void {
   if (names.length === 0) return
   // a name may have any characters, a header not; the brackets of a list's items it may
   const shown = names.map((name) =>

@@ -608,7 +608,7 @@ describe('chat requests', () => {
     },
     {
       name: 'a seed beyond 64 bits',
-      request: ['POST', CHAT, '{"messages":[{"role":"user","content":"hi"}],"seed":9223372036854775808}'],
+      request: ['POST', CHAT, '{"messages":[{"role":"user","content":"hi"}],"seed":9223372036854776001}'],
       status: 400,
       contains: ['less_than_equal', '9223372036854775807'],
     },

@@ -157,11 +157,13 @@ function toTemplate(
     }
   }
   const effort = request.reasoning_effort ?? null
+  // as newer versions of vLLM: most templates that can think have a switch, no effort
+  const ofEffort = effort === null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
   return {
     addGenerationPrompt: isGenerationPromptAdded(request),
     continueFinalMessage: isContinued,
     addSpecialTokens: request.add_special_tokens === true,
-    kwargs: effort === null ? kwargs : { reasoning_effort: effort, ...kwargs },
+    kwargs: { ...ofEffort, ...kwargs },
     documents: (request.documents ?? null) as readonly JsonValue[] | null,
     chatTemplate,
   }

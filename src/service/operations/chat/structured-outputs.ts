@@ -1,5 +1,5 @@
 /**
- * `response_format` and `structured_outputs` of a chat request → what the answer is held to.
+ * `response_format` and `structured_outputs` of a chat request, or what stands for them → what the answer is held to.
  *
  * Errors are worded as vLLM's (v0.17). Schemas are checked where they are compiled, in the engine host.
  */
@@ -15,6 +15,17 @@ const KINDS = ['json', 'regex', 'choice', 'grammar', 'json_object', 'structural_
 /** Options beside the constraint, with what an answer does here anyway: anything else is refused. */
 const BACKEND_OPTIONS = ['whitespace_pattern', 'disable_additional_properties'] as const
 
+/** Fields of other dialects, each with its kind: vLLM's before `structured_outputs`, llama.cpp's, Ollama's `format`. */
+const OTHER_FIELDS = [
+  ['guided_json', 'json'],
+  ['guided_regex', 'regex'],
+  ['guided_choice', 'choice'],
+  ['guided_grammar', 'grammar'],
+  ['grammar', 'grammar'],
+  ['json_schema', 'json'],
+  ['format', 'json'],
+] as const
+
 interface Constraints {
   readonly found: ReadonlyMap<(typeof KINDS)[number], JsonValue>
   readonly isWhitespaceFree: boolean
@@ -26,9 +37,12 @@ interface Constraints {
  */
 export function toGrammar(request: ChatRequest): GrammarSpec | null {
   const { found, isWhitespaceFree } = readStructuredOutputs(request)
-  const all = new Map([...readResponseFormat(request), ...found])
-  if (all.size > 1 || (all.size === 1 && found.size === 1 && readResponseFormat(request).size === 1)) {
-    throw several(all)
+  const others = readOtherFields(request)
+  const all = [...readResponseFormat(request), ...found, ...others.map(({ kind, value }) => [kind, value] as const)]
+  if (all.length > 1) {
+    throw several(
+      others.length === 0 ? new Map(all) : new Map(all.map(([kind, value], i) => [`${i + 1}: ${kind}`, value])),
+    )
   }
   const [entry] = all
   if (entry === undefined) return null
@@ -51,8 +65,29 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
 }
 
 /** The field that a request's constraint comes from. */
-export function grammarField(request: ChatRequest): 'structured_outputs' | 'response_format' {
-  return (request.structured_outputs ?? null) === null ? 'response_format' : 'structured_outputs'
+export function grammarField(request: ChatRequest): string {
+  if ((request.structured_outputs ?? null) !== null) return 'structured_outputs'
+  return readOtherFields(request)[0]?.field ?? 'response_format'
+}
+
+interface OtherField {
+  readonly field: (typeof OTHER_FIELDS)[number][0]
+  readonly kind: (typeof KINDS)[number]
+  readonly value: JsonValue
+}
+
+function readOtherFields(request: ChatRequest): readonly OtherField[] {
+  return OTHER_FIELDS.flatMap(([field, kind]): OtherField[] => {
+    const value = (request[field] ?? null) as JsonValue
+    if (value === null) return []
+    if (field === 'format' && value === 'json') return [{ field, kind: 'json_object', value: true }]
+    if (field === 'format' && typeof value === 'string') {
+      throw invalid('format', `format must be "json" or a JSON schema, got "${value.slice(0, 100)}".`)
+    }
+    if (Array.isArray(value) && value.length === 0) throw invalid(field, `${field} must hold at least one choice.`)
+    if (typeof value === 'string' && value.trim() === '') throw invalid(field, `${field} must not be empty.`)
+    return [{ field, kind, value }]
+  })
 }
 
 function readResponseFormat(request: ChatRequest): Constraints['found'] {
@@ -161,7 +196,7 @@ function asChoices(value: JsonValue): readonly string[] {
   return value
 }
 
-function several(found: Constraints['found']): InvalidRequestError {
+function several(found: ReadonlyMap<string, JsonValue>): InvalidRequestError {
   const listed = JSON.stringify(Object.fromEntries(found)).slice(0, 300)
   return invalid(
     'structured_outputs',

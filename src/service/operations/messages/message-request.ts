@@ -6,13 +6,13 @@ import type { CountMessageTokensRequest, MessageRequest } from '#api/wire/infere
 import { InvalidRequestError } from '#base/errors.js'
 import { toChatMessages, toSystem } from './message-input.js'
 
-/** Efforts of Anthropic's models → those that templates know. */
+/** Efforts of Anthropic's models → those of chat. */
 const EFFORTS: Readonly<Record<string, ChatRequest['reasoning_effort']>> = {
   low: 'low',
   medium: 'medium',
   high: 'high',
-  xhigh: 'high',
-  max: 'high',
+  xhigh: 'xhigh',
+  max: 'xhigh',
 }
 
 /** @throws {InvalidRequestError} naming the field */

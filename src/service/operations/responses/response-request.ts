@@ -1,14 +1,13 @@
 /**
  * A request for a response → the chat request that answers it. What cannot be honoured is refused by name.
  */
-import type { ChatRequest } from '#api/wire/chat-completions.js'
+import { type ChatRequest, REASONING_EFFORTS } from '#api/wire/chat-completions.js'
 import { MAX_METADATA } from '#api/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#api/wire/inference/responses.js'
 import { InvalidRequestError } from '#base/errors.js'
 import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
 import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
 
-const EFFORTS = ['low', 'medium', 'high'] as const
 /** Additions to an answer. Those of tools that do not exist here never have anything to add. */
 const INCLUDABLE = [
   'message.output_text.logprobs',
@@ -71,7 +70,6 @@ function refuseUnsupported(request: ResponseRequest): void {
     ['prompt', (request.prompt ?? null) !== null, 'send instructions and input'],
     ['truncation', !['disabled', null].includes(request.truncation ?? null), 'leave old items out of input'],
     ['service_tier', !['auto', 'default', null].includes(request.service_tier ?? null), 'there is one tier'],
-    ['text.verbosity', !['medium', null].includes(request.text?.verbosity ?? null), 'say it in the instructions'],
     [
       'reasoning.summary',
       !['auto', null].includes(request.reasoning?.summary ?? null),
@@ -101,9 +99,10 @@ function toMaxTokens(request: ResponseRequest): number | null {
 function toEffort(request: ResponseRequest): ChatRequest['reasoning_effort'] {
   const effort = request.reasoning?.effort ?? null
   if (effort === null) return null
-  const known = EFFORTS.find((each) => each === effort)
+  const known = REASONING_EFFORTS.find((each) => each === effort)
   if (known !== undefined) return known
-  throw invalid('reasoning.effort', `reasoning.effort must be low, medium or high, got "${effort.slice(0, 100)}".`)
+  const names = REASONING_EFFORTS.join(', ')
+  throw invalid('reasoning.effort', `reasoning.effort must be one of ${names}, got "${effort.slice(0, 100)}".`)
 }
 
 function toFormat(request: ResponseRequest): ChatRequest['response_format'] {

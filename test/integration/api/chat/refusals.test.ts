@@ -321,6 +321,20 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
     { structured_outputs: { nope: 'a' } },
     { param: 'structured_outputs', words: 'You must use one kind of structured outputs constraint but none are sp' },
   ],
+  [
+    '7 two dialects',
+    { guided_regex: 'a', structured_outputs: { regex: 'a' } },
+    { param: 'structured_outputs', words: 'multiple are specified' },
+  ],
+  [
+    '7 two of one',
+    { guided_json: {}, response_format: { type: 'json_object' } },
+    { param: 'structured_outputs', words: 'multiple are specified' },
+  ],
+  ['7 guided regex', { guided_regex: '(a' }, { param: 'guided_regex', words: 'parenthesis is not closed' }],
+  ['7 format', { format: 'yaml' }, { param: 'format', words: 'must be "json" or a JSON schema' }],
+  ['7 guided choice', { guided_choice: [] }, { param: 'guided_choice', words: 'at least one choice' }],
+  ['7 grammar', { grammar: ' ' }, { param: 'grammar', words: 'must not be empty' }],
   ['7 structured no object', { structured_outputs: 'x' }, { param: 'structured_outputs', words: 'dict_type' }],
 ]
 

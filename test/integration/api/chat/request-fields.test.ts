@@ -17,11 +17,19 @@ const SHOWS =
 const LOOPS =
   '{% for m in messages %}{% for part in m.content %}<{{ part.type }}:{{ part.text }}>{% endfor %}{% endfor %}'
 
+/** Prints the switch of thinking. */
+const SWITCH =
+  '{% for m in messages %}{{ m.content }}{% endfor %}{{ enable_thinking | tojson if enable_thinking is defined else "unset" }}'
+
 let service: TestService
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
-  const baseModels = [await templatedModel(folder, 'shows', SHOWS), await templatedModel(folder, 'loops', LOOPS)]
+  const baseModels = [
+    await templatedModel(folder, 'shows', SHOWS),
+    await templatedModel(folder, 'loops', LOOPS),
+    await templatedModel(folder, 'switch', SWITCH),
+  ]
   service = await createTestService({ scripted: false, threads: 1, trainWorkers: 0, baseModels })
 })
 afterAll(async () => {
@@ -131,12 +139,21 @@ describe('naming (1.2)', () => {
     const messages = user('a')
     expect(await promptOf({ messages, documents: [{ text: 'doc' }] })).toContain('[{"text": "doc"}]')
     expect(await promptOf({ messages, chat_template_kwargs: { mood: 'glad' } })).toMatch(/glad>$/)
-    for (const effort of ['low', 'medium', 'high']) {
+    for (const effort of ['none', 'minimal', 'low', 'medium', 'high', 'xhigh']) {
       expect(await promptOf({ messages, reasoning_effort: effort })).toContain(effort)
     }
     expect(
       await promptOf({ messages, chat_template_kwargs: { reasoning_effort: 'own' }, reasoning_effort: 'low' }),
     ).toMatch(/own>$/)
+  })
+
+  it('an effort of none switches thinking off where the template has a switch, any other on, unless a variable says so', async () => {
+    const prompts = async (more: object) => promptOf({ messages: user('a'), ...more }, 'switch')
+    expect(await prompts({})).toMatch(/unset$/)
+    expect(await prompts({ reasoning_effort: 'none' })).toMatch(/false$/)
+    expect(await prompts({ reasoning_effort: 'minimal' })).toMatch(/true$/)
+    const own = { chat_template_kwargs: { enable_thinking: true } }
+    expect(await prompts({ reasoning_effort: 'none', ...own })).toMatch(/true$/)
   })
 })
 

@@ -48,6 +48,24 @@ describe('what an answer is held to', () => {
     expect(validate(JSON.parse(text)), text).toBe(true)
   })
 
+  it.each<[string, object, RegExp]>([
+    ['guided_regex', { guided_regex: '[ab]{4}' }, /^[ab]{4}$/],
+    ['guided_choice', { guided_choice: ['yes', 'no'] }, /^(yes|no)$/],
+    ['guided_grammar', { guided_grammar: 'root ::= "x" [0-9] "y"' }, /^x\dy$/],
+    ['grammar', { grammar: 'root ::= "x" [0-9] "y"' }, /^x\dy$/],
+    ['guided_json', { guided_json: { enum: ['a', 'b'] } }, /^"[ab]"$/],
+    ['guided_json as text', { guided_json: '{"enum": ["a", "b"]}' }, /^"[ab]"$/],
+    ['json_schema', { json_schema: { enum: ['a', 'b'] } }, /^"[ab]"$/],
+    ['format', { format: { enum: ['a', 'b'] } }, /^"[ab]"$/],
+  ])('a field of another dialect: %s', async (_, more, expected) => {
+    expect(await answer(more)).toMatch(expected)
+  })
+
+  it('a format of json is an object of any shape', async () => {
+    const { status, body } = await post({ format: 'json', max_tokens: 20 })
+    expect([status, body.choices[0]?.message.content?.trimStart()[0]]).toEqual([200, '{'])
+  })
+
   it('a response format', async () => {
     const { body } = await post({
       response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } },

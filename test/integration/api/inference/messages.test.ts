@@ -172,6 +172,15 @@ describe('what has no effect', () => {
     ])
   })
 
+  it('are tools of the provider, where the client opts in', async () => {
+    const tools = [weather, { type: 'bash_20250124', name: 'bash' }]
+    const answer = await service.fetch(PATH, {
+      json: { ...usual, tools },
+      headers: { 'x-trainyard-drop-unsupported-tools': 'true' },
+    })
+    expect([answer.status, answer.headers.get('x-trainyard-ignored-fields')]).toEqual([200, 'tools[].bash_20250124'])
+  })
+
   it.each<[string, object]>([
     ['container', { container: 'c' }],
     ['mcp_servers', { mcp_servers: [{ url: 'x' }] }],

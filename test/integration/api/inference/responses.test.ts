@@ -146,7 +146,6 @@ describe('a response', () => {
     ['prompt', { prompt: { id: 'p' } }],
     ['truncation', { truncation: 'auto' }],
     ['service_tier', { service_tier: 'flex' }],
-    ['text.verbosity', { text: { verbosity: 'low' } }],
     ['reasoning.summary', { reasoning: { summary: 'detailed' } }],
     ['reasoning.effort', { reasoning: { effort: 'enormous' } }],
     ['include', { include: ['everything'] }],
@@ -191,6 +190,21 @@ describe('a response', () => {
     })
     expect(status, JSON.stringify(body)).toBe(400)
     expect(`${body.error.param} ${body.error.message}`).toContain(param)
+  })
+
+  it('leaves tools of other servers out where the client opts in, and names them', async () => {
+    const tools = [weather, { type: 'web_search' }, { type: 'custom', name: 'apply_patch' }, { type: 'web_search' }]
+    const ask = (value: string) =>
+      service.fetch(PATH, { json: { input: 'x', tools }, headers: { 'x-trainyard-drop-unsupported-tools': value } })
+    const answer = await ask('true')
+    expect(answer.status, await answer.text()).toBe(200)
+    expect(answer.headers.get('x-trainyard-ignored-fields')).toBe('tools[].web_search, tools[].custom')
+    for (const value of ['false', 'maybe']) expect((await ask(value)).status, value).toBe(400)
+  })
+
+  it('names a verbosity that no template reads', async () => {
+    const answer = await service.fetch(PATH, { json: { input: 'x', text: { verbosity: 'low' } } })
+    expect([answer.status, answer.headers.get('x-trainyard-ignored-fields')]).toEqual([200, 'text.verbosity'])
   })
 
   it('of a request whose fields ask for what is anyway is answered', async () => {

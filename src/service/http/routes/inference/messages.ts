@@ -7,15 +7,17 @@ import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { logStreamFailure } from '../../generated-answer.js'
 import { toMessageError } from '../../middleware/errors.js'
+import { withServedTools } from '../../served-tools.js'
 import type { ServerSentEvent } from '../../sse.js'
 
 const PING_MS = 15_000
+const SERVED_TOOLS = ['custom', null]
 
 export function bindMessages(app: App, options: AppOptions): void {
   const { messages } = options.services
 
   app.post('/v1/messages', async (c) => {
-    const request = await readJson(c, 'message', options.admission)
+    const request = withServedTools(c, await readJson(c, 'message', options.admission), SERVED_TOOLS)
     const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
     const gone = new AbortController()
     const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
@@ -28,9 +30,10 @@ export function bindMessages(app: App, options: AppOptions): void {
     if (!answer.isStream) return c.json(await answer.message())
     return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
   })
-  app.post('/v1/messages/count_tokens', async (c) =>
-    c.json(await messages.countTokens(c.get('principal'), await readJson(c, 'countMessageTokens'))),
-  )
+  app.post('/v1/messages/count_tokens', async (c) => {
+    const request = withServedTools(c, await readJson(c, 'countMessageTokens'), SERVED_TOOLS)
+    return c.json(await messages.countTokens(c.get('principal'), request))
+  })
 }
 
 /** Each under its own name; an error after the first one is an event, for the status has been sent. */

@@ -9,15 +9,17 @@ import { readJson, readQuery } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { logStreamFailure } from '../../generated-answer.js'
+import { withServedTools } from '../../served-tools.js'
 import type { ServerSentEvent } from '../../sse.js'
 
 const PING_MS = 15_000
+const SERVED_TOOLS = ['function']
 
 export function bindResponses(app: App, options: AppOptions): void {
   const { responses } = options.services
 
   async function create(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, 'response', options.admission)
+    const request = withServedTools(c, await readJson(c, 'response', options.admission), SERVED_TOOLS)
     const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
     const gone = new AbortController()
     const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
@@ -33,7 +35,9 @@ export function bindResponses(app: App, options: AppOptions): void {
 
   app.post('/v1/responses', create)
   app.post('/v1/responses/input_tokens', async (c) =>
-    c.json(await responses.countInput(c.get('principal'), await readJson(c, 'response'))),
+    c.json(
+      await responses.countInput(c.get('principal'), withServedTools(c, await readJson(c, 'response'), SERVED_TOOLS)),
+    ),
   )
   app.get('/v1/responses/:response_id', async (c) => {
     if (readQuery(c, getResponseQuerySchema).stream === true) {

@@ -4,7 +4,7 @@
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
-import { usableCores } from '#base/util/cores.js'
+import { usableCores } from '#base/machine/cores.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'

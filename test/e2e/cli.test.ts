@@ -10,7 +10,7 @@ import { chatResponseSchema } from '../../src/api/wire/chat-completions.js'
 import { checkpointListSchema } from '../../src/api/wire/checkpoints.js'
 import { modelListSchema, modelSchema } from '../../src/api/wire/models.js'
 import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/api/wire/training-jobs.js'
-import { usableCores } from '../../src/base/util/cores.js'
+import { usableCores } from '../../src/base/machine/cores.js'
 import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/service/cli-process.js'
 import { unassignedPort } from '../support/service/unassigned-port.js'
 

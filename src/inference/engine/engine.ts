@@ -9,7 +9,7 @@
  */
 
 import { AppError, RuntimeError } from '#base/errors.js'
-import { memoryBytes } from '#base/util/memory.js'
+import { memoryBytes } from '#base/machine/memory.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type ActiveRequest, activateRequest, isBefore } from './active-request.js'

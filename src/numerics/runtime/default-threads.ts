@@ -7,7 +7,7 @@
  * thread each leaves both more than half (`npm run bench -- service --only beside`).
  */
 import { cpus } from 'node:os'
-import { usableCores } from '#base/util/cores.js'
+import { usableCores } from '#base/machine/cores.js'
 
 /** Operators of larger models are long enough for all cores. */
 const SMALL_PARAMETERS = 50e6

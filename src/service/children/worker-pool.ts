@@ -9,7 +9,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
-import { availableMemoryBytes, memoryBytes } from '#base/util/memory.js'
+import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
 import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { withHugePages } from './huge-pages.js'

@@ -6,6 +6,7 @@
  * An estimate from the shapes that autodiff keeps; checked against measured peaks in the training bench, within a third.
  */
 import { TrainingError } from '#base/errors.js'
+import { inMegabytes } from '#base/machine/memory.js'
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 import type { LossKind } from './train-graph.js'
@@ -156,14 +157,13 @@ export function planMemory(config: DecoderConfig, needs: MemoryNeeds, available:
   const isShort = available !== null && kept > available / 2
   const isRecomputed = needsRecomputation(config, largest) || isShort
   if (available !== null && recomputed > available) {
-    const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`
     const rows =
       measured !== null && hasValidation(needs)
         ? `the longest row of ${largest.length} tokens and the longest validation row of ${measured.length} together need`
         : `the longest row of ${largest.length} tokens needs`
     throw new TrainingError(
       'out_of_memory',
-      `${rows} about ${gigabytes(recomputed)} beside the weights, but ${gigabytes(available)} are available`,
+      `${rows} about ${inMegabytes(recomputed)} beside the weights, but ${inMegabytes(available)} are available`,
       { hint: memoryRemedy(needs) },
     )
   }

@@ -3,8 +3,8 @@
  * begin with.
  */
 import type { WorkerJob } from '#api/wire/worker.js'
+import { availableMemoryBytes } from '#base/machine/memory.js'
 import type { Clock } from '#base/util/clock.js'
-import { availableMemoryBytes } from '#base/util/memory.js'
 import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'

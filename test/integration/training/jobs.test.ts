@@ -113,7 +113,7 @@ describe('SFT job', () => {
     await expect(run(long, {}, counted(least - 1))).rejects.toMatchObject({
       code: 'out_of_memory',
       message: expect.stringMatching(
-        /row of 64 tokens needs about [\d.]+ GB beside the weights, but [\d.]+ GB are available/,
+        /row of 64 tokens needs about [\d.]+ MB beside the weights, but [\d.]+ MB are available/,
       ),
     })
     expect(sessionCount).toBe(0)

@@ -6,7 +6,7 @@
  * same bits on any number of threads. The second is loaded when it is first needed.
  */
 import { AppError } from '#base/errors.js'
-import { availableMemoryBytes, memoryBytes } from '#base/util/memory.js'
+import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'
 import type { Session } from '#numerics/runtime/runtime.js'
 
 export interface StepSessionsOptions {
@@ -101,7 +101,6 @@ export class StepSessions {
     const needed = this.#options.weightBytes + MIN_AVAILABLE_SHARE * memoryBytes()
     const available = availableMemoryBytes()
     if (available === null || available >= needed) return
-    const inMegabytes = (bytes: number): string => `${Math.round(bytes / 1e6)} MB`
     throw new AppError(
       'unavailable',
       'out_of_memory',

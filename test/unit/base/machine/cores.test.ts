@@ -1,25 +1,8 @@
 /** Cores of a container, from files as Linux shows them. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
-import { usableCores } from '#base/util/cores.js'
-
-const folders: string[] = []
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
-})
-
-/** The root of a machine with these files. */
-function machine(files: Readonly<Record<string, string>>): string {
-  const root = mkdtempSync(join(tmpdir(), 'trainyard-cores-'))
-  folders.push(root)
-  for (const [path, text] of Object.entries(files)) {
-    mkdirSync(dirname(join(root, path)), { recursive: true })
-    writeFileSync(join(root, path), text)
-  }
-  return root
-}
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { usableCores } from '#base/machine/cores.js'
+import { linuxRoot } from '../../../support/linux-root.js'
 
 const V2 = { 'proc/self/cgroup': '0::/system.slice/trainyard.service\n' }
 const V1 = { 'proc/self/cgroup': '3:cpuset:/a\n2:cpu,cpuacct:/docker/abc\n0::/\n' }
@@ -56,6 +39,6 @@ describe('usable cores', () => {
     ['version 1 has one at what a container sees as the root', { ...V1, ...v1('', 600_000) }, 6],
     ['the file is torn', { ...V2, [at('system.slice', 'cpu.max')]: '' }, 16],
   ])('where %s', (_, files, expected) => {
-    expect(usableCores({ root: machine(files), parallelism: 16 })).toBe(expected)
+    expect(usableCores({ root: linuxRoot(files), parallelism: 16 })).toBe(expected)
   })
 })

@@ -1,0 +1,33 @@
+/**
+ * How many processor cores there are for this process and its children: those it may run on, and no more than a container's quota of
+ * processor time pays for. Node itself counts a quota from version 22 on, and ONNX Runtime never: with a thread for each of 64 cores and
+ * time for two, all stand still together most of the time.
+ */
+import { availableParallelism } from 'node:os'
+import { type Cgroup, cgroupsOf } from './cgroups.js'
+
+export interface CoreOptions {
+  /** Where `proc` and `sys` are looked for; default the machine's. */
+  readonly root?: string
+  /** Cores this process may run on. */
+  readonly parallelism?: number
+}
+
+/**
+ * A quota of two and a half cores counts as two: a thread that must wait for time holds up all others of its operator.
+ *
+ * Source: cgroups(7), `cpu.max` of version 2 and `cpu.cfs_quota_us` of version 1.
+ */
+export function usableCores({ root = '/', parallelism = availableParallelism() }: CoreOptions = {}): number {
+  return Math.max(1, Math.min(parallelism, ...cgroupsOf('cpu', root).map(quotaOf).map(Math.floor)))
+}
+
+/** @returns cores; infinity where there is no quota */
+function quotaOf({ version, read }: Cgroup): number {
+  const [quota, period] =
+    version === 2
+      ? (read('cpu.max') ?? 'max').trim().split(' ')
+      : ['cpu.cfs_quota_us', 'cpu.cfs_period_us'].map((name) => read(name)?.trim())
+  const cores = Number(quota) / Number(period)
+  return cores > 0 ? cores : Number.POSITIVE_INFINITY
+}

@@ -4,7 +4,7 @@
  */
 import { InvalidRequestError } from '#base/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
-import { chatTemplateOf, renderConversation } from '#model/text/render.js'
+import { renderConversation, renderText } from '#model/text/render.js'
 import { type TextModel, withChatTemplate } from '#model/text/text-model.js'
 import {
   type ConversationInput,
@@ -65,7 +65,7 @@ export function runTextTask(textModel: TextModel, task: TextTask): TextResult {
     }
     case 'render': {
       const { messages, tools, template } = task.input
-      const { text } = chatTemplateOf(modelFor(textModel, task.input)).render({ messages, tools, ...template })
+      const { text } = renderText(modelFor(textModel, task.input), { messages, tools, ...template })
       return { text, tokenIds: [], tokenStrings: [] }
     }
     case 'detokenize':

@@ -18,6 +18,7 @@ import {
   unmark,
 } from './template/control-tokens.js'
 import { compileTemplate, type RenderBudget, type TemplateVariables, templateGlobals } from './template/interpreter.js'
+import { appendToText, createLeftOutFinder } from './template/left-out.js'
 import { type ChatMessage, normalizeMessages } from './template/messages.js'
 import { readTemplateFacts, type TemplateFacts } from './template/template-facts.js'
 
@@ -50,6 +51,12 @@ export interface ChatTemplate {
    *   template rewrites
    */
   render(conversation: Conversation): BarredText
+  /**
+   * The messages of which nothing reaches the prompt, by position: those of a role that the template does not know.
+   *
+   * @throws {InvalidRequestError} as `render`
+   */
+  leftOutMessages(conversation: Conversation): readonly number[]
 }
 
 export interface ChatTemplateOptions {
@@ -80,10 +87,12 @@ const knownRoles: ReadonlySet<string> = new Set([
  * Joins a model's template for conversations with tools to the one for those without; `facts` are those without, `source` has both.
  */
 export function withToolTemplate(template: ChatTemplate, toolTemplate: ChatTemplate): ChatTemplate {
+  const templateFor = ({ tools }: Conversation): ChatTemplate => ((tools ?? []).length > 0 ? toolTemplate : template)
   return {
     ...template,
     source: `${template.source}\n${toolTemplate.source}`,
-    render: (conversation) => ((conversation.tools ?? []).length > 0 ? toolTemplate : template).render(conversation),
+    render: (conversation) => templateFor(conversation).render(conversation),
+    leftOutMessages: (conversation) => templateFor(conversation).leftOutMessages(conversation),
   }
 }
 
@@ -101,6 +110,7 @@ export function createChatTemplate(source: string, options: ChatTemplateOptions)
   const guard = createControlTokenGuard(controlTokens)
   const assistantGuard = createControlTokenGuard(controlTokens.filter((token) => !isSearched(token)))
 
+  const findLeftOut = createLeftOutFinder(render)
   const renderBarred = (variables: TemplateVariables): BarredText => {
     assertRolesAreText(variables, controlTokens)
     return renderGuarded({ source, render, guard, assistantGuard }, variables)
@@ -115,10 +125,17 @@ export function createChatTemplate(source: string, options: ChatTemplateOptions)
         ? renderContinued(renderBarred, variables, source)
         : renderBarred(variables)
     },
+    leftOutMessages(conversation) {
+      const variables = toVariables(conversation, facts)
+      return findLeftOut(variables, variables.messages)
+    },
   }
 }
 
-function toVariables(conversation: Conversation, facts: TemplateFacts): TemplateVariables {
+function toVariables(
+  conversation: Conversation,
+  facts: TemplateFacts,
+): TemplateVariables & { readonly messages: readonly JsonObject[] } {
   const { messages, tools, documents, addGenerationPrompt, continueFinalMessage = false, kwargs } = conversation
   if (continueFinalMessage && addGenerationPrompt === true) {
     throw new InvalidRequestError(
@@ -286,14 +303,4 @@ function renderContinued(
     )
   }
   return { text: cut, barriers: whole.barriers.filter((barrier) => barrier <= cut.length) }
-}
-
-/** Appends to a string, or to the text of the last part that has one. */
-function appendToText(content: JsonValue, suffix: string): JsonValue {
-  if (typeof content === 'string') return content + suffix
-  if (!Array.isArray(content)) return content
-  const at = content.findLastIndex((part: JsonValue) => isJsonObject(part) && typeof part['text'] === 'string')
-  return content.map((part: JsonValue, i) =>
-    i === at && isJsonObject(part) ? { ...part, text: String(part['text']) + suffix } : part,
-  )
 }

@@ -7,7 +7,7 @@
 import { DataError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { isAssistant, locateTurns, type TurnSpan } from './assistant-turns.js'
-import { chatTemplateOf } from './render.js'
+import { chatTemplateOf, describeMessage } from './render.js'
 import type { BarredText } from './template/control-tokens.js'
 import type { TextModel } from './text-model.js'
 
@@ -27,6 +27,8 @@ export interface MaskedTokens {
   readonly tokenIds: number[]
   /** 1 on tokens of assistant turns including their end-of-turn token, 0 elsewhere; as long as `tokenIds`. */
   readonly mask: Uint8Array
+  /** The messages that the template leaves out, as people are told of them. */
+  readonly leftOut: readonly string[]
 }
 
 /** Template variables that training sets unless told otherwise: no thinking block, earlier reasoning kept. */
@@ -70,11 +72,22 @@ export function renderWithMask(model: TextModel, conversation: MaskedConversatio
   const only = assistantTurns === 'last' ? turns[0] : undefined
   const isAlone = only !== undefined && only > 0 && whole.text.startsWith(render(only, true).text)
   const spans = locateTurns(messages, isAlone ? [only] : null, rendering)
-  return tokenize(
+  const tokens = tokenize(
     model,
     whole,
     turns.flatMap((turn) => spans.get(turn) ?? []),
   )
+  return { ...tokens, leftOut: leftOutOf(model, messages, { tools, kwargs }) }
+}
+
+/** The messages of which nothing is in a rendering, as people are told of them. */
+export function leftOutOf(
+  model: TextModel,
+  messages: readonly JsonValue[],
+  { tools, kwargs }: Pick<MaskedConversation, 'tools' | 'kwargs'>,
+): string[] {
+  const indices = chatTemplateOf(model).leftOutMessages({ messages, tools, kwargs, addGenerationPrompt: false })
+  return indices.map((index) => describeMessage(messages, index))
 }
 
 function assistantIndices(messages: readonly JsonValue[], which: 'all' | 'last' | readonly number[]): number[] {
@@ -90,7 +103,11 @@ function assistantIndices(messages: readonly JsonValue[], which: 'all' | 'last' 
 }
 
 /** Tokenizes spans and the text between them apart and marks the spans. */
-function tokenize(model: TextModel, { text, barriers }: BarredText, spans: readonly TurnSpan[]): MaskedTokens {
+function tokenize(
+  model: TextModel,
+  { text, barriers }: BarredText,
+  spans: readonly TurnSpan[],
+): Omit<MaskedTokens, 'leftOut'> {
   const { tokenizer } = model
   const tokenIds: number[] = []
   const trained: number[] = []

@@ -2,7 +2,9 @@
  * Conversations to prompts: template, then tokenizer.
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChatTemplate, Conversation } from './chat-template.js'
+import type { BarredText } from './template/control-tokens.js'
 import type { TextModel } from './text-model.js'
 
 export interface RenderOptions extends Conversation {
@@ -22,12 +24,37 @@ export interface RenderedPrompt {
  *
  * Control tokens written by the template become their ids; text of the caller that spells one stays text.
  *
- * @throws {InvalidRequestError} `no_chat_template` when the model has none; else as `ChatTemplate.render`
+ * @throws {InvalidRequestError} as `renderText`
  */
 export function renderConversation(model: TextModel, options: RenderOptions): RenderedPrompt {
-  const { text, barriers } = chatTemplateOf(model).render(options)
+  const { text, barriers } = renderText(model, options)
   const { addSpecialTokens = false, maxTokens } = options
   return { text, tokenIds: model.tokenizer.encode(text, { parseSpecial: true, addSpecialTokens, barriers, maxTokens }) }
+}
+
+/**
+ * Renders a conversation whose every message must reach the prompt.
+ *
+ * @throws {InvalidRequestError} `no_chat_template` when the model has none; `message_left_out` naming the first message that its
+ *   template leaves out; else as `ChatTemplate.render`
+ */
+export function renderText(model: TextModel, conversation: Conversation): BarredText {
+  const template = chatTemplateOf(model)
+  const rendered = template.render(conversation)
+  const [first] = template.leftOutMessages(conversation)
+  if (first === undefined) return rendered
+  throw new InvalidRequestError(
+    'message_left_out',
+    `${describeMessage(conversation.messages, first)} is left out by the chat template of the model`,
+    { param: `messages[${first}]`, hint: 'give it a role that the template writes there, such as system or user' },
+  )
+}
+
+/** How a message is named to people: its path and its role. */
+export function describeMessage(messages: readonly JsonValue[], index: number): string {
+  const message = messages[index]
+  const role = isJsonObject(message) ? message['role'] : undefined
+  return `messages[${index}] (role ${JSON.stringify(role ?? null)})`
 }
 
 /** @throws {InvalidRequestError} `no_chat_template` when the model has no chat template */

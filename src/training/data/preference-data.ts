@@ -6,7 +6,15 @@
  */
 import { AppError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { addLeftOut, inBatches, type LeftOutLines } from './examples/batches.js'
+import {
+  addLeftOut,
+  addLeftOutMessages,
+  inBatches,
+  joinLeftOutMessages,
+  type LeftOutLines,
+  type LeftOutMessages,
+  NO_MESSAGES,
+} from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
 import type { SftText } from './sft-data.js'
@@ -33,6 +41,7 @@ export interface PreferenceBatch {
   readonly pairs: readonly PreferencePair[]
   readonly exampleCount: number
   readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
   readonly tokenCount: number
   /** Tokens of both answers. */
   readonly answerTokenCount: number
@@ -56,6 +65,7 @@ export interface PreferenceSurvey {
   readonly overlengthCount: number
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
   readonly answerTokenCount: number
   readonly longestLength: number
 }
@@ -88,6 +98,7 @@ export async function surveyPreferences(
     longestLength: 0,
   }
   let lines: LeftOutLines = { overlength: [], untrainable: [] }
+  let leftOutMessages = NO_MESSAGES
   for await (const batch of readPreferenceBatches(source, options)) {
     const { overlength, untrainable } = batch.leftOutLines
     total.exampleCount += batch.exampleCount
@@ -99,8 +110,9 @@ export async function surveyPreferences(
     total.answerTokenCount += batch.answerTokenCount
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     lines = addLeftOut(lines, batch.leftOutLines)
+    leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
   }
-  return { ...total, leftOutLines: lines }
+  return { ...total, leftOutLines: lines, leftOutMessages }
 }
 
 function toBatch(
@@ -108,11 +120,16 @@ function toBatch(
   index: number,
   options: PreferenceBatchOptions,
 ): PreferenceBatch {
-  const rendered = examples.map((example) => ({
-    lineNumber: example.lineNumber,
-    chosen: tokenize(example, example.chosen, options.text),
-    rejected: tokenize(example, example.rejected, options.text),
-  }))
+  let leftOutMessages = NO_MESSAGES
+  const rendered = examples.map((example) => {
+    const { lineNumber } = example
+    const chosen = tokenize(example, example.chosen, options.text)
+    const rejected = tokenize(example, example.rejected, options.text)
+    // the prompt is the same in both
+    const names = new Set([...chosen.leftOut, ...rejected.leftOut])
+    leftOutMessages = addLeftOutMessages(leftOutMessages, lineNumber, [...names])
+    return { lineNumber, chosen: chosen.sequence, rejected: rejected.sequence }
+  })
   const isLong = (pair: PreferencePair): boolean =>
     answers(pair).some(({ tokenIds }) => tokenIds.length > options.maxLength)
   const isEmpty = (pair: PreferencePair): boolean => answers(pair).some(({ lossMask }) => !lossMask.includes(1))
@@ -127,6 +144,7 @@ function toBatch(
       overlength: linesOf(rendered.filter(isLong)),
       untrainable: linesOf(rendered.filter((pair) => !isLong(pair) && isEmpty(pair))),
     },
+    leftOutMessages,
     tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
     answerTokenCount: sequences.reduce((sum, { lossMask }) => sum + lossMask.reduce((ones, bit) => ones + bit, 0), 0),
     longestLength: sequences.reduce((longest, { tokenIds }) => Math.max(longest, tokenIds.length), 0),
@@ -138,15 +156,20 @@ export function answers({ chosen, rejected }: PreferencePair): readonly [AnswerS
   return [chosen, rejected]
 }
 
+interface TokenizedAnswer {
+  readonly sequence: AnswerSequence
+  readonly leftOut: readonly string[]
+}
+
 /** The assistant turns of the answer train; those of the prompt do not. */
-function tokenize(example: PreferenceExample, answer: readonly JsonObject[], text: SftText): AnswerSequence {
+function tokenize(example: PreferenceExample, answer: readonly JsonObject[], text: SftText): TokenizedAnswer {
   const messages = [...example.prompt, ...answer]
   const turns = messages.flatMap(({ role }, m) => (role === 'assistant' && m >= example.prompt.length ? [m] : []))
   try {
-    const { tokenIds, mask } = text.renderWithMask({ messages, tools: example.tools }, turns)
+    const { tokenIds, mask, leftOut } = text.renderWithMask({ messages, tools: example.tools }, turns)
     const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
     if (lossMask.length > 0) lossMask[0] = 0
-    return { tokenIds: Int32Array.from(tokenIds), lossMask }
+    return { sequence: { tokenIds: Int32Array.from(tokenIds), lossMask }, leftOut }
   } catch (cause) {
     const reason =
       cause instanceof AppError || cause instanceof Error ? cause.message.replace(/\.$/, '') : 'unknown reason'

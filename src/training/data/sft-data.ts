@@ -8,7 +8,15 @@
  */
 import { AppError, type DataError, InvalidRequestError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { addLeftOut, inBatches, type LeftOutLines } from './examples/batches.js'
+import {
+  addLeftOut,
+  addLeftOutMessages,
+  inBatches,
+  joinLeftOutMessages,
+  type LeftOutLines,
+  type LeftOutMessages,
+  NO_MESSAGES,
+} from './examples/batches.js'
 import { readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
 
@@ -17,7 +25,12 @@ export interface SftText {
   renderWithMask(
     conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
     turns: TrainedTurns,
-  ): { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }
+  ): {
+    readonly tokenIds: ArrayLike<number>
+    readonly mask: ArrayLike<number>
+    /** The messages that the chat template leaves out, as people are told of them. */
+    readonly leftOut: readonly string[]
+  }
 }
 
 /** One tokenized example. `tokenIds` and `lossMask` have the same length T; `lossMask[0]` is always 0. */
@@ -40,6 +53,7 @@ export interface SftBatch {
   /** Examples within the limit in which no token trains. */
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -64,6 +78,7 @@ export interface SftSurvey {
   readonly droppedCount: number
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -100,9 +115,11 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     longestLength: 0,
   }
   let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
+  let leftOutMessages = NO_MESSAGES
   for await (const batch of readSftBatches(source, options)) {
     total.batchCount += 1
     leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
+    leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     if (batch.trainableTokenCount > 0) total.trainableBatchCount += 1
     for (const name of [
@@ -114,7 +131,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     ] as const)
       total[name] += batch[name]
   }
-  return { ...total, leftOutLines }
+  return { ...total, leftOutLines, leftOutMessages }
 }
 
 /**
@@ -140,7 +157,12 @@ export function sftBatchCount(exampleCount: number, batchSize: number): number {
 }
 
 function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
-  const rendered = examples.map((example) => tokenizeExample(example, options))
+  let leftOutMessages = NO_MESSAGES
+  const rendered = examples.map((example) => {
+    const { leftOut, ...sequence } = tokenizeExample(example, options)
+    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
+    return sequence
+  })
   const fitting = rendered.filter((sequence) => sequence.tokenIds.length <= options.maxLength)
   const sequences = fitting.filter((sequence) => sequence.lossMask.includes(1))
   const linesOf = (some: readonly SftSequence[]): number[] => some.map(({ lineNumber }) => lineNumber)
@@ -154,6 +176,7 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
       overlength: linesOf(rendered.filter((sequence) => !fitting.includes(sequence))),
       untrainable: linesOf(fitting.filter((sequence) => !sequences.includes(sequence))),
     },
+    leftOutMessages,
     tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),
     longestLength: sequences.reduce((longest, sequence) => Math.max(longest, sequence.tokenIds.length), 0),
     trainableTokenCount: sequences.reduce(
@@ -163,11 +186,11 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
   }
 }
 
-function tokenizeExample(example: SftExample, options: SftBatchOptions): SftSequence {
-  const { tokenIds, mask } = render(example, options)
+function tokenizeExample(example: SftExample, options: SftBatchOptions): SftSequence & { leftOut: readonly string[] } {
+  const { tokenIds, mask, leftOut } = render(example, options)
   const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
   if (lossMask.length > 0) lossMask[0] = 0
-  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber: example.lineNumber }
+  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber: example.lineNumber, leftOut }
 }
 
 function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderWithMask']> {

@@ -26,6 +26,8 @@ export interface TrajectoryText {
   renderPrompt(conversation: Conversation): ArrayLike<number>
   /** Ids of the whole conversation; mask 1 on its last assistant turn, end-of-turn token included. */
   renderLastTurn(conversation: Conversation): { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }
+  /** The messages that the chat template leaves out, as people are told of them. */
+  leftOutOf(conversation: Conversation): readonly string[]
   /** The text that ids spell, control tokens included. */
   textOf(ids: readonly number[]): string
   /** Id of a token by its bytes or text; null when the vocabulary has no such token. */
@@ -58,6 +60,8 @@ export type SkipReason =
   | 'empty_completion'
   /** Recorded exchange of a protocol that is not read. */
   | 'unsupported_exchange'
+  /** Message that the chat template leaves out of what was rendered. */
+  | 'left_out_message'
   /** Sequence longer than the row, dropped whole. */
   | 'overlength'
 
@@ -86,6 +90,7 @@ export function noSkips(): SkipCounts {
     unknown_token_text: 0,
     empty_completion: 0,
     unsupported_exchange: 0,
+    left_out_message: 0,
     overlength: 0,
   }
 }
@@ -116,12 +121,18 @@ export function trainableTurns(
   options: TurnOptions,
   skips: SkipCounts,
 ): TrainableTurn[] {
-  return history.items.flatMap((item, position) => {
+  /** Items that a rendering was made of. */
+  let renderedCount = 0
+  const turns = history.items.flatMap((item, position) => {
     const turn = item.kind === 'choice' ? choiceTurn(item, position) : messageTurn(item, position)
     if (turn === null) return []
     assertInVocabulary(turn, path, options.text.vocabularySize)
     return [turn]
   })
+  if (renderedCount > 0) {
+    skips.left_out_message += options.text.leftOutOf(conversationUpTo(history, renderedCount)).length
+  }
+  return turns
 
   function choiceTurn(choice: ChoiceItem, position: number): TrainableTurn | null {
     if (options.maskTruncated && choice.finishReason === 'length') return skip('masked_truncated')
@@ -142,10 +153,12 @@ export function trainableTurns(
   }
 
   function renderPrompt(position: number): ArrayLike<number> {
+    renderedCount = Math.max(renderedCount, position)
     return guarded(path, () => options.text.renderPrompt(conversationUpTo(history, position)))
   }
 
   function renderedTurn(position: number): TrainableTurn | null {
+    renderedCount = Math.max(renderedCount, position + 1)
     const { tokenIds, mask } = guarded(path, () => options.text.renderLastTurn(conversationUpTo(history, position + 1)))
     const ids = Int32Array.from(tokenIds)
     const bits = Uint8Array.from(mask)

@@ -88,11 +88,12 @@ export interface UnusedRows {
   readonly overlengthCount: number
   readonly untrainableCount: number
   readonly leftOutLines: { readonly overlength: readonly number[]; readonly untrainable: readonly number[] }
+  readonly leftOutMessages: { readonly count: number; readonly examples: readonly string[] }
 }
 
 /** What of a file's rows is left out. @param rows `validation` for those a job is measured on */
 export function leftOutRows(
-  { overlengthCount, untrainableCount, leftOutLines }: UnusedRows,
+  { overlengthCount, untrainableCount, leftOutLines, leftOutMessages }: UnusedRows,
   rows: 'training' | 'validation' = 'training',
 ): LeftOut[] {
   const [prefix, suffix] = rows === 'training' ? ['', ''] : ['validation_', ' of the validation rows']
@@ -100,7 +101,17 @@ export function leftOutRows(
   return [
     ...leftOut(`${prefix}overlength`, overlengthCount, names(leftOutLines.overlength)),
     ...leftOut(`${prefix}untrainable`, untrainableCount, names(leftOutLines.untrainable)),
+    ...leftOut(
+      `${prefix}left_out_message`,
+      leftOutMessages.count,
+      leftOutMessages.examples.map((example) => `${example}${suffix}`),
+    ),
   ]
+}
+
+/** Messages that the chat template leaves out, as event data; nothing for none. */
+export function leftOutMessageMetric(count: number): Record<string, number> {
+  return count === 0 ? {} : { num_skipped_left_out_message: count }
 }
 
 /** Why no validation row is left, as the end of a sentence. */

@@ -2,7 +2,7 @@
  * Connects a model's tokenizer and chat template to what `training/data` needs of them.
  */
 import { renderConversation } from '#model/text/render.js'
-import { renderWithMask, trainingKwargs } from '#model/text/render-with-mask.js'
+import { leftOutOf, renderWithMask, trainingKwargs } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { SftText } from '#training/data/sft-data.js'
 import type { SampledToken } from '#training/data/trajectory.js'
@@ -16,6 +16,7 @@ export function bindText(model: TextModel): TrajectoryText & SftText {
     renderPrompt: ({ messages, tools }) =>
       renderConversation(model, { messages, tools, addGenerationPrompt: true, kwargs: trainingKwargs(model) }).tokenIds,
     renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
+    leftOutOf: ({ messages, tools }) => leftOutOf(model, messages, { tools, kwargs: trainingKwargs(model) }),
     renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
     textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,

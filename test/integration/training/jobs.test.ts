@@ -45,6 +45,7 @@ describe('SFT job', () => {
       droppedCount: 0,
       untrainableCount: 2 - sequences.length,
       leftOutLines: { overlength: [], untrainable: [] },
+      leftOutMessages: { count: 0, examples: [] },
       tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
       trainableTokenCount: sequences.reduce((sum, { lossMask }) => sum + lossMask.reduce((a, b) => a + b, 0), 0),
       longestLength: Math.max(0, ...sequences.map(({ tokenIds }) => tokenIds.length)),
@@ -57,6 +58,7 @@ describe('SFT job', () => {
       droppedCount: 0,
       untrainableCount: total((batch) => batch.untrainableCount),
       leftOutLines: { overlength: [], untrainable: [] },
+      leftOutMessages: { count: 0, examples: [] },
       tokenCount: total((batch) => batch.tokenCount),
       trainableTokenCount: total((batch) => batch.trainableTokenCount),
       longestLength: Math.max(...list.map((batch) => batch.longestLength)),
@@ -210,6 +212,7 @@ describe('RL job', () => {
     vocabularySize: SMALL_CONFIG.vocabularySize,
     renderPrompt: () => [1, 2, 3],
     renderLastTurn: () => ({ tokenIds: [1], mask: [1] }),
+    leftOutOf: () => [],
     textOf: (ids) => ids.join(' '),
     tokenIdOf: () => null,
   }

@@ -35,6 +35,7 @@ const text: TrajectoryText = {
   vocabularySize: SMALL_CONFIG.vocabularySize,
   renderPrompt: () => [1, 2, 3],
   renderLastTurn: () => ({ tokenIds: [1], mask: [1] }),
+  leftOutOf: () => [],
   textOf: (ids) => ids.join(' '),
   tokenIdOf: () => null,
 }

@@ -3,7 +3,8 @@
  *
  * Follows vLLM's chat parsing (v0.17): text parts are joined or kept by the template's content format, tool-call
  * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are
- * not part of a chat message are left out.
+ * not part of a chat message are left out. Deviation: `developer` is `system` for a template that does not name it, because such
+ * templates drop it or write a header that their model never saw.
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
@@ -17,7 +18,7 @@ export type ChatMessage = JsonObject
 const textFields: ReadonlyMap<string, string> = new Map(Object.entries(TEXT_PART_FIELDS))
 const mediaTypes: ReadonlySet<string> = new Set(MEDIA_PARTS)
 
-type ContentRules = Pick<TemplateFacts, 'contentFormat' | 'testsForString'>
+type ContentRules = Pick<TemplateFacts, 'contentFormat' | 'testsForString' | 'knowsDeveloper'>
 
 /**
  * Normalizes messages for a template.
@@ -34,7 +35,7 @@ function normalizeMessage(message: JsonValue, path: string, rules: ContentRules)
   const role = message['role']
   if (typeof role !== 'string') throw invalid(`${path}.role`, 'must be a string')
   const normalized: Record<string, JsonValue> = {
-    role,
+    role: role === 'developer' && !rules.knowsDeveloper ? 'system' : role,
     content: normalizeContent(message['content'] ?? null, `${path}.content`, rules),
   }
   for (const key of ['name', 'tool_call_id']) {

@@ -13,6 +13,8 @@ export interface TemplateFacts {
   readonly testedLiterals: readonly string[]
   /** Names of all variables that the template reads. */
   readonly variables: ReadonlySet<string>
+  /** The template has a form of its own for the role `developer`. */
+  readonly knowsDeveloper: boolean
 }
 
 type Node = Readonly<Record<string, unknown>>
@@ -37,6 +39,7 @@ export function readTemplateFacts(syntax: unknown): TemplateFacts {
   const testedLiterals = new Set<string>()
   let loopsOverContent = false
   let testsForString = false
+  let knowsDeveloper = false
 
   // Aliases first: `set content = message.content`, in any order of appearance.
   for (const node of walk(syntax)) {
@@ -49,6 +52,7 @@ export function readTemplateFacts(syntax: unknown): TemplateFacts {
     if (type === 'Identifier') variables.add(String(node['value']))
     if (type === 'For' && isContent(iterableOf(node), contentNames)) loopsOverContent = true
     if (type === 'TestExpression' && identifierOf(node['test']) === 'string') testsForString = true
+    if (type === 'StringLiteral' && node['value'] === 'developer') knowsDeveloper = true
     for (const literal of testedBy(node)) testedLiterals.add(literal)
   }
   return {
@@ -56,6 +60,7 @@ export function readTemplateFacts(syntax: unknown): TemplateFacts {
     testsForString,
     testedLiterals: [...testedLiterals],
     variables,
+    knowsDeveloper,
   }
 }
 

@@ -1,8 +1,7 @@
 /**
  * Items of a response's input → the messages of a chat.
  *
- * Calls and reasoning join the assistant message they belong to: a template knows messages only. `developer` is `system`, the
- * only name templates have for it.
+ * Calls and reasoning join the assistant message they belong to: a template knows messages only.
  */
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import type { InputItem } from '#api/wire/inference/responses.js'
@@ -79,7 +78,7 @@ export function toMessages(items: readonly InputItem[]): Message[] {
           }
         } else {
           open = null
-          messages.push({ role: role === 'developer' ? 'system' : role, content })
+          messages.push({ role, content })
         }
         break
       }

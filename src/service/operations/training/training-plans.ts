@@ -13,6 +13,7 @@ import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { Principal, ServiceContext } from '../context.js'
+import { dataWarnings } from './data-warnings.js'
 import { type CheckedRequest, checkDpoRequest, checkRlRequest, checkSftRequest } from './job-requests.js'
 import { withGroups } from './trajectory-groups.js'
 
@@ -74,7 +75,11 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
       kind,
       config: { ...config } as TrainingPlan['config'],
       ...findings,
-      warnings: [...optionWarnings(kind, config, null), ...findings.warnings],
+      warnings: [
+        ...optionWarnings(kind, config, null),
+        ...dataWarnings(kind, { ...findings.started }),
+        ...findings.warnings,
+      ],
     }
   }
 

@@ -10,6 +10,13 @@ export interface LeftOutLines {
   readonly untrainable: readonly number[]
 }
 
+/** Messages that a chat template leaves out of rows that train all the same. */
+export interface LeftOutMessages {
+  readonly count: number
+  /** The first of them: `line 3 messages[0] (role "observation")`. */
+  readonly examples: readonly string[]
+}
+
 /** How many lines a job names of each kind that is left out. */
 const NAMED_LINES = 20
 
@@ -31,4 +38,23 @@ export function addLeftOut(before: LeftOutLines, next: LeftOutLines): LeftOutLin
     overlength: [...before.overlength, ...next.overlength].slice(0, NAMED_LINES),
     untrainable: [...before.untrainable, ...next.untrainable].slice(0, NAMED_LINES),
   }
+}
+
+/** No message so far. */
+export const NO_MESSAGES: LeftOutMessages = { count: 0, examples: [] }
+
+/** The messages so far and those of the next row. @param names of its messages */
+export function addLeftOutMessages(
+  before: LeftOutMessages,
+  lineNumber: number,
+  names: readonly string[],
+): LeftOutMessages {
+  if (names.length === 0) return before
+  const examples = [...before.examples, ...names.map((name) => `line ${lineNumber} ${name}`)].slice(0, NAMED_LINES)
+  return { count: before.count + names.length, examples }
+}
+
+/** The messages of a file so far and of its next batch. */
+export function joinLeftOutMessages(before: LeftOutMessages, next: LeftOutMessages): LeftOutMessages {
+  return { count: before.count + next.count, examples: [...before.examples, ...next.examples].slice(0, NAMED_LINES) }
 }

@@ -12,7 +12,7 @@ import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps } from '../progress.js'
-import { leftOutRows } from '../report.js'
+import { leftOutMessageMetric, leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { rateNotes } from '../sft/sft-schedule.js'
@@ -97,6 +97,7 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
       num_epochs: hyperparameters.epochs,
       num_dropped_overlength: survey.overlengthCount,
       num_untrainable: survey.untrainableCount,
+      ...leftOutMessageMetric(survey.leftOutMessages.count),
       ...(validation === null ? {} : { num_validation_pairs: validation.survey.pairCount }),
     },
   }

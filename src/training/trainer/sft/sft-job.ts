@@ -12,7 +12,7 @@ import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, type JobProgress } from '../progress.js'
-import { leftOutRows } from '../report.js'
+import { leftOutMessageMetric, leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
@@ -92,6 +92,7 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
       num_epochs: epochs,
       num_dropped_overlength: survey.droppedCount,
       num_untrainable: survey.untrainableCount,
+      ...leftOutMessageMetric(survey.leftOutMessages.count),
       ...(validation === null ? {} : { num_validation_trajectories: validation.survey.exampleCount }),
     },
   }

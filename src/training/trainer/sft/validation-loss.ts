@@ -17,8 +17,9 @@ export interface ValidationRows {
 }
 
 /** What a survey says of rows that are not used. */
-export function unusedRows({ droppedCount, untrainableCount, leftOutLines }: SftSurvey): UnusedRows {
-  return { overlengthCount: droppedCount, untrainableCount, leftOutLines }
+export function unusedRows({ droppedCount, ...others }: SftSurvey): UnusedRows {
+  const { untrainableCount, leftOutLines, leftOutMessages } = others
+  return { overlengthCount: droppedCount, untrainableCount, leftOutLines, leftOutMessages }
 }
 
 /** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train */

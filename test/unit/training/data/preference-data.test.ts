@@ -12,6 +12,7 @@ const text: SftText = {
     return {
       tokenIds: words.flatMap((list) => list.map((word) => word.length)),
       mask: words.flatMap((list, m) => list.map(() => (trains(m) ? 1 : 0))),
+      leftOut: messages.filter(({ role }) => role === 'unknown').map(({ role }) => String(role)),
     }
   },
 }

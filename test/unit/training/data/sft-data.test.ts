@@ -38,7 +38,8 @@ const text: SftText = {
       tokenIds.push(...words.map((word) => word.length))
       mask.push(...words.map(() => (trains ? 1 : 0)))
     })
-    return { tokenIds, mask }
+    const leftOut = messages.filter(({ role }) => role === 'unknown').map(({ role }) => String(role))
+    return { tokenIds, mask, leftOut }
   },
 }
 const options = { text, batchSize: 2, assistantTurns: 'all', maxLength: 10 } as const
@@ -314,6 +315,7 @@ describe('readSftBatches', () => {
         overlength: batches.flatMap((b) => b.leftOutLines.overlength).slice(0, 20),
         untrainable: batches.flatMap((b) => b.leftOutLines.untrainable).slice(0, 20),
       },
+      leftOutMessages: { count: 0, examples: [] },
       longestLength: Math.max(...batches.flatMap((b) => b.sequences.map(({ tokenIds }) => tokenIds.length))),
     })
     expect(survey.exampleCount).toBe(101)

@@ -73,6 +73,9 @@ describe('tokenizeGroups on exact ids', () => {
       renderLastTurn: () => {
         throw new Error('rendered')
       },
+      leftOutOf: () => {
+        throw new Error('rendered')
+      },
       textOf: (ids) => ids.join(' '),
       tokenIdOf: () => null,
     }

@@ -4,7 +4,7 @@
  * A leading UTF-8 byte order mark and the carriage return before a line feed are dropped. Invalid UTF-8 and lines beyond the
  * limit are errors with the line's number.
  */
-import { DataError } from '#base/errors.js'
+import { DataError, type ErrorOptions } from '#base/errors.js'
 
 const LINE_FEED = 10
 const CARRIAGE_RETURN = 13
@@ -55,8 +55,13 @@ export async function* readLines(source: AsyncIterable<Uint8Array>, options: Lin
 }
 
 /** An error about one line; the message names it and `details.line` carries it. */
-export function lineError(code: string, line: number, problem: string, cause?: unknown): DataError {
-  return new DataError(code, `Line ${line} ${problem}.`, { details: { line }, cause })
+export function lineError(
+  code: string,
+  line: number,
+  problem: string,
+  { cause, hint }: Pick<ErrorOptions, 'cause' | 'hint'> = {},
+): DataError {
+  return new DataError(code, `Line ${line} ${problem}.`, { details: { line }, cause, hint })
 }
 
 function assertLength(bytes: number, maxLineBytes: number, number: number): void {
@@ -70,7 +75,7 @@ function decodeLine(parts: readonly Uint8Array[], number: number): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {
-    throw lineError('invalid_encoding', number, 'is not valid UTF-8', cause)
+    throw lineError('invalid_encoding', number, 'is not valid UTF-8', { cause })
   }
 }
 

@@ -177,7 +177,7 @@ function tokenize(example: PreferenceExample, answer: readonly JsonObject[], tex
       'unrenderable_example',
       example.lineNumber,
       `cannot be rendered by the chat template: ${reason.slice(0, 500)}`,
-      cause,
+      { cause },
     )
   }
 }

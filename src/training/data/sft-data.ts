@@ -211,6 +211,6 @@ function unrenderable(lineNumber: number, cause: unknown): DataError {
     'unrenderable_example',
     lineNumber,
     `cannot be rendered by the chat template: ${reason.slice(0, 500)}`,
-    cause,
+    { cause },
   )
 }

@@ -3,7 +3,8 @@
  *
  * - `{"prompt", "chosen", "rejected"}` as texts: one user turn and two answers to it;
  * - the same as lists of messages: a conversation and two ways it goes on;
- * - `{"chosen", "rejected"}` as lists of messages: whole conversations, whose common beginning is the prompt;
+ * - `{"chosen", "rejected"}` as lists of messages: whole conversations, whose common beginning is the prompt; a `prompt`
+ *   beside them counts once (`preference-prompt.ts`);
  * - `{"input": {"messages", "tools"?}, "preferred_output", "non_preferred_output"}`: the rows of OpenAI's preference jobs.
  *
  * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are
@@ -12,6 +13,7 @@
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError } from '../json-lines.js'
 import { describe } from '../parse-choice.js'
+import { splitPair } from './preference-prompt.js'
 import { checkMessages, checkTools, readJsonLines } from './sft-example.js'
 
 const TRL_FIELDS = ['prompt', 'chosen', 'rejected'] as const
@@ -30,7 +32,8 @@ export interface PreferenceExample {
 /**
  * Reads and checks the pairs of a file.
  *
- * @throws {DataError} with the line's number: `invalid_example`, `wrong_last_role`, `equal_answers`, and those of
+ * @throws {DataError} with the line's number: `invalid_example`, `wrong_last_role`, `equal_answers`,
+ *   `contradicting_prompt`, and those of
  *   `readJsonLines`; `empty_training_data`
  */
 export async function* readPreferenceExamples(
@@ -59,14 +62,23 @@ function checkExample(value: unknown, number: number): PreferenceExample {
   if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, number)
   const chosen = answerOf(given('chosen'), 'chosen', number)
   const rejected = answerOf(given('rejected'), 'rejected', number)
-  const { prompt, start } = promptOf(given('prompt'), { chosen, rejected, number })
-  const example = {
-    lineNumber: number,
-    prompt,
-    chosen: chosen.slice(start),
-    rejected: rejected.slice(start),
-    tools: checkTools(value, number),
+  const pair = splitPair({ prompt: promptOf(given('prompt'), number), chosen, rejected })
+  if (pair === 'missing') {
+    throw lineError(
+      'invalid_example',
+      number,
+      'must have prompt, or conversations chosen and rejected that begin alike',
+    )
   }
+  if (pair === 'contradicted') {
+    throw lineError(
+      'contradicting_prompt',
+      number,
+      'has a prompt that chosen and rejected contradict: they begin a conversation that does not hold it',
+      { hint: 'leave out prompt, so that what chosen and rejected have in common is it, or make them answers alone' },
+    )
+  }
+  const example = { lineNumber: number, ...pair, tools: checkTools(value, number) }
   assertAnswers(example, ['chosen', 'rejected'])
   return example
 }
@@ -98,25 +110,9 @@ function answerOf(value: unknown, name: string, number: number): readonly JsonOb
   return checkMessages(value, name, number)
 }
 
-function promptOf(
-  value: unknown,
-  {
-    chosen,
-    rejected,
-    number,
-  }: { readonly chosen: readonly JsonObject[]; readonly rejected: readonly JsonObject[]; readonly number: number },
-): { readonly prompt: readonly JsonObject[]; readonly start: number } {
-  if (typeof value === 'string') return { prompt: [{ role: 'user', content: value }], start: 0 }
-  if (value !== null) return { prompt: checkMessages(value, 'prompt', number), start: 0 }
-  const start = commonMessages(chosen, rejected)
-  if (start > 0) return { prompt: chosen.slice(0, start), start }
-  throw lineError('invalid_example', number, 'must have prompt, or conversations chosen and rejected that begin alike')
-}
-
-function commonMessages(a: readonly JsonObject[], b: readonly JsonObject[]): number {
-  let count = 0
-  while (count < Math.min(a.length, b.length) && JSON.stringify(a[count]) === JSON.stringify(b[count])) count += 1
-  return count
+function promptOf(value: unknown, number: number): readonly JsonObject[] | null {
+  if (value === null) return null
+  return typeof value === 'string' ? [{ role: 'user', content: value }] : checkMessages(value, 'prompt', number)
 }
 
 /** @param names of the chosen and the rejected answer, for messages */

@@ -107,9 +107,9 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
         'torn_last_line',
         number,
         'is the last one and ends inside a JSON value; the file looks cut off',
-        cause,
+        { cause },
       )
-    throw lineError('invalid_json', number, 'is not valid JSON', cause)
+    throw lineError('invalid_json', number, 'is not valid JSON', { cause })
   }
 }
 

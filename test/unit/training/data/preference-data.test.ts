@@ -81,6 +81,54 @@ describe('readPreferenceExamples', () => {
   })
 })
 
+describe('a prompt beside whole conversations', () => {
+  const system = { role: 'system', content: 's' }
+  const [a, b] = [answer('a'), answer('b')]
+  const earlier = [user, answer('old'), { role: 'user', content: 'q2' }]
+  it.each([
+    ['a text that both repeat', { prompt: 'q', chosen: [user, a], rejected: [user, b] }, [user]],
+    ['messages that both repeat', { prompt: [user], chosen: [user, a], rejected: [user, b] }, [user]],
+    ['white space around what is repeated', { prompt: ' q\n', chosen: [user, a], rejected: [user, b] }, [user]],
+    [
+      'a system message in front of it',
+      { prompt: 'q', chosen: [system, user, a], rejected: [system, user, b] },
+      [system, user],
+    ],
+    [
+      'a system message the prompt alone has',
+      { prompt: [system, user], chosen: [user, a], rejected: [user, b] },
+      [system, user],
+    ],
+    ['the first of several turns', { prompt: 'q', chosen: [...earlier, a], rejected: [...earlier, b] }, earlier],
+    ['the last of several turns', { prompt: 'q2', chosen: [...earlier, a], rejected: [...earlier, b] }, earlier],
+    ['one conversation and one answer', { prompt: 'q', chosen: [user, a], rejected: 'b' }, [user]],
+    [
+      'a prompt that ends with the system',
+      { prompt: [system], chosen: [user, a], rejected: [user, b] },
+      [system, user],
+    ],
+    ['answers alone', { prompt: earlier, chosen: [a], rejected: [b] }, earlier],
+  ])('counts once: %s', async (_, row, prompt) => {
+    const [example] = await collect(readPreferenceExamples(bytes([row])))
+    expect(example).toMatchObject({ prompt, chosen: [a], rejected: [b] })
+  })
+
+  it.each([
+    ['text', 'another question'],
+    ['list', [{ role: 'user', content: 'another question' }]],
+  ])('refuses a %s that the conversations contradict, naming the line', async (_, prompt) => {
+    const rows = [
+      { prompt: 'q', chosen: 'a', rejected: 'b' },
+      { prompt, chosen: [user, a], rejected: [user, b] },
+    ]
+    await expect(collect(readPreferenceExamples(bytes(rows)))).rejects.toMatchObject({
+      code: 'contradicting_prompt',
+      message: expect.stringContaining('Line 2 has a prompt that chosen and rejected contradict'),
+      hint: expect.stringContaining('leave out prompt'),
+    })
+  })
+})
+
 describe('readPreferenceBatches', () => {
   it('trains the answers alone, also those of several turns', async () => {
     const row = {

@@ -4,7 +4,7 @@
  * Only `service/http/middleware/errors.ts` maps a category to HTTP and only `commands/main.ts` maps it to an exit code.
  * A message is one sentence: it names the thing, says what was expected and what was given. Advice goes to `hint`.
  */
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { JsonValue } from '#base/util/json.js'
 
 export type ErrorCategory =
   | 'invalid_request'
@@ -28,17 +28,6 @@ export interface ErrorOptions {
   readonly details?: Readonly<Record<string, JsonValue>> | undefined
   /** The raw error: logged, never sent. */
   readonly cause?: unknown
-}
-
-/** An error as one process tells it to another. */
-export interface ErrorMessage {
-  readonly category: ErrorCategory
-  readonly code: string
-  readonly message: string
-  readonly param: string | null
-  readonly hint: string | null
-  /** Extra facts that are safe to show, for example `n_ctx`. */
-  readonly details?: JsonObject | null
 }
 
 /** Base of all errors that are meant to be read by a person. */

@@ -6,9 +6,9 @@
  */
 import { readlinkSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
-import { type ErrorMessage, InvalidRequestError } from '#base/errors.js'
+import { type ErrorMessage, toErrorMessage } from '#base/error-message.js'
+import { InvalidRequestError } from '#base/errors.js'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
-import { toHostError } from '../host/host-error.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
 import { type GrammarWork, toGrammarWork } from './grammar-work.js'
 import { checkHeap, limitHeap } from './heap-limit.js'
@@ -213,7 +213,10 @@ function readWork(spec: GrammarSpec, send: (event: GrammarThreadEvent) => void):
 }
 
 function unreadable(error: unknown): GrammarThreadEvent {
-  return { type: 'unreadable', error: toHostError(error, 'the grammar of the request could not be read') }
+  return {
+    type: 'unreadable',
+    error: toErrorMessage(error, { message: 'the grammar of the request could not be read' }),
+  }
 }
 
 /** Whatever nests so deeply that reading it fails is the caller's. */

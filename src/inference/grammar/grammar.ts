@@ -7,12 +7,12 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import { fromErrorMessage } from '#base/error-message.js'
 import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
-import { fromHostError } from '../host/host-error.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
 import { tooComplex } from './heap-limit.js'
@@ -89,7 +89,7 @@ export async function compileGrammar(
       watch.start(threadId)
     } else if (event.type === 'resting') watch.stop()
     else if (event.type === 'compiled') resolve()
-    else if (event.type === 'unreadable') reject(fromHostError(event.error))
+    else if (event.type === 'unreadable') reject(fromErrorMessage(event.error))
     else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
     else reject(refusal(event.printed, event.reason))
   })

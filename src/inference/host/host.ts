@@ -5,6 +5,7 @@
  * `finished` or `failed`, whatever happens.
  */
 
+import { toErrorMessage } from '#base/error-message.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
@@ -23,7 +24,7 @@ import { createGrammarCache, type GrammarCache, type GrammarLease } from '../gra
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 import { ChoiceText } from './choice-text.js'
 import { choosePrecision } from './choose-precision.js'
-import { toHostError, toLoadError } from './host-error.js'
+import { toLoadError } from './load-error.js'
 import { prepareWeights } from './prepare-weights.js'
 import { PromptText } from './prompt-text.js'
 import type {
@@ -92,7 +93,7 @@ export function createHost(options: HostOptions): Host {
             type: 'threads',
             id: null,
             ...change,
-            error: error === null ? null : toHostError(error, reasonOf(error)),
+            error: error === null ? null : toErrorMessage(error, { message: reasonOf(error) }),
           }),
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
@@ -337,7 +338,7 @@ function promptTextOf(
 }
 
 function toFailedEvent(id: string, error: unknown): FailedEvent {
-  return { type: 'failed', id, error: toHostError(error, 'engine failed unexpectedly') }
+  return { type: 'failed', id, error: toErrorMessage(error, { message: 'engine failed unexpectedly' }) }
 }
 
 function reasonOf(error: unknown): string {

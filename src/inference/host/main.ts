@@ -4,10 +4,10 @@
  * Lives as long as the channel: a host whose server is gone ends at once, even in the middle of a request.
  */
 
+import { toErrorMessage } from '#base/error-message.js'
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createHost, type Host } from './host.js'
-import { toHostError } from './host-error.js'
 import type { HostCommand, HostEvent, HostEvents } from './protocol.js'
 
 // what this process writes is in the data directory: its owner's alone
@@ -35,7 +35,8 @@ function openHost(): Host {
   } catch (error) {
     return {
       handle: async ({ type }) => {
-        if (type === 'load') send({ type: 'failed', id: null, error: toHostError(error, 'the engine could not start') })
+        if (type === 'load')
+          send({ type: 'failed', id: null, error: toErrorMessage(error, { message: 'the engine could not start' }) })
         if (type === 'shutdown') exit()
       },
     }

@@ -5,7 +5,7 @@
  * Every request ends with exactly one `finished` or `failed`. The host renders the chat template, tokenizes, schedules,
  * samples and decodes text; the server shapes the answer into the wire format.
  */
-import type { ErrorMessage } from '#base/errors.js'
+import type { ErrorMessage } from '#base/error-message.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#model/text/answer/answer-format.js'
 import type { BeamRules } from '../engine/beams/beam-rules.js'

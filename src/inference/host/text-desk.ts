@@ -8,11 +8,11 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import { fromErrorMessage } from '#base/error-message.js'
 import { RuntimeError } from '#base/errors.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { fromHostError } from './host-error.js'
 import type { PromptInput, TextResult, TextTask } from './protocol.js'
 import type { TextThreadReply, TextThreadTask } from './text-thread.js'
 import { type PreparedPrompt, preparePrompt, runTextTask, textSize } from './text-work.js'
@@ -47,7 +47,7 @@ export function createTextDesk(
     worker.on('message', (reply: TextThreadReply) => {
       const deferred = waiting.get(reply.id)
       waiting.delete(reply.id)
-      if ('error' in reply) deferred?.reject(fromHostError(reply.error))
+      if ('error' in reply) deferred?.reject(fromErrorMessage(reply.error))
       else deferred?.resolve(reply.result)
     })
     const onEnd = (cause?: unknown): void => {

@@ -2,9 +2,9 @@
  * The thread of a host's large text work (`text-desk.ts`): loads the text model once, then answers tasks in order.
  */
 import { parentPort, workerData } from 'node:worker_threads'
+import { toErrorMessage } from '#base/error-message.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { loadTextModel } from '#model/text/text-model.js'
-import { toHostError } from './host-error.js'
 import type { FailedEvent, PromptInput, TextResult, TextTask } from './protocol.js'
 import { preparePrompt, runTextTask } from './text-work.js'
 
@@ -34,7 +34,7 @@ async function answer({ id, work }: TextThreadTask): Promise<TextThreadReply> {
     if (work.kind !== 'prepare') return { id, result: runTextTask(textModel, work) }
     return { id, result: { ...preparePrompt(textModel, work.input, work.maxTokens), tokenStrings: [] } }
   } catch (error) {
-    return { id, error: toHostError(error, 'text work failed unexpectedly') }
+    return { id, error: toErrorMessage(error, { message: 'text work failed unexpectedly' }) }
   }
 }
 

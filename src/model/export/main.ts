@@ -6,8 +6,7 @@
  */
 import { once } from 'node:events'
 import { pipeline } from 'node:stream/promises'
-import { AppError } from '#base/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import { toErrorMessage } from '#base/error-message.js'
 import { importAdapter } from './import-adapter.js'
 import { planExport } from './plan-export.js'
 import type { ExportReply, ExportRequest, ImportRequest } from './protocol.js'
@@ -41,15 +40,6 @@ try {
   await serve(request)
   process.exit(0)
 } catch (error) {
-  await reply({ type: 'failed', error: describe(error) })
+  await reply({ type: 'failed', error: toErrorMessage(error, { code: 'export_failed' }) })
   process.exit(1)
-}
-
-function describe(error: unknown): Extract<ExportReply, { readonly type: 'failed' }>['error'] {
-  if (error instanceof AppError) {
-    const { category, code, message, param = null, hint = null, details } = error
-    return { category, code, message, param, hint, details: (details as JsonObject | undefined) ?? null }
-  }
-  const message = error instanceof Error ? error.message : String(error)
-  return { category: 'internal', code: 'export_failed', message, param: null, hint: null, details: null }
 }

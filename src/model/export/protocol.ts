@@ -2,7 +2,7 @@
  * What the server asks an export process, and what that says: one request, one answer, then the bytes of one file on stdout.
  * An adapter from elsewhere is checked and rewritten by the same kind of process.
  */
-import type { ErrorMessage } from '#base/errors.js'
+import type { ErrorMessage } from '#base/error-message.js'
 import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 
 export interface ExportRequest {

@@ -3,7 +3,7 @@
  * event loop nothing.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { AppError } from '#base/errors.js'
+import { type ErrorMessage, toErrorMessage } from '#base/error-message.js'
 import { checkConfigFile, inspectModel, type ModelFacts } from './inspect.js'
 
 /** What to look at. */
@@ -14,7 +14,7 @@ export type InspectionTask =
 /** What comes back; a finished check of a configuration has no facts. */
 export type InspectionReply =
   | { readonly type: 'done'; readonly facts: ModelFacts | null }
-  | { readonly type: 'failed'; readonly code: string; readonly message: string; readonly hint: string | undefined }
+  | { readonly type: 'failed'; readonly error: ErrorMessage }
 
 async function inspect(task: InspectionTask): Promise<InspectionReply> {
   try {
@@ -22,9 +22,7 @@ async function inspect(task: InspectionTask): Promise<InspectionReply> {
     await checkConfigFile(task.path)
     return { type: 'done', facts: null }
   } catch (error) {
-    if (error instanceof AppError) return { type: 'failed', code: error.code, message: error.message, hint: error.hint }
-    const message = error instanceof Error ? error.message : String(error)
-    return { type: 'failed', code: 'model_unreadable', message, hint: undefined }
+    return { type: 'failed', error: toErrorMessage(error, { code: 'model_unreadable' }) }
   }
 }
 

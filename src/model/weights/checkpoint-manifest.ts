@@ -28,6 +28,11 @@ export interface StoredCheckpoint {
   readonly files: Readonly<Record<string, { readonly path: string; readonly sha256: string }>>
 }
 
+/** How messages name a checkpoint: `step 3 of model "m"`. */
+export function checkpointTitle(modelName: string, step: number): string {
+  return `step ${step} of model "${modelName}"`
+}
+
 /** The manifest of these files as bytes; the same input gives the same bytes. */
 export function encodeManifest(files: Readonly<Record<string, FileDigest>>): Uint8Array {
   const entries = Object.keys(files)
@@ -47,12 +52,16 @@ export function encodeManifest(files: Readonly<Record<string, FileDigest>>): Uin
 export async function readCheckpoint({ checkpoint, files }: StoredCheckpoint): Promise<Map<string, Uint8Array>> {
   const contents = new Map<string, Uint8Array>()
   for (const [name, { path, sha256 }] of Object.entries(files)) {
-    const bytes = await readFile(path).catch((cause: unknown) => {
-      throw checkpointCorrupt(checkpoint, `${name} cannot be read`, cause)
-    })
-    contents.set(name, assertDigest({ checkpoint, name, bytes, sha256 }))
+    contents.set(name, assertDigest({ checkpoint, name, bytes: await readStoredFile(checkpoint, name, path), sha256 }))
   }
   return takeManifest(checkpoint, contents)
+}
+
+/** One file, not yet checked. @throws {CheckpointError} `checkpoint_corrupt` if it cannot be read */
+export function readStoredFile(checkpoint: string, name: string, path: string): Promise<Uint8Array> {
+  return readFile(path).catch((cause: unknown) => {
+    throw checkpointCorrupt(checkpoint, `${name} cannot be read`, cause)
+  })
 }
 
 /**

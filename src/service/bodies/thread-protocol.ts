@@ -1,8 +1,9 @@
 /**
- * Messages between the server's event loop and the threads that read large bodies. Types, and errors as plain data.
+ * Messages between the server's event loop and the threads that read large bodies. Types, and errors with what is wrong with a body.
  */
 import { RequestValidationError, type ValidationProblem } from '#api/wire/errors.js'
-import { AppError, type ErrorCategory, type ErrorOptions } from '#base/errors.js'
+import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/error-message.js'
+import type { AppError } from '#base/errors.js'
 import type { BatchCounts } from '#training/data/metrics.js'
 import type { encodeTotals } from '#training/data/split-metrics.js'
 import type { BodyName, GroupsBodyName } from './bodies.js'
@@ -50,42 +51,22 @@ export type ThreadReply =
   | { readonly type: 'done'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failed'; readonly id: number; readonly error: PlainError }
 
-/** An error that survives the way between threads. */
-export interface PlainError {
-  readonly category: ErrorCategory | null
-  /** Of a raw error: the system's code, for example `ENOSPC`. */
-  readonly code: string | null
-  readonly message: string
-  readonly options: Pick<ErrorOptions, 'hint' | 'param' | 'details'>
+/** An error on its way between threads, with the problems of a body that does not fit. */
+export interface PlainError extends ErrorMessage {
   readonly problems: readonly ValidationProblem[] | null
   /** Of a body that does not fit. */
   readonly sentence?: string
 }
 
 export function toPlainError(error: unknown): PlainError {
-  if (error instanceof AppError) {
-    const { category, code, message, hint, param, details } = error
-    const plain = { category, code, message, options: { hint, param, details }, problems: null }
-    return error instanceof RequestValidationError
-      ? { ...plain, problems: error.problems, sentence: error.sentence }
-      : plain
-  }
-  const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
-  const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null
-  return { category: null, code, message, options: {}, problems: null }
+  const plain = { ...toErrorMessage(error), problems: null }
+  return error instanceof RequestValidationError
+    ? { ...plain, problems: error.problems, sentence: error.sentence }
+    : plain
 }
 
-export function fromPlainError(plain: PlainError): Error {
-  if (plain.problems !== null) {
-    const { message, sentence = message } = plain
-    return new RequestValidationError(plain.problems, {
-      message,
-      sentence,
-      ...(plain.code === null ? {} : { code: plain.code }),
-    })
-  }
-  if (plain.category !== null) {
-    return new AppError(plain.category, plain.code ?? 'internal_error', plain.message, plain.options)
-  }
-  return Object.assign(new Error(plain.message), plain.code === null ? {} : { code: plain.code })
+export function fromPlainError({ problems, sentence, ...plain }: PlainError): AppError {
+  if (problems === null) return fromErrorMessage(plain)
+  const { code, message } = plain
+  return new RequestValidationError(problems, { code, message, sentence: sentence ?? message })
 }

@@ -1,19 +1,9 @@
 /**
- * What all child processes have in common: how much of the machine they get, and their errors as this process's.
+ * What all child processes have in common: how much of the machine they get.
  */
 import type { ChildProcess } from 'node:child_process'
 import { setPriority } from 'node:os'
-import { AppError, type ErrorMessage } from '#base/errors.js'
 import { behind } from '#base/util/thread-priority.js'
-
-/** An error of a child as this process's own. */
-export function toAppError({ category, code, message, param, hint, details }: ErrorMessage): AppError {
-  return new AppError(category, code, message, {
-    param: param ?? undefined,
-    hint: hint ?? undefined,
-    details: details ?? undefined,
-  })
-}
 
 /**
  * Beside an engine that takes all cores this is about a third of them. At 10 it is a tenth, and a job nearly stands still while

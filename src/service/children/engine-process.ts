@@ -8,6 +8,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { readEnvironment } from '#base/environment.js'
+import { fromErrorMessage } from '#base/error-message.js'
 import { AppError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import { type AsyncQueue, createAsyncQueue } from '#base/util/async-queue.js'
@@ -29,7 +30,6 @@ import type {
   TextTask,
   ThreadsEvent,
 } from '#inference/host/protocol.js'
-import { toAppError } from './child.js'
 import { keepsDying, LOAD_RETRY_MS, loadFailed, queueFull, restarting, unresponsive } from './engine-errors.js'
 import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
 import { withHugePages } from './huge-pages.js'
@@ -255,7 +255,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     if (text !== undefined) {
       texts.delete(event.id)
       if (event.type === 'text') text.resolve(event.result)
-      else if (event.type === 'failed') text.reject(toAppError(event.error))
+      else if (event.type === 'failed') text.reject(fromErrorMessage(event.error))
       return
     }
     if (event.type === 'text') return
@@ -266,7 +266,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       request.queue.end()
     } else if (event.type === 'failed') {
       pending.delete(event.id)
-      request.queue.fail(toAppError(event.error))
+      request.queue.fail(fromErrorMessage(event.error))
     } else request.queue.push(event)
   }
 

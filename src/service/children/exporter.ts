@@ -7,10 +7,11 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import type { Readable } from 'node:stream'
+import { fromErrorMessage } from '#base/error-message.js'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#model/export/protocol.js'
-import { stepBack, toAppError } from './child.js'
+import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { releaseLifeline } from './lifeline.js'
 
@@ -95,7 +96,7 @@ export function createExporter(options: {
     // whoever reads the stream hears of its failure; when nobody does, the answer has said it
     child.stdout?.on('error', () => undefined)
     child.on('message', (reply: ExportReply) => {
-      if (reply.type === 'failed') fail(toAppError(reply.error))
+      if (reply.type === 'failed') fail(fromErrorMessage(reply.error))
       else answer.resolve(reply)
     })
     const fail = (error: Error): void => {

@@ -4,6 +4,7 @@
  */
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import { fromErrorMessage } from '#base/error-message.js'
 import { AppError, WeightsError } from '#base/errors.js'
 import type { ModelFacts } from '#model/inspection/inspect.js'
 import type { InspectionReply, InspectionTask } from '#model/inspection/thread-main.js'
@@ -49,7 +50,7 @@ export function createModelInspector(): ModelInspector {
         worker.once('exit', () => reject(new Error('the thread ended without an answer')))
       })
       if (reply.type === 'done') return reply.facts
-      throw new WeightsError(reply.code, reply.message, { hint: reply.hint })
+      throw fromErrorMessage(reply.error)
     } catch (cause) {
       if (cause instanceof AppError) throw cause
       throw new WeightsError('model_unreadable', `model "${task.path}" could not be read`, { cause })

@@ -8,8 +8,9 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import type { PlanFindings } from '#api/wire/training/plan.js'
 import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
+import { fromErrorMessage } from '#base/error-message.js'
 import { AppError } from '#base/errors.js'
-import { stepBack, toAppError } from './child.js'
+import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
@@ -104,7 +105,7 @@ function answerOf(
     signal.addEventListener('abort', onAbort, { once: true })
     child.on('message', (reply: PlanReply) => {
       if (reply.type === 'progress') return watchdog.heard()
-      finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(toAppError(reply.error))))
+      finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(fromErrorMessage(reply.error))))
     })
     child.on('error', (cause) => finish(() => reject(planDied('could not be started', cause))))
     child.once('exit', (code, killedBy) => {

@@ -2,13 +2,8 @@
  * The files of a checkpoint as blobs, and how errors name the checkpoint they belong to.
  */
 import type { ReadStream } from 'node:fs'
-import { checkpointCorrupt } from '#model/weights/checkpoint-manifest.js'
+import { checkpointCorrupt, checkpointTitle } from '#model/weights/checkpoint-manifest.js'
 import type { ServiceContext } from './context.js'
-
-/** For example `step 3 of model "m"`. */
-export function checkpointTitle(model: { readonly name: string }, step: number): string {
-  return `step ${step} of model "${model.name}"`
-}
 
 /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes are gone: a row names them, so that is our fault */
 export async function openCheckpointBlob(
@@ -23,6 +18,6 @@ export async function openCheckpointBlob(
   try {
     return await context.blobs.openRead(file.sha256)
   } catch (cause) {
-    throw checkpointCorrupt(checkpointTitle(file.model, file.step), `${file.name} cannot be read`, cause)
+    throw checkpointCorrupt(checkpointTitle(file.model.name, file.step), `${file.name} cannot be read`, cause)
   }
 }

@@ -5,10 +5,10 @@
  */
 import type { CheckpointFilesQuery } from '#api/wire/checkpoints.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { checkpointTitle } from '#model/weights/checkpoint-manifest.js'
 import type { WantedExport } from '#service/children/exporter.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import { checkpointTitle } from './checkpoint-blobs.js'
 import type { ServiceContext } from './context.js'
 
 /**
@@ -53,7 +53,7 @@ export function exportRequest(
       checkpoint === null
         ? null
         : {
-            checkpoint: checkpointTitle(model, checkpoint.step),
+            checkpoint: checkpointTitle(model.name, checkpoint.step),
             files: Object.fromEntries(
               checkpoint.files
                 .filter(({ name }) => !name.startsWith('optimizer'))

@@ -9,7 +9,12 @@ import { adapterModules, parameterCount } from '#model/architectures/decoder-con
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.js'
-import { ADAPTER_WEIGHTS_FILE, assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
+import {
+  ADAPTER_WEIGHTS_FILE,
+  assertDigest,
+  checkpointTitle,
+  takeManifest,
+} from '#model/weights/checkpoint-manifest.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
@@ -82,7 +87,7 @@ async function fetchParent(
   job: WorkerJob,
   modules: readonly AdapterModule[],
 ): Promise<ParentCheckpoint | null> {
-  const checkpoint = `step ${job.parent_step} of model "${job.model_name}"`
+  const checkpoint = checkpointTitle(job.model_name, job.parent_step)
   const fetched = new Map<string, Uint8Array>()
   for (const name of job.parent_files) {
     // State of the other kind of job is dropped anyway: it need not travel.

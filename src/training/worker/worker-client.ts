@@ -17,7 +17,7 @@ import {
   type WorkerJob,
   workerJobSchema,
 } from '#api/wire/worker.js'
-import { AppError, CheckpointError, NotFoundError } from '#base/errors.js'
+import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors.js'
 
 /** Which attempt at which job this worker makes. */
 export interface WorkerIdentity {
@@ -187,6 +187,14 @@ async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8
   for await (const chunk of response.body) yield chunk
 }
 
+/** The rows of a job are gone from the data directory: no attempt can read them. */
+export function jobDataMissing(cause: Error): StorageError {
+  return new StorageError('blob_missing', "the job's data is no longer in the data directory", {
+    hint: 'restore the data directory from a backup, or submit the job again with its data',
+    cause,
+  })
+}
+
 function isTransient(status: number): boolean {
   return status === 429 || status === 502 || status === 503 || status === 504
 }
@@ -223,16 +231,19 @@ async function toError(response: Response, method: string, path: string): Promis
   if (response.status === 404 && path === '/resume') return new CheckpointError('checkpoint_corrupt', message)
   const error = readError(body)
   if (error !== null && response.status === 404 && path === '') return new NotFoundError(error.code, error.message)
-  if (error?.code === 'checkpoint_corrupt') return new CheckpointError(error.code, error.message)
+  if (error?.code === 'checkpoint_corrupt') return new CheckpointError(error.code, error.message, { hint: error.hint })
+  if (error?.code === 'blob_missing') return jobDataMissing(new Error(message))
   return new AppError('internal', 'worker_protocol', message)
 }
 
 /** Code and message of our own error body; null for any other text. */
-function readError(body: string): { readonly code: string; readonly message: string } | null {
+function readError(
+  body: string,
+): { readonly code: string; readonly message: string; readonly hint: string | undefined } | null {
   try {
     const error = errorBodySchema.parse(JSON.parse(body)).error
     if (typeof error === 'string' || typeof error.code !== 'string') return null
-    return { code: error.code, message: error.message }
+    return { code: error.code, message: error.message, hint: error.hint ?? undefined }
   } catch {
     return null
   }

@@ -7,6 +7,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { CheckpointFiles } from '#api/wire/checkpoints.js'
+import type { ErrorBody } from '#api/wire/errors.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createLogger } from '#base/logging/logger.js'
 import { openSqlite } from '#service/storage/sqlite.js'
@@ -31,17 +32,24 @@ function nextRate(): number {
   return 1e-3 * jobs
 }
 
-async function train(): Promise<TrainingJob> {
-  const row = '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n'
+const DATA = '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n'.repeat(4)
+
+async function post<T>(path: string): Promise<{ status: number; body: T }> {
   const { body: file } = await service.json<{ id: string }>('/v1/files?filename=x.jsonl', {
     method: 'POST',
-    body: row.repeat(4),
+    body: DATA,
   })
-  const { body: job } = await service.json<TrainingJob>('/v1/preview/sft-training-jobs', {
+  return service.json<T>(path, {
     json: { model_id: model, training_data_url: file.id, config: { learning_rate: nextRate() } },
   })
+}
+
+async function train(): Promise<TrainingJob> {
+  const { body: job } = await post<TrainingJob>('/v1/preview/sft-training-jobs')
   return service.waitForJob(job.id, 110_000)
 }
+
+const plan = () => post<ErrorBody>('/v1/preview/sft-training-jobs?plan=true')
 
 const blobPath = (name: string): string => {
   const digest = files.get(name) ?? ''
@@ -119,6 +127,41 @@ describe.each(DAMAGES)('%s', (_, name, damage) => {
     const job = await train()
     expect(job).toMatchObject({ status: 'failed', error_code: 'checkpoint_corrupt', error_message: named })
   })
+
+  it('is not planned on, nor exported: both say what the job says', async () => {
+    const exported = await service.json<ErrorBody>(`/v1/preview/models/${model}/checkpoints/1/files?format=merged`)
+    for (const { status, body } of [await plan(), exported]) {
+      expect([status, body.error]).toEqual([
+        500,
+        expect.objectContaining({
+          code: 'checkpoint_corrupt',
+          message: named,
+          hint: expect.stringContaining('backup'),
+        }),
+      ])
+      expect(JSON.stringify(body)).not.toContain(service.dataDir)
+    }
+  })
+})
+
+it("a plan says of a job's data that is gone what the job says", async () => {
+  const digest = createHash('sha256').update(DATA).digest('hex')
+  const path = join(service.dataDir, 'blobs/sha256', digest.slice(0, 2), digest.slice(2))
+  const { body: file } = await service.json<{ id: string }>('/v1/files?filename=x.jsonl', {
+    method: 'POST',
+    body: DATA,
+  })
+  await rm(path)
+  const json = { model_id: model, training_data_url: file.id, config: { learning_rate: nextRate() } }
+  const planned = await service.json<ErrorBody>('/v1/preview/sft-training-jobs?plan=true', { json })
+  const job = await service.json<ErrorBody & TrainingJob>('/v1/preview/sft-training-jobs', { json })
+  expect([planned.status, planned.body.error]).toEqual([500, expect.objectContaining({ code: 'blob_missing' })])
+  const jobCode =
+    job.status === 200
+      ? (await service.waitForJob(job.body.id)).error_code
+      : Reflect.get(job.body.error as object, 'code')
+  expect(jobCode).toBe('blob_missing')
+  await writeFile(path, DATA)
 })
 
 describe('an optimizer state', () => {

@@ -1,7 +1,7 @@
 /**
  * What the server asks the process that plans a job, and what that says: one request, signs that it gets on, one answer.
  */
-import type { ErrorMessage } from '#base/errors.js'
+import type { ErrorMessage } from '#base/error-message.js'
 import type { WorkerJob } from '../worker.js'
 import type { JobReport } from './job-report.js'
 import type { PlanFindings } from './plan.js'

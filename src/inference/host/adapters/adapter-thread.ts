@@ -2,9 +2,9 @@
  * The thread that reads one large adapter (`load-adapter.ts`), answers and ends.
  */
 import { parentPort, workerData } from 'node:worker_threads'
+import { toErrorMessage } from '#base/error-message.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
-import { toHostError } from '../host-error.js'
 import type { AdapterRef, FailedEvent } from '../protocol.js'
 import { readStoredAdapter } from './stored-adapter.js'
 
@@ -31,7 +31,7 @@ async function answer(): Promise<void> {
     const buffers = [...adapter.a.values(), ...adapter.b.values()].map(({ buffer }) => buffer)
     parentPort?.postMessage({ adapter } satisfies AdapterThreadReply, buffers)
   } catch (error) {
-    const reply = { error: toHostError(error, 'the adapter could not be read') }
+    const reply = { error: toErrorMessage(error, { message: 'the adapter could not be read' }) }
     parentPort?.postMessage(reply satisfies AdapterThreadReply)
   }
 }

@@ -6,10 +6,10 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import { fromErrorMessage } from '#base/error-message.js'
 import { RuntimeError } from '#base/errors.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
-import { fromHostError } from '../host-error.js'
 import type { AdapterRef } from '../protocol.js'
 import type { AdapterThreadReply, AdapterThreadTask } from './adapter-thread.js'
 import { readStoredAdapter } from './stored-adapter.js'
@@ -55,7 +55,7 @@ function readInThread(task: AdapterThreadTask): Promise<AdapterWeights> {
       reject(new RuntimeError('adapter_thread_failed', 'the thread that reads an adapter ended', { cause }))
     }
     thread.once('message', (reply: AdapterThreadReply) => {
-      if ('error' in reply) reject(fromHostError(reply.error))
+      if ('error' in reply) reject(fromErrorMessage(reply.error))
       else resolve(reply.adapter)
     })
     thread.once('error', onEnd)

@@ -58,7 +58,7 @@ const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set([
 
 export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {
   return function respondWithError(raw, c) {
-    const error = toAppError(options.translateError(raw) ?? raw)
+    const error = toAppError(options.translateError(raw) ?? translatedCause(raw, options) ?? raw)
     if (error.category === 'internal' || error.category === 'unavailable') {
       options.logger.error(
         { request_id: c.get('requestId'), method: c.req.method, path: c.req.path, code: error.code, err: raw },
@@ -73,6 +73,11 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     if (isMessagesRoute(c)) return respondToMessages(c, error)
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }
+}
+
+/** What a child or a thread met and could not explain may be a full disk all the same. */
+function translatedCause(raw: unknown, { translateError }: Pick<AppOptions, 'translateError'>): AppError | null {
+  return raw instanceof AppError && raw.category === 'internal' ? translateError(raw.cause) : null
 }
 
 /** OpenAI's SDKs repeat a 409 and every 5xx by themselves; these never heal by waiting. */

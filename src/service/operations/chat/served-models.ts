@@ -11,11 +11,15 @@ import { setImmediate } from 'node:timers/promises'
 import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
+import {
+  ADAPTER_CONFIG_FILE,
+  ADAPTER_WEIGHTS_FILE,
+  checkpointTitle,
+  MANIFEST_FILE,
+} from '#model/weights/checkpoint-manifest.js'
 import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
 import { isOwn } from '../access/tenant.js'
-import { checkpointTitle } from '../checkpoint-blobs.js'
 import type { ServiceContext, Tenant } from '../context.js'
 
 /** What answers a request: fixed for its whole life. */
@@ -196,7 +200,7 @@ function toAdapter(context: ServiceContext, model: ModelRecord, checkpoint: Chec
     .map((file) => [file.name, { path: context.blobs.pathOf(file.sha256), sha256: file.sha256 }])
   return {
     digest: checkpoint.adapterDigest,
-    checkpoint: checkpointTitle(model, checkpoint.step),
+    checkpoint: checkpointTitle(model.name, checkpoint.step),
     files: Object.fromEntries(files),
   }
 }

@@ -6,18 +6,18 @@
  */
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
 import { readEnvironment } from '#base/environment.js'
-import { AppError } from '#base/errors.js'
+import { toErrorMessage } from '#base/error-message.js'
 import { systemClock } from '#base/util/clock.js'
-import type { JsonObject } from '#base/util/json.js'
 import type { TextModel } from '#model/text/text-model.js'
+import { checkpointTitle, readStoredFile } from '#model/weights/checkpoint-manifest.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import type { JobSource } from '../job-kinds.js'
 import { JOB_RUNTIME, openJob } from '../open-job.js'
+import { jobDataMissing } from '../worker-client.js'
 import { planJob } from './plan-job.js'
 
 process.umask(0o077)
@@ -69,27 +69,28 @@ async function answer(request: PlanRequest): Promise<PlanReply> {
   return { type: 'planned', findings: await planJob(opened, context, earlier) }
 }
 
-/** A job's data in files of this machine. */
-function fileSource({ inputPath, validationPath, parentFiles }: PlanRequest): JobSource {
-  return {
-    openInput: () => createReadStream(inputPath),
-    openValidation: () => createReadStream(validationPath ?? inputPath),
-    getParentFile: async (name) => {
-      const file = parentFiles[name]
-      if (file === undefined) throw new Error(`a plan was given no file "${name}"`)
-      return { bytes: await readFile(file.path), sha256: file.sha256 }
-    },
-    getReferenceFile: (name) => Promise.reject(new Error(`a plan reads no reference, "${name}" was asked for`)),
+/** @throws {StorageError} `blob_missing`, as a worker is told by the server */
+async function* readInput(path: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* createReadStream(path)
+  } catch (cause) {
+    throw cause instanceof Error && 'code' in cause && cause.code === 'ENOENT' ? jobDataMissing(cause) : cause
   }
 }
 
-function describe(error: unknown): Extract<PlanReply, { readonly type: 'failed' }>['error'] {
-  if (error instanceof AppError) {
-    const { category, code, message, param = null, hint = null, details } = error
-    return { category, code, message, param, hint, details: (details as JsonObject | undefined) ?? null }
+/** A job's data in files of this machine. */
+function fileSource({ job, inputPath, validationPath, parentFiles }: PlanRequest): JobSource {
+  const parent = checkpointTitle(job.model_name, job.parent_step)
+  return {
+    openInput: () => readInput(inputPath),
+    openValidation: () => readInput(validationPath ?? inputPath),
+    getParentFile: async (name) => {
+      const file = parentFiles[name]
+      if (file === undefined) throw new Error(`a plan was given no file "${name}"`)
+      return { bytes: await readStoredFile(parent, name, file.path), sha256: file.sha256 }
+    },
+    getReferenceFile: (name) => Promise.reject(new Error(`a plan reads no reference, "${name}" was asked for`)),
   }
-  const message = error instanceof Error ? error.message : String(error)
-  return { category: 'internal', code: 'plan_failed', message, param: null, hint: null, details: null }
 }
 
 const [request] = (await once(process, 'message')) as [PlanRequest]
@@ -97,6 +98,6 @@ try {
   await reply(await answer(request))
   process.exit(0)
 } catch (error) {
-  await reply({ type: 'failed', error: describe(error) })
+  await reply({ type: 'failed', error: toErrorMessage(error, { code: 'plan_failed' }) })
   process.exit(1)
 }

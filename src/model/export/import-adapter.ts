@@ -12,6 +12,7 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import {
   type AdapterWeights,
   checkAdapterFits,
+  checkAdapterValues,
   createAdapter,
   decodeAdapter,
   encodeAdapter,
@@ -44,6 +45,7 @@ export async function importAdapter(request: ImportRequest): Promise<ImportedAda
   const modules = adapterModules(decoderConfigOf(source))
   await source.close()
   checkAdapterFits(given, modules)
+  checkAdapterValues(given)
   const whole = onAllModules(given, modules)
   const files = encodeAdapter(whole, { baseModelName: request.baseModel })
   for (const [name, path] of Object.entries(request.targets)) {

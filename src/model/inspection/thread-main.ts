@@ -4,6 +4,7 @@
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import { type ErrorMessage, toErrorMessage } from '#base/error-message.js'
+import { AppError, WeightsError } from '#base/errors.js'
 import { checkConfigFile, inspectModel, type ModelFacts } from './inspect.js'
 
 /** What to look at. */
@@ -22,7 +23,10 @@ async function inspect(task: InspectionTask): Promise<InspectionReply> {
     await checkConfigFile(task.path)
     return { type: 'done', facts: null }
   } catch (error) {
-    return { type: 'failed', error: toErrorMessage(error, { code: 'model_unreadable' }) }
+    if (error instanceof AppError) return { type: 'failed', error: toErrorMessage(error) }
+    const reason = error instanceof Error ? error.message : String(error)
+    // whatever a file makes us stumble over is the file's fault
+    return { type: 'failed', error: toErrorMessage(new WeightsError('model_unreadable', reason, { cause: error })) }
   }
 }
 

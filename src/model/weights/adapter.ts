@@ -195,13 +195,12 @@ export function decodeStoredAdapter(
 }
 
 /**
- * Checks that an adapter belongs to a base model and that the model can be computed with it.
+ * Checks that an adapter belongs to a base model.
  *
  * @param modules everything that can be adapted there, see `adapterModules` in `model/architectures/decoder-config.ts`
- * @throws {WeightsError} `invalid_adapter` naming the module that is unknown, of another size or of numbers without bounds
+ * @throws {WeightsError} `invalid_adapter` naming the module that is unknown or of another size
  */
-export function checkAdapterFits(adapter: AdapterWeights, modules: readonly AdapterModule[]): void {
-  const { config, a, b } = adapter
+export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: readonly AdapterModule[]): void {
   const known = new Map(modules.map((module) => [module.path, module]))
   for (const path of a.keys()) {
     const module = known.get(path)
@@ -216,10 +215,15 @@ export function checkAdapterFits(adapter: AdapterWeights, modules: readonly Adap
       throw invalid(`adapts "${path}" as [${outputSize}, ${inputSize}], expected ${expected}`)
     }
   }
-  checkAdapterValues(adapter)
 }
 
-function checkAdapterValues({ config: { rank, alpha }, a, b }: AdapterWeights): void {
+/**
+ * Checks that a model can be computed with an adapter from elsewhere. What training made here may go beyond it: a job that asks for a
+ * strange alpha has seen its losses.
+ *
+ * @throws {WeightsError} `invalid_adapter` naming the module and the number
+ */
+export function checkAdapterValues({ config: { rank, alpha }, a, b }: AdapterWeights): void {
   const scale = Math.abs(alpha) / rank
   if (scale > MAX_VALUE) {
     throw invalid(`has lora_alpha ${alpha} with r ${rank}, expected at most ${MAX_VALUE * rank}`)

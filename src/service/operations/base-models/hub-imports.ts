@@ -3,7 +3,7 @@
  */
 import { mkdir, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AppError, InvalidRequestError, TokenizerError, WeightsError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { ModelInspector } from '#service/children/model-inspector.js'
@@ -111,7 +111,7 @@ export function createHubImports(options: HubImportOptions): HubImports {
         download.status = 'interrupted'
         return
       }
-      const isUnusable = error instanceof WeightsError || error instanceof TokenizerError
+      const isUnusable = error instanceof AppError && error.category === 'invalid_request'
       if (isUnusable) await options.onUnusable(wish.name)
       download.status = isUnusable ? 'failed' : 'interrupted'
       logger.warn({ base_model: wish.name, reason: download.error }, 'base_model.download_ended')

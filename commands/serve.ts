@@ -61,6 +61,15 @@ export const serve = defineCommand({
     allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
     webhookHost: flag.setting('webhook-hosts', { isAdvanced: true }),
     trainingDataHost: flag.setting('training-data-hosts', { isAdvanced: true }),
+    sweepGrace: flag.setting('sweep-grace', { isAdvanced: true }),
+    adoptEmpty: flag.switch(
+      '--adopt-empty',
+      'begin anew although data lies beside an empty or missing database; it stays',
+    ),
+    adoptDatabase: flag.switch(
+      '--adopt-database',
+      'go on with a database that is older than the data beside it, or of another directory',
+    ),
     logLevel: flag.setting('log-level', { isAdvanced: true }),
     logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
@@ -69,7 +78,7 @@ export const serve = defineCommand({
     ['HF_TOKEN', 'token for private and gated models of the hub'],
   ],
   next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
-  async run({ config, output, io, signal, version, environment }) {
+  async run({ config, output, io, signal, version, environment, flags }) {
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const trainingDataRoot = config.get('training-data-root')
     assertOpenFiles()
@@ -88,6 +97,9 @@ export const serve = defineCommand({
       precision: config.get('precision'),
       trainWorkers: config.get('train-workers'),
       resumeIntervalMs: config.get('resume-interval'),
+      sweepGraceMs: config.get('sweep-grace'),
+      adoptsEmptyDatabase: flags.adoptEmpty,
+      adoptsOtherDatabase: flags.adoptDatabase,
       maxContextLength: config.get('max-context-length'),
       maxConcurrentSequences: config.get('max-sequences'),
       maxPendingRequests: config.get('max-pending-requests'),
@@ -129,6 +141,9 @@ export const serve = defineCommand({
     try {
       if (service.createdApiKey !== null) {
         io.stderr.write(`API key, shown once and stored in\n  ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
+      }
+      if (service.keptApiKeyFile !== null) {
+        output.warning(`the key file of before is kept as ${service.keptApiKeyFile}; its key is not valid any more`)
       }
       if (service.isApiKeyLost) {
         output.warning(`${apiKeyFile} is gone or holds no key of this data directory`)

@@ -9,7 +9,7 @@ import { readEnvironment } from '#base/environment.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
-import { createIdSource } from '#base/util/ids.js'
+import { createIdSource, timeOfId } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
 import { createBodyStore } from '#service/bodies/body-store.js'
@@ -39,7 +39,7 @@ import { createCompletionService } from '#service/operations/completions/complet
 import type { BaseModelEntry, ServiceContext } from '#service/operations/context.js'
 import { createFileService } from '#service/operations/files.js'
 import { createFineTuningService } from '#service/operations/fine-tuning/fine-tuning.js'
-import { ensureApiKey, isKeyFileLost } from '#service/operations/local-keys.js'
+import { ensureApiKey, type FirstKey, isKeyFileLost } from '#service/operations/local-keys.js'
 import { createMessageService } from '#service/operations/messages/messages.js'
 import { createModelService } from '#service/operations/models.js'
 import { createResponseService } from '#service/operations/responses/responses.js'
@@ -61,10 +61,12 @@ import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
 import { createBlobStore } from '#service/storage/blobs.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
-import { openDatabase, toStorageError } from '#service/storage/database.js'
+import { toStorageError } from '#service/storage/database.js'
 import { countJobsByStatus } from '#service/storage/jobs/states.js'
 import { countModels } from '#service/storage/models.js'
 import { listNewestIds, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
+import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
+import { claimDirectory } from '#service/storage/upkeep/ownership.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
@@ -76,6 +78,8 @@ export interface Service {
   readonly url: string
   /** The key made by this start, to be shown once; null when the data directory had one. */
   readonly createdApiKey: string | null
+  /** Where the key file is kept whose place that key took; null when there was none. */
+  readonly keptApiKeyFile: string | null
   /** True when the database has keys and the key file is gone or holds none of them; `createLocalKey` makes a new one. */
   readonly isApiKeyLost: boolean
   /** File that holds the first key (mode 0600). */
@@ -121,10 +125,10 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   // what the server is started with goes before what was added under the same name
   const others = readyEntries(shelf, added).filter(({ name }) => given.every((entry) => entry.name !== name))
   const baseModels = [...given, ...others]
-  const database = await openDatabase(
-    dataDir.databasePath,
-    seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages },
-  )
+  const database = await openOwnDatabase(dataDir, {
+    adoption: { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true },
+    ...(seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages }),
+  })
   undo.push(() => database.close())
   const { db } = database
   const blobs = await createBlobStore(dataDir.blobsPath)
@@ -146,14 +150,24 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   undo.push(() => usage.stop())
   // the clock may be behind what an earlier process saw: whatever is made now still sorts behind what there is
   const ids = createIdSource(systemClock)
-  for (const id of await listNewestIds(db)) ids.continueAfter(id)
+  const newestIds = await listNewestIds(db)
+  for (const id of newestIds) ids.continueAfter(id)
   const webhookTiming = { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
   await shortenWaits(db, 2 * Math.max(0, ...webhookTiming.retryMs))
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const recovered = await recoverInterrupted(db, ids)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
-  const sweeper = createBlobSweeper(db, blobs, logger)
-  await sweeper.sweep(0)
+  await claimDirectory(db, dataDir.path, () => ids.uuid())
+  const sweeper = createBlobSweeper({
+    db,
+    blobs,
+    clock: systemClock,
+    logger,
+    graceMs: settings.sweepGraceMs,
+    beforeSweep: () => claimDirectory(db, dataDir.path, () => ids.uuid()),
+  })
+  undo.push(() => sweeper.stop())
+  await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
   const modelCount = await countModels(db)
 
   const metrics = createMetrics({
@@ -323,11 +337,11 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     closing: closing.signal,
     translateError: toStorageError,
   })
-  let createdApiKey: string | null = null
+  const made: { firstKey: FirstKey | null } = { firstKey: null }
   let isApiKeyLost = false
   const server = await listen(app, { host: settings.host, port: settings.port }, async () => {
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
-    createdApiKey = await ensureApiKey(db, dataDir, ids)
+    made.firstKey = await ensureApiKey(db, dataDir, ids)
     isApiKeyLost = await isKeyFileLost(db, dataDir)
   })
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
@@ -354,7 +368,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     await outbox.stop()
     await Promise.all([baseModelService.close(), inspector.close()])
     await Promise.all([engines.stop(1000), bodies.close()])
-    sweeper.stop()
+    await sweeper.stop()
     clockWatch.stop()
     await usage.stop()
     await database.close()
@@ -364,7 +378,8 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
 
   return {
     url: server.url,
-    createdApiKey,
+    createdApiKey: made.firstKey?.key ?? null,
+    keptApiKeyFile: made.firstKey?.keptFile ?? null,
     isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
     inventory: { modelCount, baseModelCount: baseModels.length },

@@ -65,6 +65,12 @@ export interface ServiceSettings {
   readonly schedulingPolicy?: SchedulingPolicy
   /** Whether requests may bring a chat template of their own, which then runs in the engine's process. Default false. */
   readonly trustsRequestChatTemplate?: boolean
+  /** How long blobs that no row names any more are kept. Default 24 hours. */
+  readonly sweepGraceMs?: number
+  /** Begin anew where the database is empty or missing and data lies beside it, which stays. Default false: the start is refused. */
+  readonly adoptsEmptyDatabase?: boolean
+  /** Go on with a database that is older than the data beside it, or another directory's. Default false: the start is refused. */
+  readonly adoptsOtherDatabase?: boolean
   readonly logLevel?: LogLevel
   /** Host names requests may carry besides loopback names and addresses. Default none. */
   readonly allowedHosts?: readonly string[]
@@ -138,6 +144,7 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     port: options.port ?? SERVICE_DEFAULTS.port,
     trainWorkers: options.trainWorkers ?? SERVICE_DEFAULTS.trainWorkers,
     resumeIntervalMs: options.resumeIntervalMs ?? SERVICE_DEFAULTS.resumeIntervalMs,
+    sweepGraceMs: options.sweepGraceMs ?? SERVICE_DEFAULTS.sweepGraceMs,
     precision: options.precision ?? SERVICE_DEFAULTS.precision,
     threads: options.threads ?? null,
     maxContextLength: options.maxContextLength ?? null,

@@ -9,6 +9,7 @@ export const SERVICE_DEFAULTS = {
   precision: 'auto',
   trainWorkers: 1,
   resumeIntervalMs: 60_000,
+  sweepGraceMs: 86_400_000,
   maxConcurrentSequences: 64,
   maxPendingRequests: 512,
   maxConcurrentRequests: 2000,
@@ -32,6 +33,7 @@ export const SERVICE_BOUNDS = {
   threads: { min: 1, max: 1024 },
   trainWorkers: { min: 0, max: 64 },
   resumeIntervalMs: { min: 0, max: 86_400_000 },
+  sweepGraceMs: { min: 120_000, max: 365 * 86_400_000 },
   /** Tokens. */
   maxContextLength: { min: 16, max: 2 ** 24 },
   maxConcurrentSequences: { min: 1, max: 1024 },

@@ -18,6 +18,12 @@ export function canonicalId(text: string): string {
   return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text) ? text.toLowerCase() : text
 }
 
+/** When a UUIDv7 was made, milliseconds since 1970; null for any other text. */
+export function timeOfId(id: string): number | null {
+  if (!/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(id)) return null
+  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
+}
+
 /** A source whose ids go on behind those of an earlier process. */
 export interface ContinuedIdSource extends IdSource {
   /** From now on every id is greater than `id`, whatever the clock says; text that is no UUIDv7 changes nothing. */
@@ -49,9 +55,8 @@ export function createIdSource(clock: Pick<Clock, 'nowMs'>): ContinuedIdSource {
     },
     secret: (bytes) => randomBytes(bytes).toString('base64url'),
     continueAfter: (id) => {
-      if (!/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(id)) return
-      const madeAtMs = Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
-      if (madeAtMs < lastMs) return
+      const madeAtMs = timeOfId(id)
+      if (madeAtMs === null || madeAtMs < lastMs) return
       lastMs = madeAtMs + 1
       count = 0
     },

@@ -240,6 +240,16 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     summary: 'least time between points from which a job goes on after a crash, for example 60s',
     parse: (text) => parseDurationBetween(text, 0, SERVICE_BOUNDS.resumeIntervalMs.max),
   },
+  'sweep-grace': {
+    type: 'duration',
+    default: SERVICE_DEFAULTS.sweepGraceMs,
+    unit: 'ms',
+    env: ['TRAINYARD_SWEEP_GRACE'],
+    flag: '--sweep-grace <duration>',
+    usedBy: 'service',
+    summary: 'how long blobs stay on the disk that nothing names any more; default 24h',
+    parse: (text) => parseDurationBetween(text, SERVICE_BOUNDS.sweepGraceMs.min, SERVICE_BOUNDS.sweepGraceMs.max),
+  },
   'max-context-length': {
     type: 'integer',
     default: null,

@@ -27,6 +27,7 @@ export interface SettingValues {
   readonly 'worker-stall-timeout': number
   readonly 'keep-worker': number
   readonly 'resume-interval': number
+  readonly 'sweep-grace': number
   readonly 'max-context-length': number | null
   readonly 'max-sequences': number
   readonly 'max-pending-requests': number

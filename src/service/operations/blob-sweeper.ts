@@ -1,42 +1,175 @@
 /**
- * Frees the space of blobs that no row names any more: at start, and shortly after a delete.
+ * Frees the space of blobs that no row names any more: in the background, an hour apart, and sooner after something was deleted.
  *
- * The grace covers what is written but not yet named by a row, and adapters of requests that were just admitted.
+ * What is deleted cannot be brought back, so a blob goes only if this database had it (`storage/upkeep/unnamed-blobs.ts`), two sweeps
+ * saw it unnamed, the grace passed since the first of them, and its file is older than the grace. What served one job alone (its
+ * input, the points it goes on from) is large and made all the time: minutes are its grace.
  */
 import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
+import {
+  extendRun,
+  forgetUnnamedBlob,
+  knowledgeOf,
+  listRuns,
+  listUnnamedBlobs,
+  putUnnamedBlob,
+  startRun,
+  type UnnamedBlob,
+} from '#service/storage/upkeep/unnamed-blobs.js'
 
-const GRACE_MS = 120_000
+/** How long a blob stays that nothing names and that served one job alone; covers adapters of requests that were just admitted. */
+const TRANSIENT_GRACE_MS = 120_000
+const PAUSE_MS = 3_600_000
+/** Blobs deleted in one transaction, which nothing else writes beside. */
+const BATCH = 100
 
-export interface BlobSweeper {
-  /** Sweeps once the grace is over. */
-  request(): void
-  /** Sweeps now; `graceMs` 0 only while nothing else runs. */
-  sweep(graceMs: number): Promise<number>
-  stop(): void
+export interface SweepResult {
+  readonly removed: number
+  /** Unnamed blobs that wait for their grace. */
+  readonly waiting: number
+  /** Of these, those that served one job alone. */
+  readonly waitingOfJobs: number
+  /** Unnamed blobs that this database never had: they stay. */
+  readonly foreign: number
 }
 
-export function createBlobSweeper(db: DatabaseHandle, blobs: BlobStore, logger: Logger): BlobSweeper {
-  let timer: NodeJS.Timeout | null = null
+export interface BlobSweeper {
+  /** Notes that a server works with this database from now on; sweeps now and once an hour. */
+  start(lastKnownMs: number): Promise<void>
+  /** Sweeps soon: something was deleted. */
+  request(): void
+  sweep(): Promise<SweepResult>
+  stop(): Promise<void>
+}
 
-  async function sweep(graceMs: number): Promise<number> {
-    const removed = await blobs.sweep(await listReferencedBlobs(db), graceMs)
+export interface BlobSweeperOptions {
+  readonly db: DatabaseHandle
+  readonly blobs: BlobStore
+  readonly clock: Clock
+  readonly logger: Logger
+  /** How long a blob stays that nothing names. */
+  readonly graceMs: number
+  readonly transientGraceMs?: number | undefined
+  /** Called before each sweep of the background, and at the end. */
+  readonly beforeSweep?: () => Promise<void>
+}
+
+export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
+  const { db, blobs, clock, logger } = options
+  const { graceMs } = options
+  const transientGraceMs = Math.min(graceMs, options.transientGraceMs ?? TRANSIENT_GRACE_MS)
+  let runId: number | null = null
+  let timer: NodeJS.Timeout | null = null
+  let timerEndsMs = Number.POSITIVE_INFINITY
+  let running: Promise<void> = Promise.resolve()
+  let isStopped = false
+
+  async function sweep(): Promise<SweepResult> {
+    const nowMs = clock.nowMs()
+    if (runId !== null) await extendRun(db, runId, nowMs)
+    const named = await listReferencedBlobs(db)
+    const noted = await listUnnamedBlobs(db)
+    const runs = await listRuns(db)
+    const found = new Set<string>()
+    const due: { readonly sha256: string; readonly graceMs: number }[] = []
+    const first: UnnamedBlob[] = []
+    let waitingOfJobs = 0
+    let foreign = 0
+    for await (const sha256 of blobs.list()) {
+      if (named.has(sha256)) continue
+      const facts = await blobs.factsOf(sha256)
+      if (facts === null) continue
+      const known = knowledgeOf(sha256, facts.modifiedAtMs, { noted: noted.get(sha256), runs, nowMs })
+      if (known === null) {
+        foreign += 1
+        continue
+      }
+      found.add(sha256)
+      const ownGraceMs = known.isTransient ? transientGraceMs : graceMs
+      // a time in the future is of a clock that was set back since
+      const isFirst = known.seenAtMs === null || known.seenAtMs > nowMs
+      const isDue = !isFirst && nowMs - (known.seenAtMs ?? nowMs) >= ownGraceMs
+      if (isFirst) first.push({ ...known, seenAtMs: nowMs })
+      if (isDue) due.push({ sha256, graceMs: ownGraceMs })
+      else if (known.isTransient) waitingOfJobs += 1
+    }
+    const gone = [...noted.keys()].filter((sha256) => !found.has(sha256))
+    if (first.length + gone.length > 0) {
+      await db.transaction().execute(async (transaction) => {
+        for (const blob of first) await putUnnamedBlob(transaction, blob)
+        for (const sha256 of gone) await forgetUnnamedBlob(transaction, sha256)
+      })
+    }
+    const removed = await removeAll(due)
     if (removed > 0) logger.info({ removed_blobs: removed }, 'storage.swept')
+    if (foreign > 0) logger.warn({ blobs: foreign }, 'storage.foreign_blobs_kept')
+    return { removed, waiting: found.size - removed, waitingOfJobs, foreign }
+  }
+
+  async function removeAll(due: readonly { readonly sha256: string; readonly graceMs: number }[]): Promise<number> {
+    let removed = 0
+    for (let at = 0; at < due.length && !isStopped; at += BATCH) {
+      // nothing else of this process writes meanwhile, so nothing is named between the look and the deletion
+      await db.transaction().execute(async (transaction) => {
+        const named = await listReferencedBlobs(transaction)
+        for (const { sha256, graceMs: ownGraceMs } of due.slice(at, at + BATCH)) {
+          if (named.has(sha256) || !blobs.removeOlderThan(sha256, ownGraceMs)) continue
+          await forgetUnnamedBlob(transaction, sha256)
+          removed += 1
+        }
+      })
+    }
     return removed
+  }
+
+  /** Sweeps in `waitMs`, or sooner if that was planned. */
+  function plan(waitMs: number): void {
+    const endsMs = clock.monotonicMs() + waitMs
+    if (isStopped || endsMs >= timerEndsMs) return
+    if (timer !== null) clearTimeout(timer)
+    timerEndsMs = endsMs
+    timer = setTimeout(() => {
+      timer = null
+      timerEndsMs = Number.POSITIVE_INFINITY
+      running = running.then(sweepInBackground)
+    }, waitMs).unref()
+  }
+
+  async function sweepInBackground(): Promise<void> {
+    if (isStopped) return
+    try {
+      await options.beforeSweep?.()
+      // what served one job is looked at again when its minutes are over
+      if ((await sweep()).waitingOfJobs > 0) plan(transientGraceMs + 1000)
+    } catch (error) {
+      logger.error({ err: error }, 'storage.sweep_failed')
+    }
+    plan(PAUSE_MS)
   }
 
   return {
     sweep,
-    request: () => {
-      timer ??= setTimeout(() => {
-        timer = null
-        sweep(GRACE_MS).catch((error: unknown) => logger.error({ err: error }, 'storage.sweep_failed'))
-      }, GRACE_MS + 1000).unref()
+    start: async (lastKnownMs) => {
+      runId = await startRun(db, clock.nowMs(), lastKnownMs)
+      const { waitingOfJobs } = await sweep()
+      plan(waitingOfJobs > 0 ? transientGraceMs + 1000 : PAUSE_MS)
     },
-    stop: () => {
+    request: () => plan(transientGraceMs + 1000),
+    stop: async () => {
+      isStopped = true
       if (timer !== null) clearTimeout(timer)
+      await running
+      try {
+        await options.beforeSweep?.()
+        if (runId !== null) await extendRun(db, runId, clock.nowMs())
+      } catch (error) {
+        // a full disk, or a directory that is gone: the server ends all the same, and less is known, so less is ever deleted
+        logger.warn({ err: error }, 'storage.run_not_noted')
+      }
     },
   }
 }

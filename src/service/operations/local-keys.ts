@@ -9,7 +9,9 @@ import { ConflictError, NotFoundError } from '#base/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
 import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
-import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
+import { unusedName } from '#service/storage/upkeep/ownership.js'
 import { checkName } from './access/names.js'
 
 /** Entity of the keys made here, and of every model they create. */
@@ -22,19 +24,27 @@ export interface LocalKey {
   readonly entity: string
   /** Where it was stored, because the key file was lost; null when that file holds another valid key. */
   readonly keyFile: string | null
+  /** Where the key file is kept whose place it took; it holds no key of this database. */
+  readonly keptFile: string | null
+}
+
+/** The first key, and where the key file of before is kept; null if there was none. */
+export interface FirstKey {
+  readonly key: string
+  readonly keptFile: string | null
 }
 
 /**
  * Makes the first key, if there is none. The file is complete before the row exists, so a crash between loses nothing.
  *
- * @returns the key; null if there were keys
+ * @returns null if there were keys
  */
-export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: IdSource): Promise<string | null> {
+export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: IdSource): Promise<FirstKey | null> {
   if (await hasApiKeys(db)) return null
   const key = newApiKey(ids)
-  await writeKeyFile(dataDir.apiKeyPath, key)
+  const keptFile = await writeKeyFile(dataDir.apiKeyPath, key)
   await insertApiKey(db, { id: ids.uuid(), entity: DEFAULT_ENTITY }, key)
-  return key
+  return { key, keptFile }
 }
 
 /** Whether there are keys, and the key file is gone or holds none of them. */
@@ -59,7 +69,7 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
     })
   }
   const dataDir = await lockIfFree(root)
-  const database = await openDatabase(databasePath, { isMigrating: dataDir !== null })
+  const database = await openLocal(databasePath, dataDir)
   try {
     const apiKeyPath = join(root, 'api-key')
     const key = newApiKey(systemIds)
@@ -70,12 +80,23 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
     const isWhole =
       entity === DEFAULT_ENTITY && (wanted.scope ?? 'admin') === 'admin' && (wanted.project ?? null) === null
     const keyFile = isLost && isWhole && (wanted.expiresInMs ?? null) === null ? apiKeyPath : null
-    if (keyFile !== null) await writeKeyFile(keyFile, key)
+    const keptFile = keyFile === null ? null : await writeKeyFile(keyFile, key)
     await insertApiKey(database.db, { ...wanted, id, entity }, key)
-    return { id, key, entity, keyFile }
+    return { id, key, entity, keyFile, keptFile }
   } finally {
     await database.close()
     dataDir?.unlock()
+  }
+}
+
+/** Looks whether it belongs to the directory, as a start does; a server that works with it has looked. */
+async function openLocal(databasePath: string, dataDir: DataDir | null): Promise<OpenDatabase> {
+  if (dataDir === null) return openDatabase(databasePath, { isMigrating: false })
+  try {
+    return await openOwnDatabase(dataDir)
+  } catch (error) {
+    dataDir.unlock()
+    throw error
   }
 }
 
@@ -89,10 +110,19 @@ async function lockIfFree(root: string): Promise<DataDir | null> {
   }
 }
 
-/** Without a line break at the end: scripts read the file as it is. */
-async function writeKeyFile(path: string, key: string): Promise<void> {
+/**
+ * Without a line break at the end: scripts read the file as it is. A key that is there may be one that another database knows, so its
+ * file gets another name.
+ *
+ * @returns that name; null if there was none
+ */
+async function writeKeyFile(path: string, key: string): Promise<string | null> {
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
   await writeFile(temporary, key, { mode: 0o600, flush: true })
   await chmod(temporary, 0o600)
+  const before = (await readFile(path, 'utf8').catch(() => '')).trim()
+  const keptFile = before === '' ? null : await unusedName(`${path}.kept`)
+  if (keptFile !== null) await rename(path, keptFile)
   await rename(temporary, path)
+  return keptFile
 }

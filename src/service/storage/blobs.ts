@@ -2,14 +2,15 @@
  * Immutable bytes by content: `blobs/sha256/ab/cdef…`.
  *
  * A blob is written under a temporary name, synced, and renamed into place, so a name that exists always holds all of its
- * bytes. Equal bytes are stored once. Unreferenced blobs are swept (`sweep`), never deleted by hand.
+ * bytes. Equal bytes are stored once. Which of them may go is not known here: the sweeper decides (`operations/blob-sweeper.ts`).
  */
 import { createHash } from 'node:crypto'
-import type { ReadStream } from 'node:fs'
+import { type ReadStream, statSync, unlinkSync } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { AppError, InvalidRequestError, StorageError, toOpenFilesError } from '#base/errors.js'
-import { systemClock } from '#base/util/clock.js'
+import { syncFolder } from '#base/sync-folder.js'
+import { type Clock, systemClock } from '#base/util/clock.js'
 import { removedWhileServed } from './data-dir.js'
 import { toStorageError } from './database.js'
 
@@ -46,11 +47,23 @@ export interface BlobStore {
   /** @throws {StorageError} `blob_missing` if the bytes are not there */
   openRead(sha256: string): Promise<ReadStream>
   has(sha256: string): Promise<boolean>
+  /** Digests of all files that are named as blobs are, also damaged ones. */
+  list(): AsyncGenerator<string>
+  /** Null if there is no such file. */
+  factsOf(sha256: string): Promise<BlobFacts | null>
   /**
-   * Removes blobs that are not `referenced` and that nobody wrote for `graceMs`, by their files' times and by this process's
-   * own count, which a clock that is set forward does not change. @returns how many
+   * Deletes a blob unless it was written within `graceMs`, by its file's time and by this process's own count, which a clock that is
+   * set forward does not change. Looks and deletes in one go: a writer of the same bytes comes before or after.
+   *
+   * @returns whether it is gone
    */
-  sweep(referenced: ReadonlySet<string>, graceMs: number): Promise<number>
+  removeOlderThan(sha256: string, graceMs: number): boolean
+}
+
+/** What a blob's file says. */
+export interface BlobFacts {
+  readonly sizeBytes: number
+  readonly modifiedAtMs: number
 }
 
 export interface PutOptions {
@@ -61,7 +74,7 @@ export interface PutOptions {
 const FLUSH_BYTES = 1 << 20
 
 /** Opens the store below `root`, which `openDataDir` has made; drops what a crash left half-written. */
-export async function createBlobStore(root: string): Promise<BlobStore> {
+export async function createBlobStore(root: string, clock: Clock = systemClock): Promise<BlobStore> {
   const incoming = join(root, 'incoming')
   await rm(incoming, { recursive: true, force: true })
   await mkdir(incoming, { recursive: true, mode: 0o700 })
@@ -87,15 +100,21 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
   }
 
   async function publishBlob(file: FileHandle, temporary: string, sha256: string): Promise<void> {
-    writtenAtMs.set(sha256, systemClock.monotonicMs())
+    writtenAtMs.set(sha256, clock.monotonicMs())
     await publish(file, temporary, pathOf(sha256))
   }
 
-  /** Written within `graceMs`; forgets what is older. */
-  function listFresh(graceMs: number): ReadonlySet<string> {
-    const sinceMs = systemClock.monotonicMs() - graceMs
-    for (const [sha256, atMs] of writtenAtMs) if (atMs <= sinceMs) writtenAtMs.delete(sha256)
-    return new Set(writtenAtMs.keys())
+  function removeOlderThan(sha256: string, graceMs: number): boolean {
+    const writtenMs = writtenAtMs.get(sha256)
+    if (writtenMs !== undefined && clock.monotonicMs() - writtenMs < graceMs) return false
+    const path = pathOf(sha256)
+    const facts = statSync(path, { throwIfNoEntry: false })
+    if (facts !== undefined) {
+      if (clock.nowMs() - facts.mtimeMs < graceMs) return false
+      unlinkSync(path)
+    }
+    writtenAtMs.delete(sha256)
+    return true
   }
 
   return {
@@ -115,7 +134,10 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
         throw new StorageError('blob_missing', `blob ${sha256.slice(0, 12)} cannot be read`, { cause })
       }
     },
-    has: async (sha256) => exists(pathOf(sha256)),
+    has: async (sha256) => (await factsOf(pathOf(sha256))) !== null,
+    list: () => listBlobs(root),
+    factsOf: (sha256) => factsOf(pathOf(sha256)),
+    removeOlderThan,
     put: async (source, options = {}) => {
       const writer = await createWriter()
       try {
@@ -130,7 +152,6 @@ export async function createBlobStore(root: string): Promise<BlobStore> {
         await writer.abort()
       }
     },
-    sweep: (referenced, graceMs) => sweep(join(root, 'sha256'), referenced, { graceMs, fresh: listFresh(graceMs) }),
   }
 }
 
@@ -197,7 +218,7 @@ async function publish(file: FileHandle, temporary: string, target: string): Pro
       await file.sync()
       await mkdir(dirname(target), { recursive: true, mode: 0o700 })
       await rename(temporary, target)
-      await syncDirectory(dirname(target))
+      await syncFolder(dirname(target))
     })
   } finally {
     await file.close()
@@ -205,41 +226,18 @@ async function publish(file: FileHandle, temporary: string, target: string): Pro
   }
 }
 
-async function sweep(
-  root: string,
-  referenced: ReadonlySet<string>,
-  { graceMs, fresh }: { readonly graceMs: number; readonly fresh: ReadonlySet<string> },
-): Promise<number> {
-  let removed = 0
-  const nowMs = systemClock.nowMs()
-  for (const prefix of await readdir(root)) {
+/** Digests of all blobs below `root`, without opening a store: what is half-written stays. */
+export async function* listBlobs(root: string): AsyncGenerator<string> {
+  const folder = join(root, 'sha256')
+  for (const prefix of await readdir(folder)) {
     if (!/^[0-9a-f]{2}$/.test(prefix)) continue
-    for (const rest of await readdir(join(root, prefix))) {
-      if (referenced.has(prefix + rest) || fresh.has(prefix + rest)) continue
-      const path = join(root, prefix, rest)
-      if (nowMs - (await stat(path)).mtimeMs < graceMs) continue
-      await rm(path, { force: true })
-      removed += 1
-    }
-  }
-  return removed
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
+    for (const rest of await readdir(join(folder, prefix))) if (/^[0-9a-f]{62}$/.test(rest)) yield prefix + rest
   }
 }
 
-async function exists(path: string): Promise<boolean> {
-  try {
-    return (await stat(path)).isFile()
-  } catch {
-    return false
-  }
+async function factsOf(path: string): Promise<BlobFacts | null> {
+  const facts = await stat(path).catch(() => null)
+  return facts?.isFile() === true ? { sizeBytes: facts.size, modifiedAtMs: facts.mtimeMs } : null
 }
 
 async function guardDisk<T>(action: () => Promise<T>): Promise<T> {

@@ -7,7 +7,8 @@
  *     blobs/incoming/         half-written bytes, emptied at start
  *     prepared/<digest>/      base weights in the form the runtime maps; what a crash left half-written is dropped at start
  *     base-models/            built-in models
- *     api-key                 the first key, readable by its owner only
+ *     api-key                 the first key, readable by its owner only; one that another took the place of is api-key.kept-<n>
+ *     database-mark           which database this directory belongs to, and how far that was
  *     backup-<pid>/           while a backup is made
  *     restore-incomplete      while a backup is restored; servers keep away
  *
@@ -37,6 +38,9 @@ export interface DataDir {
   unlock(): void
 }
 
+/** Says which database the directory belongs to (`upkeep/ownership.ts`). */
+export const MARK_FILE = 'database-mark'
+
 const FOLDERS = ['blobs', 'prepared', 'base-models']
 const MADE_FOLDERS = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
 const FILES = [
@@ -46,6 +50,7 @@ const FILES = [
   'trainyard.sqlite3-wal',
   'trainyard.sqlite3-shm',
   'api-key',
+  MARK_FILE,
 ]
 
 /** Stands in a directory that is not whole yet. */

@@ -43,6 +43,8 @@ export interface DatabaseOptions {
   readonly maxPages?: number
   /** False leaves the tables as they are, beside a server that has them open. Default true. */
   readonly isMigrating?: boolean
+  /** Looks at the database before its tables change; what it throws leaves them as they are. */
+  readonly beforeMigrating?: (db: Kysely<Schema>) => Promise<void>
 }
 
 /** How long the start waits for whoever has the database open. */
@@ -72,6 +74,7 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   if (log !== null) sqlite.pragma('synchronous = NORMAL')
   const db = new Kysely<Schema>({ dialect: new Dialect(statements, log) })
   try {
+    await options.beforeMigrating?.(db)
     if (options.isMigrating ?? true) await migrate(db)
     statements.clear()
     sqlite.pragma(`busy_timeout = ${BUSY_MS}`)

@@ -227,6 +227,32 @@ export interface HealthProbesTable {
   value: string
 }
 
+/** One row: the database that a data directory's mark names (`upkeep/ownership.ts`). */
+export interface DatabaseIdentityTable {
+  id: string
+  /** Grows at every start and while a server works; the directory remembers the last one. */
+  mark: number
+}
+
+/** When servers worked with this database: what was written meanwhile was written for it. */
+export interface ServerRunsTable {
+  id: Generated<number>
+  started_at_ms: number
+  /** The last moment that this database knows of. */
+  seen_at_ms: number
+}
+
+/** Blobs this database had and names no more; triggers of every column that names one keep it, and the sweeper (`upkeep/unnamed-blobs.ts`). */
+export interface UnnamedBlobsTable {
+  sha256: string
+  /** When a row let it go, or a sweep found it; a file written later is not meant. */
+  known_at_ms: number
+  /** When a sweep first saw it unnamed. */
+  seen_at_ms: number | null
+  /** 1: served one job alone. */
+  is_transient: number
+}
+
 export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   api_keys: ApiKeysTable
   models: ModelsTable
@@ -243,4 +269,7 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   idempotency_keys: IdempotencyKeysTable
   usage_days: UsageDaysTable
   health_probes: HealthProbesTable
+  database_identity: DatabaseIdentityTable
+  server_runs: ServerRunsTable
+  unnamed_blobs: UnnamedBlobsTable
 }

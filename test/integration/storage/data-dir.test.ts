@@ -117,14 +117,6 @@ describe('blobs', () => {
     expect(await readdir(join(root, 'blobs/incoming'))).toEqual([])
   })
 
-  it('are swept when nothing names them and nobody touched them lately', async () => {
-    const kept = await blobs.put(bytes('kept'))
-    const gone = await blobs.put(bytes('gone'))
-    expect(await blobs.sweep(new Set([kept.sha256]), 60_000)).toBe(0)
-    expect(await blobs.sweep(new Set([kept.sha256]), 0)).toBe(1)
-    expect([await blobs.has(kept.sha256), await blobs.has(gone.sha256)]).toEqual([true, false])
-  })
-
   it('never build a path from anything but a digest', () => {
     expect(() => blobs.pathOf('../../etc/passwd')).toThrow(/64 hex digits/)
   })

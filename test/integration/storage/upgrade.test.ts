@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { MARK_FILE } from '#service/storage/data-dir.js'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
@@ -130,7 +131,8 @@ async function ask(service: TestService, schema: string): Promise<ReadonlyMap<st
 
 /** Makes the database of `path` one of an older schema, which holds of the rows what it has tables and columns for. */
 async function writeOlder(path: string, schema: string): Promise<void> {
-  await rm(join(path, DATABASE), { force: true })
+  // as an earlier version leaves it: without the mark
+  for (const name of [DATABASE, MARK_FILE]) await rm(join(path, name), { force: true })
   const sqlite = openSqlite(join(path, DATABASE))
   const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: sqlite }) })
   const migrations = Object.fromEntries(Object.entries(MIGRATIONS).filter(([name]) => name <= schema))
@@ -177,8 +179,8 @@ describe('a data directory', () => {
     const tables = sqlite.prepare("select name from sqlite_master where type = 'table'").pluck().all() as string[]
     const empty = tables.filter((name) => sqlite.prepare(`select count(*) from "${name}"`).pluck().get() === 0)
     sqlite.close()
-    // what is kept only while a job or a check runs, and what only the wandb client uploads
-    const whileRunning = ['health_probes', 'job_files', 'resume_points']
+    // what is kept only while a job or a check runs or after something was deleted, and what only the wandb client uploads
+    const whileRunning = ['health_probes', 'job_files', 'resume_points', 'unnamed_blobs']
     expect(empty.sort()).toEqual([...whileRunning, 'wandb_aliases', 'wandb_artifact_files', 'wandb_run_files'])
   })
 })

@@ -17,6 +17,7 @@ import { createLocalKey, ensureApiKey } from '../../../dist/src/service/operatio
 import { createWandbService } from '../../../dist/src/service/operations/wandb/wandb.js'
 import { createOutbox, DEFAULT_OUTBOX_TIMING } from '../../../dist/src/service/operations/webhooks/outbox.js'
 import { expireLeases } from '../../../dist/src/service/queue/recovery.js'
+import { extendRun, startRun } from '../../../dist/src/service/storage/upkeep/unnamed-blobs.js'
 
 const md5 = (text) => createHash('md5').update(text).digest('base64')
 
@@ -163,7 +164,14 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
         const { sha256 } = await blobs.put([Buffer.from(text)])
         await utimes(blobs.pathOf(sha256), old, old)
       }
-      return () => createBlobSweeper(db, blobs, logger).sweep(0)
+      // a server worked here then, and a sweep has seen them
+      await extendRun(db, await startRun(db, 0, 0), Date.now())
+      const sweeper = createBlobSweeper({ db, blobs, clock: context.clock, logger, graceMs: 0 })
+      await sweeper.sweep()
+      return async () => {
+        await sweeper.sweep()
+        return (await sweeper.sweep()).waiting
+      }
     },
     'expire leases': async () => {
       await prepare({ leaseMs: -1000 })

@@ -6,12 +6,13 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { copyFile, link, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { copyFile, link, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ConflictError, NotFoundError } from '#base/errors.js'
 import { assertNoFolder, toWriteError } from '#base/file-errors.js'
+import { syncFolder } from '#base/sync-folder.js'
 import { systemClock } from '#base/util/clock.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { packageVersion } from '#base/util/package-root.js'
@@ -230,9 +231,4 @@ function isAlive(pid: number): boolean {
 
 async function exists(path: string): Promise<boolean> {
   return (await stat(path).catch(() => null)) !== null
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  await handle.sync().finally(() => handle.close())
 }

@@ -7,6 +7,7 @@ import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
+import { syncFolder } from '#base/sync-folder.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
@@ -59,6 +60,8 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
     await clear(root)
     const result = await unpack(readTar(createReadStream(file)), root)
     await dataDir.makePrivate()
+    // what was renamed is there before the marker is not
+    await syncFolder(root)
     await rm(join(root, RESTORE_MARKER))
     dataDir.unlock()
     return { ...result, dataDir: root }

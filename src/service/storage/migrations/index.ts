@@ -15,6 +15,7 @@ import { up as webhooks } from './0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
 import { up as filterIndexes } from './0012-filter-indexes.js'
 import { up as modelCounts } from './0013-model-counts.js'
+import { up as blobUpkeep } from './0014-blob-upkeep.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -31,4 +32,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0011-list-indexes': { up: listIndexes },
   '0012-filter-indexes': { up: filterIndexes },
   '0013-model-counts': { up: modelCounts },
+  '0014-blob-upkeep': { up: blobUpkeep },
 }

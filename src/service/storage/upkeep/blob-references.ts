@@ -1,34 +1,53 @@
 /**
- * Which blobs rows still name. A column that names a blob and is not read here loses its blob to the sweeper.
+ * Which blobs rows still name. A column that names a blob and is not listed here loses its blob to the sweeper.
  */
+import { sql } from 'kysely'
 import type { Database } from '../database.js'
+
+/** Every column that names blobs, by table. Each has triggers that note what it lets go (`migrations/`). */
+export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[] = [
+  ['checkpoint_files', 'sha256'],
+  ['job_files', 'sha256'],
+  ['resume_points', 'sha256'],
+  ['files', 'sha256'],
+  ['trajectory_logs', 'body_sha256'],
+  ['training_jobs', 'input_sha256'],
+  ['training_jobs', 'validation_sha256'],
+  ['wandb_artifact_files', 'sha256'],
+  ['wandb_run_files', 'sha256'],
+  ['wandb_artifacts', 'manifest_sha256'],
+]
 
 /** Digests of all blobs in use. */
 export async function listReferencedBlobs(db: Database): Promise<ReadonlySet<string>> {
-  const referenced = new Set<string>()
-  for (const row of await db.selectFrom('checkpoint_files').select('sha256').distinct().execute()) {
-    referenced.add(row.sha256)
+  return new Set((await mapNamers(db)).keys())
+}
+
+/** Digests of all blobs in use, each with the tables whose rows name it. */
+export async function mapNamers(db: Database): Promise<ReadonlyMap<string, readonly string[]>> {
+  const namers = new Map<string, string[]>()
+  // most blobs have the same namers: one list serves all of those
+  for (const [table, column] of await presentColumns(db)) {
+    const name = sql.ref(column)
+    const { rows } = await sql<{
+      sha256: string
+    }>`select distinct ${name} as sha256 from ${sql.table(table)} where ${name} is not null`.execute(db)
+    const alone = [table]
+    for (const { sha256 } of rows) {
+      const before = namers.get(sha256)
+      if (before === undefined) namers.set(sha256, alone)
+      else if (!before.includes(table)) namers.set(sha256, [...before, table])
+    }
   }
-  for (const row of await db.selectFrom('job_files').select('sha256').distinct().execute()) referenced.add(row.sha256)
-  for (const row of await db.selectFrom('resume_points').select('sha256').execute()) referenced.add(row.sha256)
-  for (const row of await db.selectFrom('files').select('sha256').distinct().execute()) referenced.add(row.sha256)
-  for (const row of await db.selectFrom('trajectory_logs').select('body_sha256').distinct().execute()) {
-    referenced.add(row.body_sha256)
-  }
-  for (const row of await db.selectFrom('training_jobs').select('input_sha256').distinct().execute()) {
-    if (row.input_sha256 !== null) referenced.add(row.input_sha256)
-  }
-  for (const row of await db.selectFrom('training_jobs').select('validation_sha256').distinct().execute()) {
-    if (row.validation_sha256 !== null) referenced.add(row.validation_sha256)
-  }
-  for (const row of await db.selectFrom('wandb_artifact_files').select('sha256').distinct().execute()) {
-    referenced.add(row.sha256)
-  }
-  for (const row of await db.selectFrom('wandb_run_files').select('sha256').distinct().execute()) {
-    referenced.add(row.sha256)
-  }
-  for (const row of await db.selectFrom('wandb_artifacts').select('manifest_sha256').execute()) {
-    if (row.manifest_sha256 !== null) referenced.add(row.manifest_sha256)
-  }
-  return referenced
+  return namers
+}
+
+/** A database of an earlier version has fewer. */
+async function presentColumns(db: Database): Promise<typeof BLOB_COLUMNS> {
+  const { rows } = await sql<{ table: string; column: string }>`
+    select m.name as "table", c.name as "column" from sqlite_master as m, pragma_table_info(m.name) as c where m.type = 'table'`.execute(
+    db,
+  )
+  const present = new Set(rows.map((row) => `${row.table}.${row.column}`))
+  return BLOB_COLUMNS.filter(([table, column]) => present.has(`${table}.${column}`))
 }

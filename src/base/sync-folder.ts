@@ -1,0 +1,43 @@
+/**
+ * A folder on the disk: after a file was renamed into it, the name survives a loss of power only once the folder is synced too.
+ *
+ * Not every system can: Windows opens no folder, or opens it and refuses the sync (EPERM), and some network file systems refuse it as
+ * well. The rename is done there all the same, and the file itself was synced, so who stores something goes on.
+ */
+import { type FileHandle, open } from 'node:fs/promises'
+
+/** What is said where a folder cannot be opened or synced at all; a disk that failed says something else. */
+const CANNOT = new Set(['EPERM', 'EACCES', 'EISDIR', 'EINVAL', 'EBADF', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
+
+/** What is needed of an open folder. */
+export type FolderHandle = Pick<FileHandle, 'sync' | 'close'>
+
+/**
+ * Syncs `path` where that can be done.
+ *
+ * @param openFolder how it is opened. Default: for reading
+ * @throws {NodeJS.ErrnoException} what the disk says when it fails or the folder is gone: EIO, ENOSPC, ENOENT …
+ */
+export async function syncFolder(
+  path: string,
+  openFolder: (path: string) => Promise<FolderHandle> = (folder) => open(folder, 'r'),
+): Promise<void> {
+  let handle: FolderHandle
+  try {
+    handle = await openFolder(path)
+  } catch (error) {
+    if (isImpossible(error)) return
+    throw error
+  }
+  try {
+    await handle.sync()
+  } catch (error) {
+    if (!isImpossible(error)) throw error
+  } finally {
+    await handle.close()
+  }
+}
+
+function isImpossible(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && CANNOT.has(String(error.code))
+}

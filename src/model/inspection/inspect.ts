@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { parameterCount } from '#model/architectures/decoder-config.js'
 import { fromHfConfig } from '#model/architectures/hf-config.js'
 import { checkDecoderTensors, decoderConfigOf } from '#model/architectures/registry.js'
+import { checkTemplate } from '#model/text/check-template.js'
 import { loadTextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { readTextFile } from '#model/weights/byte-file.js'
@@ -43,6 +44,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
     const config = decoderConfigOf(source)
     checkDecoderTensors(source, config)
     const { chatTemplate } = await loadTextModel(path)
+    if (chatTemplate !== null) checkTemplate(chatTemplate)
     if (options.hasDigest) await source.checkValues()
     return {
       architecture: config.family,

@@ -12,6 +12,7 @@ import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { formatTime } from './format-time.js'
 import { evaluateAsPython, printedAsPython, printedNodes } from './python-semantics.js'
+import { locateParseFault } from './template-faults.js'
 
 export interface RenderBudget {
   /** Longest time of one rendering: processor time of the thread, but for a tenth. */
@@ -48,7 +49,7 @@ export const templateGlobals: ReadonlySet<string> = new Set([
  */
 export function compileTemplate(source: string, budget: RenderBudget, clock: Clock): CompiledTemplate {
   // Hugging Face's `{% generation %}` marks assistant text for masks and prints nothing.
-  const plain = source.replace(/\{%-?\s*(?:end)?generation\s*-?%\}/g, (tag) =>
+  const plain = withLineFeeds(source).replace(/\{%-?\s*(?:end)?generation\s*-?%\}/g, (tag) =>
     tag.replace(/(?:end)?generation/, (word) => (word === 'generation' ? 'if true' : 'endif')),
   )
   const program = parseOrThrow(plain)
@@ -72,6 +73,9 @@ export function compileTemplate(source: string, budget: RenderBudget, clock: Clo
     },
   }
 }
+
+/** Jinja knows one line end, whatever a file was written with: what is trimmed hangs on it. */
+const withLineFeeds = (source: string): string => source.replace(/\r\n?/g, '\n')
 
 interface Run {
   readonly program: unknown
@@ -147,7 +151,18 @@ function parseOrThrow(source: string): unknown {
     return parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }))
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : 'unknown error'
-    throw new TokenizerError('invalid_chat_template', `chat template cannot be parsed: ${reason}`, { cause })
+    const place = locateParseFault(source, canParse)
+    const where = place === null ? '' : `, ${place}`
+    throw new TokenizerError('invalid_chat_template', `chat template cannot be parsed: ${reason}${where}`, { cause })
+  }
+}
+
+function canParse(source: string): boolean {
+  try {
+    parse(tokenize(source))
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -310,6 +310,14 @@ const tokenizers: readonly Case[] = [
       json['chat_template'] = '{% for %}'
     }),
   ],
+  [
+    'a template that needs what is not there',
+    'unsupported_chat_template',
+    'line 2: {{ messages | frobnicate }}',
+    inFile('tokenizer_config.json', (json) => {
+      json['chat_template'] = 'a\r\n{{ messages | frobnicate }}'
+    }),
+  ],
 ]
 
 // GGUF

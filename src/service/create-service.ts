@@ -22,6 +22,7 @@ import { createPlanner } from '#service/children/planner.js'
 import { createWorkerPool } from '#service/children/worker-pool.js'
 import { createAdmission } from '#service/http/admission.js'
 import { createApp } from '#service/http/app.js'
+import { type CutReason, UNREAD_MS } from '#service/http/connections.js'
 import type { App } from '#service/http/environment.js'
 import { type Listening, listen } from '#service/http/listen.js'
 import { createMetrics } from '#service/metrics/metrics.js'
@@ -339,11 +340,17 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   })
   const made: { firstKey: FirstKey | null } = { firstKey: null }
   let isApiKeyLost = false
-  const server = await listen(app, { host: settings.host, port: settings.port }, async () => {
-    // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
-    made.firstKey = await ensureApiKey(db, dataDir, ids)
-    isApiKeyLost = await isKeyFileLost(db, dataDir)
-  })
+  const connections = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
+  const onCut = (reason: CutReason): void => logger.warn({ reason }, 'http.connection_cut')
+  const server = await listen(
+    app,
+    { host: settings.host, port: settings.port, limits: connections, onCut },
+    async () => {
+      // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
+      made.firstKey = await ensureApiKey(db, dataDir, ids)
+      isApiKeyLost = await isKeyFileLost(db, dataDir)
+    },
+  )
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   listening = server
   startDefaultEngine(context, closing.signal)

@@ -47,6 +47,12 @@ export interface ServiceSettings {
   readonly maxConcurrentRequests?: number
   /** Requests one key may send in a minute; beyond it 429. Null: no limit, the default. */
   readonly requestsPerMinute?: number | null
+  /** Open connections; a further one takes the place of one that is idle, or is closed. */
+  readonly maxConnections?: number
+  /** Requests of one connection that may wait behind the one that runs; with more it is cut. */
+  readonly maxPipelinedRequests?: number
+  /** Bytes of answers that clients have not read, together; beyond it connections that were unread longest are cut. */
+  readonly maxUnreadBytes?: number
   /** Training jobs of one entity that may wait or run; beyond it 429. */
   readonly maxQueuedJobs?: number
   /** Largest bodies, bytes: requests in general, for answers, of trajectory groups, one group, an uploaded file. */
@@ -96,6 +102,8 @@ export interface ServiceTuning {
   readonly remoteData?: { readonly silenceMs?: number; readonly minBytesPerSecond?: number }
   /** Pace of request bodies, and sizes instead of those set. Defaults: `DEFAULT_BODY_LIMITS`. */
   readonly bodies?: Partial<BodyLimits>
+  /** How long a client may take nothing of an answer that waits for it, milliseconds. Default: `connections.ts`. */
+  readonly unreadAnswerMs?: number
   /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */
   readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
@@ -151,6 +159,9 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     maxConcurrentSequences: options.maxConcurrentSequences ?? SERVICE_DEFAULTS.maxConcurrentSequences,
     maxPendingRequests: options.maxPendingRequests ?? SERVICE_DEFAULTS.maxPendingRequests,
     maxConcurrentRequests: options.maxConcurrentRequests ?? SERVICE_DEFAULTS.maxConcurrentRequests,
+    maxConnections: options.maxConnections ?? SERVICE_DEFAULTS.maxConnections,
+    maxPipelinedRequests: options.maxPipelinedRequests ?? SERVICE_DEFAULTS.maxPipelinedRequests,
+    maxUnreadBytes: options.maxUnreadBytes ?? SERVICE_DEFAULTS.maxUnreadBytes,
     maxQueuedJobs: options.maxQueuedJobs ?? SERVICE_DEFAULTS.maxQueuedJobs,
     maxRequestBodyBytes: options.maxRequestBodyBytes ?? SERVICE_DEFAULTS.maxRequestBodyBytes,
     maxChatBodyBytes: options.maxChatBodyBytes ?? SERVICE_DEFAULTS.maxChatBodyBytes,

@@ -9,7 +9,8 @@ import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import { toWriteError } from '#base/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { closest } from '#base/util/suggest.js'
-import { isSettingKey, parseSetting, type SettingKey, settingKeys } from './schema.js'
+import { parseSetting } from './parse-setting.js'
+import { isSettingKey, type SettingKey, settingKeys } from './schema.js'
 
 /** Settings as text, the way flags and variables give them. */
 export type FileSettings = Readonly<Partial<Record<SettingKey, string>>>

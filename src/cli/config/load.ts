@@ -7,8 +7,9 @@
 
 import type { Environment } from '#base/environment.js'
 import { type FileSettings, readConfigFile } from './config-file.js'
+import { parseSetting } from './parse-setting.js'
 import { type Paths, resolvePaths } from './paths.js'
-import { parseSetting, type SettingKey, type SettingValues, settingKeys, settings } from './schema.js'
+import { type SettingKey, type SettingValues, settingKeys, settings } from './schema.js'
 
 export type SettingSource = 'flag' | 'env' | 'file' | 'default'
 

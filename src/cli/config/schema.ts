@@ -13,9 +13,7 @@ import {
   SERVICE_DEFAULTS,
   SPECULATIONS,
 } from '#api/settings/service.js'
-import { InvalidRequestError } from '#base/errors.js'
 import {
-  ExpectedError,
   MAX_DURATION_MS,
   parseBoolean,
   parseChoice,
@@ -314,6 +312,35 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     summary: 'requests that one key may send in a minute; beyond it 429; default no limit',
     parse: (text) => parseWhole(text, SERVICE_BOUNDS.requestsPerMinute),
   },
+  'max-connections': {
+    type: 'integer',
+    default: SERVICE_DEFAULTS.maxConnections,
+    env: ['TRAINYARD_MAX_CONNECTIONS'],
+    flag: '--max-connections <n>',
+    usedBy: 'service',
+    summary: `open connections; a further one takes the place of an idle one, or is closed; default ${SERVICE_DEFAULTS.maxConnections}`,
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxConnections),
+  },
+  'max-pipelined-requests': {
+    type: 'integer',
+    default: SERVICE_DEFAULTS.maxPipelinedRequests,
+    env: ['TRAINYARD_MAX_PIPELINED_REQUESTS'],
+    flag: '--max-pipelined-requests <n>',
+    usedBy: 'service',
+    summary: `requests of one connection that may wait behind its running one; with more it is cut; default ${SERVICE_DEFAULTS.maxPipelinedRequests}`,
+    parse: (text) => parseWhole(text, SERVICE_BOUNDS.maxPipelinedRequests),
+  },
+  'max-unread-answers': {
+    type: 'size',
+    default: SERVICE_DEFAULTS.maxUnreadBytes,
+    unit: 'bytes',
+    env: ['TRAINYARD_MAX_UNREAD_ANSWERS'],
+    flag: '--max-unread-answers <size>',
+    usedBy: 'service',
+    summary:
+      'answers that clients have not read, together; beyond it connections unread longest are cut; default 256MB',
+    parse: (text) => parseSize(text, SERVICE_BOUNDS.maxUnreadBytes),
+  },
   'max-queued-jobs': {
     type: 'integer',
     default: SERVICE_DEFAULTS.maxQueuedJobs,
@@ -465,20 +492,4 @@ export const settingKeys: readonly SettingKey[] = Object.keys(settings).filter(i
 /** Whether `key` is a row of the table. */
 export function isSettingKey(key: string): key is SettingKey {
   return Object.hasOwn(settings, key)
-}
-
-/**
- * Parses one setting's text.
- *
- * @param origin where the text came from, for the message: a flag, a variable or a file
- * @throws {InvalidRequestError} `invalid_setting` with what was expected and got
- */
-export function parseSetting<K extends SettingKey>(key: K, text: string, origin: string): SettingValues[K] {
-  try {
-    return settings[key].parse(text)
-  } catch (cause) {
-    const expected = cause instanceof ExpectedError ? cause.message : 'a valid value'
-    const got = settings[key].isSecret === true ? '' : `, got "${text}"`
-    throw new InvalidRequestError('invalid_setting', `${origin} must be ${expected}${got}`, { param: key, cause })
-  }
 }

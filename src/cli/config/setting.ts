@@ -33,6 +33,9 @@ export interface SettingValues {
   readonly 'max-pending-requests': number
   readonly 'max-concurrent-requests': number
   readonly 'requests-per-minute': number | null
+  readonly 'max-connections': number
+  readonly 'max-pipelined-requests': number
+  readonly 'max-unread-answers': number
   readonly 'max-queued-jobs': number
   readonly 'max-request-body': number
   readonly 'max-chat-body': number

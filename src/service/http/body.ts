@@ -1,6 +1,7 @@
 /**
  * Reading request bodies: content type, size, pace and shape are checked while bytes arrive.
  */
+import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { z } from '@hono/zod-openapi'
 import { AppError, InvalidRequestError } from '#base/errors.js'
@@ -146,8 +147,10 @@ interface BodyReader {
  * which hundreds of bodies at once do hundreds of times. Null without a body.
  */
 function readerOf(c: RequestContext): BodyReader | null {
-  const incoming = (c.env as { readonly incoming?: unknown } | undefined)?.incoming
+  const { incoming, outgoing } = (c.env ?? {}) as { readonly incoming?: unknown; readonly outgoing?: unknown }
   if (incoming instanceof Readable) {
+    // the key and the announced size have been looked at: a client that asked may send its body now
+    if (c.req.header('expect') !== undefined && outgoing instanceof ServerResponse) outgoing.writeContinue()
     const chunks = incoming.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array, undefined>
     return {
       read: async () => {

@@ -1,12 +1,23 @@
 /**
  * The TCP server: start, and drain with a deadline.
  */
-import type { Server } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createAdaptorServer } from '@hono/node-server'
+import { getRequestListener } from '@hono/node-server'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
+import { type ConnectionLimits, type CutReason, governConnections } from './connections.js'
 import type { App } from './environment.js'
+
+export interface ListenOptions {
+  readonly host: string
+  readonly port: number
+  /** Default: those of a service without settings. */
+  readonly limits?: ConnectionLimits
+  /** Told of each connection that the limits end. */
+  readonly onCut?: (reason: CutReason) => void
+}
 
 export interface Listening {
   /** `http://host:port`, with the real port. */
@@ -29,7 +40,7 @@ const LAST_WORDS_MS = 1000
  */
 export async function listen(
   app: App,
-  address: { readonly host: string; readonly port: number },
+  options: ListenOptions,
   prepare: () => Promise<void> = async () => undefined,
 ): Promise<Listening> {
   const prepared = createDeferred<void>()
@@ -37,21 +48,28 @@ export async function listen(
     await prepared.promise
     return app.fetch(...request)
   }
-  const server = createAdaptorServer({
-    fetch: (request, env) => answer(request, env),
-    overrideGlobalObjects: false,
-  }) as Server
+  // what lacks a host is answered by the application, in its turn like all others
+  const server = createServer({ requireHostHeader: false })
+  const stopWatching = governConnections(
+    server,
+    getRequestListener((request, env) => answer(request, env), { overrideGlobalObjects: false }),
+    { limits: options.limits ?? SERVICE_DEFAULTS, onCut: options.onCut ?? (() => undefined) },
+  )
   // bodies have their own pace limit (body.ts); an upload of gigabytes may take longer than Node's five minutes
   server.requestTimeout = 0
   server.headersTimeout = 20_000
   server.keepAliveTimeout = 65_000
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => reject(toListenError(cause, address)))
-    server.listen(address.port, address.host, resolve)
+    server.once('error', (cause: NodeJS.ErrnoException) => reject(toListenError(cause, options)))
+    server.listen(options.port, options.host, resolve)
+  }).catch((error: unknown) => {
+    stopWatching()
+    throw error
   })
   try {
     await prepare()
   } catch (error) {
+    stopWatching()
     server.close()
     server.closeAllConnections()
     throw error
@@ -59,7 +77,7 @@ export async function listen(
   answer = app.fetch
   prepared.resolve()
   const { port } = server.address() as AddressInfo
-  const host = address.host.includes(':') ? `[${address.host}]` : address.host
+  const host = options.host.includes(':') ? `[${options.host}]` : options.host
   return {
     port,
     url: `http://${host}:${port}`,
@@ -72,16 +90,14 @@ export async function listen(
         timer = setTimeout(() => server.closeAllConnections(), LAST_WORDS_MS)
       }, deadlineMs)
       await closed
+      stopWatching()
       clearInterval(sweep)
       clearTimeout(timer)
     },
   }
 }
 
-function toListenError(
-  cause: NodeJS.ErrnoException,
-  address: { readonly host: string; readonly port: number },
-): AppError {
+function toListenError(cause: NodeJS.ErrnoException, address: Pick<ListenOptions, 'host' | 'port'>): AppError {
   if (cause.code === 'EADDRINUSE') {
     return new AppError('internal', 'port_in_use', `port ${address.port} is in use`, {
       hint: 'choose another --port; 0 takes any free one',

@@ -43,6 +43,9 @@ describe('resolveSettings', () => {
   test('the defaults of both are the same', () => {
     for (const [key, name] of [
       ['max-concurrent-requests', 'maxConcurrentRequests'],
+      ['max-connections', 'maxConnections'],
+      ['max-pipelined-requests', 'maxPipelinedRequests'],
+      ['max-unread-answers', 'maxUnreadBytes'],
       ['max-queued-jobs', 'maxQueuedJobs'],
       ['max-request-body', 'maxRequestBodyBytes'],
       ['max-chat-body', 'maxChatBodyBytes'],

@@ -1,0 +1,264 @@
+/**
+ * What one connection may ask of the server, by raw sockets: one request at a time, an end that frees everything, and the limits.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { SERVICE_DEFAULTS } from '#api/settings/service.js'
+import { type ConnectionLimits, type CutReason, governConnections } from '#service/http/connections.js'
+import { loopTurns, until } from '../../../support/until.js'
+
+interface Exchange {
+  readonly incoming: IncomingMessage
+  readonly outgoing: ServerResponse
+  isOver: boolean
+}
+
+interface Client {
+  readonly socket: Socket
+  text(): string
+  isClosed(): boolean
+}
+
+let server: Server
+let stop: () => void
+let started: Exchange[]
+let cuts: CutReason[]
+let clients: Socket[]
+
+beforeEach(() => {
+  started = []
+  cuts = []
+  clients = []
+})
+afterEach(() => {
+  for (const client of clients) client.destroy()
+  stop()
+  server.close()
+  server.closeAllConnections()
+})
+
+async function serve(
+  limits: Partial<ConnectionLimits> = {},
+  handle: (exchange: Exchange) => void = () => undefined,
+): Promise<void> {
+  server = createServer({ requireHostHeader: false })
+  stop = governConnections(
+    server,
+    (incoming, outgoing) => {
+      const exchange = { incoming, outgoing, isOver: false }
+      outgoing.once('close', () => {
+        exchange.isOver = true
+      })
+      started.push(exchange)
+      handle(exchange)
+    },
+    { limits: { ...SERVICE_DEFAULTS, ...limits }, onCut: (reason) => cuts.push(reason) },
+  )
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+}
+
+function open(bytes = ''): Client {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  clients.push(socket)
+  let text = ''
+  let isClosed = false
+  socket.on('data', (data) => {
+    text += data.toString('latin1')
+  })
+  socket.on('error', () => undefined)
+  socket.on('close', () => {
+    isClosed = true
+  })
+  if (bytes !== '') socket.write(bytes)
+  return { socket, text: () => text, isClosed: () => isClosed }
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`
+const paths = () => started.map(({ incoming }) => incoming.url)
+const answer = ({ outgoing, incoming }: Exchange) => void outgoing.end(`<${incoming.url}>`)
+const exchangeAt = async (index: number) => await until(() => started[index], `request ${index}`)
+
+describe('requests that are sent ahead', () => {
+  it('start one at a time, in order, while other connections go on', async () => {
+    await serve()
+    const { text } = open(get('/1') + get('/2') + get('/3'))
+    answer(
+      await exchangeAt(0).then(async (first) => {
+        await loopTurns()
+        expect(paths()).toEqual(['/1'])
+        return first
+      }),
+    )
+    const other = open(get('/other'))
+    await until(() => started.length === 3, 'the second and the other request')
+    await loopTurns()
+    expect(new Set(paths())).toEqual(new Set(['/1', '/2', '/other']))
+    for (const exchange of started.slice(1)) answer(exchange)
+    answer(await exchangeAt(3))
+    await until(() => text().includes('</3>'), 'the last answer')
+    expect(text().match(/<.\d>/g)).toEqual(['</1>', '</2>', '</3>'])
+    await until(() => other.text().includes('</other>'), "the other connection's answer")
+  })
+
+  it('are dropped with their connection, and what runs is told', async () => {
+    await serve()
+    const { socket } = open(get('/run').repeat(80))
+    const running = await exchangeAt(0)
+    running.outgoing.write('some')
+    await until(() => socket.bytesRead > 0, 'the beginning of the answer')
+    socket.destroy()
+    await until(() => running.isOver, 'the end of what ran')
+    await loopTurns()
+    expect(started).toHaveLength(1)
+  })
+
+  it('come with their bodies, however long, in their turn', async () => {
+    const bodies: string[] = []
+    await serve({}, async ({ incoming, outgoing }) => {
+      let length = 0
+      for await (const part of incoming) length += (part as Buffer).length
+      bodies.push(`${incoming.url} ${length}`)
+      outgoing.end('done')
+    })
+    const post = (path: string, length: number) =>
+      `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${length}\r\n\r\n${'x'.repeat(length)}`
+    const { text } = open(get('/0') + post('/1', 3_000_000) + post('/2', 10) + post('/3', 500_000) + get('/4'))
+    await until(() => (text().match(/done/g) ?? []).length === 5, 'five answers')
+    expect(bodies).toEqual(['/0 0', '/1 3000000', '/2 10', '/3 500000', '/4 0'])
+  })
+
+  it('are all answered, though many thousand come in one write', async () => {
+    await serve({}, answer)
+    const { text } = open(get('/').repeat(20_000))
+    await until(() => (text().match(/<\/>/g) ?? []).length === 20_000, 'every answer')
+    expect(cuts).toEqual([])
+  })
+
+  it('let what others ask between them', async () => {
+    let isFlooded = false
+    await serve({}, (exchange) => {
+      answer(exchange)
+      if (exchange.incoming.url === '/flood' && started.length === 100) isFlooded = true
+    })
+    const flood = open(get('/flood').repeat(1500))
+    await until(() => isFlooded, 'a flood')
+    const other = open(get('/other'))
+    await until(() => other.text().includes('</other>'), 'the answer beside the flood')
+    await until(() => (flood.text().match(/<\/flood>/g) ?? []).length === 1500, 'the whole flood')
+    expect(paths().indexOf('/other')).toBeLessThan(1500)
+  })
+
+  it('beyond the limit end the connection, and what it ran', async () => {
+    await serve({ maxPipelinedRequests: 3 })
+    const fits = open(get('/fits').repeat(4))
+    await exchangeAt(0)
+    const { isClosed } = open(get('/many').repeat(5))
+    await until(isClosed, 'the end of a connection with too many')
+    expect([cuts, fits.isClosed()]).toEqual([['too_many_pipelined_requests'], false])
+    await until(() => started.find(({ incoming }) => incoming.url === '/many')?.isOver, 'the end of what it ran')
+  })
+
+  it('of many connections together are bounded, too', async () => {
+    await serve({ maxPipelinedRequests: 2 })
+    const open33 = Array.from({ length: 17 }, () => open(get('/').repeat(3)))
+    await until(() => open33.some(({ isClosed }) => isClosed()), 'the end of one connection')
+    await loopTurns()
+    expect(cuts).toEqual(['too_many_pipelined_requests'])
+  })
+})
+
+describe('what Node would answer by itself waits for its turn', () => {
+  const heads: readonly (readonly [string, string, string])[] = [
+    ['an unknown expectation', 'Expect: the-best\r\n', '417'],
+    ['a request to upgrade', 'Connection: Upgrade\r\nUpgrade: websocket\r\n', '200'],
+  ]
+  it.each(heads)('%s', async (_name, header, status) => {
+    await serve()
+    const { text } = open(`${get('/1')}GET /2 HTTP/1.1\r\nHost: localhost\r\n${header}\r\n`)
+    const first = await exchangeAt(0)
+    await loopTurns()
+    expect(text()).toBe('')
+    answer(first)
+    if (status === '200') answer(await exchangeAt(1))
+    await until(() => text().includes(` ${status} `) && text().split('HTTP/1.1').length === 3, 'both answers')
+  })
+
+  it('a body that waits for 100 Continue, and a HEAD', async () => {
+    await serve()
+    const expecting = 'POST /2 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n'
+    const { socket, text } = open(`HEAD /1 HTTP/1.1\r\nHost: localhost\r\n\r\n${expecting}`)
+    answer(await exchangeAt(0))
+    const { outgoing, incoming } = await exchangeAt(1)
+    await loopTurns()
+    expect(text()).not.toContain('100 Continue')
+    outgoing.writeContinue()
+    await until(() => text().includes('100 Continue'), 'leave to send the body')
+    socket.write('ok')
+    for await (const part of incoming) outgoing.write(part)
+    outgoing.end()
+    await until(() => text().includes('ok'), 'the body')
+    expect(text()).not.toContain('</1>')
+  })
+})
+
+describe('connections', () => {
+  it('make room for new ones: who has been idle longest goes, who runs stays', async () => {
+    await serve({ maxConnections: 3 })
+    const running = open(get('/run'))
+    await exchangeAt(0)
+    const [older, newer] = [open(), open()]
+    await until(() => !older.socket.connecting && !newer.socket.connecting, 'two idle connections')
+    await loopTurns()
+    const late = open(get('/late'))
+    await until(older.isClosed, 'the end of the oldest idle connection')
+    answer(await exchangeAt(1))
+    await until(() => late.text().includes('</late>'), 'the answer of the new one')
+    expect([cuts, running.isClosed(), newer.isClosed()]).toEqual([['too_many_connections'], false, false])
+  })
+
+  it('are closed where all others run', async () => {
+    await serve({ maxConnections: 2 })
+    open(get('/1'))
+    open(get('/2'))
+    await exchangeAt(1)
+    const late = open(get('/3'))
+    await until(late.isClosed, 'the end of one too many')
+    expect([cuts, paths()]).toEqual([['too_many_connections'], ['/1', '/2']])
+  })
+})
+
+describe('answers that nobody reads', () => {
+  const LARGE = Buffer.alloc(24 * 1024 ** 2)
+
+  it('are cut when nothing of them is taken for long', async () => {
+    await serve({ unreadMs: 50 }, ({ outgoing }) => void outgoing.end(LARGE))
+    open(get('/')).socket.pause()
+    await until(() => cuts.length > 0, 'a cut')
+    expect(cuts).toEqual(['answer_not_read'])
+    await until(() => started[0]?.isOver, 'the end of the answer')
+  })
+
+  it('are cut beyond the limit, those first that were unread longest', async () => {
+    await serve({ maxUnreadBytes: 30 * 1024 ** 2 }, ({ outgoing }) => void outgoing.end(LARGE))
+    open(get('/first')).socket.pause()
+    const first = await exchangeAt(0)
+    await until(() => first.outgoing.writableLength > 0, 'unread bytes')
+    open(get('/second')).socket.pause()
+    await until(() => cuts.length > 0, 'a cut')
+    expect(cuts).toEqual(['too_many_unread_bytes'])
+    await until(() => first.isOver, 'the end of the older one')
+    expect(started[1]?.isOver).toBe(false)
+  })
+
+  it('that are read, however slowly at first, come whole', async () => {
+    await serve({ maxUnreadBytes: 64 * 1024 ** 2 }, ({ outgoing }) => void outgoing.end(LARGE))
+    const { socket } = open(get('/'))
+    socket.pause()
+    await exchangeAt(0)
+    await loopTurns()
+    socket.resume()
+    await until(() => socket.bytesRead > LARGE.length, 'all of it')
+    expect(cuts).toEqual([])
+  })
+})

@@ -66,10 +66,11 @@ export async function prepareBaseModel(
     const digest = await source.digest()
     const directory = join(preparedDir, digest)
     await mkdir(directory, { recursive: true })
+    const config = decoderConfigOf(source)
     const manifests = new Map<Precision, Manifest>()
     for (const precision of new Set<Precision>(['f32', ...precisions])) {
-      const present = await readManifest(directory, precision)
-      manifests.set(precision, present ?? (await prepare(source, { directory, digest, precision })))
+      const present = await readManifest(directory, precision, config)
+      manifests.set(precision, present ?? (await prepare(source, { directory, digest, precision, config })))
     }
     return toPreparedModel(directory, digest, manifests)
   } finally {
@@ -79,12 +80,12 @@ export async function prepareBaseModel(
 
 async function prepare(
   source: WeightSource,
-  target: { directory: string; digest: string; precision: Precision },
+  target: { directory: string; digest: string; precision: Precision; config: DecoderConfig },
 ): Promise<Manifest> {
-  const config = decoderConfigOf(source)
+  const { config } = target
   // Checked before the first byte is written: a tensor that is missing, left over or of another shape would silently change the model.
   checkDecoderTensors(source, config)
-  return await writeTensors({ ...target, config }, async (writer) => {
+  return await writeTensors(target, async (writer) => {
     if (target.precision === 'f32') await preparedFloat32(source, config, writer)
     else await preparedQuantized(source, config, { writer, bits: target.precision === 'int8' ? 8 : 4 })
   })
@@ -113,12 +114,18 @@ async function writeTensors(
   }
 }
 
-/** The manifest if it exists, has this version and its weights file is complete. */
-async function readManifest(directory: string, precision: StoredPrecision): Promise<Manifest | null> {
+/** The manifest if it exists, has this version, says the same of the model as is read now, and its weights file is complete. */
+async function readManifest(
+  directory: string,
+  precision: StoredPrecision,
+  config: DecoderConfig,
+): Promise<Manifest | null> {
   try {
     const manifest = JSON.parse(await readFile(join(directory, manifestFile(precision)), 'utf8')) as Manifest
     const { size } = await stat(join(directory, weightsFile(precision)))
-    return manifest.version === FORMAT_VERSION && manifest.sizeBytes === size ? manifest : null
+    // one of an earlier release may have understood the same files in another way
+    const isSame = manifest.version === FORMAT_VERSION && JSON.stringify(manifest.config) === JSON.stringify(config)
+    return isSame && manifest.sizeBytes === size ? manifest : null
   } catch (error) {
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null
     throw error
@@ -137,7 +144,7 @@ export async function prepareIntegerProducts(
 ): Promise<PreparedModel> {
   const { directory, digest, config } = prepared
   const precision = 'int8-integer'
-  let manifest = await readManifest(directory, precision)
+  let manifest = await readManifest(directory, precision, config)
   if (manifest === null) {
     const maxima = await inputMaxima()
     manifest = await writeTensors({ directory, digest, precision, config }, async (writer) => {
@@ -158,7 +165,7 @@ export async function prepareTrainingIntegers(prepared: PreparedModel): Promise<
   const { directory, digest, config } = prepared
   const precision = 'int8-training'
   const manifest =
-    (await readManifest(directory, precision)) ??
+    (await readManifest(directory, precision, config)) ??
     (await writeTensors({ directory, digest, precision, config }, async (writer) => {
       await preparedTrainingIntegers(prepared.tensors('f32'), { config, writer })
     }))

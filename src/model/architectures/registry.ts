@@ -20,7 +20,10 @@ const DERIVED_TENSOR = /\.rotary_emb\.inv_freq$/
  * @throws {WeightsError} `unknown_architecture`, `invalid_config`, `unsupported_model`
  */
 export function decoderConfigOf(source: WeightSource): DecoderConfig {
-  if (source.hfConfig !== null) return fromHfConfig(source.hfConfig)
+  if (source.hfConfig !== null) {
+    const config = fromHfConfig(source.hfConfig)
+    return source.hasOwnHead ? { ...config, isEmbeddingTied: false } : config
+  }
   const names = new Set(source.tensorNames)
   return fromGgufMetadata(source.ggufMetadata ?? new Map(), {
     hasTensor: (name) => names.has(name),

@@ -58,6 +58,7 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
       hfConfig: null,
       ggufMetadata: metadata,
       ropeFrequencyDivisors: divisors === undefined ? null : await readStored(divisors, ROPE_DIVISORS),
+      hasOwnHead: byName.has('lm_head.weight'),
       tensorNames: [...byName.keys()].filter((name) => name !== ROPE_DIVISORS),
       tensorStorage: (name) => locate(name).type.name,
       tensorShape: (name) => locate(name).shape,

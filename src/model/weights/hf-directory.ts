@@ -13,6 +13,7 @@ import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, readTextFile } from './byte-file.js'
 import { checkValues } from './check-values.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
+import type { SafetensorsEntry } from './safetensors-header.js'
 import { parseStrictJsonObject } from './strict-json.js'
 import { textPartOf, textTensorName } from './text-part.js'
 import { assertFinite, type WeightSource } from './weight-source.js'
@@ -60,12 +61,16 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     if (location === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
     return location
   }
+  const [head, embedding] = [located.get('lm_head.weight'), located.get('model.embed_tokens.weight')]
+  const isComparable = head !== undefined && embedding !== undefined && hfConfig['tie_word_embeddings'] !== false
+  const hasOwnHead = isComparable ? await differ(head, embedding, files) : head !== undefined
   return {
     kind: 'huggingface',
     path,
     hfConfig,
     ggufMetadata: null,
     ropeFrequencyDivisors: null,
+    hasOwnHead,
     tensorNames: [...located.keys()],
     tensorStorage: (name) => entryOf(locate(name)).dtype,
     tensorShape: (name) => entryOf(locate(name)).shape,
@@ -165,13 +170,34 @@ function toHfNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string
   )
 }
 
+/** Bytes compared at a time. */
+const COMPARED_BYTES = 4 * 1024 ** 2
+
+/** Whether two tensors hold other values; those that differ mostly do so in their first bytes. */
+async function differ(a: Location, b: Location, opened: readonly SafetensorsFile[]): Promise<boolean> {
+  const [entryA, entryB] = [entryOf(a), entryOf(b)]
+  if (entryA.dtype !== entryB.dtype || entryA.sizeBytes !== entryB.sizeBytes) return true
+  try {
+    for (let start = 0; start < entryA.sizeBytes; start += COMPARED_BYTES) {
+      const length = Math.min(COMPARED_BYTES, entryA.sizeBytes - start)
+      const partA = await a.file.file.read(entryA.offsetBytes + start, length)
+      const partB = await b.file.file.read(entryB.offsetBytes + start, length)
+      if (Buffer.compare(partA, partB) !== 0) return true
+    }
+    return false
+  } catch (error) {
+    await closeAll(opened)
+    throw error
+  }
+}
+
 /** The tensors of the text part, named as if there were nothing else. */
 function toTextNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string, Location> {
   const renamed = [...placement].map(([name, location]): [string | null, Location] => [textTensorName(name), location])
   return new Map(renamed.filter((entry): entry is [string, Location] => entry[0] !== null))
 }
 
-function entryOf({ file, storedName }: Location): { readonly dtype: string; readonly shape: readonly number[] } {
+function entryOf({ file, storedName }: Location): SafetensorsEntry {
   const entry = file.entries.get(storedName)
   if (entry === undefined) throw new WeightsError('tensor_not_found', `"${file.path}" has no tensor "${storedName}"`)
   return entry

@@ -16,6 +16,11 @@ export interface WeightSource {
   readonly ggufMetadata: ReadonlyMap<string, unknown> | null
   /** Divisors of the rotary frequencies [D/2] stored beside the weights (`rope_freqs.weight` of GGUF); null for none. */
   readonly ropeFrequencyDivisors: Float32Array | null
+  /**
+   * Whether it holds a head (`lm_head.weight`) that differs from its embedding. Such a head is used whatever the configuration says of
+   * tied embeddings, which is often left over from the model it was trained from; transformers 5 does the same.
+   */
+  readonly hasOwnHead: boolean
   /** Hugging Face names; tensors with no such name keep their own. */
   readonly tensorNames: readonly string[]
   /** How a tensor is stored, in the format's own words: `BF16`, `Q4_K`. */

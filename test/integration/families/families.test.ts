@@ -4,7 +4,7 @@
  * Goldens: test/goldens/make_family_goldens.py (float64; sequences longer than the sliding windows). Tolerance: 1e-4 relative to the
  * largest number of each tensor; norms and rotary tables of transformers are float32 inside.
  */
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
@@ -150,13 +150,20 @@ describe('the text part of a model for images and text', () => {
   })
 })
 
-describe.each(Object.keys(GOLDENS))('%s', (family) => {
+/** As transformers 5: a head that differs from the embedding is used, whatever the configuration says. */
+const SAID_TIED: JsonObject = { tie_word_embeddings: true }
+const CASES: readonly (readonly [string, string, JsonObject])[] = [
+  ...Object.keys(GOLDENS).map((family) => [family, family, {}] as const),
+  ['mistral with a head of its own, said to be tied', 'mistral', SAID_TIED],
+]
+
+describe.each(CASES)('%s', (_case, family, changes) => {
   const golden = GOLDENS[family] as FamilyGolden
   const { tokens } = golden
   const adapter = adapterOf(golden)
 
   test('prefill, chunks and single tokens give transformers’ logits, with and without an adapter', async () => {
-    const prepared = await prepare(await writeModel(family, golden))
+    const prepared = await prepare(await writeModel(family, golden, changes))
     const model = await loadForTest(prepared)
     const layout = layoutAdapter(prepared.config, adapter)
     for (const [own, expected] of [
@@ -183,7 +190,7 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
   ])(
     'the train graph gives PyTorch’s loss and gradients, attention in blocks of $attentionBlock',
     async ({ attentionBlock }) => {
-      const prepared = await prepare(await writeModel(family, golden))
+      const prepared = await prepare(await writeModel(family, golden, changes))
       const mask = new Uint8Array(tokens.length).fill(1)
       const batch = toRowBatch([sequenceRow(Int32Array.from(tokens), mask)], { length: 32 })
       const model = rowModel(prepared, golden, attentionBlock !== undefined)
@@ -216,7 +223,7 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
   )
 
   test('as GGUF it is read back with the same logits', async () => {
-    const directory = await writeModel(family, golden, GGUF_CHANGES[family] ?? {})
+    const directory = await writeModel(family, golden, { ...GGUF_CHANGES[family], ...changes })
     const source = await openWeights(directory)
     const config = decoderConfigOf(source)
     const tensors = mergedTensors(source, new Set(decoderTensorShapes(config).keys()), null)
@@ -229,6 +236,33 @@ describe.each(Object.keys(GOLDENS))('%s', (family) => {
     expect(relativeError(await feed(b, tokens), await feed(a, tokens))).toBeLessThan(1e-6)
     await Promise.all([a.release(), b.release()])
   })
+})
+
+test('a head that is the embedding once more stays tied, and a manifest of an earlier reading is not taken over', async () => {
+  const golden = GOLDENS['mistral'] as FamilyGolden
+  const directory = await writeModel('mistral', golden, SAID_TIED)
+  const preparedDir = join(await temporaryDirectory(), 'prepared')
+  const first = await prepareBaseModel(directory, preparedDir, ['f32'])
+  expect(first.config.isEmbeddingTied).toBe(false)
+  // as an earlier release wrote it
+  const path = join(first.directory, 'manifest.json')
+  const manifest = JSON.parse(await readFile(path, 'utf8')) as { config: JsonObject }
+  await writeFile(path, JSON.stringify({ ...manifest, config: { ...manifest.config, isEmbeddingTied: true } }))
+  const again = await prepareBaseModel(directory, preparedDir, ['f32'])
+  expect([again.config.isEmbeddingTied, again.tensors('f32').has('head')]).toEqual([false, true])
+
+  const source = await openWeights(directory)
+  const name = 'model.embed_tokens.weight'
+  const embedding = float32Tensor(await source.readFloat32(name), source.tensorShape(name))
+  const tensors = new Map<string, HostTensor>()
+  for (const each of source.tensorNames) {
+    tensors.set(each, float32Tensor(await source.readFloat32(each), source.tensorShape(each)))
+  }
+  await source.close()
+  await writeSafetensors(join(directory, 'model.safetensors'), tensors.set('lm_head.weight', embedding))
+  const same = await openWeights(directory)
+  expect(decoderConfigOf(same).isEmbeddingTied).toBe(true)
+  await same.close()
 })
 
 test('what GGUF cannot say is refused', async () => {

@@ -290,6 +290,7 @@ describe('quantized step graph', () => {
         ggufMetadata: null,
         ropeFrequencyDivisors: null,
         tensorNames: [...weights.keys()],
+        hasOwnHead: false,
         tensorStorage: () => 'F32',
         tensorShape: (name: string) => find(name).shape,
         readFloat32: async (name: string) => find(name).data,

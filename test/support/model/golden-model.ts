@@ -31,6 +31,7 @@ export async function prepareFormulaModel(
     ggufMetadata: null,
     ropeFrequencyDivisors: null,
     tensorNames: [...weights.keys()],
+    hasOwnHead: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => find(name).shape,
     readFloat32: async (name) => find(name).data,

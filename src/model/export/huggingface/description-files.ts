@@ -42,7 +42,9 @@ export async function descriptionFiles(options: DescriptionOptions): Promise<rea
   if (source.hfConfig !== null) {
     // `dtype` is the new name, `torch_dtype` what releases before 5 read
     const { dtype: _old, ...rest } = source.hfConfig
-    return [jsonFile('config.json', { ...rest, torch_dtype: dtype }), ...(await keptFiles(source.path))]
+    // releases before 5 believe the configuration and would drop the head that is in the file
+    const tying = source.hasOwnHead ? { tie_word_embeddings: false } : {}
+    return [jsonFile('config.json', { ...rest, ...tying, torch_dtype: dtype }), ...(await keptFiles(source.path))]
   }
   const ends = text.eosTokenIds
   const generation = { bos_token_id: text.bosTokenId, eos_token_id: ends.length === 1 ? ends[0] : ends }

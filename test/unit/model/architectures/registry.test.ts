@@ -37,6 +37,7 @@ function sourceOf(shapes: ReadonlyMap<string, readonly number[]>, config: JsonOb
     ggufMetadata: null,
     ropeFrequencyDivisors: null,
     tensorNames: [...shapes.keys()],
+    hasOwnHead: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => shapes.get(name) ?? [],
     readFloat32: unused,

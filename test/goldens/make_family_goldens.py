@@ -5,13 +5,15 @@ For each family the logits of one token sequence, of the base model and with a L
 entropy of the next token) and its gradient to every adapter tensor. Weights are not stored: both sides make them from the hash
 formula of `uniform` (test/support/model/decoder-goldens.ts has the other half). The sequence is longer than the sliding windows.
 
-Run: python test/goldens/make_family_goldens.py   (needs torch and transformers 4.57)
-Writes families.json beside itself.
+Run: python test/goldens/make_family_goldens.py [families]   (needs torch and transformers 4.57; 4.45 for those with a rotation that
+is stretched by yarn, dynamic or longrope)
+Writes families.json beside itself, or those families into it.
 """
 import base64
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -34,6 +36,16 @@ FAMILIES = {
     "qwen3": dict(model_type="qwen3", rms_norm_eps=1e-6, rope_theta=1e6, head_dim=16, tie_word_embeddings=True),
     "smollm3": dict(model_type="smollm3", rms_norm_eps=1e-6, rope_theta=5e6, num_hidden_layers=4, no_rope_layer_interval=4,
                     no_rope_layers=[1, 1, 1, 0], tie_word_embeddings=True, pad_token_id=0),
+    # 4.45 takes the context for the original one, so both are the same here
+    "llama-yarn": dict(model_type="llama", rms_norm_eps=1e-5, rope_theta=20.0, head_dim=16, max_position_embeddings=8,
+                       tie_word_embeddings=True,
+                       rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=2.0, beta_slow=0.5)),
+    "llama-dynamic": dict(model_type="llama", rms_norm_eps=1e-5, rope_theta=1e4, max_position_embeddings=32,
+                          tie_word_embeddings=True, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+    # 4.45 takes the long factors for every length, 5 the short ones for these
+    "llama-longrope": dict(model_type="llama", rms_norm_eps=1e-5, rope_theta=20.0, max_position_embeddings=256,
+                           original_max_position_embeddings=32, tie_word_embeddings=True,
+                           rope_scaling=dict(rope_type="longrope", short_factor=[1.0, 1.5, 2.0, 3.0], long_factor=[1.0, 1.5, 2.0, 3.0])),
     "gemma3": dict(model_type="gemma3_text", rms_norm_eps=1e-6, rope_theta=1e6, rope_local_base_freq=1e4, head_dim=16,
                    num_attention_heads=4, num_key_value_heads=1, num_hidden_layers=3, sliding_window=8, query_pre_attn_scalar=20,
                    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
@@ -102,7 +114,8 @@ def golden(family, fields):
             b = tensor(f"{path}.lora_B", (out, RANK), 0.3).requires_grad_(True)
             leaves[f"{path}.lora_A.weight"], leaves[f"{path}.lora_B.weight"] = a, b
             merged[f"{path}.weight"] = model.get_parameter(f"{path}.weight") + ALPHA / RANK * b @ a
-    adapted = torch.func.functional_call(model, merged, (tokens,)).logits[0]
+    functional_call = getattr(torch, "func", torch.nn.utils.stateless).functional_call
+    adapted = functional_call(model, merged, (tokens,)).logits[0]
     loss = torch.nn.functional.cross_entropy(adapted[:-1], tokens[0, 1:])
     gradients = torch.autograd.grad(loss, list(leaves.values()))
     architectures = [type(model).__name__]
@@ -119,8 +132,10 @@ def golden(family, fields):
 
 
 def main():
-    out = {family: golden(family, fields) for family, fields in FAMILIES.items()}
     path = HERE / "families.json"
+    names = sys.argv[1:] or list(FAMILIES)
+    made = {family: golden(family, FAMILIES[family]) for family in names}
+    out = {**(json.loads(path.read_text()) if len(sys.argv) > 1 else {}), **made}
     path.write_text(json.dumps(out, separators=(",", ":")) + "\n")
     print(transformers.__version__, path.stat().st_size, {f: round(g["loss"], 4) for f, g in out.items()})
 

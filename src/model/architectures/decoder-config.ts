@@ -39,7 +39,7 @@ export interface DecoderConfig {
   readonly slidingWindow?: number
   /** Rotation of sliding layers; default that of the others. */
   readonly slidingRotary?: RotaryOptions
-  /** Factor of the attention scores; default 1 / sqrt(D). */
+  /** Factor of the attention scores without that of the rotation; default 1 / sqrt(D). */
   readonly scoreScale?: number
   /** Norms of what attention and MLP add, before it is added (Gemma 3); default none. */
   readonly hasPostNorms?: boolean
@@ -62,9 +62,10 @@ export function hasSlidingLayers(config: DecoderConfig): boolean {
   return config.layerAttention?.includes('sliding') ?? false
 }
 
-/** Factor of the attention scores. */
+/** Factor of the attention scores, that of the rotation included. */
 export function scoreScaleOf(config: DecoderConfig): number {
-  return config.scoreScale ?? 1 / Math.sqrt(config.headSize)
+  // cos and sin of queries and of keys have the factor, so their products have it twice
+  return (config.scoreScale ?? 1 / Math.sqrt(config.headSize)) * (config.rotary.attentionFactor ?? 1) ** 2
 }
 
 /** Canonical names of a layer's norms over the hidden size, each with its Hugging Face name. */
@@ -160,6 +161,14 @@ export function assertConsistent(config: DecoderConfig, what: string): void {
           ? `${layerCount} layers, expected at most ${MAX_LAYERS}`
           : config.layerAttention !== undefined && config.layerAttention.length !== layerCount
             ? `${config.layerAttention.length} kinds of attention for ${layerCount} layers`
-            : null
+            : hasMixedFactors(config)
+              ? 'a rotation with an attention factor in some of its layers only, expected the same in all'
+              : null
   if (problem !== null) throw new WeightsError('invalid_config', `${what} has ${problem}`)
+}
+
+/** The factor of a rotation is a factor of all scores here, so every layer must have the same one. */
+function hasMixedFactors({ rotary, slidingRotary = rotary, layerAttention = [] }: DecoderConfig): boolean {
+  const factor = rotary.attentionFactor ?? 1
+  return (slidingRotary.attentionFactor ?? 1) !== factor || (factor !== 1 && layerAttention.includes('unrotated'))
 }

@@ -8,7 +8,7 @@
  */
 
 import { WeightsError } from '#base/errors.js'
-import { llama3Divisor, type RotaryOptions } from '#numerics/nn/rotary-embedding.js'
+import { llama3Divisor, type RotaryOptions, yarnAttentionFactor } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'
 
@@ -134,8 +134,24 @@ function rotaryOf(reader: ConfigReader, headSize: number, divisors: Float32Array
       const key = reader.raw('rope.scaling.factor') === null ? 'rope.scale_linear' : 'rope.scaling.factor'
       return { theta, llama3Scaling: null, linearFactor: reader.positive(key) }
     }
+    case 'yarn': {
+      if (divisors !== null) throw unsupportedModel(WHAT, 'has yarn rope scaling and rope_freqs together')
+      const factor = reader.positive('rope.scaling.factor')
+      const yarn = {
+        factor,
+        originalContextLength: reader.size('rope.scaling.original_context_length', reader.size('context_length')),
+        betaFast: reader.positive('rope.scaling.yarn_beta_fast', 32),
+        betaSlow: reader.positive('rope.scaling.yarn_beta_slow', 1),
+        isTruncated: true,
+      }
+      // llama.cpp multiplies its own factor with the one of the file
+      const attentionFactor =
+        yarnAttentionFactor(factor) *
+        reader.positive('rope.scaling.yarn_attn_factor', reader.positive('rope.scaling.attn_factor', 1))
+      return { theta, llama3Scaling: null, linearFactor: 1, yarn, attentionFactor }
+    }
     default:
-      throw unsupportedModel(WHAT, `has rope scaling "${type}", expected none or linear`)
+      throw unsupportedModel(WHAT, `has rope scaling "${type}", expected none, linear or yarn`)
   }
 }
 

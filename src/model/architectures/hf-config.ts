@@ -2,7 +2,6 @@
  * `config.json` of Hugging Face models as `DecoderConfig`: Llama (SmolLM2, Llama 2 and 3), Mistral, Qwen2/2.5, Qwen3, SmolLM3,
  * Gemma 3 (text).
  *
- * Reads both the old layout (`rope_theta` beside `rope_scaling`) and the one of transformers 5 (`rope_parameters`).
  * Defaults are those of each family's configuration class in transformers. A field that changes the arithmetic and is not
  * supported is an error, never ignored.
  * A window of all layers that is shorter than the context is honoured by shortening the context to it: up to there the two are
@@ -12,9 +11,9 @@
 import { WeightsError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { textPartOf } from '#model/weights/text-part.js'
-import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
-import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
+import { type ConfigReader, createConfigReader, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'
+import { rotaryOf } from './hf-rotary.js'
 
 const WHAT = 'config.json'
 
@@ -138,6 +137,10 @@ export function fromHfConfig(whole: JsonObject): DecoderConfig {
   const hiddenSize = reader.size('hidden_size')
   const headSize = reader.size('head_dim', family.defaultHeadSize ?? hiddenSize / headCount)
   const trainedLength = reader.size('max_position_embeddings')
+  const rotary = rotaryOf(
+    { rope_theta: family.defaultTheta ?? 10_000, ...layerRotary(json, 'full_attention') },
+    { trainedLength, headSize },
+  )
   const config: DecoderConfig = {
     family: name,
     layerCount: reader.size('num_hidden_layers'),
@@ -147,12 +150,10 @@ export function fromHfConfig(whole: JsonObject): DecoderConfig {
     headSize,
     mlpSize: reader.size('intermediate_size'),
     vocabularySize: reader.size('vocab_size'),
-    contextLength: name === 'gemma3_text' ? trainedLength : Math.min(trainedLength, windowOf(reader, family)),
+    contextLength:
+      name === 'gemma3_text' ? rotary.contextLength : Math.min(rotary.contextLength, windowOf(reader, family)),
     normEpsilon: reader.positive('rms_norm_eps', 1e-6),
-    rotary: rotaryOf(
-      { rope_theta: family.defaultTheta ?? 10_000, ...layerRotary(json, 'full_attention') },
-      trainedLength,
-    ),
+    rotary: rotary.options,
     activation: 'silu',
     ...family.biases(reader),
     hasQkNorm: family.hasQkNorm,
@@ -228,8 +229,8 @@ function gemma3Traits(reader: ConfigReader, json: JsonObject): Partial<DecoderCo
     Array.isArray(listed) ? listed[layer] === 'full_attention' : (layer + 1) % pattern === 0
   const sliding = rotaryOf(
     isByLayer(json) ? layerRotary(json, 'sliding_attention') : { rope_theta: json['rope_local_base_freq'] ?? 10_000 },
-    reader.size('max_position_embeddings'),
-  )
+    { trainedLength: reader.size('max_position_embeddings'), headSize: reader.size('head_dim', 256) },
+  ).options
   return {
     activation: 'gelu_tanh',
     layerAttention: layerKinds(layerCount, (layer) => (isFull(layer) ? 'full' : 'sliding')),
@@ -267,36 +268,4 @@ function windowOf(reader: ConfigReader, family: Family): number {
   if (unknown) throw unsupportedModel(WHAT, `has a layer of type ${JSON.stringify(unknown)}`)
   const isWindowed = Array.isArray(layerTypes) || family.isWindowed(reader)
   return isWindowed ? reader.size('sliding_window') : Infinity
-}
-
-function rotaryOf(json: JsonObject, trainedLength: number): RotaryOptions {
-  const isNewLayout = typeof json['rope_parameters'] === 'object' && json['rope_parameters'] !== null
-  const key = isNewLayout ? 'rope_parameters' : 'rope_scaling'
-  const scaling = json[key] ?? {}
-  if (typeof scaling !== 'object' || Array.isArray(scaling)) throw invalidConfig(WHAT, key, scaling, 'an object')
-  const reader = createConfigReader((name) => (scaling as JsonObject)[name], `${WHAT} "${key}"`)
-  const outer = createConfigReader((name) => json[name], WHAT)
-  const theta = reader.positive('rope_theta', outer.positive('rope_theta', 10_000))
-  const type = reader.text('rope_type') ?? reader.text('type') ?? 'default'
-  const partial = reader.raw('partial_rotary_factor') ?? 1
-  if (partial !== 1) throw unsupportedModel(WHAT, `has partial_rotary_factor ${JSON.stringify(partial)}, expected 1`)
-  switch (type) {
-    case 'default':
-      return { theta, llama3Scaling: null, linearFactor: 1 }
-    case 'linear':
-      return { theta, llama3Scaling: null, linearFactor: reader.positive('factor') }
-    case 'llama3':
-      return {
-        theta,
-        llama3Scaling: {
-          factor: reader.positive('factor'),
-          lowFrequencyFactor: reader.positive('low_freq_factor'),
-          highFrequencyFactor: reader.positive('high_freq_factor'),
-          originalContextLength: reader.size('original_max_position_embeddings', trainedLength),
-        },
-        linearFactor: 1,
-      }
-    default:
-      throw unsupportedModel(WHAT, `has rope type "${type}", expected default, linear or llama3`)
-  }
 }

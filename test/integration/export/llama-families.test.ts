@@ -33,6 +33,12 @@ const CHANGES: Readonly<Record<string, JsonObject>> = {
     ...{ num_hidden_layers: 6, sliding_window: 16, query_pre_attn_scalar: 32 },
     layer_types: Array.from({ length: 6 }, (_, layer) => (layer === 5 ? 'full_attention' : 'sliding_attention')),
   },
+  'llama-yarn': {
+    max_position_embeddings: 256,
+    rope_scaling: { rope_type: 'yarn', factor: 8, original_max_position_embeddings: 32 },
+  },
+  'llama-dynamic': { max_position_embeddings: 256 },
+  'llama-longrope': { rope_scaling: null },
   'llama-3.2': {
     rope_theta: 500_000,
     rope_scaling: {

@@ -44,9 +44,10 @@ interface FamilyGolden {
 const GOLDENS = readGolden<Readonly<Record<string, FamilyGolden>>>('families.json')
 const TOLERANCE = 1e-4
 
-/** Where GGUF has no field: another scale of the scores, a scaling of Llama's kind for another length than Llama's. */
+/** Where GGUF has no field: another scale of the scores, longrope, a scaling of Llama's kind for another length than Llama's. */
 const GGUF_CHANGES: Readonly<Record<string, JsonObject>> = {
   gemma3: { query_pre_attn_scalar: 16 },
+  'llama-longrope': { rope_scaling: null },
   'llama-3.2': {
     rope_theta: 500_000,
     rope_scaling: {
@@ -265,9 +266,12 @@ test('a head that is the embedding once more stays tied, and a manifest of an ea
   await same.close()
 })
 
-test('what GGUF cannot say is refused', async () => {
-  const golden = GOLDENS['gemma3'] as FamilyGolden
-  const source = await openWeights(await writeModel('gemma3', golden))
-  await expectCode(() => decoderEntries(decoderConfigOf(source)), 'unsupported_export', 'scores')
+test.each([
+  ['gemma3', 'scores'],
+  ['llama-longrope', 'longrope'],
+])('what GGUF cannot say is refused: %s', async (family, word) => {
+  const golden = GOLDENS[family] as FamilyGolden
+  const source = await openWeights(await writeModel(family, golden))
+  await expectCode(() => decoderEntries(decoderConfigOf(source)), 'unsupported_export', word)
   await source.close()
 })

@@ -9,7 +9,7 @@ import { WeightsError } from '#base/errors.js'
 import { type DecoderConfig, type LayerAttention, scoreScaleOf } from '#model/architectures/decoder-config.js'
 import { GEMMA3_PERIOD, GEMMA3_SLIDING_THETA, SMOLLM3_PERIOD } from '#model/architectures/gguf-config.js'
 import { permuteRows, toGgufName } from '#model/weights/gguf/names.js'
-import { llama3Divisor } from '#numerics/nn/rotary-embedding.js'
+import { llama3Divisor, yarnAttentionFactor } from '#numerics/nn/rotary-embedding.js'
 import type { FloatStorage } from '../float-bytes.js'
 import type { ExportTensor } from '../merged-tensors.js'
 import type { GgufEntries, GgufOutputTensor, GgufValue } from './gguf-file.js'
@@ -72,8 +72,32 @@ export function decoderEntries(config: DecoderConfig): GgufEntries {
     put('rope.scaling.type', string('linear'))
     put('rope.scaling.factor', float32(config.rotary.linearFactor))
   }
+  for (const [key, value] of yarnEntries(config.rotary)) put(key, value)
   for (const [key, value] of layerEntries(config)) put(key, value)
   return entries
+}
+
+/** YaRN's stretching; llama.cpp multiplies its usual attention factor with the one that is written. */
+function yarnEntries({
+  yarn,
+  longropeDivisors,
+  attentionFactor = 1,
+}: DecoderConfig['rotary']): readonly (readonly [string, GgufValue])[] {
+  if (longropeDivisors !== undefined || (yarn !== undefined && !yarn.isTruncated)) {
+    throw new WeightsError(
+      'unsupported_export',
+      'the model has a rotation (longrope, or yarn without truncation) for which GGUF has no field here',
+    )
+  }
+  if (yarn === undefined) return []
+  return [
+    ['rope.scaling.type', string('yarn')],
+    ['rope.scaling.factor', float32(yarn.factor)],
+    ['rope.scaling.original_context_length', uint32(yarn.originalContextLength)],
+    ['rope.scaling.yarn_beta_fast', float32(yarn.betaFast)],
+    ['rope.scaling.yarn_beta_slow', float32(yarn.betaSlow)],
+    ['rope.scaling.yarn_attn_factor', float32(attentionFactor / yarnAttentionFactor(yarn.factor))],
+  ]
 }
 
 /** What tells the layers of Gemma 3 and SmolLM3 apart; both have a fixed pattern in llama.cpp. */
@@ -84,7 +108,8 @@ function layerEntries(config: DecoderConfig): readonly (readonly [string, GgufVa
   const refuse = (what: string): never => {
     throw new WeightsError('unsupported_export', `the model has ${what}, for which GGUF has no field`)
   }
-  if (Math.abs(scoreScaleOf(config) * Math.sqrt(config.headSize) - 1) > 1e-6) refuse('scores scaled by another number')
+  const ownScale = scoreScaleOf(config) / (config.rotary.attentionFactor ?? 1) ** 2
+  if (Math.abs(ownScale * Math.sqrt(config.headSize) - 1) > 1e-6) refuse('scores scaled by another number')
   if (family === 'smollm3' && !isPeriodic(SMOLLM3_PERIOD, 'unrotated')) refuse('other layers without rotation')
   if (family !== 'gemma3_text') return []
   const period = 1 + layerAttention.indexOf('full')

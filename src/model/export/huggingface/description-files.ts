@@ -98,7 +98,6 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
   const { rotary } = config
   const architectureOfFile = String(source.ggufMetadata?.get('general.architecture'))
   const length = Number(source.ggufMetadata?.get(`${architectureOfFile}.context_length`) ?? config.contextLength)
-  const scaling = rotary.llama3Scaling
   return {
     architectures: [architecture],
     model_type: config.family,
@@ -112,19 +111,7 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
     max_position_embeddings: length,
     rms_norm_eps: roundFloat32(config.normEpsilon),
     rope_theta: rotary.theta,
-    ...(scaling === null
-      ? rotary.linearFactor === 1
-        ? {}
-        : { rope_scaling: { rope_type: 'linear', factor: rotary.linearFactor } }
-      : {
-          rope_scaling: {
-            rope_type: 'llama3',
-            factor: scaling.factor,
-            low_freq_factor: scaling.lowFrequencyFactor,
-            high_freq_factor: scaling.highFrequencyFactor,
-            original_max_position_embeddings: scaling.originalContextLength,
-          },
-        }),
+    ...ropeScaling(rotary),
     ...(config.activation === 'silu' ? { hidden_act: 'silu' } : { hidden_activation: 'gelu_pytorch_tanh' }),
     ...layerFields(config),
     tie_word_embeddings: config.isEmbeddingTied,
@@ -132,6 +119,40 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
     ...(config.family === 'llama' ? { mlp_bias: config.hasMlpBias } : {}),
     use_cache: true,
   }
+}
+
+/** What stretches the rotation. */
+function ropeScaling({
+  llama3Scaling: llama3,
+  linearFactor,
+  yarn,
+  attentionFactor = 1,
+}: DecoderConfig['rotary']): JsonObject {
+  if (llama3 !== null) {
+    return {
+      rope_scaling: {
+        rope_type: 'llama3',
+        factor: llama3.factor,
+        low_freq_factor: llama3.lowFrequencyFactor,
+        high_freq_factor: llama3.highFrequencyFactor,
+        original_max_position_embeddings: llama3.originalContextLength,
+      },
+    }
+  }
+  if (yarn !== undefined) {
+    return {
+      rope_scaling: {
+        rope_type: 'yarn',
+        factor: yarn.factor,
+        original_max_position_embeddings: yarn.originalContextLength,
+        beta_fast: yarn.betaFast,
+        beta_slow: yarn.betaSlow,
+        truncate: yarn.isTruncated,
+        attention_factor: attentionFactor,
+      },
+    }
+  }
+  return linearFactor === 1 ? {} : { rope_scaling: { rope_type: 'linear', factor: linearFactor } }
 }
 
 /** How layers differ: windows of Gemma 3, rotation of SmolLM3. */

@@ -90,6 +90,15 @@ test('linear scaling by the new and the old key', () => {
   const scaled = { 'llama.rope.scaling.type': 'linear', 'llama.rope.scaling.factor': 4 }
   expect(fromGgufMetadata(metadata(scaled), TIED).rotary.linearFactor).toBe(4)
   expect(fromGgufMetadata(metadata({ 'llama.rope.scale_linear': 2 }), TIED).rotary.linearFactor).toBe(2)
+  const yarn = {
+    'llama.rope.scaling.type': 'yarn',
+    'llama.rope.scaling.factor': 4,
+    'llama.rope.scaling.original_context_length': 1024,
+  }
+  expect(fromGgufMetadata(metadata(yarn), TIED).rotary).toMatchObject({
+    yarn: { factor: 4, originalContextLength: 1024, betaFast: 32, betaSlow: 1, isTruncated: true },
+    attentionFactor: 0.1 * Math.log(4) + 1,
+  })
 })
 
 test('a sliding window shortens the context', () => {
@@ -104,7 +113,7 @@ describe('refused', () => {
     ['a family that is no text', metadata({ 'general.architecture': 1 }), 'unknown_architecture', []],
     ['experts', metadata({ 'llama.expert_count': 8 }), 'unsupported_model', ['8 experts']],
     ['heads by layer', metadata({ 'llama.attention.head_count': [8, 4] }), 'unsupported_model', ['by layer']],
-    ['yarn', metadata({ 'llama.rope.scaling.type': 'yarn' }), 'unsupported_model', ['yarn']],
+    ['longrope', metadata({ 'llama.rope.scaling.type': 'longrope' }), 'unsupported_model', ['longrope']],
     ['partial rotation', metadata({ 'llama.rope.dimension_count': 32 }), 'unsupported_model', ['dimension_count 32']],
     ['other value heads', metadata({ 'llama.attention.value_length': 128 }), 'unsupported_model', ['value_length']],
     ['a 64-bit lie', metadata({ 'llama.block_count': 2n ** 60n }), 'invalid_config', ['block_count']],

@@ -209,7 +209,7 @@ describe('refused', () => {
     ],
     ['quantized weights', { ...SMOLLM2, quantization_config: { bits: 4 } }, 'unsupported_model', ['quantized']],
     ['another activation', { ...SMOLLM2, hidden_act: 'gelu' }, 'unsupported_model', ['gelu']],
-    ['yarn', { ...SMOLLM2, rope_scaling: { type: 'yarn', factor: 4 } }, 'unsupported_model', ['yarn']],
+    ['mrope', { ...SMOLLM2, rope_scaling: { type: 'mrope', factor: 4 } }, 'unsupported_model', ['mrope']],
     ['partial rotation', { ...SMOLLM2, partial_rotary_factor: 0.5 }, 'unsupported_model', ['partial']],
     ['unknown layer types', { ...SMOLLM2, layer_types: ['linear_attention'] }, 'unsupported_model', ['linear_att']],
     ['rope_scaling as text', { ...SMOLLM2, rope_scaling: 'linear' }, 'invalid_config', ['rope_scaling']],

@@ -26,6 +26,7 @@ import { openWeights } from '#model/weights/base-weights.js'
 import { openByteFile } from '#model/weights/byte-file.js'
 import { readCheckpoint, type StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
+import { parseJsonText } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { type ExportFile, wholeFile } from './export-file.js'
 import type { FloatStorage } from './float-bytes.js'
@@ -155,7 +156,10 @@ async function ownEntries({ path }: WeightSource): Promise<GgufEntries> {
 }
 
 async function hfEntries(source: WeightSource, config: DecoderConfig, text: TextModel): Promise<GgufEntries> {
-  const tokenizer: JsonObject = JSON.parse(await readFile(join(source.path, 'tokenizer.json'), 'utf8'))
+  const tokenizer = parseJsonText(
+    await readFile(join(source.path, 'tokenizer.json'), 'utf8'),
+    'tokenizer.json',
+  ) as JsonObject
   if (!isJsonObject(tokenizer)) throw new WeightsError('unsupported_export', 'tokenizer.json is not an object')
   return new Map([...decoderEntries(config), ...vocabularyEntries(tokenizer, text, config.vocabularySize)])
 }

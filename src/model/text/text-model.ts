@@ -5,21 +5,27 @@
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { InvalidRequestError, TokenizerError } from '#base/errors.js'
+import { InvalidRequestError, TokenizerError, WeightsError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { assertNoPointer } from '#model/weights/byte-file.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
+import { parseJsonText } from '#model/weights/strict-json.js'
 import { type ChatTemplate, createChatTemplate, withToolTemplate } from './chat-template.js'
 import { createGgufTokenizer } from './gguf-tokenizer.js'
 import { type BoundaryTokens, createHuggingFaceTokenizer } from './hf-tokenizer.js'
 
 import type { Tokenizer } from './tokenizer.js'
+import { turnEndOf } from './turn-end.js'
 import { assertParsable, MAX_TOKENIZER_BYTES } from './vocabulary/limits.js'
 
 export interface TextModel {
   readonly tokenizer: Tokenizer
   /** Null when the model is no chat model. */
   readonly chatTemplate: ChatTemplate | null
-  /** Tokens that end a turn; the tokenizer's own EOS first, then those of `generation_config.json`. May be empty. */
+  /**
+   * Tokens that end a turn: the tokenizer's own EOS first, then those of `generation_config.json`, then the one that the chat template writes
+   * behind an answer. May be empty.
+   */
   readonly eosTokenIds: readonly number[]
   readonly bosTokenId: number | null
   /** `bos_token`, `eos_token` and the like, as templates see them. */
@@ -52,10 +58,11 @@ async function loadGguf(path: string): Promise<TextModel> {
     return typeof value === 'string' ? value : null
   }
   const sources = { plain: source('chat_template'), withTools: source('chat_template.tool_use') }
+  const chatTemplate = createTemplate(sources, tokenizer, tokenVariables)
   return {
     tokenizer,
-    chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
-    eosTokenIds,
+    chatTemplate,
+    eosTokenIds: withTurnEnd(eosTokenIds, chatTemplate, tokenizer),
     bosTokenId,
     tokenVariables,
   }
@@ -132,14 +139,23 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     ...idList(config['eos_token_id']),
   ].filter((id): id is number => id !== null && id < tokenizer.vocabularySize)
   const bosTokenId = idOf('bos_token') ?? idList(generationConfig['bos_token_id'] ?? config['bos_token_id'])[0] ?? null
-  const sources = await readTemplates(directory, tokenizerConfig)
+  const chatTemplate = createTemplate(await readTemplates(directory, tokenizerConfig), tokenizer, tokenVariables)
   return {
     tokenizer,
-    chatTemplate: createTemplate(sources, tokenizer, tokenVariables),
-    eosTokenIds: [...new Set(eosTokenIds)],
+    chatTemplate,
+    eosTokenIds: withTurnEnd(eosTokenIds, chatTemplate, tokenizer),
     bosTokenId,
     tokenVariables,
   }
+}
+
+function withTurnEnd(
+  eosTokenIds: readonly number[],
+  chatTemplate: ChatTemplate | null,
+  tokenizer: Tokenizer,
+): readonly number[] {
+  const turnEnd = chatTemplate === null ? null : turnEndOf(chatTemplate, tokenizer)
+  return [...new Set([...eosTokenIds, ...(turnEnd === null ? [] : [turnEnd])])]
 }
 
 /** Templates in files of their own, as transformers writes them since 4.50, before those of `tokenizer_config.json`. */
@@ -194,9 +210,10 @@ async function readJsonFile(path: string): Promise<JsonValue | null> {
   if (text === null) return null
   assertParsable(text, path)
   try {
-    return JSON.parse(text)
+    return parseJsonText(text, `file "${path}"`)
   } catch (cause) {
-    throw new TokenizerError('invalid_tokenizer_file', `file "${path}" must be JSON`, { cause })
+    const reason = cause instanceof WeightsError ? cause.message : String(cause)
+    throw new TokenizerError('invalid_tokenizer_file', `file "${path}" must be JSON: ${reason}`, { cause })
   }
 }
 
@@ -210,5 +227,7 @@ async function readTextFile(path: string): Promise<string | null> {
       `file "${path}" has ${found.size} bytes, expected at most ${MAX_TOKENIZER_BYTES}`,
     )
   }
-  return readFile(path, 'utf8')
+  const text = await readFile(path, 'utf8')
+  assertNoPointer(text, path)
+  return text.replace(/^\uFEFF/, '')
 }

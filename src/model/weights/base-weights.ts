@@ -1,9 +1,10 @@
 /**
  * Opens a base model of any supported format by looking at what is there.
  */
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { WeightsError } from '#base/errors.js'
+import { openByteFile } from './byte-file.js'
 import { openGgufSource } from './gguf-source.js'
 import { isPickleName, openHfDirectory, pickleError } from './hf-directory.js'
 import type { WeightSource } from './weight-source.js'
@@ -38,11 +39,10 @@ export async function openWeights(path: string): Promise<WeightSource> {
 }
 
 async function readMagic(path: string): Promise<string> {
-  const handle = await open(path, 'r')
+  const file = await openByteFile(path)
   try {
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(4), 0, 4, 0)
-    return buffer.toString('latin1', 0, bytesRead)
+    return Buffer.from(await file.read(0, Math.min(4, file.sizeBytes))).toString('latin1')
   } finally {
-    await handle.close()
+    await file.close()
   }
 }

@@ -29,7 +29,7 @@ export interface ByteFile {
 /**
  * Opens a regular file for reading; symbolic links are followed, because model caches are made of them.
  *
- * @throws {WeightsError} `file_not_found`, `file_unreadable`, or `not_a_file` for directories, pipes and devices
+ * @throws {WeightsError} `file_not_found`, `file_unreadable`, `lfs_pointer`, or `not_a_file` for directories, pipes and devices
  */
 export async function openByteFile(path: string): Promise<ByteFile> {
   let handle: FileHandle | undefined
@@ -37,11 +37,25 @@ export async function openByteFile(path: string): Promise<ByteFile> {
     const before = await stat(path)
     if (!before.isFile()) throw new WeightsError('not_a_file', `"${path}" is not a regular file`)
     handle = await open(path, 'r')
-    return createByteFile(path, handle, (await handle.stat()).size)
+    const file = createByteFile(path, handle, (await handle.stat()).size)
+    assertNoPointer(await file.read(0, Math.min(file.sizeBytes, POINTER_START.length)), path)
+    return file
   } catch (error) {
     await handle?.close()
     throw toFileError(path, error)
   }
+}
+
+/** How a file begins that stands for a large one in a clone without Git LFS. Source: the Git LFS specification, "The Pointer". */
+const POINTER_START = 'version https://git-lfs.github.com/spec/'
+
+/** @throws {WeightsError} `lfs_pointer` for what a clone has in a large file's place */
+export function assertNoPointer(start: Uint8Array | string, path: string): void {
+  const text = typeof start === 'string' ? start : Buffer.from(start).toString('latin1')
+  if (!text.startsWith(POINTER_START)) return
+  throw new WeightsError('lfs_pointer', `"${path}" is a Git LFS pointer: the file itself was not downloaded`, {
+    hint: 'run git lfs pull in its folder, or download the file from the hub',
+  })
 }
 
 /**

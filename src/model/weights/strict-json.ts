@@ -18,16 +18,34 @@ const MAX_DEPTH = 100
  * @throws {WeightsError} `invalid_json` for malformed text, a top level that is not an object, or deep nesting; `duplicate_key`
  */
 export function parseStrictJsonObject(text: string, what: string): JsonObject {
-  let value: JsonValue
-  try {
-    value = JSON.parse(text) as JsonValue
-  } catch (error) {
-    throw new WeightsError('invalid_json', `${what} is not valid JSON`, { cause: error })
-  }
+  const value = parseJsonText(text, what)
   if (!isJsonObject(value)) throw new WeightsError('invalid_json', `${what} is not a JSON object`)
   const duplicate = findDuplicateKey(text, what)
   if (duplicate !== null) throw new WeightsError('duplicate_key', `${what} has the key "${duplicate}" twice`)
   return value
+}
+
+/**
+ * Parses the JSON of a model's file, with or without a byte order mark.
+ *
+ * @param what names the file in messages
+ * @throws {WeightsError} `invalid_json` with the place
+ */
+export function parseJsonText(text: string, what: string): JsonValue {
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, '')) as JsonValue
+  } catch (error) {
+    throw new WeightsError('invalid_json', `${what} is not valid JSON: ${placeOf(error, text)}`, { cause: error })
+  }
+}
+
+/** V8's own words: a position, or the text around it. A position is said as a line and a column too. */
+function placeOf(error: unknown, text: string): string {
+  const reason = error instanceof Error ? error.message : String(error)
+  const position = / at position (\d+)(?! \(line)/.exec(reason)?.[1]
+  if (position === undefined) return reason
+  const lines = text.slice(0, Number(position)).split('\n')
+  return `${reason} (line ${lines.length} column ${(lines.at(-1)?.length ?? 0) + 1})`
 }
 
 /** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */

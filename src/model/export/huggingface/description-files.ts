@@ -9,6 +9,7 @@ import { WeightsError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type DecoderConfig, scoreScaleOf } from '#model/architectures/decoder-config.js'
 import type { TextModel } from '#model/text/text-model.js'
+import { parseJsonText } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { type ExportFile, jsonFile, wholeFile } from '../export-file.js'
 import { vocabularyFiles } from './vocabulary-files.js'
@@ -81,7 +82,7 @@ async function tokenizerConfigWithTools(directory: string): Promise<JsonObject |
   const read = (name: string) => readFile(join(directory, name), 'utf8').catch(() => null)
   const [plain, forTools] = await Promise.all([read(TEMPLATE), read('additional_chat_templates/tool_use.jinja')])
   if (plain === null || forTools === null) return null
-  const config = JSON.parse((await read(TOKENIZER_CONFIG)) ?? '{}') as JsonObject
+  const config = parseJsonText((await read(TOKENIZER_CONFIG)) ?? '{}', TOKENIZER_CONFIG) as JsonObject
   const templates = [
     { name: 'default', template: plain },
     { name: 'tool_use', template: forTools },

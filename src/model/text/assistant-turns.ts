@@ -28,8 +28,8 @@ export interface Rendering {
   readonly whole: BarredText
   /** Renders the first `count` messages. */
   render(count: number, addGenerationPrompt: boolean): BarredText
-  /** Renders a conversation of one user message. */
-  renderProbe(addGenerationPrompt: boolean): string
+  /** Renders another conversation. */
+  renderOther(messages: readonly JsonValue[], addGenerationPrompt: boolean): string
 }
 
 /**
@@ -116,8 +116,11 @@ function firstHeaderEnd(whole: BarredText, headers: readonly string[], cursor: n
   return found === undefined ? null : found.at + found.text.length
 }
 
-function headerOfProbe({ model, renderProbe }: Rendering): string {
-  return headerOf(model, renderProbe(false), renderProbe(true))
+/** A conversation of one user message. */
+const PROBE = [{ role: 'user', content: 'x' }]
+
+function headerOfProbe({ model, renderOther }: Rendering): string {
+  return headerOf(model, renderOther(PROBE, false), renderOther(PROBE, true))
 }
 
 /**
@@ -125,8 +128,8 @@ function headerOfProbe({ model, renderProbe }: Rendering): string {
  * not repeated in every turn. They hold a control token, so no user text can be taken for one, and are not the
  * beginning of a user turn.
  */
-function headerCandidates({ model, renderProbe }: Rendering, header: string): string[] {
-  const userTurn = renderProbe(false)
+function headerCandidates({ model, renderOther }: Rendering, header: string): string[] {
+  const userTurn = renderOther(PROBE, false)
   const cuts = ['<think>', ...model.tokenizer.specialTokens].flatMap((token) => {
     const at = header.lastIndexOf(token)
     return at > 0 ? [at] : []
@@ -172,7 +175,7 @@ function holdsControlToken(model: TextModel, text: string): boolean {
 }
 
 /** End of the first end-of-turn token after a position; else of the last control token; null without either. */
-function endOfTurn(model: TextModel, rendered: BarredText, start: number): number | null {
+export function endOfTurn(model: TextModel, rendered: BarredText, start: number): number | null {
   const { tokenizer, eosTokenIds } = model
   const ends = eosTokenIds
     .map((id) => tokenizer.idToToken(id) ?? '')
@@ -197,7 +200,7 @@ function indexOutsideBarriers({ text, barriers }: BarredText, needle: string, fr
 }
 
 /** A template without tool support silently leaves calls out; training on the rest would teach the model not to call. */
-function assertToolCallsAreWritten(value: JsonValue, message: number, turn: string): void {
+export function assertToolCallsAreWritten(value: JsonValue, message: number, turn: string): void {
   const calls = isJsonObject(value) ? value['tool_calls'] : null
   if (!Array.isArray(calls)) return
   for (const [index, call] of calls.entries()) {

@@ -1,12 +1,14 @@
 /**
  * Conversations to training examples: token ids and a mask over what the assistant wrote.
  *
- * Where the turns lie is found in `assistant-turns.ts`. Every turn is tokenized apart, as at inference, where the prompt
+ * What trains is what a chat without further settings must generate: `asked-turns.ts`. Deviation from ART, which renders with
+ * `enable_thinking` false: this server's chats do so only when they say it. Every turn is tokenized apart, as at inference, where the prompt
  * is tokenized before anything is generated.
  */
 import { DataError } from '#base/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { isAssistant, locateTurns, type TurnSpan } from './assistant-turns.js'
+import { askedTexts } from './asked-turns.js'
+import { isAssistant, type TurnSpan } from './assistant-turns.js'
 import { chatTemplateOf, describeMessage } from './render.js'
 import type { BarredText } from './template/control-tokens.js'
 import type { TextModel } from './text-model.js'
@@ -19,65 +21,67 @@ export interface MaskedConversation {
    * at these positions (default `all`).
    */
   readonly assistantTurns?: 'all' | 'last' | readonly number[] | undefined
-  /** Template variables; `trainingKwargs` sets its defaults where the template reads them and the caller says nothing. */
+  /** Template variables, as `chat_template_kwargs` of the chat that asks for the turns. */
   readonly kwargs?: JsonObject | null | undefined
 }
 
-export interface MaskedTokens {
+/** A sequence to train on. */
+export interface MaskedSequence {
   readonly tokenIds: number[]
   /** 1 on tokens of assistant turns including their end-of-turn token, 0 elsewhere; as long as `tokenIds`. */
   readonly mask: Uint8Array
+}
+
+/** What a conversation trains. */
+export interface MaskedTurns {
+  readonly sequences: readonly MaskedSequence[]
   /** The messages that the template leaves out, as people are told of them. */
   readonly leftOut: readonly string[]
 }
 
-/** Template variables that training sets unless told otherwise: no thinking block, earlier reasoning kept. */
-const trainingDefaults: JsonObject = { enable_thinking: false, preserve_thinking: true }
+export type MaskedTokens = MaskedSequence & Pick<MaskedTurns, 'leftOut'>
 
 /**
- * The template variables for training: `enable_thinking` false and `preserve_thinking` true where the template reads
- * them, and the caller's own, which win.
+ * Renders a conversation as chats ask for its turns, and marks what must be generated.
  *
- * @throws {InvalidRequestError} `no_chat_template`
- */
-export function trainingKwargs(model: TextModel, kwargs: JsonObject | null = null): JsonObject {
-  const { variables } = chatTemplateOf(model).facts
-  const defaults = Object.entries(trainingDefaults).filter(([name]) => variables.has(name))
-  return { ...Object.fromEntries(defaults), ...kwargs }
-}
-
-/**
- * Renders a conversation and marks what the assistant wrote.
- *
- * @returns ids of the whole conversation; without any assistant message the mask is all 0
+ * @returns one sequence, or several where the template writes a turn otherwise once the conversation goes on; without any assistant
+ *   message the mask is all 0
  * @throws {DataError} `last_message_not_assistant` with `assistantTurns: 'last'`; `assistant_turn_not_found` when the
  *   template writes a turn in a way that cannot be located
  * @throws {InvalidRequestError} as `renderConversation`
  */
-export function renderWithMask(model: TextModel, conversation: MaskedConversation): MaskedTokens {
+export function renderTurns(model: TextModel, conversation: MaskedConversation): MaskedTurns {
   const template = chatTemplateOf(model)
-  const { messages, tools, assistantTurns = 'all' } = conversation
-  const kwargs = trainingKwargs(model, conversation.kwargs ?? null)
+  const { messages, tools, kwargs, assistantTurns = 'all' } = conversation
   const renderMessages = (some: readonly JsonValue[], addGenerationPrompt: boolean): BarredText =>
     template.render({ messages: some, tools, kwargs, addGenerationPrompt })
-  const render = (count: number, addGenerationPrompt: boolean): BarredText =>
-    renderMessages(messages.slice(0, count), addGenerationPrompt)
-  const renderProbe = (addGenerationPrompt: boolean): string =>
-    renderMessages([{ role: 'user', content: 'x' }], addGenerationPrompt).text
-
   const turns = assistantIndices(messages, assistantTurns)
-  const whole = render(messages.length, false)
-  const rendering = { model, whole, render, renderProbe }
-  // A last turn whose prompt is a prefix of the whole needs none of the others.
-  const only = assistantTurns === 'last' ? turns[0] : undefined
-  const isAlone = only !== undefined && only > 0 && whole.text.startsWith(render(only, true).text)
-  const spans = locateTurns(messages, isAlone ? [only] : null, rendering)
-  const tokens = tokenize(
+  const texts = askedTexts(messages, turns, {
     model,
-    whole,
-    turns.flatMap((turn) => spans.get(turn) ?? []),
+    whole: renderMessages(messages, false),
+    render: (count, addGenerationPrompt) => renderMessages(messages.slice(0, count), addGenerationPrompt),
+    renderOther: (some, addGenerationPrompt) => renderMessages(some, addGenerationPrompt).text,
+  })
+  return {
+    sequences: texts.map(({ rendered, spans }) => tokenize(model, rendered, spans)),
+    leftOut: leftOutOf(model, messages, { tools, kwargs }),
+  }
+}
+
+/**
+ * The same of a conversation that is one sequence.
+ *
+ * @throws {DataError} `several_sequences` where it takes several; else as `renderTurns`
+ */
+export function renderWithMask(model: TextModel, conversation: MaskedConversation): MaskedTokens {
+  const { sequences, leftOut } = renderTurns(model, conversation)
+  const [only] = sequences
+  if (only !== undefined && sequences.length === 1) return { ...only, leftOut }
+  throw new DataError(
+    'several_sequences',
+    'the chat template writes earlier answers in another way than the last, so that the answers are not one sequence',
+    { param: 'messages', hint: 'give each answer a row of its own' },
   )
-  return { ...tokens, leftOut: leftOutOf(model, messages, { tools, kwargs }) }
 }
 
 /** The messages of which nothing is in a rendering, as people are told of them. */
@@ -103,11 +107,7 @@ function assistantIndices(messages: readonly JsonValue[], which: 'all' | 'last' 
 }
 
 /** Tokenizes spans and the text between them apart and marks the spans. */
-function tokenize(
-  model: TextModel,
-  { text, barriers }: BarredText,
-  spans: readonly TurnSpan[],
-): Omit<MaskedTokens, 'leftOut'> {
+function tokenize(model: TextModel, { text, barriers }: BarredText, spans: readonly TurnSpan[]): MaskedSequence {
   const { tokenizer } = model
   const tokenIds: number[] = []
   const trained: number[] = []

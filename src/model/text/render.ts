@@ -12,6 +12,8 @@ export interface RenderOptions extends Conversation {
   readonly addSpecialTokens?: boolean | undefined
   /** As `EncodeOptions.maxTokens`: a prompt that cannot fit is not tokenized to its end. */
   readonly maxTokens?: number | undefined
+  /** Render although the template leaves messages out: the caller counts them (default false). */
+  readonly allowsLeftOut?: boolean | undefined
 }
 
 export interface RenderedPrompt {
@@ -27,8 +29,8 @@ export interface RenderedPrompt {
  * @throws {InvalidRequestError} as `renderText`
  */
 export function renderConversation(model: TextModel, options: RenderOptions): RenderedPrompt {
-  const { text, barriers } = renderText(model, options)
-  const { addSpecialTokens = false, maxTokens } = options
+  const { addSpecialTokens = false, maxTokens, allowsLeftOut = false } = options
+  const { text, barriers } = allowsLeftOut ? chatTemplateOf(model).render(options) : renderText(model, options)
   return { text, tokenIds: model.tokenizer.encode(text, { parseSpecial: true, addSpecialTokens, barriers, maxTokens }) }
 }
 

@@ -16,8 +16,21 @@ import {
   NO_MESSAGES,
 } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
+import type { TrainedTurns } from './examples/sft-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
-import type { SftText } from './sft-data.js'
+
+/** Turns a conversation into one sequence; 1 in the mask marks what the chosen turns generate. */
+export interface PreferenceText {
+  renderWithMask(
+    conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
+    turns: TrainedTurns,
+  ): {
+    readonly tokenIds: ArrayLike<number>
+    readonly mask: ArrayLike<number>
+    /** The messages that the chat template leaves out, as people are told of them. */
+    readonly leftOut: readonly string[]
+  }
+}
 
 /** One answer behind its prompt; arrays of the same length. */
 export interface AnswerSequence {
@@ -49,7 +62,7 @@ export interface PreferenceBatch {
 }
 
 export interface PreferenceBatchOptions extends LineOptions {
-  readonly text: SftText
+  readonly text: PreferenceText
   readonly batchSize: number
   /** Longest sequence that is kept, in tokens. */
   readonly maxLength: number
@@ -162,7 +175,7 @@ interface TokenizedAnswer {
 }
 
 /** The assistant turns of the answer train; those of the prompt do not. */
-function tokenize(example: PreferenceExample, answer: readonly JsonObject[], text: SftText): TokenizedAnswer {
+function tokenize(example: PreferenceExample, answer: readonly JsonObject[], text: PreferenceText): TokenizedAnswer {
   const messages = [...example.prompt, ...answer]
   const turns = messages.flatMap(({ role }, m) => (role === 'assistant' && m >= example.prompt.length ? [m] : []))
   try {

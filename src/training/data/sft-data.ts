@@ -20,14 +20,16 @@ import {
 import { readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
 import { type LineOptions, lineError } from './json-lines.js'
 
-/** Turns a conversation into tokens; 1 in the mask marks tokens of assistant turns, their end-of-turn token included. */
+/**
+ * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
+ * what the turns generate, their end-of-turn token included.
+ */
 export interface SftText {
-  renderWithMask(
+  renderTurns(
     conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
     turns: TrainedTurns,
   ): {
-    readonly tokenIds: ArrayLike<number>
-    readonly mask: ArrayLike<number>
+    readonly sequences: readonly { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }[]
     /** The messages that the chat template leaves out, as people are told of them. */
     readonly leftOut: readonly string[]
   }
@@ -54,6 +56,8 @@ export interface SftBatch {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  /** Examples that make several sequences. */
+  readonly splitCount: number
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -79,6 +83,8 @@ export interface SftSurvey {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  /** Examples that make several sequences. */
+  readonly splitCount: number
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -110,6 +116,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     trainableBatchCount: 0,
     droppedCount: 0,
     untrainableCount: 0,
+    splitCount: 0,
     tokenCount: 0,
     trainableTokenCount: 0,
     longestLength: 0,
@@ -126,6 +133,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
       'exampleCount',
       'droppedCount',
       'untrainableCount',
+      'splitCount',
       'tokenCount',
       'trainableTokenCount',
     ] as const)
@@ -159,23 +167,27 @@ export function sftBatchCount(exampleCount: number, batchSize: number): number {
 function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
   let leftOutMessages = NO_MESSAGES
   const rendered = examples.map((example) => {
-    const { leftOut, ...sequence } = tokenizeExample(example, options)
+    const { leftOut, sequences } = render(example, options)
     leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
-    return sequence
+    return sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example.lineNumber))
   })
-  const fitting = rendered.filter((sequence) => sequence.tokenIds.length <= options.maxLength)
-  const sequences = fitting.filter((sequence) => sequence.lossMask.includes(1))
-  const linesOf = (some: readonly SftSequence[]): number[] => some.map(({ lineNumber }) => lineNumber)
+  const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
+  const trainable = fitting.map((row) => row.filter(({ lossMask }) => lossMask.includes(1)))
+  const sequences = trainable.flat()
+  const linesOf = (rows: readonly (readonly SftSequence[])[]): number[] =>
+    rows.flatMap(([first]) => first?.lineNumber ?? [])
+  const untrainable = fitting.filter((_, row) => trainable[row]?.length === 0)
   return {
     index,
     sequences,
     exampleCount: examples.length,
     droppedCount: rendered.length - fitting.length,
-    untrainableCount: fitting.length - sequences.length,
+    untrainableCount: untrainable.length,
     leftOutLines: {
-      overlength: linesOf(rendered.filter((sequence) => !fitting.includes(sequence))),
-      untrainable: linesOf(fitting.filter((sequence) => !sequences.includes(sequence))),
+      overlength: linesOf(rendered.filter((row) => !fitting.includes(row))),
+      untrainable: linesOf(untrainable),
     },
+    splitCount: trainable.filter((row) => row.length > 1).length,
     leftOutMessages,
     tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),
     longestLength: sequences.reduce((longest, sequence) => Math.max(longest, sequence.tokenIds.length), 0),
@@ -186,16 +198,15 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
   }
 }
 
-function tokenizeExample(example: SftExample, options: SftBatchOptions): SftSequence & { leftOut: readonly string[] } {
-  const { tokenIds, mask, leftOut } = render(example, options)
+function toSequence(tokenIds: ArrayLike<number>, mask: ArrayLike<number>, lineNumber: number): SftSequence {
   const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
   if (lossMask.length > 0) lossMask[0] = 0
-  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber: example.lineNumber, leftOut }
+  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber }
 }
 
-function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderWithMask']> {
+function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderTurns']> {
   try {
-    return options.text.renderWithMask(
+    return options.text.renderTurns(
       { messages: example.messages, tools: example.tools },
       example.trainedTurns ?? options.assistantTurns,
     )

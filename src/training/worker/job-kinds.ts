@@ -40,7 +40,7 @@ export type JobSource = Pick<WorkerClient, 'openInput' | 'openValidation' | 'get
 export interface TrainingStart {
   readonly source: JobSource
   readonly job: WorkerJob
-  readonly text: RlJob['text'] & SftBatchOptions['text']
+  readonly text: RlJob['text'] & SftBatchOptions['text'] & PreferenceBatchOptions['text']
   readonly padTokenId: number
   /** Longest sequence the base model takes, tokens. */
   readonly maxLength: number

@@ -1,26 +1,42 @@
 /**
  * Connects a model's tokenizer and chat template to what `training/data` needs of them.
  */
+import type { JsonObject } from '#base/util/json.js'
 import { renderConversation } from '#model/text/render.js'
-import { leftOutOf, renderWithMask, trainingKwargs } from '#model/text/render-with-mask.js'
+import { leftOutOf, renderTurns, renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
+import type { PreferenceText } from '#training/data/preference-data.js'
 import type { SftText } from '#training/data/sft-data.js'
 import type { SampledToken } from '#training/data/trajectory.js'
 import type { TrajectoryText } from '#training/data/turns.js'
 
 /** Text for trajectories and for supervised examples. */
-export function bindText(model: TextModel): TrajectoryText & SftText {
+export function bindText(model: TextModel): TrajectoryText & SftText & PreferenceText {
   const idOfBytes = lazily(() => indexByBytes(model))
+  const kwargs = samplerKwargs(model)
   return {
     vocabularySize: model.tokenizer.vocabularySize,
     renderPrompt: ({ messages, tools }) =>
-      renderConversation(model, { messages, tools, addGenerationPrompt: true, kwargs: trainingKwargs(model) }).tokenIds,
+      renderConversation(model, { messages, tools, addGenerationPrompt: true, allowsLeftOut: true, kwargs }).tokenIds,
     renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
-    leftOutOf: ({ messages, tools }) => leftOutOf(model, messages, { tools, kwargs: trainingKwargs(model) }),
+    leftOutOf: ({ messages, tools }) => leftOutOf(model, messages, { tools }),
     renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
+    renderTurns: ({ messages, tools }, turns) => renderTurns(model, { messages, tools, assistantTurns: turns }),
     textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,
   }
+}
+
+/** Template variables of a prompt whose ids the client did not keep, where the template reads them. */
+const SAMPLER_KWARGS: JsonObject = { enable_thinking: false, preserve_thinking: true }
+
+/**
+ * As ART renders: an answer that does not open its think block was asked for behind an empty one; the block of one that does is taken
+ * out again (`src/training/data/turns.ts`).
+ */
+function samplerKwargs({ chatTemplate }: TextModel): JsonObject {
+  const known = Object.entries(SAMPLER_KWARGS).filter(([name]) => chatTemplate?.facts.variables.has(name) === true)
+  return Object.fromEntries(known)
 }
 
 /** A control token is named by its spelling; its bytes could also be those of plain text. */

@@ -11,7 +11,7 @@ import { systemClock } from '#base/util/clock.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { createChatTemplate } from '#model/text/chat-template.js'
 import { renderConversation } from '#model/text/render.js'
-import { renderWithMask } from '#model/text/render-with-mask.js'
+import { renderTurns } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { createTinyTextModel } from '../../support/model/tiny-tokenizer.js'
 
@@ -85,20 +85,27 @@ describe.skipIf(!existsSync(directory))('templates of models (skipped without .c
       const messages = lacks === 'system' ? turns : [{ role: 'system', content: 'Be brief.' }, ...turns]
       const end = options.ends?.[0] ?? '<|im_end|>'
 
-      test('the mask holds the answers and their end-of-turn tokens', () => {
-        const { tokenIds, mask } = renderWithMask(model, { messages })
-        const trained = model.tokenizer.decode(tokenIds.filter((_, i) => mask[i] === 1))
-        expect(trained.replaceAll(/<think>\s*<\/think>\s*/g, '')).toBe(`one answer${end}two\nanswers${end}`)
-      })
-
-      test('the tokens before the last trained turn are the prompt of that turn', () => {
-        const kwargs = { enable_thinking: false }
-        const { tokenIds, mask } = renderWithMask(model, { messages, assistantTurns: 'last', kwargs })
-        const prompt = renderConversation(model, { messages: messages.slice(0, -1), kwargs })
-        // Where the answer starts with a thinking block that the prompt opens, the prompt is the longer one.
-        const before = tokenIds.slice(0, mask.indexOf(1))
-        expect(before).toEqual(prompt.tokenIds.slice(0, before.length))
-        expect(prompt.text.slice(model.tokenizer.decode(before).length)).toMatch(/^(<think>\s*(<\/think>\s*)?)?$/)
+      test.each([
+        ['by default', {}],
+        ['without thinking', { enable_thinking: false }],
+      ])('what trains is what a chat must generate behind its prompt, %s', (_, kwargs) => {
+        const { sequences } = renderTurns(model, { messages, kwargs })
+        const trained = sequences.flatMap(({ tokenIds, mask }) =>
+          tokenIds.flatMap((_id, t) => {
+            if (mask[t] !== 1 || mask[t - 1] === 1) return []
+            const after = mask.indexOf(0, t)
+            return [{ before: tokenIds.slice(0, t), turn: tokenIds.slice(t, after === -1 ? undefined : after) }]
+          }),
+        )
+        const asked = messages.flatMap(({ role }, m) =>
+          role === 'assistant' ? [renderConversation(model, { messages: messages.slice(0, m), kwargs }).text] : [],
+        )
+        expect(trained.map(({ before }) => model.tokenizer.decode(before))).toEqual(asked)
+        const block = /^(<think>\s*)?\s*<\/think>\s*/
+        expect(trained.map(({ turn }) => model.tokenizer.decode(turn).replace(block, ''))).toEqual([
+          `one answer${end}`,
+          `two\nanswers${end}`,
+        ])
       })
 
       test('user text never becomes a control token', () => {

@@ -92,6 +92,7 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
       num_epochs: epochs,
       num_dropped_overlength: survey.droppedCount,
       num_untrainable: survey.untrainableCount,
+      ...(survey.splitCount === 0 ? {} : { num_unmerged_histories: survey.splitCount }),
       ...leftOutMessageMetric(survey.leftOutMessages.count),
       ...(validation === null ? {} : { num_validation_trajectories: validation.survey.exampleCount }),
     },

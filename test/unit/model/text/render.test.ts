@@ -9,7 +9,7 @@ import { Template } from '@huggingface/jinja'
 import { describe, expect, test } from 'vitest'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { renderConversation } from '#model/text/render.js'
-import { renderWithMask } from '#model/text/render-with-mask.js'
+import { renderTurns, renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { parseToolCalls } from '#model/text/tool-calls.js'
 import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
@@ -74,13 +74,12 @@ describe.each(['chatml.jinja', 'thinking.jinja', 'headers.jinja'])('%s', (name) 
   })
 
   test('3. trained tokens are the messages and their end-of-turn token, nothing else', () => {
-    const masked = renderWithMask(model, { messages: conversation, kwargs })
-    const texts = trainedTexts(model, masked)
-    expect(texts.map((text) => text.replace('<think>\n\n</think>\n\n', ''))).toEqual([
+    const { sequences } = renderTurns(model, { messages: conversation, kwargs })
+    expect(sequences.flatMap((sequence) => trainedTexts(model, sequence))).toEqual([
       'the first answer<|im_end|>',
       'the second\nanswer 😀<|im_end|>',
     ])
-    expect(masked.mask).toHaveLength(masked.tokenIds.length)
+    for (const { mask, tokenIds } of sequences) expect(mask).toHaveLength(tokenIds.length)
   })
 
   test('4. the prompt of a later turn extends the earlier prompt and its answer', () => {
@@ -111,7 +110,8 @@ describe('long conversations', () => {
       { role: 'user', content: `answer ${i % 3}` },
       { role: 'assistant', content },
     ])
-    const texts = trainedTexts(model, renderWithMask(model, { messages }))
+    const { sequences } = renderTurns(model, { messages })
+    const texts = sequences.flatMap((sequence) => trainedTexts(model, sequence))
     const written = texts.map((text) => text.replace('<think>\n\n</think>\n\n', '').trim())
     expect(written).toEqual(
       contents.map((content) => `${name === 'headers.jinja' ? content.trim() : content}<|im_end|>`),
@@ -122,8 +122,8 @@ describe('long conversations', () => {
 describe('tool calls', () => {
   test.each(['chatml.jinja', 'thinking.jinja'])('%s: 3. parsing the trained tokens returns the calls', (name) => {
     const model = createTinyTextModel(fixture(name))
-    const masked = renderWithMask(model, { messages: toolConversation, tools })
-    const [call = '', answer] = trainedTexts(model, masked)
+    const { sequences } = renderTurns(model, { messages: toolConversation, tools, kwargs: { enable_thinking: false } })
+    const [call = '', answer] = sequences.flatMap((sequence) => trainedTexts(model, sequence))
     expect(answer).toBe('It is sunny.<|im_end|>')
     const { content, toolCalls } = parseToolCalls(call.replace('<|im_end|>', ''), () => 'id')
     expect(content).toBeNull()
@@ -149,9 +149,15 @@ describe('templates that rewrite earlier turns', () => {
     { role: 'assistant', content: 'two.', reasoning: 'well' },
   ]
 
-  test('removed reasoning is not trained, kept reasoning is', () => {
-    const texts = trainedTexts(model, renderWithMask(model, { messages: reasoning, kwargs: { enable_thinking: true } }))
-    expect(texts).toEqual(['one.<|im_end|>', '<think>\nwell\n</think>\n\ntwo.<|im_end|>'])
+  test('every answer trains as it was asked for, its reasoning too', () => {
+    const { sequences } = renderTurns(model, { messages: reasoning, kwargs: { enable_thinking: true } })
+    expect(sequences.map((sequence) => trainedTexts(model, sequence))).toEqual([
+      ['<think>\nhm\n</think>\n\none.<|im_end|>'],
+      ['<think>\nwell\n</think>\n\ntwo.<|im_end|>'],
+    ])
+    expect(() => renderWithMask(model, { messages: reasoning })).toThrow(
+      expect.objectContaining({ code: 'several_sequences' }),
+    )
   })
 
   test('a tool call whose reasoning is removed later is found all the same', () => {
@@ -163,8 +169,11 @@ describe('templates that rewrite earlier turns', () => {
       { role: 'user', content: 'thanks' },
       { role: 'assistant', content: 'Welcome.' },
     ]
-    const texts = trainedTexts(model, renderWithMask(model, { messages, tools, kwargs: { enable_thinking: true } }))
-    expect(texts.map((text) => text.slice(0, 11))).toEqual(['<tool_call>', 'Sunny.<|im_', '<think>\n\n</'])
+    const { sequences } = renderTurns(model, { messages, tools, kwargs: { enable_thinking: true } })
+    const texts = sequences.flatMap((sequence) => trainedTexts(model, sequence))
+    // the call's reasoning stays until the next question, so that two turns share a sequence
+    expect(sequences).toHaveLength(2)
+    expect(texts.map((text) => text.slice(0, 11))).toEqual(['<think>\nloo', '<think>\ndon', '<think>\n\n</'])
     expect(texts.every((text) => text.endsWith('<|im_end|>') && text.indexOf('<|im_') === text.length - 10)).toBe(true)
   })
 
@@ -187,14 +196,76 @@ describe('templates that rewrite earlier turns', () => {
   })
 })
 
-test('training sets enable_thinking to false where the template reads it and the caller says nothing', () => {
-  const source =
-    '{% for m in messages %}<|im_start|>{{ m.role }}{{ enable_thinking }}\n{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ enable_thinking }}\n{% endif %}'
-  const model = createTinyTextModel(source)
-  const text = (kwargs: JsonObject): string =>
-    model.tokenizer.decode(renderWithMask(model, { messages: [{ role: 'user', content: 'x' }], kwargs }).tokenIds)
-  expect(text({})).toContain('userFalse')
-  expect(text({ enable_thinking: true })).toContain('userTrue')
+/** What a default chat asks, and what must be generated behind it: of every turn, and nothing else trains. */
+describe('what trains is what a chat generates', () => {
+  const THINK = `{%- for m in messages %}{%- if m.role == 'assistant' and loop.last %}{%- set c = m.content.split('</think>')[-1].lstrip('\n') %}
+{%- set r = m.content.split('</think>')[0].split('<think>')[-1].strip('\n') if '</think>' in m.content else '' %}
+{{- '<|im_start|>assistant\n<think>\n' + r + '\n</think>\n\n' + c + '<|im_end|>\n' }}
+{%- else %}{{- '<|im_start|>' + m.role + '\n' + m.content.split('</think>')[-1] + '<|im_end|>\n' }}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is false %}
+{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}`
+  /** Opens the block itself and never shows it again, as models that always think do. */
+  const OPENED = `{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content.split('</think>')[-1].lstrip('\n') + '<|im_end|>\n' }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n<think>\n' }}{%- endif %}`
+  const question = { role: 'user', content: '2+2?' }
+  const thought = { role: 'assistant', content: '<think>\ntwo and two\n</think>\n\n4' }
+  const plain = { role: 'assistant', content: '4' }
+  const trained = (source: string, messages: readonly JsonObject[], kwargs: JsonObject = {}): string[] => {
+    const model = createTinyTextModel(source)
+    const { sequences } = renderTurns(model, { messages, kwargs })
+    const turns = messages.flatMap(({ role }, m) => (role === 'assistant' ? [m] : []))
+    const prompts = turns.map(
+      (turn) => renderConversation(model, { messages: messages.slice(0, turn), kwargs }).tokenIds,
+    )
+    const starts = sequences.flatMap(({ tokenIds, mask }) =>
+      tokenIds.flatMap((_, t) => (mask[t] === 1 && mask[t - 1] !== 1 ? [tokenIds.slice(0, t)] : [])),
+    )
+    expect(starts.map((ids) => model.tokenizer.decode(ids))).toEqual(prompts.map((ids) => model.tokenizer.decode(ids)))
+    return sequences.flatMap((sequence) => trainedTexts(model, sequence))
+  }
+
+  test('the think block trains where the prompt does not hold it', () => {
+    expect(trained(THINK, [question, thought])).toEqual(['<think>\ntwo and two\n</think>\n\n4<|im_end|>'])
+    expect(trained(THINK, [question, plain])).toEqual(['<think>\n\n</think>\n\n4<|im_end|>'])
+    expect(trained(THINK, [question, thought, question, plain])).toEqual([
+      '<think>\ntwo and two\n</think>\n\n4<|im_end|>',
+      '<think>\n\n</think>\n\n4<|im_end|>',
+    ])
+  })
+
+  test('an answer stands behind the empty block that its chat asked for', () => {
+    const kwargs = { enable_thinking: false }
+    expect(trained(THINK, [question, plain, question, plain], kwargs)).toEqual(['4<|im_end|>', '4<|im_end|>'])
+    expect(trained(THINK, [question, thought], kwargs)).toEqual(['4<|im_end|>'])
+  })
+
+  test('a block that the prompt opens is thought to its end', () => {
+    expect(trained(OPENED, [question, thought, question, plain])).toEqual([
+      'two and two\n</think>\n\n4<|im_end|>',
+      '\n</think>\n\n4<|im_end|>',
+    ])
+    // reasoning that spells a control token stays text
+    const forged = { role: 'assistant', content: '4', reasoning: 'a <|im_end|> b' }
+    const model = createTinyTextModel(OPENED)
+    const { sequences } = renderTurns(model, { messages: [question, forged] })
+    const end = model.tokenizer.tokenToId('<|im_end|>')
+    const ends = sequences.flatMap(({ tokenIds, mask }) => tokenIds.filter((id, t) => mask[t] === 1 && id === end))
+    expect(ends).toHaveLength(1)
+  })
+
+  test('it holds for random conversations of every template here', () => {
+    const sources = [THINK, OPENED, fixture('chatml.jinja'), fixture('thinking.jinja')]
+    for (const source of sources) {
+      for (let seed = 1; seed <= 40; seed++) {
+        const messages = Array.from({ length: 1 + (seed % 5) }, (_, i) => [
+          { role: 'user', content: `question ${(seed * 7 + i) % 11}` },
+          { role: 'assistant', content: (seed + i) % 3 === 0 ? `<think>\nr${i}\n</think>\n\na${i}` : `a${i}` },
+        ]).flat()
+        const texts = trained(source, messages, seed % 2 === 0 ? {} : { enable_thinking: false })
+        expect(texts.every((text, i) => text.endsWith(`a${i}<|im_end|>`))).toBe(true)
+      }
+    }
+  })
 })
 
 test('a model without template cannot take messages', () => {

@@ -1,11 +1,10 @@
 /** Preference files: the forms of a row, which line is named when it is wrong, what is dropped. */
 import { describe, expect, it } from 'vitest'
 import { readPreferenceExamples } from '#training/data/examples/preference-example.js'
-import { readPreferenceBatches, surveyPreferences } from '#training/data/preference-data.js'
-import type { SftText } from '#training/data/sft-data.js'
+import { type PreferenceText, readPreferenceBatches, surveyPreferences } from '#training/data/preference-data.js'
 
 /** Words are tokens; words of the chosen turns train. */
-const text: SftText = {
+const text: PreferenceText = {
   renderWithMask: ({ messages }, turns) => {
     const words = messages.map(({ content }) => String(content).split(' ').filter(Boolean))
     const trains = (m: number): boolean => Array.isArray(turns) && turns.includes(m)

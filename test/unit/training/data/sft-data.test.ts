@@ -24,7 +24,7 @@ const line = (answer: string, extra: Record<string, unknown> = {}): string =>
 
 /** Words are tokens; words of assistant messages train. */
 const text: SftText = {
-  renderWithMask: ({ messages }, assistantTurns) => {
+  renderTurns: ({ messages }, assistantTurns) => {
     const tokenIds: number[] = []
     const mask: number[] = []
     messages.forEach((message, m) => {
@@ -39,7 +39,7 @@ const text: SftText = {
       mask.push(...words.map(() => (trains ? 1 : 0)))
     })
     const leftOut = messages.filter(({ role }) => role === 'unknown').map(({ role }) => String(role))
-    return { tokenIds, mask, leftOut }
+    return { sequences: [{ tokenIds, mask }], leftOut }
   },
 }
 const options = { text, batchSize: 2, assistantTurns: 'all', maxLength: 10 } as const
@@ -316,6 +316,7 @@ describe('readSftBatches', () => {
         untrainable: batches.flatMap((b) => b.leftOutLines.untrainable).slice(0, 20),
       },
       leftOutMessages: { count: 0, examples: [] },
+      splitCount: 0,
       longestLength: Math.max(...batches.flatMap((b) => b.sequences.map(({ tokenIds }) => tokenIds.length))),
     })
     expect(survey.exampleCount).toBe(101)

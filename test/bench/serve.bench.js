@@ -255,10 +255,10 @@ async function tools() {
       return content !== '' || calls.length > 0
     })
   }
-  const auto = { kind: 'auto', isParallel: true }
+  const auto = { kind: 'auto', isParallel: true, names: ['weather'] }
   const tagged = `<tool_call>\n${call}\n</tool_call>`
-  // the token that ends the name
-  const named = (text) => tokenizer.encode(text.slice(0, text.indexOf('weather"') + 'weather"'.length)).length - 1
+  // the token that begins the arguments
+  const begun = (text) => tokenizer.encode(text.slice(0, text.indexOf('{"city') + '{"'.length)).length - 1
   const row = (name, late) => ({
     name: `${name}: tokens until the first delta, beyond the earliest`,
     value: late,
@@ -268,10 +268,10 @@ async function tools() {
   return [
     row('plain text beside tools', firstDelta(auto, 'The weather in Rome is fine.')),
     row('arguments of a named tool', firstDelta({ kind: 'named', name: 'weather' }, '{"city": "Rome"}')),
-    row('a call between tags, from the end of its name', firstDelta(auto, tagged) - named(tagged)),
+    row('a call between tags, from the start of its arguments', firstDelta(auto, tagged) - begun(tagged)),
     row(
-      'a required call, from the end of its name',
-      firstDelta({ kind: 'required', isParallel: true }, `[${call}]`) - named(`[${call}]`),
+      'a required call, from the start of its arguments',
+      firstDelta({ kind: 'required', isParallel: true, names: ['weather'] }, `[${call}]`) - begun(`[${call}]`),
     ),
   ]
 }

@@ -1,17 +1,17 @@
 /**
  * One tool call as it is written: a JSON object with a name and arguments, read character by character.
  *
- * The arguments are given on as they come, so that a stream shows them while they are written. Knows nothing of the marks
- * around a call.
+ * It is a call once it names a known tool and its arguments have begun as an object does; from then on they are given on as they come, in
+ * the model's own text, so that a stream shows them while they are written. Knows nothing of the marks around a call.
  */
-import type { JsonValue } from '#base/util/json.js'
-import { isJsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
+import { valueSpans } from './value-spans.js'
 
 /** What one piece of text added to a call. */
 export interface CallProgress {
   /** Set once, before any arguments. */
   readonly name: string | null
-  /** Further text of the arguments, JSON when put together. */
+  /** Further text of the arguments. */
   readonly arguments: string
   /** Text behind the end of the object; null while the object is open. */
   readonly rest: string | null
@@ -20,22 +20,24 @@ export interface CallProgress {
 }
 
 /** Name first, then arguments that begin an object: nearly every call. Others wait for their end. */
-const NAME = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")$/
 const HEAD = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*$/
 
 export class CallReader {
-  readonly #isMarked: boolean
+  readonly #isTool: (name: string) => boolean
   #text = ''
   #depth = 0
   #isInString = false
   #isEscaped = false
-  #hasName = false
-  #hasHead = false
+  /** `begun` has a head whose arguments may yet be no object: `{city: …` */
+  #head: 'none' | 'begun' | 'shown' | 'refused' = 'none'
+  #name = ''
   #isInArguments = false
+  /** Arguments that are not given on yet. */
+  #held = ''
 
-  /** @param isMarked whether a mark said that a call comes: its name is told as soon as it is there. Else an object with a name may be an answer. */
-  constructor(isMarked: boolean) {
-    this.#isMarked = isMarked
+  /** @param isTool whether a call of this name is one: any other object may be an answer */
+  constructor(isTool: (name: string) => boolean) {
+    this.#isTool = isTool
   }
 
   /** Everything read so far. */
@@ -48,21 +50,22 @@ export class CallReader {
     let given = ''
     for (let i = 0; i < piece.length; i++) {
       const character = piece[i] as string
-      if (character === '{' && !this.#isInString && this.#depth === 1 && !this.#hasHead) {
-        const read = this.#read(HEAD)
-        this.#hasHead = read !== null
-        this.#isInArguments = this.#hasHead
-        if (!this.#hasName) name = read
-        this.#hasName ||= read !== null
+      if (this.#head === 'begun' && !isBlank(character)) {
+        // an object goes on with a key, or ends
+        this.#head = character === '"' || character === '}' ? 'shown' : 'refused'
+        if (this.#head === 'shown') name = this.#name
+      }
+      if (character === '{' && !this.#isInString && this.#depth === 1 && this.#head === 'none') {
+        this.#readHead()
       }
       this.#text += character
-      if (this.#isInArguments) given += character
+      if (this.#isInArguments) this.#held += character
       this.#step(character)
-      if (character === '"' && this.#isMarked && this.#depth === 1 && !this.#hasName && !this.#isInString) {
-        name = this.#read(NAME)
-        this.#hasName = name !== null
-      }
       if (this.#isInArguments && this.#depth === 1) this.#isInArguments = false
+      if (this.#head === 'shown') {
+        given += this.#held
+        this.#held = ''
+      }
       if (this.#depth === 0 && character === '}' && !this.#isInString) {
         return { ...this.#atEnd(name, given), rest: piece.slice(i + 1) }
       }
@@ -80,28 +83,39 @@ export class CallReader {
     else if (character === '}' || character === ']') this.#depth--
   }
 
-  #read(pattern: RegExp): string | null {
-    const [, quoted] = pattern.exec(this.#text) ?? []
+  #readHead(): void {
+    const [, quoted] = HEAD.exec(this.#text) ?? []
     const name = quoted === undefined ? null : parse(quoted)
-    return typeof name === 'string' ? name : null
+    if (typeof name !== 'string' || !this.#isTool(name)) return
+    this.#name = name
+    this.#head = 'begun'
+    this.#isInArguments = true
   }
 
-  /** A call in another order of fields, or without arguments, is known only now. */
+  /** A call in another order of fields, without arguments, or with those in a text, is known only now. */
   #atEnd(name: string | null, given: string): Omit<CallProgress, 'rest'> {
-    if (this.#hasHead) return { name, arguments: given, isCall: true }
+    if (this.#head === 'shown') return { name, arguments: given, isCall: true }
     const call = parseCall(this.#text)
-    if (call === null) return { name, arguments: '', isCall: false }
-    const isNew = !this.#hasName
-    return { name: isNew ? call.name : name, arguments: JSON.stringify(call.arguments), isCall: true }
+    if (call === null || !this.#isTool(call.name)) return { name: null, arguments: '', isCall: false }
+    return { ...call, isCall: true }
   }
 }
 
-/** A whole call. @returns null if it is none */
-export function parseCall(text: string): { readonly name: string; readonly arguments: JsonValue } | null {
+/** A whole call, with its arguments as they were written. @returns null if it is none */
+export function parseCall(text: string): { readonly name: string; readonly arguments: string } | null {
   const value = parse(text)
   if (!isJsonObject(value) || typeof value['name'] !== 'string') return null
-  const given = value['arguments'] ?? value['parameters'] ?? {}
-  return isJsonObject(given) ? { name: value['name'], arguments: given } : null
+  const name = value['name']
+  const field = ['arguments', 'parameters'].find((key) => (value[key] ?? null) !== null)
+  if (field === undefined) return { name, arguments: '{}' }
+  const given = value[field] ?? null
+  // some models write the object as a text
+  const written = typeof given === 'string' ? given : (valueSpans(text).get(field) ?? '')
+  return isJsonObject(parse(written)) ? { name, arguments: written } : null
+}
+
+function isBlank(character: string): boolean {
+  return character === ' ' || character === '\n' || character === '\t' || character === '\r'
 }
 
 function parse(text: string): JsonValue {

@@ -1,7 +1,8 @@
 /**
  * Tool calls in an answer while it is written: text in, content and pieces of calls out.
  *
- * Where text could still become the mark of a call it is held back. What turns out to be no call is content.
+ * Where text could still become the mark of a call, or a call of a tool, it is held back. What turns out to be none is content; what was
+ * shown as a call stays one, however it goes on. So all pieces together are the same wherever the text is cut.
  */
 import type { ToolFormat } from './answer-format.js'
 import { type CallProgress, CallReader } from './call-reader.js'
@@ -23,8 +24,10 @@ export interface ToolCallStream {
   push(text: string): AnswerPiece
   /** The answer is over: what was held back. */
   end(): AnswerPiece
-  /** A call was begun that is none, or that was cut off. In a whole answer everything is content then. */
+  /** Something was marked as a call and is none, or was cut off. */
   readonly isMalformed: boolean
+  /** A call that was shown has not come to its end. */
+  readonly isOpen: boolean
   /** Calls that have come to their end. */
   readonly callCount: number
 }
@@ -41,17 +44,19 @@ const MARKS: Readonly<Record<StreamFormat, { readonly open: string; readonly clo
   llama3_json: { open: '', close: null },
 }
 
-export function createToolCallStream(format: StreamFormat): ToolCallStream {
-  return new MarkedCalls(MARKS[format])
+/** @param isTool whether a call of this name is one; what names no tool is text */
+export function createToolCallStream(format: StreamFormat, isTool: (name: string) => boolean): ToolCallStream {
+  return new MarkedCalls(MARKS[format], isTool)
 }
 
 class MarkedCalls implements ToolCallStream {
   readonly #marks: { readonly open: string; readonly close: string | null }
+  readonly #isTool: (name: string) => boolean
   /** `opened` is behind a mark, before its object; `text` behind what was no call after all. */
   #state: 'content' | 'opened' | 'call' | 'between' | 'text' = 'content'
   /** Text that is not decided yet. */
   #held = ''
-  /** The mark of what may become a call, and what stood before its object. */
+  /** The mark of what may become a call, and what stood before its object: text if it is none. */
   #opening = ''
   #hasContent = false
   #reader: CallReader
@@ -61,13 +66,18 @@ class MarkedCalls implements ToolCallStream {
   callCount = 0
   isMalformed = false
 
-  constructor(marks: { readonly open: string; readonly close: string | null }) {
+  constructor(marks: { readonly open: string; readonly close: string | null }, isTool: (name: string) => boolean) {
     this.#marks = marks
+    this.#isTool = isTool
     this.#reader = this.#newReader()
   }
 
   #newReader(): CallReader {
-    return new CallReader(this.#marks.open !== '')
+    return new CallReader(this.#isTool)
+  }
+
+  get isOpen(): boolean {
+    return this.#hasName
   }
 
   push(text: string): AnswerPiece {
@@ -95,6 +105,7 @@ class MarkedCalls implements ToolCallStream {
       this.isMalformed = true
       return { content: this.#hasName ? '' : this.#opening + this.#reader.text + held, calls: [] }
     }
+    if (this.#state === 'between') return { content: this.#begunBetween(), calls: [] }
     return {
       content:
         this.#state === 'content' && (this.#hasContent || held.trim() !== '' || this.callCount === 0) ? held : '',
@@ -174,11 +185,24 @@ class MarkedCalls implements ToolCallStream {
     this.#state = 'text'
   }
 
+  /** A mark behind the last call, with no object: what stands there is text. */
+  #begunBetween(): string {
+    const { open, close } = this.#marks
+    const at = open === '' || close === null ? -1 : this.#opening.indexOf(open)
+    if (at < 0) return ''
+    this.isMalformed = true
+    return this.#opening.slice(at)
+  }
+
   /** From the end of a call to the next object; anything else between calls is left out. */
   #readBetween(text: string): string | null {
     const at = text.indexOf('{')
+    this.#opening += at < 0 ? text : text.slice(0, at)
     if (at < 0) return null
     this.#state = 'call'
+    const { close } = this.#marks
+    const closed = close === null ? -1 : this.#opening.indexOf(close)
+    if (close !== null && closed >= 0) this.#opening = this.#opening.slice(closed + close.length)
     return text.slice(at)
   }
 
@@ -186,13 +210,11 @@ class MarkedCalls implements ToolCallStream {
     const progress = this.#reader.push(text)
     this.#report(progress, out)
     if (progress.rest === null) return null
-    if (!progress.isCall && !this.#hasName) {
+    if (!progress.isCall) {
       this.#giveUp(out)
       return progress.rest
     }
-    // one whose name is shown is no content any more
-    if (progress.isCall) this.callCount++
-    else this.isMalformed = true
+    this.callCount++
     this.#state = 'between'
     this.#opening = ''
     this.#reader = this.#newReader()

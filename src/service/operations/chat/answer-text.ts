@@ -1,5 +1,6 @@
 /**
- * The text of one choice, taken apart while it comes: reasoning, content, tool calls.
+ * The text of one choice, taken apart while it comes: reasoning, content, tool calls. A whole answer is what its stream has shown, but
+ * for a call that the budget cut off, in the model's own words: arguments keep their spacing, order and numbers.
  *
  * Token ids and log-probabilities are not touched: they belong to the step that made them, whatever its text became.
  */
@@ -7,14 +8,13 @@
 import type { AnswerFormat } from '#inference/host/protocol.js'
 import { ReasoningStream } from '#model/text/answer/reasoning-stream.js'
 import { createToolCallStream, type ToolCallPiece, type ToolCallStream } from '#model/text/answer/tool-call-stream.js'
-import { toPythonJson } from '#model/text/tool-calls.js'
 
 /** What becomes of calls in an answer. */
 export type ToolMode =
   | { readonly kind: 'none' }
-  | { readonly kind: 'auto'; readonly isParallel: boolean }
+  | { readonly kind: 'auto'; readonly isParallel: boolean; readonly names: readonly string[] }
   /** The whole answer is a JSON list of calls. */
-  | { readonly kind: 'required'; readonly isParallel: boolean }
+  | { readonly kind: 'required'; readonly isParallel: boolean; readonly names: readonly string[] }
   /** The whole answer is the arguments of this function. */
   | { readonly kind: 'named'; readonly name: string }
 
@@ -36,7 +36,7 @@ export class AnswerText {
   readonly #toolStream: ToolCallStream | null
   #reasoning = ''
   #content = ''
-  /** What the tool stream read: everything becomes content again if a call in it is none. */
+  /** What the tool stream read: everything is content again if the budget cuts a call off. */
   #read = ''
   readonly #calls: { name: string; arguments: string }[] = []
 
@@ -63,21 +63,21 @@ export class AnswerText {
     return this.#wholeCalls().length
   }
 
-  whole(): WholeText {
+  /** @param isCut the answer ended before the model ended it: a call that is open then is none, though a stream has shown it */
+  whole(isCut = false): WholeText {
     const reasoning = this.#reasoning === '' ? null : this.#reasoning
     if (this.#mode.kind === 'named') return { reasoning, content: '', calls: this.#calls }
-    const calls = this.#wholeCalls().map((call) => ({ name: call.name, arguments: respaced(call.arguments) }))
+    const calls = this.#wholeCalls()
     if (this.#mode.kind === 'required') return { reasoning, content: calls.length > 0 ? null : '', calls }
-    if (this.#toolStream?.isMalformed === true) return { reasoning, content: this.#read, calls: [] }
+    if (isCut && this.#toolStream?.isOpen === true) return { reasoning, content: this.#read, calls: [] }
     const isEmpty = this.#content.trim() === '' && (calls.length > 0 || reasoning !== null)
     return { reasoning, content: isEmpty ? null : this.#content, calls }
   }
 
-  /** Without one that was cut off: its arguments are no JSON. A stream has shown it by then, as every server's does. */
+  /** A list that was cut off ends with the last whole call: what a grammar was to hold is not shown half done. */
   #wholeCalls(): readonly { name: string; arguments: string }[] {
-    if (this.#toolStream === null) return this.#calls
-    if (this.#mode.kind !== 'required' && this.#toolStream.isMalformed) return []
-    return this.#calls.slice(0, this.#toolStream.callCount)
+    const { kind } = this.#mode
+    return kind === 'required' ? this.#calls.slice(0, this.#toolStream?.callCount) : this.#calls
   }
 
   #readContent(text: string): { content: string; calls: readonly ToolCallPiece[] } {
@@ -107,15 +107,8 @@ export class AnswerText {
 }
 
 function createStream(mode: ToolMode, format: AnswerFormat): ToolCallStream | null {
-  if (mode.kind === 'required') return createToolCallStream('list')
-  return mode.kind === 'auto' && format.toolFormat !== null ? createToolCallStream(format.toolFormat) : null
-}
-
-/** As Python's `json.dumps` writes it; text that was cut off stays as it is. */
-function respaced(text: string): string {
-  try {
-    return toPythonJson(JSON.parse(text))
-  } catch {
-    return text
-  }
+  if (mode.kind !== 'required' && mode.kind !== 'auto') return null
+  const isTool = (name: string): boolean => mode.names.includes(name)
+  if (mode.kind === 'required') return createToolCallStream('list', isTool)
+  return format.toolFormat === null ? null : createToolCallStream(format.toolFormat, isTool)
 }

@@ -107,7 +107,8 @@ export function createAnswerBuilder(
   }
 
   function toChoice(state: ChoiceState, index: number): ChatChoice {
-    const { content, reasoning, calls } = state.text.whole()
+    const isCut = state.finishReason !== 'stop' && state.finishReason !== 'tool_calls'
+    const { content, reasoning, calls } = state.text.whole(isCut)
     const shown = options.includesReasoning ? reasoning : null
     return {
       index,

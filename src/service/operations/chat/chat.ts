@@ -10,6 +10,7 @@ import type { ServedModel } from '#api/wire/models.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
 import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
 import { answerFormatOf } from '#model/text/answer/answer-format.js'
+import { callIdOf } from '#model/text/answer/call-id.js'
 import type { EngineProcess, GenerationEvent } from '#service/children/engine-process.js'
 import { usageKeyOf } from '../access/usage.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -73,7 +74,7 @@ export function createChatService(context: ServiceContext): ChatService {
           fingerprint: checkpoint,
         },
         options,
-        { format, createCallId: () => `chatcmpl-tool-${context.ids.uuid().replaceAll('-', '')}` },
+        { format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
       )
       builder.start(started)
       return {

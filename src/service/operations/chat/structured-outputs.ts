@@ -5,6 +5,7 @@
  */
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { stringifyExact } from '#base/json/exact-json.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { GrammarSpec } from '#inference/host/protocol.js'
 
@@ -50,7 +51,7 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
   const schemaOf = (schema: string): GrammarSpec => ({ kind: 'json_schema', schema, isWhitespaceFree })
   switch (kind) {
     case 'json':
-      return schemaOf(typeof value === 'string' ? value : JSON.stringify(value))
+      return schemaOf(typeof value === 'string' ? value : stringifyExact(value))
     case 'json_object':
       return schemaOf(ANY_OBJECT)
     case 'regex':
@@ -60,7 +61,7 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
     case 'grammar':
       return { kind: 'ebnf', grammar: asText(value, kind) }
     case 'structural_tag':
-      return { kind: 'structural_tag', tag: typeof value === 'string' ? value : JSON.stringify(value) }
+      return { kind: 'structural_tag', tag: typeof value === 'string' ? value : stringifyExact(value) }
   }
 }
 
@@ -137,7 +138,7 @@ function readStructuredOutputs(request: ChatRequest): Constraints {
   if (found.size === 0) {
     throw invalid(
       'structured_outputs',
-      `You must use one kind of structured outputs constraint but none are specified: ${JSON.stringify(given).slice(0, 200)}`,
+      `You must use one kind of structured outputs constraint but none are specified: ${stringifyExact(given).slice(0, 200)}`,
     )
   }
   checkOptions(given)
@@ -197,7 +198,7 @@ function asChoices(value: JsonValue): readonly string[] {
 }
 
 function several(found: ReadonlyMap<string, JsonValue>): InvalidRequestError {
-  const listed = JSON.stringify(Object.fromEntries(found)).slice(0, 300)
+  const listed = stringifyExact(Object.fromEntries(found)).slice(0, 300)
   return invalid(
     'structured_outputs',
     `You can only use one kind of structured outputs constraint but multiple are specified: ${listed}`,

@@ -5,6 +5,7 @@
  */
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { stringifyExact } from '#base/json/exact-json.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { GrammarSpec } from '#inference/host/protocol.js'
 import type { ToolMode } from './answer-text.js'
@@ -26,9 +27,10 @@ export function toToolUse(request: ChatRequest): ToolUse {
   const isParallel = request.parallel_tool_calls ?? true
   if (choice === 'none') return { mode: { kind: 'none' }, grammar: null }
   if (tools.length === 0) throw invalid('tool_choice', 'When using `tool_choice`, `tools` must be set.')
-  if (choice === 'auto') return { mode: { kind: 'auto', isParallel }, grammar: null }
+  const names = tools.map((tool) => tool.function.name)
+  if (choice === 'auto') return { mode: { kind: 'auto', isParallel, names }, grammar: null }
   if (choice === 'required') {
-    return { mode: { kind: 'required', isParallel }, grammar: schemaGrammar(listOfCalls(tools, isParallel)) }
+    return { mode: { kind: 'required', isParallel, names }, grammar: schemaGrammar(listOfCalls(tools, isParallel)) }
   }
   if (typeof choice === 'string') {
     throw invalid(
@@ -84,7 +86,7 @@ function listOfCalls(tools: readonly Tool[], isParallel: boolean): JsonObject {
     // its references stay inside, whatever it calls itself
     const { $id: _, ...parameters } = parametersOf(tool, index)
     for (const [name, definition] of Object.entries((parameters['$defs'] ?? {}) as JsonObject)) {
-      const text = JSON.stringify(definition)
+      const text = stringifyExact(definition)
       if ((definitions.get(name) ?? text) !== text) {
         throw invalid('tools', `Tool definition '${name}' has multiple schemas, which is not supported.`)
       }
@@ -118,7 +120,7 @@ function parametersOf(tool: Tool, index: number): JsonObject {
 const JSON_TYPES: ReadonlySet<unknown> = new Set(['array', 'string', 'number', 'integer', 'boolean', 'null'])
 
 function schemaGrammar(schema: JsonObject): GrammarSpec {
-  return { kind: 'json_schema', schema: JSON.stringify(schema), isWhitespaceFree: false }
+  return { kind: 'json_schema', schema: stringifyExact(schema), isWhitespaceFree: false }
 }
 
 function invalid(param: string, message: string): InvalidRequestError {

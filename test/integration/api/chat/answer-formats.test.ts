@@ -84,16 +84,16 @@ describe('calls between tags (5.2)', () => {
     ['several calls', `${CALL}\n${call('ping', '{}')}`, { content: null, calls: [rome, ['ping', '{}']] }],
     ['an end that was forgotten', CALL.replace('\n</tool_call>', ''), { content: null, calls: [rome] }],
     [
-      'arguments as Python writes them, letters beyond ASCII kept',
-      call('weather', '{"city":"Zürich","n":[1,2.5,{"a":null}]}'),
-      { content: null, calls: [['weather', '{"city": "Zürich", "n": [1, 2.5, {"a": null}]}']] },
+      'arguments as they were written, letters beyond ASCII kept',
+      call('weather', '{"city":"Zürich", "n":[1,2.50,{"a":null}]}'),
+      { content: null, calls: [['weather', '{"city":"Zürich", "n":[1,2.50,{"a":null}]}']] },
     ],
     ['no arguments', '<tool_call>{"name": "ping"}</tool_call>', { content: null, calls: [['ping', '{}']] }],
     ['no JSON', '<tool_call>{"name": oops}</tool_call>', { content: '<tool_call>{"name": oops}</tool_call>' }],
     [
       'no JSON in one of two',
       `${CALL}<tool_call>{"name"</tool_call>`,
-      { content: `${CALL}<tool_call>{"name"</tool_call>` },
+      { content: '<tool_call>{"name"</tool_call>', calls: [rome] },
     ],
     ['no name', '<tool_call>{"arguments": {}}</tool_call>', { content: '<tool_call>{"arguments": {}}</tool_call>' }],
     ['a tag without an object', 'a <tool_call>f()</tool_call> b', { content: 'a <tool_call>f()</tool_call> b' }],
@@ -131,8 +131,8 @@ describe('calls between tags (5.2)', () => {
   ])('%s', async (name, text, read, more = {}) => {
     const body = await plain({ ...writes(text), ...more })
     expectRead(body, read)
-    // what turns out to be no JSON has been told in pieces by then
-    if (!/^no JSON (in|where)/.test(name)) await both({ ...writes(text), ...more })
+    // what the budget cuts off has been told in pieces by then
+    if (!name.startsWith('no JSON where')) await both({ ...writes(text), ...more })
   })
 
   it('deltas: a name with its id, then pieces of arguments alone; no tag is ever shown', async () => {

@@ -12,7 +12,7 @@ interface Read {
 }
 
 function read(format: StreamFormat, pieces: readonly string[]): Read {
-  const stream = createToolCallStream(format)
+  const stream = createToolCallStream(format, isTool)
   const calls: { name: string; arguments: string }[] = []
   let content = ''
   for (const part of [...pieces.map((piece) => stream.push(piece)), stream.end()]) {
@@ -26,6 +26,9 @@ function read(format: StreamFormat, pieces: readonly string[]): Read {
   }
   return { content, calls, isMalformed: stream.isMalformed }
 }
+
+/** Names of tools. */
+const isTool = (name: string): boolean => ['f', 'g', 'gé"', 'look'].includes(name)
 
 const f = { name: 'f', arguments: '{"a": "x </tool_call> \\" {", "b": [1, {"c": 2}]}' }
 const g = { name: 'gé"', arguments: '{}' }
@@ -44,7 +47,7 @@ const CASES: readonly [StreamFormat, string, Pick<Read, 'content' | 'calls'>][] 
   [
     'hermes',
     '<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>',
-    { content: '', calls: [{ name: 'f', arguments: '{"a":1}' }] },
+    { content: '', calls: [{ name: 'f', arguments: '{"a": 1}' }] },
   ],
   ['hermes', '<tool_call>{"name": "f"}</tool_call>', { content: '', calls: [{ name: 'f', arguments: '{}' }] }],
   ['hermes', '  ', { content: '  ', calls: [] }],
@@ -76,11 +79,11 @@ function randomPieces(text: string, integer: (bound: number) => number): string[
 }
 
 test.each<[StreamFormat, string, number]>([
-  ['hermes', `<tool_call>${call(f)}</tool_call><tool_call>${call(g).slice(0, -4)}`, 1],
+  ['hermes', `<tool_call>${call(f)}</tool_call><tool_call>${call(f).slice(0, -4)}`, 1],
   ['list', `[${call(f, 'parameters')},${call(g, 'parameters').slice(0, -1)}`, 1],
   ['llama3_json', call(f, 'parameters').slice(0, -1), 0],
 ])('%s, cut off behind a name: %s', (format, text, whole) => {
-  const stream = createToolCallStream(format)
+  const stream = createToolCallStream(format, isTool)
   const shown = [...text].flatMap((piece) => stream.push(piece).calls)
   expect(stream.end()).toEqual({ content: '', calls: [] })
   // a stream has shown the last one by then
@@ -88,30 +91,48 @@ test.each<[StreamFormat, string, number]>([
   expect([stream.callCount, stream.isMalformed]).toEqual([whole, true])
 })
 
-test('behind a mark a name is told as soon as it is there, without one not before the arguments', () => {
-  const told = (format: StreamFormat, text: string) => createToolCallStream(format).push(text).calls
-  expect(told('hermes', '<tool_call>{"name": "f"')).toEqual([{ index: 0, name: 'f', arguments: '' }])
-  expect(told('hermes', '<tool_call>{"x": {"name": "f"')).toEqual([])
-  expect(told('hermes', '<tool_call>{"x": "name", "name": "f"')).toEqual([])
-  expect(told('llama3_json', '{"name": "f", "age": 3')).toEqual([])
-  // once told, a call without arguments gets none
-  expect(told('hermes', '<tool_call>{"name": "f"}</tool_call>').map((piece) => piece.arguments)).toEqual(['{}'])
-  // and one that is no call after all is followed by a call of its own
-  const stream = createToolCallStream('hermes')
-  const pieces = stream.push(
-    '<tool_call>{"name": "f", "arguments": 3}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>',
-  )
-  expect(pieces.calls.filter(({ name }) => name !== null).map(({ index, name }) => [index, name])).toEqual([
-    [0, 'f'],
-    [1, 'g'],
+test('a call is told once it names a tool and its arguments begin as an object does', () => {
+  const told = (format: StreamFormat, text: string) => createToolCallStream(format, isTool).push(text).calls
+  expect(told('hermes', '<tool_call>{"name": "f", "arguments": {')).toEqual([])
+  expect(told('hermes', '<tool_call>{"name": "f", "arguments": { "')).toEqual([
+    { index: 0, name: 'f', arguments: '{ "' },
   ])
-  expect([pieces.content, stream.isMalformed]).toEqual(['', true])
+  expect(told('hermes', '<tool_call>{"name": "f", "arguments": {}')).toEqual([{ index: 0, name: 'f', arguments: '{}' }])
+  expect(told('hermes', '<tool_call>{"name": "At", "arguments": {"a')).toEqual([])
+  expect(told('hermes', '<tool_call>{"x": {"name": "f", "arguments": {"a')).toEqual([])
+  expect(told('llama3_json', '{"name": "f", "age": 3')).toEqual([])
+})
+
+test('what is shown as a call stays one, however it goes on', () => {
+  expect(read('hermes', ['<tool_call>{"name": "f", "arguments": {"city": Oslo}}</tool_call>'])).toEqual({
+    content: '',
+    calls: [{ name: 'f', arguments: '{"city": Oslo}' }],
+    isMalformed: false,
+  })
+})
+
+test('arguments are the model’s own text: numbers, spacing, order, escapes, keys that occur twice', () => {
+  const given = '{ "b" :5.0,"a":1e2,  "id": 2512292042121000001, "\\u0061": "\\/", "b": [ ] }'
+  for (const text of [
+    `{"name": "f", "arguments": ${given}}`,
+    `{"arguments": ${given}, "name": "f"}`,
+    `{"arguments": {"an": "earlier one"}, "name": "f", "arguments" : ${given} }`,
+    JSON.stringify({ name: 'f', arguments: given }),
+  ]) {
+    expect(read('hermes', [`<tool_call>${text}</tool_call>`]).calls, text).toEqual([{ name: 'f', arguments: given }])
+  }
 })
 
 describe('what begins as a call and is none is the text that was written, cut at every place', () => {
   test.each<[StreamFormat, string]>([
     ['hermes', '<tool_call>{"nome": "f"}</tool_call>'],
     ['hermes', '<tool_call>{"nam'],
+    ['hermes', '<tool_call>{"name": "f"'],
+    ['hermes', '<tool_call>{"name": "f", "arguments": {city: Oslo}}</tool_call>'],
+    ['hermes', '<tool_call>{"name": "f", "arguments": "{city: Oslo}"}</tool_call>'],
+    ['hermes', '<tool_call>{"name": "f", "arguments": 3}</tool_call>'],
+    ['hermes', '<tool_call>{"name": "At", "arguments": {"a": 1}}</tool_call> so'],
+    ['llama3_json', '{"name": "Ada", "parameters": {}}'],
     ['hermes', `Well <tool_call>f()</tool_call> or <tool_call>${call(g)}</tool_call>`],
     ['hermes', ' \n<tool_call>I do not know </tool'],
     ['hermes', 'Well <tool_call>'],
@@ -150,7 +171,7 @@ test('formats are told by what templates write', () => {
 describe('how soon something is told', () => {
   /** Which push tells content or a call first. */
   const firstTold = (format: StreamFormat, pieces: readonly string[]): number => {
-    const stream = createToolCallStream(format)
+    const stream = createToolCallStream(format, isTool)
     const told = pieces.findIndex((piece) => {
       const { content, calls } = stream.push(piece)
       return content !== '' || calls.length > 0
@@ -169,12 +190,9 @@ describe('how soon something is told', () => {
     ['mistral', '[TOOL_CALLS]['],
     ['llama3_json', ''],
     ['list', '['],
-  ])(
-    '%s: a call with the token that ends its name, without a mark with the one that opens its arguments',
-    (format, mark) => {
-      const before = [...mark, '{"name"', ': "', 'look']
-      const pieces = [...before, '",', ' "arguments"', ':', ' {', '"a"', ': 1']
-      expect(firstTold(format, pieces)).toBe(before.length + (mark === '' ? 3 : 0))
-    },
-  )
+  ])('%s: a call with the token that says what its arguments are', (format, mark) => {
+    const before = [...mark, '{"name"', ': "', 'look']
+    const pieces = [...before, '",', ' "arguments"', ':', ' {', '"a"', ': 1']
+    expect(firstTold(format, pieces)).toBe(before.length + 4)
+  })
 })

@@ -106,7 +106,11 @@ describe('usage', () => {
 
 describe('tool calls and reasoning', () => {
   const TEXT = '<think>hm</think>Sure. <tool_call>\n{"name": "f", "arguments": {"a": 1, "b": "}"}}\n</tool_call>'
-  const auto: AnswerOptions = { ...OPTIONS, hasTokenIds: true, toolMode: { kind: 'auto', isParallel: true } }
+  const auto: AnswerOptions = {
+    ...OPTIONS,
+    hasTokenIds: true,
+    toolMode: { kind: 'auto', isParallel: true, names: ['f', 'g'] },
+  }
   const play = (options: AnswerOptions, text: string, size: number) => {
     const builder = build(options)
     const pieces = text.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? []
@@ -162,13 +166,13 @@ describe('tool calls and reasoning', () => {
   it('without parallel calls the first one stays', () => {
     const two =
       '<tool_call>{"name": "f", "arguments": {}}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>'
-    const { message } = play({ ...auto, toolMode: { kind: 'auto', isParallel: false } }, two, 5)
+    const { message } = play({ ...auto, toolMode: { kind: 'auto', isParallel: false, names: ['f', 'g'] } }, two, 5)
     expect(message?.message.tool_calls.map((call) => call.function.name)).toEqual(['f'])
   })
 
   it('a required call is read out of a list, a named one is the whole answer', () => {
     const required = play(
-      { ...auto, toolMode: { kind: 'required', isParallel: true } },
+      { ...auto, toolMode: { kind: 'required', isParallel: true, names: ['f'] } },
       '[{"name": "f", "parameters": {"a": [1]}}]',
       4,
     )

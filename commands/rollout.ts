@@ -1,6 +1,7 @@
 /**
  * `trainyard rollout`: samples groups of answers, scores them, and writes what `trainyard train rl` reads.
  */
+import { stringifyExact } from '#base/json/exact-json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
@@ -45,7 +46,7 @@ export const rollout = defineCommand({
     const facts = summarize(context, groups)
     const lines = groups
       .filter((each) => each.trajectories.length > 0)
-      .map((each) => `${JSON.stringify(each.toJSON())}\n`)
+      .map((each) => `${stringifyExact(each.toJSON())}\n`)
       .join('')
     const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them`
     if (flags.out === '-') {

@@ -4,6 +4,7 @@
  * What is retried: 429 and 503 always (the server did nothing), broken connections and 502/504 only for GET, a refused
  * connection never. Waits follow `retry-after-ms` and `Retry-After`, else 0.5 s doubling up to 8 s with jitter.
  */
+import { stringifyExact } from '#base/json/exact-json.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
@@ -172,7 +173,7 @@ function buildInit(request: HttpRequest, options: HttpOptions, signal: AbortSign
   if (request.form !== undefined) init.body = request.form
   if (request.json !== undefined) {
     headers['content-type'] = 'application/json'
-    init.body = JSON.stringify(request.json)
+    init.body = stringifyExact(request.json as JsonValue)
   }
   return init
 }

@@ -9,6 +9,8 @@ import { lightFetch } from '#api/client/light-fetch.js'
 import { createEventReader } from '#api/client/sse.js'
 import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
 import { AppError } from '#base/errors.js'
+import { parseExactRow, stringifyExact } from '#base/json/exact-json.js'
+import type { JsonObject } from '#base/util/json.js'
 import { joinChunks } from './join-chunks.js'
 import {
   type Choice,
@@ -30,7 +32,8 @@ export function captureFetch(trajectory: Trajectory, send?: typeof fetch): typeo
     const url = input instanceof Request ? input.url : String(input)
     const isChat = init?.method?.toUpperCase() === 'POST' && /\/chat\/completions\/?(\?.*)?$/.test(url)
     if (!isChat || typeof init.body !== 'string') return await (send ?? fetch)(input, init)
-    const request = JSON.parse(init.body) as CapturedRequest
+    const given = parseExactRow(init.body) as JsonObject
+    const request = given as JsonObject & CapturedRequest
     if ((request.n ?? 1) !== 1) {
       throw new AppError(
         'invalid_request',
@@ -38,7 +41,7 @@ export function captureFetch(trajectory: Trajectory, send?: typeof fetch): typeo
         `a trajectory records one answer per request, got n = ${request.n}`,
       )
     }
-    const body = JSON.stringify({ ...request, logprobs: true, return_token_ids: true })
+    const body = stringifyExact({ ...given, logprobs: true, return_token_ids: true })
     const headers = new Headers(init.headers)
     headers.delete('content-length')
     const response = await (send ?? lightFetch)(url, { ...init, headers, body })

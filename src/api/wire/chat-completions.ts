@@ -7,6 +7,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
+import { isExactNumber } from '#base/json/exact-number.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
 
 /** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
@@ -41,12 +42,16 @@ export const chatMessageSchema = z.object({
   reasoning_content: unchecked(),
 })
 
+/** An object whose fields nobody checks. A number that keeps its text is none. */
+const fields = () =>
+  z.looseObject({}).refine((value) => !isExactNumber(value), 'Invalid input: expected object, received number')
+
 const toolSchema = z.looseObject({
   type: z.string().nullish(),
   function: z.looseObject({
     name: z.string(),
     description: z.string().nullish(),
-    parameters: z.looseObject({}).nullish(),
+    parameters: fields().nullish(),
   }),
 })
 
@@ -153,7 +158,7 @@ export const chatRequestSchema = z.object({
   add_generation_prompt: laxBoolean().nullish(),
   continue_final_message: laxBoolean().nullish(),
   add_special_tokens: laxBoolean().nullish(),
-  documents: z.array(loose()).nullish(),
+  documents: z.array(fields()).nullish(),
   chat_template: z.string().nullish(),
   chat_template_kwargs: loose().nullish(),
   mm_processor_kwargs: loose().nullish(),

@@ -2,13 +2,15 @@
  * The JSON value type and the questions every reader of JSON asks. Knows nothing of parsing: untrusted text is parsed where it enters.
  */
 
+import { isExactNumber } from '#base/json/exact-number.js'
+
 export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue }
 
 export type JsonObject = { readonly [key: string]: JsonValue }
 
-/** Whether a JSON value is an object: not null, not a list. */
+/** Whether a JSON value is an object: not null, not a list, nor a number that keeps its text. */
 export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isExactNumber(value)
 }
 
 /** The object without its null entries, at every depth of nested objects; lists stay as they are. */

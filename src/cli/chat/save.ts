@@ -3,6 +3,7 @@
  */
 import { appendFile } from 'node:fs/promises'
 import { type isChoice, type Message, type Trajectory, TrajectoryGroup, toMessage } from '#api/rl/trajectory.js'
+import { parseExact, parseExactRow, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
@@ -16,7 +17,7 @@ export async function saveConversation(path: string, trajectory: Trajectory): Pr
 /** Appends a group: several answers to the same question. */
 export async function saveGroup(path: string, group: TrajectoryGroup): Promise<void> {
   try {
-    await appendFile(path, `${JSON.stringify(group.toJSON())}\n`)
+    await appendFile(path, `${stringifyExact(group.toJSON())}\n`)
   } catch (cause) {
     throw new UsageError('file_not_written', `${displayPath(path)} cannot be written: ${messageOf(cause)}`, { cause })
   }
@@ -30,7 +31,7 @@ export async function saveGroup(path: string, group: TrajectoryGroup): Promise<v
 export async function loadConversation(path: string, io: Io): Promise<readonly Message[]> {
   const text = (await readInput(path, io)).trim()
   const source = text.startsWith('[') ? text : (text.split('\n').at(-1) ?? '')
-  const value = parse(source, path)
+  const value = parse(source, path, parseExactRow)
   const trajectories = isJsonObject(value) ? value['trajectories'] : undefined
   const first: unknown = Array.isArray(trajectories) ? trajectories[0] : undefined
   const messages = Array.isArray(value) ? value : isJsonObject(first) ? first['messages_and_choices'] : undefined
@@ -44,12 +45,12 @@ export async function loadConversation(path: string, io: Io): Promise<readonly M
 
 /** A JSON file: tools or a schema. */
 export async function loadJson(path: string, io: Io): Promise<unknown> {
-  return parse(await readInput(path, io), path)
+  return parse(await readInput(path, io), path, parseExact)
 }
 
-function parse(source: string, path: string): unknown {
+function parse(source: string, path: string, read: (text: string) => unknown): unknown {
   try {
-    return JSON.parse(source)
+    return read(source)
   } catch (cause) {
     throw new UsageError('input_invalid', `${displayPath(path)} is not valid JSON: ${messageOf(cause)}`, { cause })
   }

@@ -3,6 +3,7 @@
  */
 
 import type { ChatRequestBody } from '#api/wire/chat-completions.js'
+import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'
@@ -106,7 +107,7 @@ export async function readMessageFile(path: string, io: Io): Promise<Messages> {
   const text = await readInput(path, io)
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseExactRow(text)
   } catch (cause) {
     throw new UsageError('input_invalid', `${displayPath(path)} is not valid JSON: ${messageOf(cause)}`, { cause })
   }

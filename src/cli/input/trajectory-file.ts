@@ -3,6 +3,7 @@
  *
  * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
  */
+import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 
@@ -66,7 +67,7 @@ function splitGroups(text: string, name: string, report: (problem: string) => vo
     if (line.trim() === '') return
     const where = `${name}:${i + 1}`
     try {
-      groups.push({ where, path: '', value: JSON.parse(line) as JsonValue })
+      groups.push({ where, path: '', value: parseExactRow(line) })
     } catch (error) {
       report(`${where}: not valid JSON: ${messageOf(error)}`)
     }
@@ -79,7 +80,7 @@ function parseWhole(text: string): { readonly prefix: string; readonly groups: r
   const start = text.trimStart()
   if (!start.startsWith('[') && !start.startsWith('{')) return null
   try {
-    const value: unknown = JSON.parse(text)
+    const value: unknown = parseExactRow(text)
     if (Array.isArray(value)) return { prefix: '', groups: value as JsonValue[] }
     const groups = isJsonObject(value) ? value['trajectory_groups'] : undefined
     return Array.isArray(groups) ? { prefix: 'trajectory_groups', groups: groups as JsonValue[] } : null

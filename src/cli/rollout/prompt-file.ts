@@ -4,6 +4,7 @@
  * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with.
  */
 import type { Message } from '#api/rl/trajectory.js'
+import { parseExactRow } from '#base/json/exact-json.js'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
@@ -47,7 +48,7 @@ function readRow(line: string): PromptRow | string {
   }
   let row: unknown
   try {
-    row = JSON.parse(line)
+    row = parseExactRow(line)
   } catch (error) {
     return `not valid JSON: ${messageOf(error)}`
   }

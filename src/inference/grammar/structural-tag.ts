@@ -5,6 +5,7 @@
  * as the schema of a whole answer is.
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
@@ -30,7 +31,7 @@ export function toNumberedTag(text: string): { readonly tag: string; readonly sc
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
   }
   const tag = convert(withFormat(parseJson(text, 'a structural tag')))
-  return { tag: JSON.stringify(tag), schemas }
+  return { tag: stringifyExact(tag), schemas }
 }
 
 /** The older form, `structures` and `triggers`, in the words of the newer. */
@@ -58,13 +59,13 @@ export function withGrammars(tag: string, grammars: readonly string[]): string {
   }
   // the text is put together here, and copied to the compiler
   checkHeap(grammars.reduce((sum, { length }) => sum + 2 * length, 2 * tag.length))
-  return JSON.stringify(convert(JSON.parse(tag)))
+  return stringifyExact(convert(parseExact(tag)))
 }
 
 /** @throws {InvalidRequestError} `invalid_grammar` */
 export function parseJson(text: string, what: string): JsonValue {
   try {
-    return JSON.parse(text)
+    return parseExact(text)
   } catch (cause) {
     throw new InvalidRequestError('invalid_grammar', `${what} must be JSON text, as an object it works too`, { cause })
   }

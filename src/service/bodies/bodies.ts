@@ -90,6 +90,7 @@ const CONVERSATION = {
     maxNestedValues: 60_000,
     maxKeys: 20_000,
     int64Fields: CHAT_INT64_FIELDS,
+    keepsNumbers: true,
   },
 } as const
 /**
@@ -98,7 +99,7 @@ const CONVERSATION = {
  */
 const GROUPS = {
   size: 'trajectoriesBytes',
-  reader: { maxContainers: 4_000_000, maxValues: 20_000_000, maxNames: 100_000 },
+  reader: { maxContainers: 4_000_000, maxValues: 20_000_000, maxNames: 100_000, keepsNumbers: true },
 } as const
 
 /** What of a request for an answer has no effect, though a schema knows it. */
@@ -144,6 +145,7 @@ export const BODIES = {
       maxNestedValues: 2_000_000,
       maxKeys: 20_000,
       int64Fields: CHAT_INT64_FIELDS,
+      keepsNumbers: true,
     },
   },
   response: { schema: responseRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },

@@ -5,13 +5,15 @@
 import { createHash } from 'node:crypto'
 import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
 import { AppError } from '#base/errors.js'
+import { stringifyExact } from '#base/json/exact-json.js'
+import type { JsonValue } from '#base/util/json.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { countBatch } from '#training/data/metrics.js'
 import { type ParseOptions, parseTrajectoryGroup } from '#training/data/parse.js'
 import { encodeTotals, splitTotals } from '#training/data/split-metrics.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import { BODIES } from './bodies.js'
-import { createJsonReader } from './json-reader.js'
+import { createJsonReader, type JsonInput } from './json-reader.js'
 import { ignoredFieldsOf, parseWith } from './parse-body.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
@@ -53,7 +55,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
     elements: { key: 'trajectory_groups', onElement: add },
   })
 
-  function add(value: unknown, index: number, text: Uint8Array | null): void {
+  function add(value: JsonInput, index: number, text: Uint8Array | null): void {
     const path = `trajectory_groups[${index}]`
     const group = parseTrajectoryGroup(value, path, options)
     trajectoryCount += group.trajectories.length
@@ -68,7 +70,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): Group
     })
     const trajectories = group.trajectories.map((trajectory) => ({ ...trajectory, histories: [], metadata: {} }))
     kept.push({ ...group, trajectories, metadata: {} })
-    target.writeLine(toLine(value, text, path))
+    target.writeLine(toLine(value as JsonValue, text, path))
   }
 
   function noteVersion(version: number | null, path: string): void {
@@ -120,10 +122,10 @@ export function* readSlices(source: BodySource): Generator<Uint8Array, undefined
 }
 
 /** The group as it was sent, unless that has line breaks between its values. */
-function toLine(value: unknown, text: Uint8Array | null, path: string): Uint8Array {
+function toLine(value: JsonValue, text: Uint8Array | null, path: string): Uint8Array {
   if (text !== null && !text.includes(CARRIAGE_RETURN) && !text.includes(LINE_FEED)) return text
   try {
-    return Buffer.from(JSON.stringify(value), 'utf8')
+    return Buffer.from(stringifyExact(value), 'utf8')
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause
     // numbers may be longer written out than they were sent

@@ -4,11 +4,13 @@
  * Stricter than `JSON.parse`: refuses invalid UTF-8, a byte order mark, duplicate keys, the key `__proto__`
  * (every other key becomes the object's own property and can do no harm), numbers that overflow, and nesting or counts
  * beyond the limits: those are hit while bytes arrive, before anything looks at the values. Integers beyond 2^53 keep their
- * digits where asked.
+ * digits where asked, and all numbers their text in the fields that a prompt or a grammar is made of (`base/json/exact-json.ts`).
  * Elements of one named top-level array can be handed over one by one, so that a body of gigabytes needs the memory of
  * one element. Source of the grammar: RFC 8259.
  */
 import { AppError, InvalidRequestError } from '#base/errors.js'
+import { keepsNumbers } from '#base/json/exact-json.js'
+import { isReservedKey, readNumber } from '#base/json/exact-number.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { createRecordReader } from './json-records.js'
 import { AsciiTexts, isDelimiter, NUMBER, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
@@ -42,6 +44,8 @@ export interface JsonReaderOptions {
   readonly maxElementBytes?: number
   /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
   readonly int64Fields?: readonly string[]
+  /** Numbers keep their text in fields of prompts and grammars. Default false. */
+  readonly keepsNumbers?: boolean
   /** Elements of the top-level array `key` go to `onElement` and are not kept. */
   readonly elements?: {
     readonly key: string
@@ -102,6 +106,8 @@ class StreamingJsonReader implements JsonReader {
   readonly #texts = new AsciiTexts()
   readonly #records = createRecordReader((start, end) => this.#texts.read(this.#chunk, start, end))
   #hasEscape = false
+  /** Nesting of the object or list in which numbers keep their text; 0 outside of one. */
+  #keptDepth = 0
   #hasNonAscii = false
   #containers = 0
   #values = 0
@@ -203,7 +209,7 @@ class StreamingJsonReader implements JsonReader {
   /** An object of a list inside of others: may look like the one before. */
   #isRecord(): boolean {
     const depth = this.#stack.length
-    return depth > 2 && depth + 2 <= this.#maxDepth && this.#stack[depth - 1]?.list != null
+    return depth > 2 && this.#keptDepth === 0 && depth + 2 <= this.#maxDepth && this.#stack[depth - 1]?.list != null
   }
 
   /** Reads an object that looks like the last one, at once. Returns the index behind it; 0 if it does not. */
@@ -239,6 +245,8 @@ class StreamingJsonReader implements JsonReader {
       keyCount: 0,
       streamed: isStreamed ? 0 : null,
     })
+    const isKept = this.#options.keepsNumbers === true && outer?.object != null && keepsNumbers(outer.key)
+    if (isKept && this.#keptDepth === 0) this.#keptDepth = this.#stack.length
     this.#expect = isObject ? 'first-key' : 'first-element'
   }
 
@@ -253,6 +261,7 @@ class StreamingJsonReader implements JsonReader {
       throw this.#problem(`"${isObject ? '}' : ']'}" stands where it is not expected`, i)
     }
     this.#stack.pop()
+    if (this.#stack.length < this.#keptDepth) this.#keptDepth = 0
     this.#checkElement(i)
     if (container.object !== null && this.#isRecord()) this.#records.learn(container.object)
     this.#put(container.object ?? container.list ?? [], i + 1)
@@ -320,7 +329,8 @@ class StreamingJsonReader implements JsonReader {
 
   #setKey(key: string, i: number): void {
     const container = this.#top()
-    if (key === '__proto__') throw this.#problem(`the key "${key}" is not allowed`, i)
+    if (key === '__proto__' || isReservedKey(key))
+      throw this.#problem(`the key ${JSON.stringify(key.slice(0, 100))} is not allowed`, i)
     if (container.object !== null && Object.hasOwn(container.object, key)) {
       throw this.#problem(`the key "${key.slice(0, 100)}" occurs twice in one object`, i)
     }
@@ -340,7 +350,7 @@ class StreamingJsonReader implements JsonReader {
       this.#keepPart(chunk, start)
       return i
     }
-    if (this.#parts.length === 0 && i - start <= SHORT_NUMBER) {
+    if (this.#parts.length === 0 && i - start <= SHORT_NUMBER && this.#keptDepth === 0) {
       const number = readShortNumber(chunk, start, i)
       if (number !== null) {
         this.#token = 'none'
@@ -374,6 +384,10 @@ class StreamingJsonReader implements JsonReader {
     const number = Number(text)
     if (!Number.isFinite(number)) {
       throw this.#problem(`the number ${text.slice(0, 40)} is out of range`, end - text.length)
+    }
+    if (this.#keptDepth > 0) {
+      this.#put(readNumber(text))
+      return
     }
     const isBig = !Number.isSafeInteger(number) && INTEGER.test(text) && this.#isInt64Field()
     this.#put(isBig ? BigInt(text) : number)

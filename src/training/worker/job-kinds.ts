@@ -3,6 +3,7 @@
  */
 import type { JobKind } from '#api/wire/job-words.js'
 import type { WorkerJob } from '#api/wire/worker.js'
+import { parseExactRow } from '#base/json/exact-json.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
 import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { readLines } from '#training/data/json-lines.js'
@@ -126,7 +127,7 @@ async function readGroups(source: JobSource): Promise<TrajectoryGroup[]> {
   const groups: TrajectoryGroup[] = []
   for await (const line of readLines(source.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
     if (line.text.trim() === '') continue
-    groups.push(parseTrajectoryGroup(JSON.parse(line.text), `trajectory_groups[${groups.length}]`))
+    groups.push(parseTrajectoryGroup(parseExactRow(line.text), `trajectory_groups[${groups.length}]`))
   }
   return groups
 }

@@ -6,10 +6,12 @@
  * in this order. An answer would then end without being valid, so such schemas are refused. Keywords outside the vocabularies
  * of JSON Schema are annotations and change nothing, as the specification says (2020-12, core 6.5).
  */
+import { stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { checkHeap } from '../heap-limit.js'
 import { integerRangeRule, numberRangeRule } from './number-range.js'
 import { PatternError } from './pattern-reader.js'
+import { hasExactNumber, withPlainNumbers } from './plain-numbers.js'
 import {
   BOUNDS,
   COMBINING,
@@ -49,7 +51,8 @@ export interface GrammarSchema {
  *
  * @throws {InvalidRequestError} `unsupported_schema` naming the keyword and where it stands
  */
-export function toGrammarSchema(schema: JsonValue): GrammarSchema {
+export function toGrammarSchema(given: JsonValue): GrammarSchema {
+  const schema = hasExactNumber(given) ? withPlainNumbers(given) : given
   const marks = new Marks(schema)
   if (schema === false) throw unsupported('#', IMPOSSIBLE)
   const converted = convert(schema, { path: '#', depth: 0, marks })
@@ -225,11 +228,11 @@ function withRequired(schema: JsonObject, path: string): JsonObject {
   }
 }
 
-/** The compiler writes a slash in a constant with a backslash, which no model does. */
+/** The compiler writes a slash in a constant with a backslash, which no model does, and numbers in its own way. */
 function listedValues(schema: JsonObject, { marks }: Place): JsonObject {
   const plain = (value: JsonValue): JsonValue => {
-    const json = JSON.stringify(value)
-    return json.includes('/') ? marks.text(literalRule(json)) : value
+    const json = stringifyExact(value)
+    return json.includes('/') || hasExactNumber(value) ? marks.text(literalRule(json)) : value
   }
   if (Object.hasOwn(schema, 'const')) return { const: plain(schema['const'] ?? null) }
   return Array.isArray(schema['enum']) ? { enum: schema['enum'].map(plain) } : {}

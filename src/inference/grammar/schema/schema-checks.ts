@@ -4,6 +4,8 @@
  * The documentation's table says the same (`test/unit/inference/grammar/schema/json-schema.test.ts` compares them).
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { stringifyExact } from '#base/json/exact-json.js'
+import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { isPatternWithin } from './pattern-inclusion.js'
 import { PatternError } from './pattern-reader.js'
@@ -169,12 +171,8 @@ function requiredConstants(schema: JsonValue): Map<string, string[]> {
   const required = Array.isArray(schema['required']) ? schema['required'] : []
   for (const [name, property] of Object.entries(schema['properties'] as JsonObject)) {
     if (!required.includes(name) || !isJsonObject(property)) continue
-    if (property['const'] !== undefined) found.set(name, [JSON.stringify(property['const'])])
-    else if (Array.isArray(property['enum']))
-      found.set(
-        name,
-        property['enum'].map((value) => JSON.stringify(value)),
-      )
+    if (property['const'] !== undefined) found.set(name, [stringifyExact(property['const'])])
+    else if (Array.isArray(property['enum'])) found.set(name, property['enum'].map(stringifyExact))
   }
   return found
 }
@@ -188,6 +186,7 @@ function isOfType(value: JsonValue, type: string): boolean {
   if (type === 'null') return value === null
   if (type === 'array') return Array.isArray(value)
   if (type === 'object') return isJsonObject(value)
+  if (isExactNumber(value)) return type === 'number' || (type === 'integer' && Number.isInteger(valueOfNumber(value)))
   if (type === 'integer') return Number.isInteger(value)
   return typeof value === type
 }

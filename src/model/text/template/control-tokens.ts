@@ -6,6 +6,7 @@
  * taken out and their positions become barriers for the tokenizer, which lets no control token reach across one. The
  * rest of the text is as the template wrote it.
  */
+import { isExactNumber } from '#base/json/exact-number.js'
 import type { JsonValue } from '#base/util/json.js'
 
 /** Text with the positions, sorted, that no control token may span. */
@@ -90,6 +91,7 @@ export function unmark(text: string, marker: string): BarredText {
 /** Whether any string or key at any depth passes the test. */
 export function someString(value: JsonValue, test: (text: string) => boolean): boolean {
   if (typeof value === 'string') return test(value)
+  if (isExactNumber(value)) return false
   if (Array.isArray(value)) return value.some((item) => someString(item, test))
   if (typeof value === 'object' && value !== null) {
     return Object.entries(value).some(([key, item]) => test(key) || someString(item, test))
@@ -100,6 +102,7 @@ export function someString(value: JsonValue, test: (text: string) => boolean): b
 /** A copy with every string and key at any depth replaced. */
 export function mapStrings(value: JsonValue, replace: (text: string) => string): JsonValue {
   if (typeof value === 'string') return replace(value)
+  if (isExactNumber(value)) return value
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, replace))
   if (typeof value === 'object' && value !== null) {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [replace(key), mapStrings(item, replace)]))

@@ -12,6 +12,7 @@ import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { formatTime } from './format-time.js'
 import { evaluateAsPython, printedAsPython, printedNodes } from './python-semantics.js'
+import { createRuntimeValues, evaluateText, withNumberLiterals } from './python-values.js'
 import { locateParseFault } from './template-faults.js'
 
 export interface RenderBudget {
@@ -58,7 +59,8 @@ export function compileTemplate(source: string, budget: RenderBudget, clock: Clo
     syntax: program,
     render: (variables) => {
       const environment = new Environment()
-      for (const [name, value] of Object.entries({ ...globals(clock), ...variables })) environment.set(name, value)
+      for (const [name, value] of Object.entries(globals(clock))) environment.set(name, value)
+      for (const [name, value] of Object.entries(variables)) environment.setVariable(name, toRuntimeValue(value))
       const guard = createGuard(budget.maxOutputLength, createDeadline(budget.timeoutMs, clock))
       try {
         return stringOf(runGuarded({ program, printed, environment, guard }))
@@ -92,8 +94,10 @@ function runGuarded({ program, printed, environment, guard }: Run): unknown {
   const run: unknown = Reflect.get(interpreter, 'run')
   if (typeof evaluate !== 'function' || typeof run !== 'function') throw new Error('unexpected template interpreter')
   const evaluateGuarded = (node: unknown, scope: unknown): unknown => {
+    const runtime = { evaluate: (inner: unknown) => evaluateGuarded(inner, scope), makeString: runtimeString }
     const value: unknown =
-      evaluateAsPython(node, { evaluate: (inner) => evaluateGuarded(inner, scope), makeString: runtimeString }) ??
+      evaluateAsPython(node, runtime) ??
+      evaluateText(node, runtime) ??
       Reflect.apply(evaluate, interpreter, [node, scope])
     guard(value)
     const text =
@@ -104,8 +108,10 @@ function runGuarded({ program, printed, environment, guard }: Run): unknown {
   return Reflect.apply(run, interpreter, [program])
 }
 
-/** A string value of the interpreter, whose class the package does not export. */
-const runtimeString = (text: string): unknown => new Environment().set('text', text)
+/** A value of the interpreter, whose classes the package does not export. */
+const runtimeValue = (value: unknown): unknown => new Environment().set('value', value)
+const runtimeString = (text: string): unknown => runtimeValue(text)
+const toRuntimeValue = createRuntimeValues(runtimeValue)
 
 /**
  * Says when a rendering has used its time. A tenth of it counts by the clock, which costs little to read; the rest in processor time of
@@ -148,7 +154,7 @@ function stringOf(value: unknown): string {
 
 function parseOrThrow(source: string): unknown {
   try {
-    return parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }))
+    return parse(withNumberLiterals(tokenize(source, { lstrip_blocks: true, trim_blocks: true })))
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : 'unknown error'
     const place = locateParseFault(source, canParse)
@@ -159,7 +165,7 @@ function parseOrThrow(source: string): unknown {
 
 function canParse(source: string): boolean {
   try {
-    parse(tokenize(source))
+    parse(withNumberLiterals(tokenize(source)))
     return true
   } catch {
     return false

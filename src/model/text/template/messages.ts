@@ -3,14 +3,18 @@
  *
  * Follows vLLM's chat parsing (v0.17): text parts are joined or kept by the template's content format, tool-call
  * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are
- * not part of a chat message are left out. Deviation: `developer` is `system` for a template that does not name it, because such
- * templates drop it or write a header that their model never saw.
+ * not part of a chat message are left out. Deviations: `developer` is `system` for a template that does not name it, because such
+ * templates drop it or write a header that their model never saw; the arguments of a call that an answer of this service made stay as
+ * the model wrote them, so that the next prompt begins with what was sampled.
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors.js'
+import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
+import { isOwnCall } from '../answer/call-id.js'
 import type { TemplateFacts } from './template-facts.js'
+import { writtenJson } from './written-json.js'
 
 /** One message of a conversation as the API defines it; checked when rendered. */
 export type ChatMessage = JsonObject
@@ -97,24 +101,26 @@ function normalizeToolCall(call: JsonValue, path: string): JsonObject {
   const callee = call['function']
   if (!isJsonObject(callee)) throw invalid(`${path}.function`, 'must be an object')
   if (typeof callee['name'] !== 'string') throw invalid(`${path}.function.name`, 'must be a string')
+  const isOwn = isOwnCall(call['id'])
   return {
     ...call,
-    function: { ...callee, arguments: parseArguments(callee['arguments'], `${path}.function.arguments`) },
+    function: { ...callee, arguments: parseArguments(callee['arguments'], `${path}.function.arguments`, isOwn) },
   }
 }
 
-function parseArguments(value: JsonValue | undefined, path: string): JsonObject {
+/** @param isOwn the model wrote the text, and reads it again as it was */
+function parseArguments(value: JsonValue | undefined, path: string, isOwn: boolean): JsonObject {
   if (value === undefined || value === null || value === '') return {}
   if (isJsonObject(value)) return value
   if (typeof value !== 'string') throw invalid(path, 'must be a JSON object or a string that holds one')
   const parsed = parseJson(value, path)
-  if (isJsonObject(parsed)) return parsed
+  if (isJsonObject(parsed)) return isOwn ? writtenJson(value, parsed) : parsed
   throw invalid(path, 'must hold a JSON object')
 }
 
 function parseJson(text: string, path: string): JsonValue {
   try {
-    return JSON.parse(text)
+    return parseExact(text)
   } catch (cause) {
     throw new InvalidRequestError('invalid_value', `${path} must be valid JSON`, { param: path, cause })
   }

@@ -3,9 +3,10 @@
  *
  * `strip`, `lstrip` and `rstrip` ignore their argument there (`content.lstrip('\n')`, as Qwen3's template has it, must
  * keep leading spaces); `trim` refuses an undefined value; printed booleans and none are `True`, `False` and `None` in
- * Python. Found by comparing some sixty templates of well-known models with the original. Known, and left as they are: `{{ a_list }}`
- * prints JSON, not Python's notation; integer keys of mappings and the `min` filter do not exist.
+ * Python. Found by comparing some sixty templates of well-known models with the original. How values print: `python-values.ts`. Known, and
+ * left as they are: integer keys of mappings and the `min` filter do not exist.
  */
+import { printedValue } from './python-values.js'
 
 const methods: ReadonlySet<unknown> = new Set(['strip', 'lstrip', 'rstrip'])
 const lookups: ReadonlySet<unknown> = new Set(['Identifier', 'MemberExpression'])
@@ -96,10 +97,7 @@ const statements: ReadonlySet<unknown> = new Set([
 /** What Python prints for a value where the library prints something else; undefined where they agree. */
 export function printedAsPython(node: unknown, value: unknown): string | undefined {
   if (statements.has(field(node, 'type'))) return undefined
-  const type = field(value, 'type')
-  if (type === 'NullValue') return 'None'
-  if (type === 'BooleanValue') return field(value, 'value') === true ? 'True' : 'False'
-  return undefined
+  return printedValue(value)
 }
 
 function field(value: unknown, name: string): unknown {

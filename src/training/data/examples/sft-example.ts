@@ -11,6 +11,7 @@
  * here; TRL takes them as they are. In a completion of messages those of other roles do not train.
  */
 import { InvalidRequestError } from '#base/errors.js'
+import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError, readLines } from '../json-lines.js'
 import { describe } from '../parse-choice.js'
@@ -100,7 +101,7 @@ export function checkTools(value: JsonObject, number: number): readonly JsonObje
 
 function parseLine(text: string, number: number, isTerminated: boolean): unknown {
   try {
-    return JSON.parse(text)
+    return parseExactRow(text)
   } catch (cause) {
     if (!isTerminated)
       throw lineError(

@@ -3,6 +3,8 @@
  * keys, bounded depth and size.
  */
 import { describe, expect, it } from 'vitest'
+import { parseExactRow, stringifyExact } from '#base/json/exact-json.js'
+import type { JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
 import { createJsonReader, type JsonInput, type JsonReaderOptions } from '#service/bodies/json-reader.js'
 
@@ -188,5 +190,34 @@ describe('JSON reader', () => {
       [[2], 1],
       [3, 2],
     ])
+  })
+})
+
+describe('numbers of prompts and grammars', () => {
+  const TEXT =
+    '{"temperature": 1.0, "seed": 5.0, "messages": [{"content": [{"text": "x", "n": 1.0}], "tool_calls": [{"a": [{"p": 5.0}, {"p": 1e2}]}]}], ' +
+    '"tools": [{"maximum": 9223372036854775807, "minimum": 0, "x": 0.5}], "logprobs": [{"l": -0.0}, {"l": -0.0}]}'
+
+  it('keep their text, wherever the text is cut; all others are plain', () => {
+    for (const size of [1, 3, 17, TEXT.length]) {
+      const reader = createJsonReader({ keepsNumbers: true })
+      for (let at = 0; at < TEXT.length; at += size) reader.push(Buffer.from(TEXT.slice(at, at + size)))
+      const value = reader.finish() as JsonValue
+      expect(value).toEqual(parseExactRow(TEXT))
+      expect(stringifyExact(value)).toContain('"tools":[{"maximum":9223372036854775807,"minimum":0,"x":0.5}]')
+      expect(stringifyExact(value)).toContain('"tool_calls":[{"a":[{"p":5.0},{"p":1e2}]}]')
+      expect(value).toMatchObject({ temperature: 1, seed: 5, logprobs: [{ l: -0 }, { l: -0 }] })
+    }
+  })
+
+  it('are plain where nobody asked', () => {
+    const reader = createJsonReader()
+    reader.push(Buffer.from(TEXT))
+    expect(reader.finish()).toEqual(JSON.parse(TEXT))
+  })
+
+  it('the key that stands for them cannot be sent', () => {
+    const reader = createJsonReader({ keepsNumbers: true })
+    expect(() => reader.push(Buffer.from('{"tools": [{"\\u0000number\\u0000": "1"}]}'))).toThrow('is not allowed')
   })
 })

@@ -4,6 +4,8 @@
 import { getResponseQuerySchema } from '#api/wire/inference/responses.js'
 import { orderedPageQuerySchema } from '#api/wire/list.js'
 import { InvalidRequestError } from '#base/errors.js'
+import { stringifyExact } from '#base/json/exact-json.js'
+import type { JsonObject } from '#base/util/json.js'
 import type { ResponseAnswer } from '#service/operations/responses/responses.js'
 import { readJson, readQuery } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
@@ -28,7 +30,7 @@ export function bindResponses(app: App, options: AppOptions): void {
       .finally(() => options.admission.leave(c))
     c.header('x-trainyard-checkpoint', answer.checkpoint)
     c.set('logFacts', { model: request.model, is_stream: answer.isStream })
-    if (!answer.isStream) return c.json(await answer.response())
+    if (!answer.isStream) return sendExact(c, await answer.response())
     const events = toEvents(answer, c, options)
     return sendEvents(c, events, { pingMs: PING_MS, onCancel: () => gone.abort() })
   }
@@ -46,15 +48,20 @@ export function bindResponses(app: App, options: AppOptions): void {
         hint: 'a response streams while it is created',
       })
     }
-    return c.json(await responses.get(c.get('principal'), c.req.param('response_id')))
+    return sendExact(c, await responses.get(c.get('principal'), c.req.param('response_id')))
   })
   app.delete('/v1/responses/:response_id', async (c) =>
     c.json(await responses.delete(c.get('principal'), c.req.param('response_id'))),
   )
   app.get('/v1/responses/:response_id/input_items', async (c) => {
     const query = readQuery(c, orderedPageQuerySchema)
-    return c.json(await responses.listInput(c.get('principal'), c.req.param('response_id'), query))
+    return sendExact(c, await responses.listInput(c.get('principal'), c.req.param('response_id'), query))
   })
+}
+
+/** Tools and formats are sent back as they came, with the numbers of their schemas. */
+function sendExact(c: RequestContext, value: object): Response {
+  return c.body(stringifyExact(value as JsonObject), 200, { 'content-type': 'application/json' })
 }
 
 /** Numbered events, each under its own name; there is no `[DONE]` in this format. */
@@ -66,7 +73,7 @@ async function* toEvents(
   let number = 0
   try {
     for await (const event of answer.events()) {
-      yield { event: event.type, data: JSON.stringify({ ...event, sequence_number: number }) }
+      yield { event: event.type, data: stringifyExact({ ...event, sequence_number: number } as JsonObject) }
       number++
     }
   } catch (error) {

@@ -1,0 +1,32 @@
+/**
+ * Numbers of a JSON Schema: bounds and counts are compared, so they are plain; what `const` and `enum` list is written into answers as
+ * it was, so `5.0` and an integer of twenty digits keep their text. Knows nothing of what the compiler makes of them.
+ */
+import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
+import type { JsonValue } from '#base/util/json.js'
+
+const LISTED = new Set(['const', 'enum'])
+/** Keywords whose value has a schema for each name. */
+const BY_NAME = new Set(['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions'])
+
+/** The schema with plain numbers, but for those that an answer repeats. */
+export function withPlainNumbers(schema: JsonValue): JsonValue {
+  if (isExactNumber(schema)) return valueOfNumber(schema)
+  return mapValues(schema, (value, name) => {
+    if (LISTED.has(name)) return value
+    return BY_NAME.has(name) ? mapValues(value, withPlainNumbers) : withPlainNumbers(value)
+  })
+}
+
+/** Whether a value has a number that keeps its text, at any depth. */
+export function hasExactNumber(value: JsonValue): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return isExactNumber(value) || Object.values(value).some(hasExactNumber)
+}
+
+function mapValues(value: JsonValue, map: (value: JsonValue, name: string) => JsonValue): JsonValue {
+  if (typeof value !== 'object' || value === null) return value
+  if (isExactNumber(value)) return valueOfNumber(value)
+  if (Array.isArray(value)) return value.map(withPlainNumbers)
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, map(item, name)]))
+}

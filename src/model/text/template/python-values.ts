@@ -1,0 +1,320 @@
+/**
+ * Values as Python's Jinja prints them, where @huggingface/jinja 0.5.11 prints something else. Each fault, so that it can go upstream:
+ *
+ * - printed lists, tuples and mappings, also by `string`, are JSON; Python writes its own notation: `[1, 'a', None, True]`
+ * - `tojson` writes `5.0` as `5`, `1e-7` as `1e-7` instead of `1e-07`, refuses tuples, and sorts keys by language
+ * - `~` and `join` drop the `.0` of floats, refuse none, print lists without brackets, and `true` in lower case
+ * - printed floats: `1e16` and `1e-5` are written out
+ * - number literals with an exponent, underscores or another base (`1e-7`, `1_000`, `0x1F`) are no numbers to the lexer
+ * - a number that comes with the data is a float only if it has a fraction, and has no more digits than a double
+ *
+ * Left as it is: an integer literal beyond 2^53 in a template's own text. Knows the shapes of the library's values, not their classes,
+ * which it does not export.
+ */
+import { type ExactNumber, isExactNumber, textOfNumber, valueOfNumber } from '#base/json/exact-number.js'
+import type { JsonValue } from '#base/util/json.js'
+import { isWritten, textOfWritten, valueOfWritten } from './written-json.js'
+
+/** What evaluates the nodes of a template. */
+export interface Evaluation {
+  /** Evaluates an inner node to a runtime value. */
+  evaluate(node: unknown): unknown
+  /** A runtime value of a text. */
+  makeString(text: string): unknown
+}
+
+type Make = new (value: unknown) => object
+
+/** Runtime values of data: @param wrap the library's own conversion of plain values, from which its classes are known */
+export function createRuntimeValues(wrap: (value: unknown) => unknown): (value: JsonValue) => unknown {
+  const makeOf = (sample: unknown): Make => {
+    const made = field(wrap(sample), 'constructor')
+    if (typeof made !== 'function') throw new Error('unexpected template value')
+    return made as Make
+  }
+  const [Text, Integer, Float, List, Mapping] = [makeOf(''), makeOf(1), makeOf(0.5), makeOf([]), makeOf({})]
+  const exact = (number: ExactNumber): unknown => {
+    const text = textOfNumber(number)
+    return /[.eE]/.test(text) ? new Float(valueOfNumber(number)) : new Integer(BigInt(text))
+  }
+  const convert = (value: JsonValue): unknown => {
+    if (typeof value === 'string') return new Text(value)
+    if (typeof value !== 'object' || value === null) return wrap(value)
+    if (isExactNumber(value)) return exact(value)
+    if (isWritten(value)) {
+      const mapping = convert(valueOfWritten(value)) as object
+      writtenTexts.set(mapping, textOfWritten(value))
+      return mapping
+    }
+    if (Array.isArray(value)) return new List(value.map(convert))
+    return new Mapping(new Map(Object.entries(value).map(([key, item]) => [key, convert(item)])))
+  }
+  return convert
+}
+
+/** Of values that came as JSON text which is to be printed as it was written. */
+const writtenTexts = new WeakMap<object, string>()
+
+/** Evaluates a node that makes text of values; undefined for all others. */
+export function evaluateText(node: unknown, evaluation: Evaluation): unknown {
+  const type = field(node, 'type')
+  if (type === 'BinaryExpression') {
+    if (field(field(node, 'operator'), 'value') !== '~') return undefined
+    const [left, right] = [field(node, 'left'), field(node, 'right')].map(evaluation.evaluate)
+    return evaluation.makeString(textOf(left) + textOf(right))
+  }
+  return type === 'FilterExpression' ? evaluateFilter(node, evaluation) : undefined
+}
+
+function evaluateFilter(node: unknown, evaluation: Evaluation): unknown {
+  const filter = field(node, 'filter')
+  const name = String(field(filter, 'value') ?? field(field(filter, 'callee'), 'value'))
+  if (name !== 'tojson' && name !== 'string' && name !== 'join') return undefined
+  const { positional, named } = argumentsOf(field(filter, 'args'), evaluation)
+  if (name === 'join' && named.has('attribute')) return undefined
+  const operand = evaluation.evaluate(field(node, 'operand'))
+  if (name === 'string') return evaluation.makeString(textOf(operand))
+  if (name === 'tojson') return evaluation.makeString(toJson(operand, optionsOf(positional, named)))
+  const items = field(operand, 'value')
+  if (!Array.isArray(items)) return undefined
+  const separator = positional[0] ?? named.get('d') ?? named.get('separator')
+  return evaluation.makeString(items.map(textOf).join(separator === undefined ? '' : textOf(separator)))
+}
+
+interface Arguments {
+  readonly positional: readonly unknown[]
+  readonly named: ReadonlyMap<string, unknown>
+}
+
+function argumentsOf(args: unknown, { evaluate }: Evaluation): Arguments {
+  const all: readonly unknown[] = Array.isArray(args) ? args : []
+  const isNamed = (argument: unknown): boolean => field(argument, 'type') === 'KeywordArgumentExpression'
+  const entries = all
+    .filter(isNamed)
+    .map((argument) => [String(field(field(argument, 'key'), 'value')), evaluate(field(argument, 'value'))] as const)
+  return { positional: all.filter((argument) => !isNamed(argument)).map(evaluate), named: new Map(entries) }
+}
+
+/** Options of `json.dumps`, as the `tojson` of transformers has them: `ensure_ascii`, `indent`, `separators`, `sort_keys`. */
+interface JsonOptions {
+  readonly isAscii: boolean
+  readonly isSorted: boolean
+  readonly indent: string | null
+  readonly separators: readonly [item: string, key: string]
+}
+
+const PLAIN: JsonOptions = { isAscii: false, isSorted: false, indent: null, separators: [', ', ': '] }
+
+function optionsOf(positional: readonly unknown[], named: ReadonlyMap<string, unknown>): JsonOptions {
+  if (positional.length === 0 && named.size === 0) return PLAIN
+  const given = (name: string, at: number): unknown => field(named.get(name) ?? positional[at], 'value')
+  const width = given('indent', 1)
+  const pair = given('separators', 2)
+  const indent = typeof width === 'number' ? ' '.repeat(width) : typeof width === 'string' ? width : null
+  const [item, key] = Array.isArray(pair) ? pair.map(textOf) : [indent === null ? ', ' : ',', ': ']
+  if (item === undefined || key === undefined) throw new Error('separators must be a tuple of two strings')
+  return {
+    isAscii: given('ensure_ascii', 0) === true,
+    isSorted: given('sort_keys', 3) === true,
+    indent,
+    separators: [item, key],
+  }
+}
+
+function toJson(value: unknown, options: JsonOptions, depth = 0): string {
+  const written = options === PLAIN && typeof value === 'object' && value !== null ? writtenTexts.get(value) : undefined
+  if (written !== undefined) return written
+  const inner = field(value, 'value')
+  switch (field(value, 'type')) {
+    case 'NullValue':
+    case 'UndefinedValue':
+      return 'null'
+    case 'BooleanValue':
+      return String(inner)
+    case 'IntegerValue':
+      return integerText(inner)
+    case 'FloatValue':
+      return floatText(Number(inner), { infinity: 'Infinity', nan: 'NaN' })
+    case 'StringValue':
+      return quoted(String(inner), options)
+    case 'ArrayValue':
+    case 'TupleValue': {
+      const items = (inner as readonly unknown[]).map((item) => toJson(item, options, depth + 1))
+      return joined(items, '[]', options, depth)
+    }
+    case 'ObjectValue':
+    case 'KeywordArgumentsValue':
+    case 'NamespaceValue': {
+      const entries = [...(inner as ReadonlyMap<string, unknown>)]
+      if (options.isSorted) entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
+      const items = entries.map(
+        ([key, item]) => quoted(key, options) + options.separators[1] + toJson(item, options, depth + 1),
+      )
+      return joined(items, '{}', options, depth)
+    }
+    default:
+      throw new Error(`Cannot convert to JSON: ${String(field(value, 'type'))}`)
+  }
+}
+
+function joined(
+  items: readonly string[],
+  brackets: string,
+  { indent, separators }: JsonOptions,
+  depth: number,
+): string {
+  const [open, close] = [brackets.charAt(0), brackets.charAt(1)]
+  if (indent === null || items.length === 0) return open + items.join(separators[0]) + close
+  const line = `\n${indent.repeat(depth)}`
+  return `${open}${line}${indent}${items.join(`${separators[0]}${line}${indent}`)}${line}${close}`
+}
+
+function quoted(text: string, { isAscii }: JsonOptions): string {
+  const json = JSON.stringify(text)
+  if (!isAscii) return json
+  return json.replace(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/** Python's `str` of a runtime value. */
+export function textOf(value: unknown): string {
+  const inner = field(value, 'value')
+  switch (field(value, 'type')) {
+    case 'StringValue':
+      return String(inner)
+    case 'UndefinedValue':
+      return ''
+    default:
+      return notation(value)
+  }
+}
+
+/** What Python prints for a value of which the library prints something else; undefined where they agree. */
+export function printedValue(value: unknown): string | undefined {
+  switch (field(value, 'type')) {
+    case 'NullValue':
+    case 'BooleanValue':
+    case 'FloatValue':
+    case 'ArrayValue':
+    case 'TupleValue':
+    case 'ObjectValue':
+      return textOf(value)
+    default:
+      return undefined
+  }
+}
+
+/** Python's `repr`. */
+function notation(value: unknown): string {
+  const inner = field(value, 'value')
+  switch (field(value, 'type')) {
+    case 'NullValue':
+      return 'None'
+    case 'UndefinedValue':
+      return 'Undefined'
+    case 'BooleanValue':
+      return inner === true ? 'True' : 'False'
+    case 'IntegerValue':
+      return integerText(inner)
+    case 'FloatValue':
+      return floatText(Number(inner), { infinity: 'inf', nan: 'nan' })
+    case 'StringValue':
+      return stringNotation(String(inner))
+    case 'ArrayValue':
+      return `[${(inner as readonly unknown[]).map(notation).join(', ')}]`
+    case 'TupleValue': {
+      const items = (inner as readonly unknown[]).map(notation)
+      return items.length === 1 ? `(${items[0]},)` : `(${items.join(', ')})`
+    }
+    case 'ObjectValue':
+    case 'KeywordArgumentsValue':
+    case 'NamespaceValue': {
+      const entries = [...(inner as ReadonlyMap<string, unknown>)]
+      return `{${entries.map(([key, item]) => `${stringNotation(key)}: ${notation(item)}`).join(', ')}}`
+    }
+    default:
+      throw new Error(`Cannot print: ${String(field(value, 'type'))}`)
+  }
+}
+
+/** In single quotes, unless the text has those and no double ones; what does not print is escaped. */
+function stringNotation(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'"
+  const escaped = text.replace(/[\\'"]|(?! )[\p{C}\p{Z}]/gu, (character) => {
+    if (character === quote || character === '\\') return `\\${character}`
+    if (character === "'" || character === '"') return character
+    const short = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }[character]
+    if (short !== undefined) return short
+    const code = character.codePointAt(0) ?? 0
+    const [mark, digits] = code <= 0xff ? ['x', 2] : code <= 0xffff ? ['u', 4] : ['U', 8]
+    return `\\${mark}${code.toString(16).padStart(Number(digits), '0')}`
+  })
+  return quote + escaped + quote
+}
+
+/** Also of what a filter made of a number, such as `-0`. */
+function integerText(value: unknown): string {
+  if (typeof value === 'number' && Math.abs(value) >= 1e21) return BigInt(value).toString()
+  return String(value)
+}
+
+/** Both languages write the fewest digits that tell a double apart, but begin with exponents elsewhere. */
+function floatText(value: number, names: { readonly infinity: string; readonly nan: string }): string {
+  if (Number.isNaN(value)) return names.nan
+  if (!Number.isFinite(value)) return value < 0 ? `-${names.infinity}` : names.infinity
+  if (value === 0) return Object.is(value, -0) ? '-0.0' : '0.0'
+  const [mantissa = '', power = '0'] = value.toExponential().split('e')
+  const exponent = Number(power)
+  if (exponent < -4 || exponent >= 16) {
+    return `${mantissa}e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`
+  }
+  const sign = value < 0 ? '-' : ''
+  const digits = mantissa.replace(/[-.]/g, '')
+  if (exponent < 0) return `${sign}0.${'0'.repeat(-exponent - 1)}${digits}`
+  const whole = digits.slice(0, exponent + 1).padEnd(exponent + 1, '0')
+  return `${sign}${whole}.${digits.slice(exponent + 1) || '0'}`
+}
+
+interface Token {
+  readonly type: string
+  value: string
+}
+
+/**
+ * Puts number literals together that the lexer takes apart: `1e-7` comes as `1`, `e`, `-`, `7`. No valid template has a name
+ * right behind a number that looks like the rest of one.
+ */
+export function withNumberLiterals<T extends Token>(tokens: readonly T[]): T[] {
+  const joinedTokens: T[] = []
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i] as T
+    joinedTokens.push(token)
+    const next = tokens[i + 1]
+    if (token.type !== 'NumericLiteral' || next?.type !== 'Identifier') continue
+    const number = token.value
+    if (/^[eE]\d[\d_]*$/.test(next.value)) {
+      token.value = withExponent(number, next.value.slice(1))
+      i += 1
+    } else if (/^[eE]$/.test(next.value)) {
+      const [sign, digits] = [tokens[i + 2], tokens[i + 3]]
+      if (sign?.type !== 'AdditiveBinaryOperator' || digits?.type !== 'NumericLiteral') continue
+      token.value = withExponent(number, sign.value + digits.value)
+      i += 3
+    } else if (/^(_\d+)+$/.test(next.value)) {
+      token.value = number + next.value.replaceAll('_', '')
+      i += 1
+    } else if (/^[+-]?0$/.test(number) && /^([xX][\da-fA-F_]+|[oO][0-7_]+|[bB][01_]+)$/.test(next.value)) {
+      token.value = String(Number(`0${next.value.replaceAll('_', '')}`) * (number.startsWith('-') ? -1 : 1))
+      i += 1
+    }
+  }
+  return joinedTokens
+}
+
+/** With a point, by which the parser tells floats. */
+function withExponent(number: string, exponent: string): string {
+  return `${number.includes('.') ? number : `${number}.0`}e${exponent.replaceAll('_', '')}`
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
+}

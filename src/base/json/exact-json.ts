@@ -17,7 +17,11 @@ const KEPT_KEYS = [
   'chat_template_kwargs',
   'response_format',
   'structured_outputs',
+  'guided_json',
+  'json_schema',
+  'format',
   'schema',
+  'input',
 ] as const
 const keptKeys: ReadonlySet<string> = new Set(KEPT_KEYS)
 /** Such a field whose value is an object or a list. One pass of this costs less than parsing does. */

@@ -7,6 +7,7 @@
 import type { ChatRequest } from '#api/wire/chat-completions.js'
 import type { InputBlock, InputMessage } from '#api/wire/inference/messages.js'
 import { InvalidRequestError } from '#base/errors.js'
+import type { JsonObject } from '#base/util/json.js'
 
 type ChatMessage = ChatRequest['messages'][number]
 type ToolCall = NonNullable<ChatMessage['tool_calls']>[number]
@@ -135,7 +136,8 @@ function toCall(block: Block, path: string): ToolCall {
   return {
     id: stringOf(block.id, `${path}.id`),
     type: 'function',
-    function: { name: stringOf(block.name, `${path}.name`), arguments: JSON.stringify(input) },
+    // not as text: that would be taken for the model's own
+    function: { name: stringOf(block.name, `${path}.name`), arguments: input as JsonObject },
   }
 }
 

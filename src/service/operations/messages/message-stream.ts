@@ -7,6 +7,7 @@
  */
 import type { ChatChunk, ChatDelta, Usage } from '#api/wire/chat-completions.js'
 import type { Message, OutputBlock, StopReason } from '#api/wire/inference/messages.js'
+import { parseExact } from '#base/json/exact-json.js'
 
 /** An event of a stream; its name is its type. */
 export interface MessageEvent {
@@ -175,7 +176,7 @@ export function createMessageBuilder(
 /** Null for what was cut off. */
 function readInput(text: string): ToolUse['input'] {
   try {
-    return JSON.parse(text === '' ? '{}' : text) as ToolUse['input']
+    return parseExact(text === '' ? '{}' : text) as ToolUse['input']
   } catch {
     return null
   }

@@ -98,3 +98,14 @@ it('a response sends its tools and its format back with their numbers', async ()
     expect(sent).toContain('"text":"5.0"')
   }
 })
+
+it('Anthropic’s messages have them too: tools, inputs that come back, inputs of an answer', async () => {
+  const history =
+    '{"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"id": 2512292042121000001, "p": 5.0}}]}, ' +
+    '{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}]}'
+  const tools =
+    '[{"name": "f", "input_schema": {"type": "object", "properties": {"p": {"const": 5.0}, "id": {"const": 2512292042121000001}}, "required": ["p", "id"], "additionalProperties": false}}]'
+  const body = `{"model": "trainyard/spark", "max_tokens": 200, "temperature": 0, "messages": [{"role": "user", "content": "Hi"}, ${history}], "tools": ${tools}, "tool_choice": {"type": "tool", "name": "f"}}`
+  const text = await (await post('/v1/messages', body)).text()
+  expect(text).toContain('"input":{"p":5.0,"id":2512292042121000001}')
+})

@@ -5,6 +5,7 @@ import type { MessageAnswer } from '#service/operations/messages/messages.js'
 import { readJson } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
+import { exactText, sendExact } from '../../exact-body.js'
 import { logStreamFailure } from '../../generated-answer.js'
 import { toMessageError } from '../../middleware/errors.js'
 import { withServedTools } from '../../served-tools.js'
@@ -27,7 +28,7 @@ export function bindMessages(app: App, options: AppOptions): void {
     c.header('x-trainyard-checkpoint', answer.checkpoint)
     c.header('request-id', c.get('requestId'))
     c.set('logFacts', { model: request.model, is_stream: answer.isStream })
-    if (!answer.isStream) return c.json(await answer.message())
+    if (!answer.isStream) return sendExact(c, await answer.message())
     return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
   })
   app.post('/v1/messages/count_tokens', async (c) => {
@@ -43,7 +44,7 @@ async function* toEvents(
   options: Pick<AppOptions, 'logger'>,
 ): AsyncGenerator<ServerSentEvent> {
   try {
-    for await (const event of answer.events()) yield { event: event.type, data: JSON.stringify(event) }
+    for await (const event of answer.events()) yield { event: event.type, data: exactText(event) }
   } catch (error) {
     logStreamFailure(c, options, error)
     yield { event: 'error', data: JSON.stringify(toMessageError(error, c.get('requestId'))) }

@@ -4,12 +4,11 @@
 import { getResponseQuerySchema } from '#api/wire/inference/responses.js'
 import { orderedPageQuerySchema } from '#api/wire/list.js'
 import { InvalidRequestError } from '#base/errors.js'
-import { stringifyExact } from '#base/json/exact-json.js'
-import type { JsonObject } from '#base/util/json.js'
 import type { ResponseAnswer } from '#service/operations/responses/responses.js'
 import { readJson, readQuery } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
+import { exactText, sendExact } from '../../exact-body.js'
 import { logStreamFailure } from '../../generated-answer.js'
 import { withServedTools } from '../../served-tools.js'
 import type { ServerSentEvent } from '../../sse.js'
@@ -59,11 +58,6 @@ export function bindResponses(app: App, options: AppOptions): void {
   })
 }
 
-/** Tools and formats are sent back as they came, with the numbers of their schemas. */
-function sendExact(c: RequestContext, value: object): Response {
-  return c.body(stringifyExact(value as JsonObject), 200, { 'content-type': 'application/json' })
-}
-
 /** Numbered events, each under its own name; there is no `[DONE]` in this format. */
 async function* toEvents(
   answer: ResponseAnswer,
@@ -73,7 +67,7 @@ async function* toEvents(
   let number = 0
   try {
     for await (const event of answer.events()) {
-      yield { event: event.type, data: stringifyExact({ ...event, sequence_number: number } as JsonObject) }
+      yield { event: event.type, data: exactText({ ...event, sequence_number: number }) }
       number++
     }
   } catch (error) {

@@ -1,5 +1,9 @@
 /**
- * Runs before the scripts of our dependencies (npm runs every `preinstall` first): keeps ONNX Runtime's package from fetching
+ * Runs before the scripts of our dependencies (npm runs every `preinstall` first). Refuses a platform that ONNX Runtime has no binary for,
+ * because npm shows what a script of a dependency says only when it fails; the command line alone, which calls a server elsewhere, installs
+ * with TRAINYARD_CLIENT_ONLY=1.
+ *
+ * It also keeps ONNX Runtime's package from fetching
  * CUDA libraries, hundreds of megabytes from a host that is not the npm registry, which this package never uses and without
  * which its install fails.
  *
@@ -14,6 +18,11 @@ import { dirname, join } from 'node:path'
 const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
 const NOTE = `Not fetched: trainyard computes on the CPU. To have it: ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node\n`
 
+const problem = problemOf(process.platform, process.arch)
+if (problem !== null && !process.env.TRAINYARD_CLIENT_ONLY) {
+  process.stderr.write(`${problem}\n`)
+  process.exit(1)
+}
 try {
   const { env } = process
   if (!CHOICES.some((name) => env[name] !== undefined) && !isWantedByProject(env)) leaveNotes()
@@ -43,4 +52,24 @@ function leaveNotes() {
       if (existsSync(dirname(path)) && !existsSync(path)) writeFileSync(path, NOTE)
     }
   }
+}
+
+/**
+ * @param {string} platform
+ * @param {string} arch
+ * @returns {string | null} what is wrong and what to do; null where ONNX Runtime runs
+ */
+function problemOf(platform, arch) {
+  const { platforms, said } = JSON.parse(readFileSync(new URL('platforms.json', import.meta.url), 'utf8'))
+  const isMusl = platform === 'linux' && !hasGlibc()
+  if (platforms.includes(`${platform} ${arch}`) && !isMusl) return null
+  const name = `${platform} ${arch}${isMusl ? ' with musl' : ''}`
+  return `trainyard cannot run on ${name}: ONNX Runtime has no binary for it. It runs on ${said}.
+For the command line alone, to use a server on another machine: set TRAINYARD_CLIENT_ONLY=1 and install again.`
+}
+
+/** Node.js tells the version of the glibc it runs on; on musl, as in Alpine, there is none. */
+function hasGlibc() {
+  process.report.excludeNetwork = true
+  return process.report.getReport().header.glibcVersionRuntime !== undefined
 }

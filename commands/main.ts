@@ -1,7 +1,7 @@
 /**
  * The process side of the command line: streams, signals and the exit code. The only file that sets `process.exitCode`.
  *
- * First Ctrl-C or SIGTERM: the running command is told to stop and has two seconds; a second one, or the end of that
+ * First Ctrl-C, SIGTERM or SIGHUP (a terminal that closes): the running command is told to stop and has two seconds; a second one, or the end of that
  * time, ends the process at once. A closed pipe is a reader that has enough: exit 0.
  */
 
@@ -25,6 +25,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 process.stderr.on('error', () => undefined)
 process.on('SIGINT', () => void interrupt('SIGINT'))
 process.on('SIGTERM', () => void interrupt('SIGTERM'))
+process.on('SIGHUP', () => void interrupt('SIGTERM'))
 
 process.exitCode = await runProgram({
   argv,

@@ -94,6 +94,7 @@ export const commandTable: readonly CommandEntry[] = [
     'Save a data directory as one file, also while it is served',
     async () => (await import('./backup.js')).backup,
   ),
+  entry('verify', 'Look for missing, damaged and unnamed blobs', async () => (await import('./verify.js')).verify),
   entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
     'webhooks create',

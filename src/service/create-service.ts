@@ -30,6 +30,7 @@ import { createKeyService } from '#service/operations/access/keys.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import { createAddressRules } from '#service/operations/address-rules.js'
 import { createAuthService } from '#service/operations/auth.js'
+import { createVerifyService } from '#service/operations/backup/verify-storage.js'
 import { createBaseModelService, readyEntries } from '#service/operations/base-models/base-models.js'
 import { createHubConnection } from '#service/operations/base-models/hub-connection.js'
 import { createShelf } from '#service/operations/base-models/shelf.js'
@@ -319,6 +320,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
       responses: createResponseService(context, { chat, tokens }),
       messages: createMessageService(context, { chat, tokens }),
       systemCheck: createSystemCheckService(context),
+      verify: createVerifyService(context, dataDir.blobsPath),
       workerApi: createWorkerApiService(context),
       wandb: createWandbService(context),
       modelRuns: createModelRunService(context),

@@ -52,6 +52,7 @@ const complete: Readonly<Record<string, readonly string[]>> = {
   'jobs cancel': [JOB.id, '--yes'],
   backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
   restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
+  verify: [],
   'keys create': ['ci'],
   'keys list': [],
   'keys revoke': ['ci', '--yes'],

@@ -365,8 +365,8 @@ describe('processes', () => {
     expect(exitCode, stdout + stderr).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({ ok: true })
   })
-  test('serve stops cleanly on SIGTERM and its record goes with it', async () => {
-    server.child.kill('SIGTERM')
+  test.each(['SIGTERM', 'SIGHUP'] as const)('serve stops cleanly on %s and its record goes with it', async (name) => {
+    server.child.kill(name)
     expect(await server.finished).toMatchObject({ exitCode: 0 })
     expect((await run(['models', 'list'])).exitCode).toBe(6)
     await startServer(new URL(url).port)

@@ -15,7 +15,13 @@ import type {
   DeleteCheckpointsResponse,
 } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
-import type { HealthResponse, SystemCheckResponse, WhoamiResponse } from '#api/wire/health.js'
+import type {
+  HealthResponse,
+  StorageReport,
+  SystemCheckResponse,
+  VerifyProgress,
+  WhoamiResponse,
+} from '#api/wire/health.js'
 import type { JobStatus } from '#api/wire/job-words.js'
 import type { List } from '#api/wire/list.js'
 import type {
@@ -31,7 +37,7 @@ import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
 import type { CreatedWebhook, DeletedWebhook, Webhook, WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
-import { InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { CompletionRequestBody, CompletionResponse } from '../wire/inference/completions.js'
@@ -289,6 +295,20 @@ export function createClient(options: ClientOptions) {
     /** The checks' results, also when the server answers 503 because one failed. */
     systemCheck: (call: CallOptions = {}) => readSystemCheck(call),
     whoami: (call?: CallOptions) => get<WhoamiResponse>('/v1/whoami', {}, call),
+    /** Progress about once a second, and the report at last. */
+    verify: (call: CallOptions = {}) => verifyStorage(call),
+  }
+
+  async function* verifyStorage(call: CallOptions): AsyncGenerator<VerifyProgress | StorageReport> {
+    const response = await http.open({ method: 'POST', path: '/v1/preview/verify', isLong: true, ...call })
+    if (!isEventStream(response)) throw new ProtocolError('the server did not stream its answer')
+    for await (const { event, data } of readEvents(response)) {
+      const value: unknown = JSON.parse(data)
+      if (event === 'error') throw verifyError(value)
+      yield value as VerifyProgress | StorageReport
+      if (event === 'storage_report') return
+    }
+    throw new ProtocolError('the answer ended before it was complete')
   }
 
   async function* streamChat(request: ChatRequestBody, call: CallOptions): AsyncGenerator<ChatChunk> {
@@ -325,6 +345,11 @@ const SFT_JOBS = '/v1/preview/sft-training-jobs'
 const DPO_JOBS = '/v1/preview/dpo-training-jobs'
 const KEYS = '/v1/preview/keys'
 const WEBHOOKS = '/v1/preview/webhooks'
+
+function verifyError(value: unknown): AppError {
+  const { error } = value as { readonly error?: { readonly code?: unknown; readonly message?: unknown } }
+  return new AppError('internal', String(error?.code), String(error?.message))
+}
 
 /** A part of a path. Without its id, the path of one thing is that of the list it is in. */
 function segment(id: string): string {

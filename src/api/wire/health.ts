@@ -41,6 +41,52 @@ export const systemCheckResponseSchema = z.object({
 })
 export type SystemCheckResponse = z.infer<typeof systemCheckResponseSchema>
 
+/** How far a look through the blobs is. */
+export const verifyProgressSchema = z.object({
+  object: z.literal('storage_progress'),
+  blobs: z.number().int(),
+  bytes: z.number().int(),
+})
+export type VerifyProgress = z.infer<typeof verifyProgressSchema>
+
+/** What a look through all blobs found. */
+export const storageReportSchema = z.object({
+  object: z.literal('storage_report'),
+  /** Nothing is missing or damaged, and the database belongs to the data. */
+  ok: z.boolean(),
+  database: z.object({
+    /** `ours` and `new` are well. */
+    state: z.enum(['ours', 'new', 'missing', 'empty', 'older', 'other']),
+    message: z.string(),
+  }),
+  blobs: z.number().int(),
+  bytes: z.number().int(),
+  /** Named by rows of these tables, and not there. */
+  missing: z.array(z.object({ sha256: z.string(), named_by: z.array(z.string()) })),
+  /** Of another digest than their name, which is null where the file cannot be read (`problem`). */
+  damaged: z.array(
+    z.object({
+      sha256: z.string(),
+      size_bytes: z.number().int(),
+      actual_sha256: z.string().nullable(),
+      problem: z.string().nullable(),
+      named_by: z.array(z.string()),
+    }),
+  ),
+  /** Named by no row. */
+  orphans: z.array(
+    z.object({
+      sha256: z.string(),
+      size_bytes: z.number().int(),
+      /** Unix seconds. */
+      modified_at: z.number().int(),
+      /** This database never had it, so it is never swept. */
+      is_kept: z.boolean(),
+    }),
+  ),
+})
+export type StorageReport = z.infer<typeof storageReportSchema>
+
 export const whoamiResponseSchema = z.object({
   entity: z.string(),
   /** The one project the key may see; null: all of the entity. */

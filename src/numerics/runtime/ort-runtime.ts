@@ -9,11 +9,14 @@
  * the calling thread's mode once, when the process makes its first session, so all sessions ask for it; from then on JavaScript
  * on that thread flushes denormals too.
  */
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { join } from 'node:path'
 // First: the library reads its switches when it is loaded.
 import './telemetry-off.js'
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import { RuntimeError } from '#base/errors.js'
+import { packageRoot } from '#base/util/package-root.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { InMemoryModel, Runtime, Session, SessionOptions } from './runtime.js'
@@ -52,9 +55,17 @@ function ort(): Library {
     const platform = `${process.platform} ${process.arch}`
     throw new RuntimeError('runtime_unusable', `ONNX Runtime cannot be loaded on ${platform}: ${reason}`, {
       cause,
-      hint: 'it runs on Linux with glibc (not on Alpine), macOS and Windows; install trainyard again on the machine that runs it',
+      hint: `it runs on ${whereItRuns()}; elsewhere only the command line works, with a server on another machine. Where it should run, install trainyard again there`,
     })
   }
+}
+
+/** What the install checks too. */
+function whereItRuns(): string {
+  const { said } = JSON.parse(readFileSync(join(packageRoot(), 'bin/platforms.json'), 'utf8')) as {
+    readonly said: string
+  }
+  return said
 }
 
 /**

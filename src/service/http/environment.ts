@@ -11,6 +11,7 @@ import type { Metrics } from '#service/metrics/metrics.js'
 import type { KeyService } from '#service/operations/access/keys.js'
 import type { UsageService } from '#service/operations/access/usage.js'
 import type { AuthService } from '#service/operations/auth.js'
+import type { VerifyService } from '#service/operations/backup/verify-storage.js'
 import type { BaseModelService } from '#service/operations/base-models/base-models.js'
 import type { ChatService } from '#service/operations/chat/chat.js'
 import type { CheckpointService } from '#service/operations/checkpoints.js'
@@ -68,6 +69,7 @@ export interface AppOptions {
     readonly responses: ResponseService
     readonly messages: MessageService
     readonly systemCheck: SystemCheckService
+    readonly verify: VerifyService
     readonly workerApi: WorkerApiService
     readonly wandb: WandbService
     readonly modelRuns: ModelRunService

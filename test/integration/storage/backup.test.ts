@@ -164,6 +164,26 @@ describe('a restore', () => {
     return code
   }
 
+  it.each(['trigger', 'view'])('refuses a database with a %s that no migration made, by its name', async (type) => {
+    const changed = join(folder, `changed-${type}`)
+    await restoreBackup(good, changed)
+    const sqlite = openSqlite(join(changed, 'trainyard.sqlite3'))
+    sqlite.exec(
+      type === 'view'
+        ? 'create view planted as select * from api_keys'
+        : 'create trigger planted after insert on models begin delete from checkpoints; end',
+    )
+    sqlite.close()
+    const file = join(folder, `changed-${type}.tar`)
+    await createBackup(changed, file)
+    const target = join(folder, `refused-${type}`)
+    await expect(restoreBackup(file, target)).rejects.toMatchObject({
+      code: 'database_foreign',
+      message: `the database has a ${type} "planted" that this program did not make`,
+    })
+    await expect(stat(target)).rejects.toMatchObject({ code: 'ENOENT' })
+  })
+
   it('refuses a file that ends too early, wherever', async () => {
     const { size } = await stat(good)
     for (const length of [0, 100, 512, 5000, Math.floor(size / 2), size - 1024 - 512]) {

@@ -61,7 +61,7 @@ export function neededScope(method: string, path: string): KeyScope {
   if (/^\/v1\/preview\/keys(?:\/|$)/.test(path)) return 'admin'
   const isRead = method === 'GET' || method === 'HEAD'
   // everybody shares base models, and the server's disk
-  if (!isRead && /^\/v1\/preview\/base-models(?:\/|$)/.test(path)) return 'admin'
+  if (!isRead && /^\/v1\/preview\/(?:base-models|verify)(?:\/|$)/.test(path)) return 'admin'
   if (isRead || (method === 'POST' && ANSWERS.test(path))) return 'read'
   return 'write'
 }

@@ -21,7 +21,12 @@ import {
 } from '#api/wire/compatible/fine-tuning.js'
 import { fileStreamRequestSchema, graphqlRequestSchema, graphqlResponseSchema } from '#api/wire/compatible/wandb.js'
 import { deletedFileSchema, fileListSchema, fileObjectSchema, listFilesQuerySchema } from '#api/wire/files.js'
-import { healthResponseSchema, systemCheckResponseSchema, whoamiResponseSchema } from '#api/wire/health.js'
+import {
+  healthResponseSchema,
+  storageReportSchema,
+  systemCheckResponseSchema,
+  whoamiResponseSchema,
+} from '#api/wire/health.js'
 import { uploadQuerySchema } from '../routes/files.js'
 import type { Route } from './row.js'
 
@@ -186,6 +191,14 @@ export const OTHER_ROUTES: readonly Route[] = [
     answer: systemCheckResponseSchema,
     isOpen: true,
     alsoWith: [503],
+  },
+  {
+    method: 'post',
+    path: '/v1/preview/verify',
+    tag: server,
+    summary: 'Read all blobs: which are missing, damaged or named by no row',
+    answer: 'text/event-stream',
+    stream: storageReportSchema,
   },
   {
     method: 'get',

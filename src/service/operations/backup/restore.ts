@@ -9,6 +9,7 @@ import { dirname, join, resolve } from 'node:path'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors.js'
 import { syncFolder } from '#base/sync-folder.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { assertOwnPrograms } from '#service/storage/archive/own-programs.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
 import { openDataDir, RESTORE_MARKER, removeEmptyDataDir, unwritable } from '#service/storage/data-dir.js'
@@ -41,7 +42,8 @@ const MAX_TEXT_BYTES = 64 * 1024 ** 2
  *
  * @throws {ConflictError} `data_dir_not_empty`, `data_dir_locked`; {NotFoundError} `file_not_found`;
  *   {InvalidRequestError} `file_unreadable`
- * @throws {StorageError} `archive_invalid`, `archive_truncated`, `archive_newer`, `archive_corrupt`, `database_newer`; nothing is
+ * @throws {StorageError} `archive_invalid`, `archive_truncated`, `archive_newer`, `archive_corrupt`, `database_newer`,
+ *   `database_foreign`; nothing is
  *   left in the directory then
  */
 export async function restoreBackup(file: string, path: string): Promise<RestoreResult> {
@@ -140,6 +142,7 @@ async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<O
   const broken = damaged.find((sha256) => !known.has(sha256))
   if (broken !== undefined) throw corrupt(`blob ${broken}`)
   const { blobs, schema } = await readSnapshot(join(root, DATABASE_ENTRY))
+  await assertOwnPrograms(join(root, DATABASE_ENTRY), schema)
   const lost = [...blobs].find((sha256) => !restored.has(sha256) && !known.has(sha256))
   if (lost !== undefined) throw invalid(`blob ${lost}, which the database names, is not in it`)
   return { ...end, program: manifest.program, createdAt: manifest.created_at, schema }

@@ -7,7 +7,7 @@ import { Kysely, SqliteDialect } from 'kysely'
 import { AppError, StorageError } from '#base/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
-import { openSqlite } from '../sqlite.js'
+import { openSqlite, type Sqlite } from '../sqlite.js'
 import { listReferencedBlobs } from '../upkeep/blob-references.js'
 
 /** All pages in one step: while steps leave pauses, each write of somebody else starts the copy anew. */
@@ -60,19 +60,28 @@ export async function readSnapshot(path: string): Promise<SnapshotFacts> {
   try {
     const verdict: unknown = sqlite.pragma('integrity_check(1)', { simple: true })
     if (verdict !== 'ok') throw new Error(String(verdict))
-    const names = sqlite.prepare('select name from kysely_migration order by name').pluck().all() as string[]
-    const unknown = names.find((name) => !Object.hasOwn(MIGRATIONS, name))
-    if (unknown !== undefined) {
-      throw new StorageError('database_newer', `the database has a newer schema (${unknown}) than this program knows`, {
-        hint: 'restore it with the version of the program that made the backup, or a later one',
-      })
-    }
-    return { schema: names.at(-1) ?? '', blobs: await listReferencedBlobs(db) }
+    const schema = assertKnownSchema(sqlite)
+    return { schema, blobs: await listReferencedBlobs(db) }
   } catch (cause) {
     throw cause instanceof StorageError ? cause : unreadable(path, cause)
   } finally {
     await db.destroy()
   }
+}
+
+/**
+ * @returns the newest migration
+ * @throws {StorageError} `database_newer` if this version of the program does not know it
+ */
+export function assertKnownSchema(sqlite: Sqlite): string {
+  const names = sqlite.prepare('select name from kysely_migration order by name').pluck().all() as string[]
+  const unknown = names.find((name) => !Object.hasOwn(MIGRATIONS, name))
+  if (unknown !== undefined) {
+    throw new StorageError('database_newer', `the database has a newer schema (${unknown}) than this program knows`, {
+      hint: 'use the version of the program that wrote it, or a later one',
+    })
+  }
+  return names.at(-1) ?? ''
 }
 
 function unreadable(path: string, cause: unknown): StorageError {

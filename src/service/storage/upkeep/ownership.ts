@@ -172,7 +172,7 @@ async function hasRows(db: Database): Promise<boolean> {
   return false
 }
 
-async function hasTable(db: Database, table: string): Promise<boolean> {
+export async function hasTable(db: Database, table: string): Promise<boolean> {
   const { rows } = await sql`select 1 from sqlite_master where type = 'table' and name = ${table}`.execute(db)
   return rows.length > 0
 }

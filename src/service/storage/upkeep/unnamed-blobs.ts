@@ -6,6 +6,7 @@
  * database that is lost, older or another's has neither noted of what it does not name, so it deletes nothing of that.
  */
 import type { Database } from '../database.js'
+import { hasTable } from './ownership.js'
 
 export interface UnnamedBlob {
   readonly sha256: string
@@ -95,6 +96,14 @@ export async function putUnnamedBlob(db: Database, blob: UnnamedBlob): Promise<v
 /** It is named again, or gone. */
 export async function forgetUnnamedBlob(db: Database, sha256: string): Promise<void> {
   await db.deleteFrom('unnamed_blobs').where('sha256', '=', sha256).execute()
+}
+
+/** What a database knows, also one of an earlier version, which knows nothing. */
+export async function readKnowledge(
+  db: Database,
+): Promise<{ readonly noted: ReadonlyMap<string, UnnamedBlob>; readonly runs: readonly ServerRun[] }> {
+  if (!(await hasTable(db, 'unnamed_blobs'))) return { noted: new Map(), runs: [] }
+  return { noted: await listUnnamedBlobs(db), runs: await listRuns(db) }
 }
 
 /**

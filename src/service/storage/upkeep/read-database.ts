@@ -1,0 +1,63 @@
+/**
+ * A database to look at: nothing is written, no table changes, and it need not be this version's.
+ *
+ * SQLite reads a database with a write-ahead log only where it may make its shared memory beside it; on a read-only disk it reads a
+ * copy instead.
+ */
+import { copyFile, mkdtemp, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Kysely, SqliteDialect } from 'kysely'
+import { StorageError } from '#base/errors.js'
+import { assertKnownSchema } from '../archive/snapshot.js'
+import type { OpenDatabase } from '../database.js'
+import type { Schema } from '../schema.js'
+import { isSqliteError, openSqlite, type Sqlite } from '../sqlite.js'
+
+/** @throws {StorageError} `database_unreadable` for a corrupt or foreign file, `database_newer` */
+export async function openForReading(path: string): Promise<OpenDatabase> {
+  let copy: string | null = null
+  try {
+    let sqlite: Sqlite
+    try {
+      sqlite = openChecked(path)
+    } catch (error) {
+      if (!isSqliteError(error) || !/^SQLITE_(CANTOPEN|READONLY)/.test(error.code)) throw error
+      copy = await mkdtemp(join(tmpdir(), 'trainyard-read-'))
+      for (const end of ['', '-wal']) {
+        if ((await stat(path + end).catch(() => null)) !== null) await copyFile(path + end, join(copy, `db${end}`))
+      }
+      sqlite = openChecked(join(copy, 'db'))
+    }
+    const folder = copy
+    const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) })
+    return {
+      db,
+      close: async () => {
+        await db.destroy()
+        if (folder !== null) await rm(folder, { recursive: true, force: true })
+      },
+    }
+  } catch (cause) {
+    if (copy !== null) await rm(copy, { recursive: true, force: true })
+    if (cause instanceof StorageError) throw cause
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new StorageError('database_unreadable', `database "${path}" cannot be read: ${reason}`, {
+      hint: 'restore the file from a backup',
+      cause,
+    })
+  }
+}
+
+function openChecked(path: string): Sqlite {
+  const sqlite = openSqlite(path, { readonly: true, fileMustExist: true })
+  try {
+    const verdict: unknown = sqlite.pragma('quick_check(1)', { simple: true })
+    if (verdict !== 'ok') throw new Error(String(verdict))
+    assertKnownSchema(sqlite)
+    return sqlite
+  } catch (error) {
+    sqlite.close()
+    throw error
+  }
+}

@@ -9,6 +9,7 @@ import { inferenceName } from '#api/client/inference-name.js'
 import { eachItem } from '#api/client/pages.js'
 import { isLowerBetter } from '#api/settings/best-metric.js'
 import { measuredLearningRate, measuredPreferenceRate, targetKlFor } from '#api/settings/learning-rate.js'
+import { DEFAULT_PROJECT } from '#api/settings/service.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import type { Model } from '#api/wire/models.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
@@ -76,7 +77,7 @@ export class TrainableModel {
    * @throws {ApiError} when the name is taken by a model of another base model
    */
   async register(): Promise<this> {
-    const { name, baseModel, project = 'default' } = this.options
+    const { name, baseModel, project = DEFAULT_PROJECT } = this.options
     const record = await this.client.models.create({ name, project, base_model: baseModel, return_existing: true })
     if (record.base_model !== baseModel) {
       throw new AppError(

@@ -72,5 +72,8 @@ export type SchedulingPolicy = (typeof SCHEDULING_POLICIES)[number]
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export const LOG_FORMATS = ['auto', 'json', 'lines', 'pretty'] as const
 
+/** Project of a model that is named without one. */
+export const DEFAULT_PROJECT = 'default'
+
 /** Where a client looks for a service that nobody named. */
 export const DEFAULT_SERVER_URL = `http://${SERVICE_DEFAULTS.host}:${SERVICE_DEFAULTS.port}`

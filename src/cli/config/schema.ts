@@ -4,6 +4,7 @@
  * Help texts, `trainyard config list`, validation and did-you-mean come from this table; where a value came from is `load.ts`.
  */
 import {
+  DEFAULT_PROJECT,
   DEFAULT_SERVER_URL,
   LOG_FORMATS,
   LOG_LEVELS,
@@ -28,9 +29,6 @@ import {
 import type { Setting, SettingKey, SettingValues } from './setting.js'
 
 export type { Setting, SettingKey, SettingValues } from './setting.js'
-
-/** Project of a model named without one. */
-export const DEFAULT_PROJECT = 'default'
 
 export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> } = {
   server: {

@@ -2,7 +2,8 @@
  * Which addresses this server may connect to for somebody else: public ones over https, and hosts that its administrator named.
  *
  * A name is resolved once for a connection, every address it has is checked, and the connection goes to the checked address, so
- * that a name that changes in between (DNS rebinding) leads nowhere else.
+ * that a name that changes in between (DNS rebinding) leads nowhere else. A name without an address and one of a private network are
+ * refused in the same words: otherwise strangers could ask which inner names there are.
  */
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
@@ -52,7 +53,7 @@ export function createAddressRules(allowedHosts: readonly string[], refusal: Ref
   // a URL leaves out the port that its protocol means anyway, an administrator may say it
   const isAllowed = ({ hostname, port, protocol }: URL) => {
     const known = `${hostname}:${port === '' ? (protocol === 'http:' ? 80 : 443) : port}`
-    return [known, hostname, hostname.replace(/^\[|\]$/g, '')].some((name) => allowed.has(name))
+    return [known, hostname, plainHost(hostname)].some((name) => allowed.has(name))
   }
   return {
     check: (text) => {
@@ -63,20 +64,35 @@ export function createAddressRules(allowedHosts: readonly string[], refusal: Ref
       if (url.username !== '' || url.password !== '') throw refused('must not hold a user name or password')
       if (isAllowed(url)) return url
       if (url.protocol !== 'https:') throw refused('must be an https: address, got http:', url.host)
-      const host = url.hostname.replace(/^\[|\]$/g, '')
-      const isLocalName = host === 'localhost' || /\.(?:localhost|local|internal)\.?$/.test(host) || !/[.:]/.test(host)
+      const host = plainHost(url.hostname)
+      const isLocalName = /(?:^|\.)(?:localhost|local|internal)$/.test(host) || !/[.:]/.test(host)
       if (isLocalName || (isIP(host) !== 0 && !isPublicAddress(host)))
         throw refused('must not point into a private network', url.host)
       return url
     },
     resolve: async (url) => {
-      const host = url.hostname.replace(/^\[|\]$/g, '')
-      const found = isIP(host) === 0 ? await lookup(host, { all: true }) : [{ address: host }]
+      const host = plainHost(url.hostname)
+      const isTrusted = isAllowed(url)
+      const found = isIP(host) === 0 ? await findAddresses(host, isTrusted) : [{ address: host }]
       const [first] = found
-      if (first === undefined) throw refused(`has a host without an address`)
-      if (!isAllowed(url) && !found.every(({ address }) => isPublicAddress(address)))
-        throw refused('points into a private network', url.host)
+      if (first === undefined || (!isTrusted && !found.every(({ address }) => isPublicAddress(address))))
+        throw refused('has a host without an address in the public network', url.host)
       return first.address
     },
   }
+}
+
+/** Of a host that nobody allowed, what the resolver says of its failure stays here. */
+async function findAddresses(host: string, isTrusted: boolean): Promise<readonly { readonly address: string }[]> {
+  try {
+    return await lookup(host, { all: true })
+  } catch (error) {
+    if (isTrusted) throw error
+    return []
+  }
+}
+
+/** Without an address's brackets and the dots that end a full name: `localhost.` is `localhost`. */
+function plainHost(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '').replace(/\.+$/, '')
 }

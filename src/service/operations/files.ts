@@ -11,6 +11,7 @@ import { isUniqueViolation } from '#service/storage/database.js'
 import { deleteFileRow, type FileRecord, findFile, insertFile, listFiles } from '#service/storage/files.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { digestOf } from './access/request-digest.js'
+import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { toWireFile } from './to-wire.js'
 
@@ -90,7 +91,7 @@ export function createFileService(context: ServiceContext): FileService {
         sizeBytes: blob.sizeBytes,
       }
       const scope =
-        idempotencyKey === null ? null : { entity: principal.entity, scope: 'files' as const, key: idempotencyKey }
+        idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'files' as const, key: idempotencyKey }
       const digest = digestOf([blob.sha256, row.filename, row.purpose, artifact])
       try {
         const before = await db.transaction().execute(async (transaction) => {

@@ -25,7 +25,7 @@ import {
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { checkName } from './access/names.js'
 import { digestOf } from './access/request-digest.js'
-import { checkEntity, checkProject, isOwn } from './access/tenant.js'
+import { checkEntity, checkProject, isOwn, ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { beginAs, originOf } from './model-origins.js'
 import { toWireModel } from './to-wire.js'
@@ -61,7 +61,8 @@ export function createModelService(context: ServiceContext): ModelService {
     const { model: wanted, origin } = await check(principal, request)
     const { entity, baseModel } = wanted
     const digest = digestOf(request)
-    const scope = idempotencyKey === null ? null : { entity, scope: 'models' as const, key: idempotencyKey }
+    const scope =
+      idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'models' as const, key: idempotencyKey }
     const insert = () =>
       db.transaction().execute(async (transaction) => {
         if (scope !== null) {

@@ -23,6 +23,7 @@ import {
 } from '#service/storage/trajectories.js'
 import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#training/data/split-metrics.js'
 import { digestOf } from './access/request-digest.js'
+import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models.js'
 import { toWireLog } from './to-wire.js'
@@ -61,7 +62,8 @@ export function createTrajectoryLogService(context: ServiceContext): TrajectoryL
         return publish()
       })
       const { split } = request
-      const key = idempotencyKey === null ? null : { entity: model.entity, scope: 'logs' as const, key: idempotencyKey }
+      const key =
+        idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'logs' as const, key: idempotencyKey }
       const digest = digestOf([model.id, split, body.sha256])
       const step = await db.transaction().execute(async (transaction) => {
         const id = key === null ? null : await findIdempotent(transaction, key, digest)

@@ -28,6 +28,8 @@ export const REPEAT_WINDOW_MS = 5_000
 export const RETRY_WINDOW_MS = 30 * 60_000
 export interface CreateJobOptions {
   readonly idempotencyKey: string | null
+  /** Project of the API key that asks; null: all of the entity, the default. */
+  readonly keyProject?: string | null
   /** True when the client says that it sends this create again. */
   readonly isRetry: boolean
   /** Jobs of one entity that may wait or run; beyond it a create answers 429. */
@@ -78,7 +80,12 @@ export async function createJob(
 
 function scopeOf(job: NewJob, options: CreateJobOptions): IdempotencyScope | null {
   if (options.idempotencyKey === null) return null
-  return { entity: job.entity, scope: 'training-jobs', key: options.idempotencyKey }
+  return {
+    entity: job.entity,
+    project: options.keyProject ?? null,
+    scope: 'training-jobs',
+    key: options.idempotencyKey,
+  }
 }
 
 async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions): Promise<JobRecord | null> {

@@ -119,6 +119,7 @@ export async function listStepsOf(
   db: Database,
   modelIds: readonly string[],
 ): Promise<readonly { readonly modelId: string; readonly step: number; readonly createdAtMs: number }[]> {
+  if (modelIds.length === 0) return []
   const rows = await db
     .selectFrom('checkpoints')
     .select(['model_id', 'step', 'created_at_ms'])

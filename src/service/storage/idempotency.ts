@@ -6,6 +6,8 @@ import { type Database, databaseNowMs } from './database.js'
 
 export interface IdempotencyScope {
   readonly entity: string
+  /** Of the API key: its projects know nothing of each other. Null: a key of all of the entity. */
+  readonly project: string | null
   readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs' | 'fine-tuning-jobs' | 'webhooks'
   readonly key: string
 }
@@ -25,7 +27,7 @@ export async function findIdempotent(
     .select(['request_digest', 'object_id'])
     .where('entity', '=', scope.entity)
     .where('scope', '=', scope.scope)
-    .where('key', '=', scope.key)
+    .where('key', '=', storedKey(scope))
     .executeTakeFirst()
   if (row === undefined) return null
   if (row.request_digest !== requestDigest) {
@@ -48,7 +50,7 @@ export async function rememberIdempotent(
     .values({
       entity: scope.entity,
       scope: scope.scope,
-      key: scope.key,
+      key: storedKey(scope),
       request_digest: requestDigest,
       object_id: objectId,
       created_at_ms: databaseNowMs,
@@ -61,6 +63,11 @@ export async function rememberIdempotent(
       }),
     )
     .execute()
+}
+
+/** No header holds a line break, so a project's keys are no others. */
+function storedKey({ project, key }: IdempotencyScope): string {
+  return project === null ? key : `${project}\n${key}`
 }
 
 /** Forgets the keys that made an object, when it is deleted. */

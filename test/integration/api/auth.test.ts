@@ -97,6 +97,20 @@ describe('keys', () => {
     }
   })
 
+  it("take a password of HTTP Basic from W&B's client alone", async () => {
+    const authorization = `Basic ${Buffer.from(`api:${service.apiKey}`).toString('base64')}`
+    const statusOf = async (path: string, json?: object) =>
+      (await service.fetch(path, { headers: { authorization }, ...(json === undefined ? {} : { json }) })).status
+    const chat = { messages: [{ role: 'user', content: 'hi' }] }
+    expect(await statusOf('/v1/chat/completions', chat)).toBe(401)
+    expect(await statusOf('/v1/responses', { input: 'hi' })).toBe(401)
+    expect(await statusOf('/tokenize', { prompt: 'hi' })).toBe(401)
+    for (const path of ['/v1/whoami', '/v1/models', '/v1/files', '/v1/preview/keys']) {
+      expect(await statusOf(path), path).toBe(401)
+    }
+    expect(await statusOf('/graphql', { query: '{ viewer { id } }' })).toBe(200)
+  })
+
   it('take the scheme in any case', async () => {
     const response = await service.app.request('/v1/whoami', { headers: { authorization: `bearer ${service.apiKey}` } })
     expect(response.status).toBe(200)

@@ -1,5 +1,5 @@
 /**
- * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page. CORS
+ * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page, be it on this host. CORS
  * stays closed: no answer carries permissions.
  */
 import { isIP } from 'node:net'
@@ -27,13 +27,23 @@ export function browserGuard(allowedHosts: readonly string[]): MiddlewareHandler
       })
     }
     const origin = c.req.header('origin')
-    const page = origin === undefined || origin === 'null' ? null : hostName(origin)
-    const isOwnPage = page !== null && (allowed.has(page) || page === name)
-    if (origin !== undefined && !isOwnPage) {
+    if (origin !== undefined && !isOwnPage(origin, host, c.req.header('x-forwarded-proto'))) {
       throw new AppError('permission', 'forbidden_origin', `Origin "${origin.slice(0, 200)}" may not call this server`)
     }
     await next()
   }
+}
+
+/**
+ * Whether a page came from this server: its scheme, host and port are those of the request. The port that `Host` leaves out follows from the
+ * page's scheme, for a proxy may speak TLS; which one it speaks it may say.
+ */
+function isOwnPage(origin: string, host: string, forwardedProtocol: string | undefined): boolean {
+  const page = URL.canParse(origin) ? new URL(origin) : null
+  if (page === null || (page.protocol !== 'http:' && page.protocol !== 'https:')) return false
+  const own = `${page.protocol}//${host}`
+  const isScheme = forwardedProtocol === undefined || `${forwardedProtocol.toLowerCase()}:` === page.protocol
+  return isScheme && URL.canParse(own) && new URL(own).host === page.host
 }
 
 /** The host of a URL without port and brackets, lower case; null if it is none. */

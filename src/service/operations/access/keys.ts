@@ -17,7 +17,7 @@ import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency
 import type { Principal, ServiceContext } from '../context.js'
 import { checkName } from './names.js'
 import { digestOf } from './request-digest.js'
-import { checkProject } from './tenant.js'
+import { checkProject, ownerOf } from './tenant.js'
 
 export interface KeyService {
   /** @throws {ConflictError} `key_already_created` for a repeated `Idempotency-Key`: the key itself was shown once */
@@ -34,7 +34,8 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
       const { entity } = principal
       const project = checkProject(principal, request.project ?? undefined) ?? null
       if (project !== null) checkName('project', project)
-      const scope = idempotencyKey === null ? null : { entity, scope: 'keys' as const, key: idempotencyKey }
+      const scope =
+        idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'keys' as const, key: idempotencyKey }
       const id = ids.uuid()
       const key = newApiKey(ids)
       const digest = digestOf(request)

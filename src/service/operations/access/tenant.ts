@@ -12,6 +12,11 @@ export function isOwn(tenant: Tenant, thing: { readonly entity: string; readonly
   return thing.entity === tenant.entity && (tenant.project === null || thing.project === tenant.project)
 }
 
+/** The tenant alone, without what else a principal is. */
+export function ownerOf({ entity, project }: Tenant): Tenant {
+  return { entity, project }
+}
+
 /**
  * The project a request is about: the one it names, else the key's own.
  *

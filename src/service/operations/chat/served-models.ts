@@ -2,12 +2,14 @@
  * Resolves the `model` that a chat request names to what answers it.
  *
  * Accepted: a base model's name; `name`, `project/name`, `entity/project/name` or the model's id, each with `:stepN`, `:vN`
- * (the same as `:stepN`) or `:latest`; any of them behind `wandb-artifact:///` (two or three slashes) and behind litellm's
+ * (the same as `:stepN`) or `:latest`; a name alone means the model of the key's own project or else of `DEFAULT_PROJECT`, before the
+ * only one of that name; any of them behind `wandb-artifact:///` (two or three slashes) and behind litellm's
  * `hosted_vllm/`. "Latest" is resolved here, when the request is admitted: a checkpoint published later does not touch it.
  * A model without checkpoints answers with its base model, which is its step 0.
  */
 
 import { setImmediate } from 'node:timers/promises'
+import { DEFAULT_PROJECT } from '#api/settings/service.js'
 import type { ServedModel } from '#api/wire/models.js'
 import { InvalidRequestError, NotFoundError } from '#base/errors.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
@@ -178,6 +180,9 @@ async function findInEntity(
     return first === principal.entity ? findModelByName(db, first, second, third) : null
   }
   if (second !== undefined) return findModelByName(db, principal.entity, first, second)
+  // what somebody makes in another project must not change what a name means
+  const own = await findModelByName(db, principal.entity, principal.project ?? DEFAULT_PROJECT, first)
+  if (own !== null) return own
   const named = await findModelsNamed(db, principal, first, 10)
   if (named.length > 1) {
     const candidates = named.map((model) => `"${model.project}/${model.name}"`).join(', ')

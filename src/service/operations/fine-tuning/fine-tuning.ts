@@ -2,6 +2,7 @@
  * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, and a row that remembers the words it was
  * asked for in.
  */
+
 import { randomBytes } from 'node:crypto'
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import type {
@@ -34,6 +35,7 @@ import { findJob, findJobs, type JobRecord } from '#service/storage/training-job
 import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
 import { countSftExamples } from '#training/data/examples/sft-example.js'
 import { digestOf } from '../access/request-digest.js'
+import { ownerOf } from '../access/tenant.js'
 import { resolvePolicy } from '../chat/served-models.js'
 import type { Principal, ServiceContext } from '../context.js'
 import type { ModelService } from '../models.js'
@@ -81,7 +83,7 @@ export function createFineTuningService(
     const count = method === 'supervised' ? countSftExamples : countPreferenceExamples
     const key = headers.idempotencyKey
     const requestDigest = digestOf([request as JsonObject])
-    const scope = key === null ? null : { entity: principal.entity, scope: 'fine-tuning-jobs' as const, key }
+    const scope = key === null ? null : { ...ownerOf(principal), scope: 'fine-tuning-jobs' as const, key }
     const before = await findRepeated(db, principal, { scope, requestDigest, isRetry: headers.isRetry })
     if (before !== null) return toWire(before, await findJob(db, before.jobId))
     const exampleCount = await countExamples(principal, { field: 'training_file', id: request.training_file, count })

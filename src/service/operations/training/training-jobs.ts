@@ -101,6 +101,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       { ...job, id: ids.uuid(), requestDigest },
       {
         ...headers,
+        keyProject: principal.project,
         maxUnfinished: context.maxQueuedJobs,
         ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
       },

@@ -32,7 +32,7 @@ import {
 import { checkName } from '../access/names.js'
 import type { Principal } from '../access/principal.js'
 import { digestOf } from '../access/request-digest.js'
-import { checkProject } from '../access/tenant.js'
+import { checkProject, ownerOf } from '../access/tenant.js'
 import type { AddressRules } from '../address-rules.js'
 import type { ServiceContext } from '../context.js'
 import type { Outbox } from './outbox.js'
@@ -75,7 +75,7 @@ export function createWebhookService(
       const secret = `whsec_${randomBytes(32).toString('base64')}`
       const events = request.events ?? WEBHOOK_EVENTS
       const key =
-        idempotencyKey === null ? null : { entity: principal.entity, scope: 'webhooks' as const, key: idempotencyKey }
+        idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'webhooks' as const, key: idempotencyKey }
       const digest = digestOf([url, project, events])
       const id = await db.transaction().execute(async (transaction) => {
         const before = key === null ? null : await findIdempotent(transaction, key, digest)

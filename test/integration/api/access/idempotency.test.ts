@@ -130,6 +130,24 @@ describe('Idempotency-Key', () => {
     expect(await send(path, {}, {})).toMatchObject({ status: 200, body: { status: 'cancelled' } })
   })
 
+  it('of one project is nothing to another project', async () => {
+    const keyOf = async (project: string) =>
+      (await service.json<{ key: string }>('/v1/preview/keys', { json: { project, scope: 'write' } })).body.key
+    const create = async (key: string, project: string) =>
+      send(
+        '/v1/preview/models',
+        { project, name: 'same', base_model: 'trainyard/tiny-random' },
+        { authorization: `Bearer ${key}`, 'idempotency-key': 'same' },
+      )
+    const [left, right] = [await keyOf('left'), await keyOf('right')]
+    const first = await create(left, 'left')
+    const second = await create(right, 'right')
+    expect([first.status, second.status]).toEqual([200, 200])
+    expect([first.body['project'], second.body['project']]).toEqual(['left', 'right'])
+    expect((await create(left, 'left')).body['id']).toBe(first.body['id'])
+    expect((await create(right, 'right')).body['id']).toBe(second.body['id'])
+  })
+
   it('longer than 255 characters is refused', async () => {
     const { status, body } = (await creates['/v1/preview/models']?.(3, { 'idempotency-key': 'x'.repeat(256) })) ?? {}
     expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining('invalid_idempotency_key')])

@@ -131,6 +131,26 @@ describe('model names', () => {
     expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining('\\"p2/twice\\", \\"tests/twice\\"')])
   })
 
+  it('alone mean the one of the default project, or of the project of the key, whatever others make', async () => {
+    const make = (project: string) =>
+      service.json('/v1/preview/models', { json: { project, name: 'orders', base_model: 'trainyard/tiny-random' } })
+    for (const project of ['p1', 'default', 'p2']) await make(project)
+    const { body: own } = await service.json<{ key: string }>('/v1/preview/keys', {
+      json: { project: 'p2', scope: 'read' },
+    })
+    const rootOf = async (headers: Record<string, string>) =>
+      (await service.json<{ root: string }>('/v1/models/orders', { headers })).body.root
+    expect(await rootOf({})).toBe('local/default/orders')
+    expect(await rootOf({ authorization: `Bearer ${own.key}` })).toBe('local/p2/orders')
+    const prompts: readonly (readonly [string, object])[] = [
+      [CHAT, say('x', { model: 'orders' })],
+      ['/v1/completions', { model: 'orders', prompt: 'x', max_tokens: 2 }],
+      ['/v1/responses', { model: 'orders', input: 'x' }],
+      ['/tokenize', { model: 'orders', prompt: 'x' }],
+    ]
+    for (const [path, json] of prompts) expect((await service.json(path, { json })).status, path).toBe(200)
+  })
+
   it('are listed, base models first', async () => {
     const { body } = await service.json<{ data: { id: string; parent: string | null }[] }>('/v1/models')
     expect(body.data[0]?.id).toBe('trainyard/tiny-random')

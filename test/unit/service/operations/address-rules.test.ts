@@ -36,6 +36,50 @@ test.each([
   else expect(refusal.hint).toContain(`trainyard serve ${flag}`)
 })
 
+test.each([
+  'localhost.',
+  'LOCALHOST..',
+  'a.localhost.',
+  'intranet.',
+  'db.internal.',
+  'printer.local.',
+  '127.0.0.1.',
+  '127.1',
+  '2130706433',
+  '0x7f000001',
+  '0177.0.0.1',
+  '0',
+  '[::1]',
+  '[::ffff:127.0.0.1]',
+  '[::ffff:7f00:1]',
+  '[::127.0.0.1]',
+  '[64:ff9b::7f00:1]',
+  '[fe80::1]',
+  '[fd00::1]',
+  '169.254.169.254',
+  '１２７.0.0.1',
+])('https://%s leads inward, however it is written', (host) => {
+  expect(() => createAddressRules([]).check(`https://${host}/hook`)).toThrow(
+    /must not point into a private network|must be an https: address/,
+  )
+})
+
+test('a full name of an allowed host is that host', () => {
+  expect(createAddressRules(['localhost:8977']).check('http://localhost:8977/hook').hostname).toBe('localhost')
+  expect(createAddressRules(['intranet']).check('https://intranet./hook').hostname).toBe('intranet.')
+})
+
+test('a name of the private network and one that does not exist are refused in the same words', async () => {
+  const rules = createAddressRules([])
+  const wordsOf = async (host: string) => {
+    const refusal = await rules.resolve(new URL(`https://${host}/`)).catch((error: unknown) => error as Error)
+    if (!(refusal instanceof Error)) throw new Error(`${host} was resolved`)
+    return refusal.message
+  }
+  // `localhost` has an address wherever this runs; `check` refuses it, a name like it that it cannot know comes here
+  expect(await wordsOf('localhost')).toBe(await wordsOf('nowhere.invalid'))
+})
+
 function refusalOf(check: () => unknown): { readonly message: string; readonly hint?: string } {
   try {
     check()

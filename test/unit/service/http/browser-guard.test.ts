@@ -1,0 +1,53 @@
+/**
+ * Which pages may call the server: its own, by scheme, host and port, and by which names it may be called.
+ */
+import { Hono } from 'hono'
+import { expect, it } from 'vitest'
+import { AppError } from '#base/errors.js'
+import type { AppEnvironment } from '#service/http/environment.js'
+import { browserGuard } from '#service/http/middleware/browser-guard.js'
+
+const app = new Hono<AppEnvironment>()
+app.use('*', browserGuard(['Train.example']))
+app.get('/', (c) => c.text('here'))
+app.onError((error, c) => c.text(error instanceof AppError ? error.code : 'other', 403))
+
+async function ask(headers: Readonly<Record<string, string>>): Promise<string> {
+  const response = await app.request('http://localhost/', { headers })
+  expect(response.headers.has('access-control-allow-origin')).toBe(false)
+  return await response.text()
+}
+
+it.each([
+  ['localhost:8642', 'http://localhost:8642', undefined],
+  ['LOCALHOST:8642', 'http://localhost:8642', undefined],
+  ['[::1]:8642', 'http://[::1]:8642', undefined],
+  ['train.example', 'https://train.example', undefined],
+  ['train.example', 'https://train.example:443', 'https'],
+  ['train.example', 'http://train.example', 'http'],
+  ['train.example:8443', 'https://train.example:8443', 'https'],
+])('%s is the host of the page %s', async (host, origin, protocol) => {
+  expect(await ask({ host, origin, ...(protocol === undefined ? {} : { 'x-forwarded-proto': protocol }) })).toBe('here')
+})
+
+it.each([
+  ['localhost:8642', 'http://localhost:3000', undefined],
+  ['localhost:8642', 'http://localhost', undefined],
+  ['localhost:8642', 'http://127.0.0.1:8642', undefined],
+  ['localhost:8642', 'http://localhost.evil.example:8642', undefined],
+  ['localhost:8642', 'http://localhost:8642@evil.example', undefined],
+  ['train.example', 'https://train.example:8443', undefined],
+  ['train.example', 'http://train.example', 'https'],
+  ['train.example', 'http://train.example:443', undefined],
+  ['train.example', 'ftp://train.example', undefined],
+  ['train.example', 'null', undefined],
+  ['train.example', '', undefined],
+])('%s is not the host of the page %s', async (host, origin, protocol) => {
+  const headers = { host, origin, ...(protocol === undefined ? {} : { 'x-forwarded-proto': protocol }) }
+  expect(await ask(headers)).toBe('forbidden_origin')
+})
+
+it('a name that it is not called by is refused', async () => {
+  expect(await ask({ host: 'evil.example' })).toBe('forbidden_host')
+  expect(await ask({ host: 'train.example' })).toBe('here')
+})

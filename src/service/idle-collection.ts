@@ -4,11 +4,10 @@
  * V8 collects when a heap grows, so a server that falls quiet keeps the garbage of its last busy seconds: after 208 submissions of
  * 3.3 MB beside 64 chats 25 to 30 MB were in use, and 30 to 80 held, by chance. V8's own collection of idle heaps begins only
  * where memory has grown since the one before. Here somebody looks every few seconds, and collects once little happens.
- *
- * The inspector is the documented way to ask for a collection that also moves what is left together; no port is opened.
  */
 import { performance } from 'node:perf_hooks'
 import { getHeapStatistics } from 'node:v8'
+import { collectGarbage } from '#base/machine/collect-garbage.js'
 
 export interface IdleCollectionOptions {
   /** How often it looks; a collection takes 20 to 50 ms. Default 15 s. */
@@ -47,7 +46,7 @@ export function startIdleCollection(options: IdleCollectionOptions = {}): IdleCo
     if (utilization > QUIET_SHARE) return
     if (heldBytes < keptBytes + Math.max(leastGrowthBytes, GROWTH_SHARE * keptBytes)) return
     try {
-      await collect()
+      await collectGarbage()
       count += 1
     } catch {
       // this Node has no inspector, or may not use it: V8 goes on alone
@@ -57,16 +56,4 @@ export function startIdleCollection(options: IdleCollectionOptions = {}): IdleCo
   }
 
   return { count: () => count, stop: () => clearInterval(timer) }
-}
-
-async function collect(): Promise<void> {
-  // only where it is needed: a Node without it fails to load it
-  const { Session } = await import('node:inspector/promises')
-  const session = new Session()
-  session.connect()
-  try {
-    await session.post('HeapProfiler.collectGarbage')
-  } finally {
-    session.disconnect()
-  }
 }

@@ -416,7 +416,7 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     flag: '--kv-cache-memory <size>',
     usedBy: 'service',
     summary:
-      "memory of a base model's keys and values; half of it may stay for later prompts; default a quarter of the machine's",
+      "memory of a base model's keys and values; half of it may stay for later prompts, at most twelve full conversations; default a quarter of the machine's",
     parse: (text) => parseSize(text, SERVICE_BOUNDS.kvCacheBytes),
   },
   speculation: {

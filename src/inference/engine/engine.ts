@@ -17,6 +17,7 @@ import { AdapterStore } from './adapters/adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { Beam, type BeamSearch } from './beams/beam-search.js'
 import { AnswerKeeper } from './cache/answer-keeper.js'
+import { createIdleGiving, type IdleGiving, type IdleSteps, type KeptBytes, keptBytes } from './cache/kept-memory.js'
 import { KvMemory } from './cache/kv-memory.js'
 import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
 import { type ComputedPrompt, PrefixCache } from './cache/prefix-cache.js'
@@ -48,10 +49,12 @@ export interface EngineOptions {
   readonly maxWaiting?: number
   /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's. */
   readonly kvCacheBytes?: number
-  /** Memory for keys and values kept for later requests; default half of `kvCacheBytes`. 0: nothing is kept. */
+  /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
   readonly prefixCacheBytes?: number
   /** Memory for adapters not in use; default 256 MB. */
   readonly adapterBytes?: number
+  /** When what is kept is given back while nobody asks; default 10 s, 30 s and 10 minutes. */
+  readonly idleSteps?: IdleSteps
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
   readonly speculation?: 'auto' | 'off'
   /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */
@@ -87,8 +90,6 @@ export interface Engine {
 
 /** Share of the machine's memory that keys and values may take. */
 const KV_MEMORY_SHARE = 0.25
-/** Memory of running choices is kept for the next ones for so long. */
-const KEPT_IDLE_MS = 10_000
 /** Length of an answer that is planned for, whatever its limit. */
 const USUAL_ANSWER = 256
 
@@ -108,8 +109,8 @@ class StepLoop implements Engine {
   readonly #kvShape: KvShape
   readonly #kvBytes: number
   readonly #memory: KvMemory
-  #trimming: NodeJS.Timeout | null = null
-  readonly #prefixBytes: number
+  readonly #kept: KeptBytes
+  readonly #idle: IdleGiving
   readonly #maxRows: number
   readonly #eosTokenIds: ReadonlySet<number>
   readonly #adapters: AdapterStore
@@ -136,19 +137,30 @@ class StepLoop implements Engine {
     this.#options = options
     this.#kvShape = { layerCount, kvHeadCount, headSize }
     this.#kvBytes = options.kvCacheBytes ?? memoryBytes() * KV_MEMORY_SHARE
-    this.#prefixBytes = options.prefixCacheBytes ?? this.#kvBytes / 2
+    const kept = keptBytes(this.#kvShape, contextLength, this.#kvBytes)
+    const { prefixCacheBytes = kept.most } = options
+    this.#kept = { most: prefixCacheBytes, idle: Math.min(prefixCacheBytes, kept.idle) }
     this.#maxRows = options.maxConcurrentSequences
     this.#eosTokenIds = new Set(options.eosTokenIds)
     this.#adapters = new AdapterStore(model.config, options.adapterBytes ?? 256e6)
-    this.#prefixes = new PrefixCache(this.#prefixBytes)
+    this.#prefixes = new PrefixCache(this.#kept.most)
     this.#prompts = new PromptQueue(model, { shape: this.#kvShape, prefixes: this.#prefixes })
     this.#memory = new KvMemory(this.#kvBytes)
     this.#lanes = new DecodeLanes(model, this.#kvShape, this.#memory)
-    this.#answers = new AnswerKeeper(this.#lanes, this.#prefixBytes === 0 ? null : this.#prefixes)
+    this.#answers = new AnswerKeeper(this.#lanes, this.#kept.most === 0 ? null : this.#prefixes)
     const work = { prompts: this.#prompts, lanes: this.#lanes, config: model.config }
     this.#turns = new PromptTurns({ ...work, fixed: options.prefillChunk ?? null })
     this.#seats = new SeatQueue(this.#lanes, this.#maxRows, () => this.#start())
     this.#cores = new CoreSharing(model.sessions, options.onThreadsChange)
+    const give = {
+      trim: () => this.#memory.trim(),
+      shrink: () => this.#prefixes.limit(this.#kept.idle),
+      empty: () => {
+        this.#prefixes.limit(0)
+        this.#adapters.clear()
+      },
+    }
+    this.#idle = createIdleGiving(give, options.idleSteps)
   }
 
   get runningSequences(): number {
@@ -238,8 +250,9 @@ class StepLoop implements Engine {
   }
 
   #start(): void {
-    if (this.#trimming !== null) clearTimeout(this.#trimming)
+    this.#idle.stop()
     if (this.#isLooping) return
+    this.#prefixes.limit(this.#kept.most)
     this.#isLooping = true
     void this.#loop()
   }
@@ -262,7 +275,7 @@ class StepLoop implements Engine {
     } while (this.#hasWork() || this.#mustShare())
     // In the same tick as the check above, so that a request submitted later starts a new loop.
     this.#isLooping = false
-    if (!this.#isClosed) this.#trimming = setTimeout(() => this.#memory.trim(), KEPT_IDLE_MS).unref()
+    if (!this.#isClosed) this.#idle.start()
     if (this.#requests.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
@@ -316,7 +329,7 @@ class StepLoop implements Engine {
     const answer = Math.min(request.rules.maxTokens ?? USUAL_ANSWER, USUAL_ANSWER)
     const needed = (request.promptTokenIds.length + rows * answer) * kvBytesPerToken(this.#kvShape)
     const used = this.#usedBytes
-    this.#prefixes.limit(Math.min(this.#prefixBytes, Math.max(0, this.#kvBytes - used - needed)))
+    this.#prefixes.limit(Math.min(this.#kept.most, Math.max(0, this.#kvBytes - used - needed)))
     return used + needed <= this.#kvBytes
   }
 

@@ -3,9 +3,10 @@
  *
  * Bounded: a grammar is a thread with memory of its own. The one that was not used for longest goes first. Where all are in use a new
  * one waits, and so that it does not wait for ever, nobody else joins the one that was asked for least lately. Few compile at once;
- * what nobody uses for some time is given back.
+ * what nobody uses for some time is given back. Keys take turns, at places and at compiling, and none has all of either.
  */
 import { AppError } from '#base/errors.js'
+import { createTurns, tooManyWaiting } from '#base/util/turns.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
 import type { Grammar } from './grammar.js'
 import { type GrammarSpec, grammarKey } from './grammar-spec.js'
@@ -19,16 +20,22 @@ export interface GrammarLease {
 }
 
 export interface GrammarCache {
-  /**
-   * @param isWanted asked when it is this grammar's turn to have a place, or to be compiled: a request may have ended meanwhile
-   * @throws as `compileGrammar`; {AppError} `cancelled` when nobody wants it
-   */
-  lease(spec: GrammarSpec, isWanted?: () => boolean): Promise<GrammarLease>
+  /** @throws as `compileGrammar`; {AppError} `cancelled` when nobody wants it; `queue_full` when too many of its key wait */
+  lease(spec: GrammarSpec, request?: GrammarRequest): Promise<GrammarLease>
   /** Ends all threads. */
   dispose(): Promise<void>
 }
 
+/** Who asks for a grammar. */
+export interface GrammarRequest {
+  /** Asked when it is this grammar's turn to have a place, or to be compiled: a request may have ended meanwhile. */
+  readonly isWanted?: () => boolean
+  readonly keyId?: string
+}
+
 interface Entry {
+  /** Of the request that brought it. */
+  readonly keyId: string
   readonly grammar: Promise<Grammar>
   leases: number
   compiled: Grammar | null
@@ -39,18 +46,23 @@ interface Entry {
 }
 
 /** A request whose grammar has no place yet. */
-interface Waiting {
+interface Waiting extends Required<GrammarRequest> {
   readonly spec: GrammarSpec
-  readonly isWanted: () => boolean
   readonly give: (entry: Entry) => void
   readonly refuse: (error: AppError) => void
 }
 
 /** Each compiling grammar takes a processor from the model. */
 const MAX_COMPILING = 2
+/** One more, for a key of which nothing compiles. */
+const SPARE_COMPILING = 1
+/** Of the places for grammars, what one key cannot have. */
+const SPARE_SHARE = 1 / 4
+const MOST_WAITING_OF_ONE_KEY = 128
 const MIB = 2 ** 20
 const MAX_IDLE_BYTES = 96 * MIB
-const IDLE_MS = 600_000
+/** Compiling one again takes a tenth of a second, a thread that waits some 20 MB. */
+const IDLE_MS = 30_000
 
 /** @param maxGrammars threads at most, each with up to its limit of memory */
 export function createGrammarCache(options: {
@@ -64,11 +76,18 @@ export function createGrammarCache(options: {
   // in order of last use
   const entries = new Map<string, Entry>()
   const { maxIdleBytes = MAX_IDLE_BYTES, idleMs = IDLE_MS } = options
-  let compiling = 0
-  /** Those whose turn has not come. */
-  const queue: (() => void)[] = []
-  /** Those for which there is no place, as they came. */
-  const waiting: Waiting[] = []
+  const mostOfOneKey = options.maxGrammars - Math.floor(options.maxGrammars * SPARE_SHARE)
+  const compiling = createTurns({
+    what: 'grammars',
+    // no more than there are places
+    mostWaiting: Number.POSITIVE_INFINITY,
+    mostOfOneKey: Number.POSITIVE_INFINITY,
+    atOnce: MAX_COMPILING,
+    spare: SPARE_COMPILING,
+  })
+  const never = new AbortController().signal
+  /** Those for which there is no place, in the order of their turns. */
+  let waiting: Waiting[] = []
   /** In use, and nobody joins them any more: their places are waited for. */
   const leaving = new Map<Entry, string>()
 
@@ -83,8 +102,15 @@ export function createGrammarCache(options: {
     void entry.grammar.then((grammar) => grammar.dispose()).catch(() => undefined)
   }
 
-  /** Ends what nobody uses for a new grammar. @returns whether there is a place for one */
-  function hasRoom(): boolean {
+  /** Whether a key has as many grammars in use as one may have. */
+  function hasItsShare(keyId: string): boolean {
+    const all = [...entries.values(), ...leaving.keys()]
+    return all.filter((entry) => entry.leases > 0 && entry.keyId === keyId).length >= mostOfOneKey
+  }
+
+  /** Ends what nobody uses for a new grammar. @returns whether there is a place for one of this key */
+  function hasRoom(keyId: string): boolean {
+    if (hasItsShare(keyId)) return false
     if (entries.size + leaving.size < options.maxGrammars) return true
     const idle = [...entries].find(([, entry]) => entry.leases === 0)
     if (idle !== undefined) end(...idle)
@@ -93,16 +119,27 @@ export function createGrammarCache(options: {
 
   /** Gives those who wait what they wait for, as far as there are places. */
   function serveWaiting(): void {
-    for (let first = waiting[0]; first !== undefined; first = waiting[0]) {
-      const { spec, isWanted, give, refuse } = first
+    const mayGoOn = ({ spec, isWanted, keyId }: Waiting): boolean =>
+      entries.has(grammarKey(spec)) || !isWanted() || hasRoom(keyId)
+    // of each key the one that came first
+    const findNext = (): Waiting | undefined =>
+      waiting.filter((one, at) => waiting.findIndex(({ keyId }) => keyId === one.keyId) === at).find(mayGoOn)
+    for (let first = findNext(); first !== undefined; first = findNext()) {
+      const served = first
+      const { spec, isWanted, keyId, give, refuse } = served
+      const others = waiting.filter((other) => other !== served)
+      // behind the other keys
+      waiting = [...others.filter((other) => other.keyId !== keyId), ...others.filter((other) => other.keyId === keyId)]
       const known = entries.get(grammarKey(spec))
-      if (known === undefined && isWanted() && !hasRoom()) break
-      waiting.shift()
-      if (isWanted()) give(known === undefined ? create(spec, isWanted) : join(known, spec, isWanted))
+      if (isWanted()) give(known === undefined ? create(spec, served) : join(known, spec, isWanted))
       else refuse(new AppError('cancelled', 'cancelled', 'the request was aborted before its grammar had a place'))
     }
+    // whoever has its share waits for what is its own
+    const isWaitedFor = (entry: Entry): boolean =>
+      entry.leases > 0 && waiting.some(({ keyId }) => keyId === entry.keyId || !hasItsShare(keyId))
     for (const [key, entry] of entries) {
       if (leaving.size >= waiting.length) return
+      if (!isWaitedFor(entry)) continue
       entries.delete(key)
       leaving.set(entry, key)
     }
@@ -125,18 +162,11 @@ export function createGrammarCache(options: {
     }
   }
 
-  async function compileInTurn(spec: GrammarSpec, wanted: readonly (() => boolean)[]): Promise<Grammar> {
-    if (compiling >= MAX_COMPILING) await new Promise<void>((resolve) => queue.push(resolve))
-    else compiling++
-    try {
+  function compileInTurn(spec: GrammarSpec, keyId: string, wanted: readonly (() => boolean)[]): Promise<Grammar> {
+    return compiling.take(keyId, never, async () => {
       if (wanted.some((isWanted) => isWanted())) return await options.compile(spec)
       throw new AppError('cancelled', 'cancelled', 'the request was aborted before its grammar was compiled')
-    } finally {
-      // its place goes to the next one
-      const next = queue.shift()
-      if (next === undefined) compiling--
-      else next()
-    }
+    })
   }
 
   /** Whoever joins keeps it from being ended. */
@@ -150,10 +180,11 @@ export function createGrammarCache(options: {
     return entry
   }
 
-  function create(spec: GrammarSpec, isWanted: () => boolean): Entry {
+  function create(spec: GrammarSpec, { isWanted, keyId }: Required<GrammarRequest>): Entry {
     const key = grammarKey(spec)
     const wanted = [isWanted]
-    const entry: Entry = { grammar: compileInTurn(spec, wanted), leases: 1, compiled: null, wanted, idle: null }
+    const grammar = compileInTurn(spec, keyId, wanted)
+    const entry: Entry = { keyId, grammar, leases: 1, compiled: null, wanted, idle: null }
     entries.set(key, entry)
     entry.grammar.then(
       (grammar) => {
@@ -168,32 +199,39 @@ export function createGrammarCache(options: {
     return entry
   }
 
-  async function entryFor(spec: GrammarSpec, isWanted: () => boolean): Promise<Entry> {
+  async function entryFor(spec: GrammarSpec, request: Required<GrammarRequest>): Promise<Entry> {
     const known = entries.get(grammarKey(spec))
-    if (known !== undefined) return join(known, spec, isWanted)
-    if (waiting.length === 0 && hasRoom()) return create(spec, isWanted)
+    if (known !== undefined) return join(known, spec, request.isWanted)
+    // whoever waits could not be given one
+    if (hasRoom(request.keyId)) return create(spec, request)
+    const own = waiting.filter(({ keyId }) => keyId === request.keyId).length
+    if (own >= MOST_WAITING_OF_ONE_KEY) throw tooManyWaiting(`${own} grammars of this key wait already`)
     return new Promise((give, refuse) => {
-      waiting.push({ spec, isWanted, give, refuse })
+      waiting.push({ spec, ...request, give, refuse })
       serveWaiting()
     })
   }
 
-  async function lease(spec: GrammarSpec, isWanted: () => boolean = () => true): Promise<GrammarLease> {
+  async function lease(
+    spec: GrammarSpec,
+    { isWanted = () => true, keyId = '' }: GrammarRequest = {},
+  ): Promise<GrammarLease> {
     const key = grammarKey(spec)
-    const entry = await entryFor(spec, isWanted)
+    const request = { isWanted, keyId }
+    const entry = await entryFor(spec, request)
     let grammar: Grammar
     try {
       grammar = await entry.grammar
     } catch (error) {
       entry.leases--
       // the request that brought it has gone, this one has not
-      if (error instanceof AppError && error.code === 'cancelled' && isWanted()) return lease(spec, isWanted)
+      if (error instanceof AppError && error.code === 'cancelled' && isWanted()) return lease(spec, request)
       throw error
     }
     if (grammar.isDead) {
       forget(key, entry)
       serveWaiting()
-      return lease(spec, isWanted)
+      return lease(spec, request)
     }
     const masks: { close(): void }[] = []
     let isReleased = false

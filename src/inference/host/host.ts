@@ -260,13 +260,13 @@ function releasing(listener: GenerationListener, lease: GrammarLease | null): Ge
 
 /** A lease, or the grammar's error with the field it comes from. */
 async function leaseFor(
-  { grammar, grammarParam: param }: GenerateCommand,
+  { grammar, grammarParam: param, keyId }: GenerateCommand,
   grammars: GrammarCache,
   isWanted: () => boolean,
 ): Promise<GrammarLease | null> {
   if (grammar === null) return null
   try {
-    return await grammars.lease(grammar, isWanted)
+    return await grammars.lease(grammar, { isWanted, ...(keyId === undefined ? {} : { keyId }) })
   } catch (error) {
     if (!(error instanceof AppError) || error.category !== 'invalid_request' || param === undefined) throw error
     const { code, message, hint, cause } = error

@@ -127,6 +127,8 @@ export interface GenerateOptions {
   readonly cacheSalt: string | null
   /** Requests with a lower number go first; default 0. */
   readonly priority?: number
+  /** The key that asks: keys take turns. Absent: as one more key. */
+  readonly keyId?: string
   /** Tell the prompt's text in `started` (default false). */
   readonly echoesPrompt?: boolean
 }

@@ -2,14 +2,16 @@
  * Exports of checkpoints: one short-lived process each, whose stdout is the file. Adapters from elsewhere are checked in such
  * a process too.
  *
- * At most a few at a time, the others wait their turn: each holds the largest tensor of a base model and computes. A
- * client that reads slowly slows its own export; one that goes away ends it.
+ * At most a few at a time, and keys take turns: each holds the largest tensor of a base model and computes. A client that reads
+ * slowly slows its own export, and the other ones of its key: keys of which nothing runs have a place beside. One that goes away
+ * ends it.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import type { Readable } from 'node:stream'
 import { fromErrorMessage } from '#base/error-message.js'
 import { AppError } from '#base/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
+import { createTurns } from '#base/util/turns.js'
 import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#model/export/protocol.js'
 import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
@@ -32,56 +34,56 @@ export type WantedExport = Omit<ExportRequest, 'type' | 'file'>
 type Answer = Exclude<ExportReply, { readonly type: 'failed' }>
 
 export interface Exporter {
-  /** @throws {AppError} what the export refuses, for example `unsupported_export` */
-  list(request: WantedExport): Promise<readonly ExportedFile[]>
+  /**
+   * @param key whose export it is: keys take turns
+   * @throws {AppError} what the export refuses, for example `unsupported_export`; `queue_full`
+   */
+  list(key: string, request: WantedExport): Promise<readonly ExportedFile[]>
   /** Null when the export has no such file. */
-  open(request: WantedExport, file: string): Promise<OpenExport | null>
+  open(key: string, request: WantedExport, file: string): Promise<OpenExport | null>
   /** Checks an adapter and rewrites it. @throws {AppError} what is wrong with it */
-  importAdapter(request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
+  importAdapter(key: string, request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
   /** Ends what runs and refuses more. */
   stop(): void
 }
 
 /** As for training workers, with stdout for the file. */
 const STDIO = ['ignore', 'pipe', 2, 'ipc', 'pipe'] as const
-const MOST_AT_ONCE = 2
 /** Further ones are refused: whoever waits longest would wait for minutes. */
-const MOST_WAITING = 32
+const TURNS = { what: 'exports', mostWaiting: 64, mostOfOneKey: 16, atOnce: 2, spare: 1 }
 
 /** @param options.environment of the processes */
 export function createExporter(options: {
   readonly environment: Readonly<Record<string, string | undefined>>
 }): Exporter {
   const running = new Set<ChildProcess>()
-  const waiting: (() => void)[] = []
+  const turns = createTurns(TURNS)
+  /** Who waits for a turn hears of the end when it comes. */
+  const never = new AbortController().signal
   let isStopped = false
-  let places = MOST_AT_ONCE
 
-  async function takePlace(): Promise<void> {
-    if (places > 0) {
-      places -= 1
-      return
-    }
-    if (waiting.length >= MOST_WAITING) {
-      throw new AppError('rate_limited', 'queue_full', `${MOST_WAITING} exports wait already`, {
-        hint: 'ask again later',
-      })
-    }
-    await new Promise<void>((resolve) => waiting.push(resolve))
+  /** Resolves with the first answer; the process goes on, and its turn, until its file is read. */
+  function start(
+    key: string,
+    request: ExportRequest | ImportRequest,
+  ): Promise<{ readonly child: ChildProcess; readonly reply: Answer }> {
+    return new Promise((resolve, reject) => {
+      turns
+        .take(key, never, async () => {
+          const { child, answer, closed } = run(request)
+          answer.then((reply) => resolve({ child, reply }), reject)
+          await closed
+        })
+        .catch(reject)
+    })
   }
 
-  function givePlace(): void {
-    const next = waiting.shift()
-    if (next === undefined) places += 1
-    else next()
-  }
-
-  async function start(request: ExportRequest | ImportRequest): Promise<{ child: ChildProcess; reply: Answer }> {
-    await takePlace()
-    if (isStopped) {
-      givePlace()
-      throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
-    }
+  function run(request: ExportRequest | ImportRequest): {
+    readonly child: ChildProcess
+    readonly answer: Promise<Answer>
+    readonly closed: Promise<void>
+  } {
+    if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
     const child = fork(builtModule('model/export/main.js'), [], {
       execArgv: dieWithParentFlags(),
       stdio: [...STDIO],
@@ -104,24 +106,25 @@ export function createExporter(options: {
       child.stdout?.destroy(error)
     }
     child.on('error', (cause) => fail(exportDied('could not be started', cause)))
+    const closed = createDeferred<void>()
     child.once('close', (code, signal) => {
       running.delete(child)
-      givePlace()
+      closed.resolve()
       if (code !== 0) fail(exportDied(signal === null ? `exited with code ${code}` : `was killed by ${signal}`))
       answer.reject(exportDied('ended without an answer'))
     })
     child.send(request, () => undefined)
-    return { child, reply: await answer.promise }
+    return { child, answer: answer.promise, closed: closed.promise }
   }
 
   return {
-    list: async (request) => {
-      const { child, reply } = await start({ type: 'export', ...request, file: null })
+    list: async (key, request) => {
+      const { child, reply } = await start(key, { type: 'export', ...request, file: null })
       child.stdout?.resume()
       return filesOf(reply)
     },
-    open: async (request, file) => {
-      const { child, reply } = await start({ type: 'export', ...request, file })
+    open: async (key, request, file) => {
+      const { child, reply } = await start(key, { type: 'export', ...request, file })
       const stream = child.stdout
       const entry = filesOf(reply).find(({ name }) => name === file)
       if (stream === null || entry === undefined) {
@@ -133,8 +136,8 @@ export function createExporter(options: {
       })
       return { ...entry, stream }
     },
-    importAdapter: async (request) => {
-      const { child, reply } = await start({ type: 'import', ...request })
+    importAdapter: async (key, request) => {
+      const { child, reply } = await start(key, { type: 'import', ...request })
       child.stdout?.resume()
       if (reply.type !== 'imported') throw exportDied('answered something else')
       return reply.adapter

@@ -10,11 +10,11 @@ import type { PlanFindings } from '#api/wire/training/plan.js'
 import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
 import { fromErrorMessage } from '#base/error-message.js'
 import { AppError } from '#base/errors.js'
+import { createTurns } from '#base/util/turns.js'
 import { stepBack } from './child.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { withHugePages } from './huge-pages.js'
 import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
-import { createTurns } from './turns.js'
 import { createWatchdog } from './watchdog.js'
 
 export interface PlannerOptions {

@@ -115,7 +115,7 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
       const head = { model_id: model.id, step: checkpoint?.step ?? 0 }
       const request = exportRequest(context, { model, checkpoint, query })
       const files: readonly { name: string; sizeBytes: number; sha256?: string }[] =
-        request === null ? (checkpoint?.files ?? []) : await context.exporter.list(request)
+        request === null ? (checkpoint?.files ?? []) : await context.exporter.list(principal.keyId, request)
       return {
         ...head,
         format: query.format ?? 'peft',
@@ -128,7 +128,7 @@ export function createCheckpointService(context: ServiceContext): CheckpointServ
         new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
       const request = exportRequest(context, { model, checkpoint, query })
       if (request !== null) {
-        const made = await context.exporter.open(request, name)
+        const made = await context.exporter.open(principal.keyId, request, name)
         if (made === null) throw notFound()
         return { ...made, sha256: null }
       }

@@ -25,18 +25,18 @@ export interface CheckedAdapter extends Pick<NewCheckpoint, 'adapterDigest' | 'f
 /**
  * Checks an adapter and stores its files.
  *
- * @param given where the two files lie, as they came
+ * @param given where the two files lie, as they came, and whose key asks: keys take turns
  * @throws {WeightsError} what is wrong with it; {AppError} `queue_full` when too many wait already
  */
 export async function importAdapter(
   { blobs, exporter, logger }: Pick<ServiceContext, 'blobs' | 'exporter' | 'logger'>,
   base: BaseModelEntry,
-  given: { readonly configPath: string; readonly weightsPath: string },
+  { keyId, ...given }: { readonly keyId: string; readonly configPath: string; readonly weightsPath: string },
 ): Promise<CheckedAdapter> {
   const targets = { [ADAPTER_CONFIG_FILE]: blobs.temporaryPath(), [ADAPTER_WEIGHTS_FILE]: blobs.temporaryPath() }
   try {
     const { sourcePath, name: baseModel } = base
-    const facts = await exporter.importAdapter({ sourcePath, baseModel, ...given, targets })
+    const facts = await exporter.importAdapter(keyId, { sourcePath, baseModel, ...given, targets })
     logger.info({ ...facts, base_model: baseModel }, 'adapter.imported')
     const files: CheckpointFileRecord[] = []
     for (const [name, target] of Object.entries(targets)) {

@@ -95,6 +95,6 @@ async function imported(
   }
   const configPath = await path(given.adapter.adapter_config, 'adapter_config')
   const weightsPath = await path(given.adapter.adapter_model, 'adapter_model')
-  const adopted = await importAdapter(context, given.base, { configPath, weightsPath })
+  const adopted = await importAdapter(context, given.base, { keyId: principal.keyId, configPath, weightsPath })
   return { step: 1, kind: null, metrics: {}, adapterDigest: adopted.adapterDigest, files: adopted.files }
 }

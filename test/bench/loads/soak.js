@@ -4,8 +4,8 @@
  *
  *     node test/bench/loads/soak.js [minutes = 30] [streams = 32]
  *
- * Memory is flat when the last quarter's median is within a few percent of the second quarter's: the first fills the caches,
- * which `--kv-cache-memory` keeps small here. In the end nothing may run, wait or have been said.
+ * Memory is flat when the last quarter's median is within a few percent of the second quarter's: the first fills the caches. In
+ * the end nothing may run, wait or have been said, and a minute later the engine is to hold little more than at its start.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { startService } from '../../support/service/service-process.js'
@@ -33,19 +33,12 @@ globalThis.fetch = async (...request) => {
 const minutes = Number(process.argv[2] ?? 30)
 const streams = Number(process.argv[3] ?? 32)
 const service = await startService({
-  args: [
-    '--max-sequences',
-    String(streams),
-    '--kv-cache-memory',
-    '64mb',
-    '--log-level',
-    'warn',
-    '--log-format',
-    'json',
-  ],
+  args: ['--max-sequences', String(streams), '--log-level', 'warn', '--log-format', 'json'],
 })
 const loud = []
 service.child.stderr.on('data', (chunk) => loud.push(chunk.toString()))
+await ask({ model: MODEL, messages: [{ role: 'user', content: 'Hello.' }], max_tokens: 16 })
+const startMb = residentMb()
 const adapters = await trainedModels(3)
 const endMs = performance.now() + minutes * 60_000
 let seed = 1
@@ -61,13 +54,7 @@ async function client() {
     if (number % 10 === 5) setTimeout(() => controller.abort(), Math.random() * 1500)
     let parts = 0
     try {
-      const response = await fetch(`${service.url}/v1/chat/completions`, {
-        method: 'POST',
-        signal: controller.signal,
-        headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
-        body: JSON.stringify(requestOf(number)),
-      })
-      if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+      const response = await ask(requestOf(number), controller.signal)
       for await (const _ of response.body) {
         if (++parts <= leavesAfter) continue
         controller.abort()
@@ -81,6 +68,17 @@ async function client() {
       left++
     }
   }
+}
+
+async function ask(request, signal) {
+  const response = await fetch(`${service.url}/v1/chat/completions`, {
+    method: 'POST',
+    signal,
+    headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(request),
+  })
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+  return response
 }
 
 function requestOf(number) {
@@ -138,6 +136,11 @@ for (const [name, at] of [
     `${name}: second quarter ${second} MB, last quarter ${last} MB, ratio ${ratio}, most ${Math.max(...values)} MB`,
   )
 }
+await new Promise((resolve) => setTimeout(resolve, 60_000))
+const [before, after] = [startMb[1], residentMb()[1]]
+console.log(
+  `engine: ${before} MB at its start, ${after} MB a minute after the last answer, ratio ${(after / before).toFixed(2)}`,
+)
 console.log(
   `${finished} answers, ${left} left in the middle, ${reset} met a closed connection, ${loud.join('').split('\n').length - 1} lines above info`,
 )
@@ -151,10 +154,18 @@ const inUse = metrics
 console.log(inUse.join('\n'))
 await service.stop()
 
-/** Resident memory of the server and of its largest child. */
+/** Resident memory of the server and of its engine. */
 function residentMb() {
   const children = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && parentOf(name) === service.child.pid)
-  return [rss(service.child.pid), Math.max(0, ...children.map(rss))]
+  return [rss(service.child.pid), Math.max(0, ...children.filter(isEngine).map(rss))]
+}
+
+function isEngine(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('inference/host/main.js')
+  } catch {
+    return false
+  }
 }
 
 function rss(pid) {

@@ -138,6 +138,26 @@ describe('memory of keys and values', () => {
   })
 })
 
+describe('what is kept for later prompts', () => {
+  it('goes when the engine has been idle: soon all but the latest, in the end everything', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    const engine = await engineFor(prepared)
+    const cachedOf = async (id: number): Promise<number> =>
+      (await generate(engine, promptOf(engine.contextLength / 2 + 1, id))).cachedTokens
+    // four prompts of half a context each
+    for (const id of [1, 2, 3, 4]) expect(await cachedOf(id)).toBe(0)
+    expect(await cachedOf(4)).toBeGreaterThan(0)
+    await engine.idle()
+    vi.advanceTimersByTime(30_000)
+    expect(await cachedOf(4)).toBeGreaterThan(0)
+    expect(await cachedOf(1)).toBe(0)
+    await engine.idle()
+    vi.advanceTimersByTime(600_000)
+    expect(await cachedOf(1)).toBe(0)
+    await engine.close()
+  })
+})
+
 describe('answers that end together', () => {
   it('are told of, and what they say is sent, before they are kept for later prompts', async () => {
     const engine = await engineFor(prepared)

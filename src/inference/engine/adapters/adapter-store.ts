@@ -43,6 +43,12 @@ export class AdapterStore {
     this.#sizes.delete(digest)
   }
 
+  /** Drops all; running requests keep theirs. */
+  clear(): void {
+    this.#layouts.clear()
+    this.#sizes.clear()
+  }
+
   async #load(source: AdapterSource): Promise<AdapterLayout> {
     try {
       const layout = await layoutAdapterInPieces(this.#config, await source.load(), pausing())

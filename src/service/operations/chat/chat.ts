@@ -61,7 +61,10 @@ export function createChatService(context: ServiceContext): ChatService {
       checkToolsAreShown(format, options)
       await checkTruncation(engine, command)
       const generation = context.usage.count(
-        engine.generate({ id: context.ids.uuid(), adapter: policy.adapter, ...command }, signal),
+        engine.generate(
+          { id: context.ids.uuid(), keyId: principal.keyId, adapter: policy.adapter, ...command },
+          signal,
+        ),
         usageKeyOf(principal, policy.model, policy.baseModel),
       )
       const started = await readStart(generation, signal)

@@ -56,7 +56,7 @@ export function createCompletionService(context: ServiceContext): CompletionServ
       setMaxListeners(PROMPTS_AT_ONCE + 1, stop)
       const events = sideBySide(
         commands.map((command, i) => () => {
-          const request = { id: context.ids.uuid(), adapter: policy.adapter, ...command }
+          const request = { id: context.ids.uuid(), keyId: principal.keyId, adapter: policy.adapter, ...command }
           return context.usage.count(engine.generate(request, stop), usageKey, i === 0 ? 1 : 0)
         }),
         { atOnce: PROMPTS_AT_ONCE, onEnd: () => ended.abort() },

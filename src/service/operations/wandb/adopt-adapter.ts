@@ -25,7 +25,11 @@ export interface Adopter {
  * @throws {InvalidRequestError} `adapter_refused` for another base model or missing files; what `importAdapter` throws;
  *   {ConflictError} `step_taken` if the model is at that step already
  */
-export async function findAdopter(context: ServiceContext, artifact: ArtifactRecord): Promise<Adopter | null> {
+export async function findAdopter(
+  context: ServiceContext,
+  keyId: string,
+  artifact: ArtifactRecord,
+): Promise<Adopter | null> {
   const model = await findModelByName(context.db, artifact.entity, artifact.project, artifact.collection)
   if (model === null) return null
   const step = stepOf(artifact.wantedAliases) ?? model.step + 1
@@ -38,7 +42,7 @@ export async function findAdopter(context: ServiceContext, artifact: ArtifactRec
     if (file === undefined) throw refused(model, `has no ${name}`)
     return context.blobs.pathOf(file.sha256)
   }
-  const given = { configPath: pathOf(ADAPTER_CONFIG_FILE), weightsPath: pathOf(ADAPTER_WEIGHTS_FILE) }
+  const given = { keyId, configPath: pathOf(ADAPTER_CONFIG_FILE), weightsPath: pathOf(ADAPTER_WEIGHTS_FILE) }
   const adapter = await importAdapter(context, base, given)
   assertNamed(model, adapter.facts.namedBaseModel)
   return { model, artifactId: artifact.id, step, adapter }

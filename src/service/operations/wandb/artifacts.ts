@@ -225,7 +225,7 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
   const artifact = await requireRow(call, id)
   if (artifact.versionIndex !== null) return requireFields(call, id)
   await assertComplete(call.context, artifact)
-  const adopter = artifact.type === LORA_TYPE ? await findAdopter(call.context, artifact) : null
+  const adopter = artifact.type === LORA_TYPE ? await findAdopter(call.context, call.principal.keyId, artifact) : null
   await db.transaction().execute(async (transaction) => {
     const aliases = new Set([...artifact.wantedAliases, 'latest'])
     await commitArtifact(transaction, artifact, [...aliases])

@@ -90,8 +90,8 @@ test('two compile at once, and a request that has gone meanwhile is not compiled
     maxGrammars: 8,
   })
   const running = [cache.lease(specOf('a')), cache.lease(specOf('b'))]
-  const gone = cache.lease(specOf('gone'), () => false)
-  const shared = [cache.lease(specOf('shared'), () => false), cache.lease(specOf('shared'))]
+  const gone = cache.lease(specOf('gone'), { isWanted: () => false })
+  const shared = [cache.lease(specOf('shared'), { isWanted: () => false }), cache.lease(specOf('shared'))]
   expect(log).toEqual(['compile a', 'compile b'])
   gate.resolve()
   await expectCode(() => gone, 'cancelled')
@@ -110,7 +110,7 @@ test('where all places are in use, new grammars wait as they came', async () => 
   const got: string[] = []
   const names = ['c', 'd', 'gone', 'e', 'c']
   const waiting = names.map(async (name) => {
-    const lease = await cache.lease(specOf(name), () => name !== 'gone')
+    const lease = await cache.lease(specOf(name), { isWanted: () => name !== 'gone' })
     got.push(name)
     return lease
   })
@@ -160,4 +160,82 @@ test('who waits when the model is closed is told', async () => {
   const waiting = expectCode(() => cache.lease(specOf('b')), 'cancelled')
   await cache.dispose()
   await waiting
+})
+
+/** Compiles one grammar after the other as it is told to. */
+function compiledByHand() {
+  const begun: string[] = []
+  const ends = new Map<string, () => void>()
+  const { compile } = recorded()
+  const slowly = async (spec: GrammarSpec): Promise<Grammar> => {
+    const name = spec.kind === 'choice' ? (spec.choices[0] ?? '') : ''
+    begun.push(name)
+    await new Promise<void>((resolve) => ends.set(name, resolve))
+    return compile(spec)
+  }
+  return { begun, compile: slowly, end: (name: string): void => ends.get(name)?.() }
+}
+
+test('another key compiles at once beside thirty grammars of one, and a third one after the next of them', async () => {
+  const { begun, compile, end } = compiledByHand()
+  const cache = createGrammarCache({ compile, maxGrammars: 8 })
+  const names = Array.from({ length: 30 }, (_, i) => `many ${i}`)
+  const many = names.map((name) => cache.lease(specOf(name), { keyId: 'many' }))
+  await until(() => begun.length === 2, 'two that compile')
+  const other = cache.lease(specOf('other'), { keyId: 'other' })
+  const third = cache.lease(specOf('third'), { keyId: 'third' })
+  await until(() => begun.length === 3, 'one of another key')
+  expect(begun[2]).toBe('other')
+  end(begun[0] ?? '')
+  await until(() => begun.length === 4, 'one of a third key')
+  expect(begun[3]).toBe('third')
+  end('other')
+  ;(await other).release()
+  end('third')
+  ;(await third).release()
+  for (const [i, one] of many.entries()) {
+    await until(() => begun.includes(`many ${i}`), `the turn of number ${i}`)
+    end(`many ${i}`)
+    ;(await one).release()
+  }
+  await cache.dispose()
+})
+
+test('a key whose grammars are all in use leaves places to others, whose grammars stay', async () => {
+  const { log, compile } = recorded()
+  const cache = createGrammarCache({ compile, maxGrammars: 4 })
+  const held = await Promise.all(['a', 'b', 'c'].map((name) => cache.lease(specOf(name), { keyId: 'many' })))
+  const waiting = cache.lease(specOf('d'), { keyId: 'many' })
+  const other = await cache.lease(specOf('other'), { keyId: 'other' })
+  expect(log).toEqual(['compile a', 'compile b', 'compile c', 'compile other'])
+  // joined, not compiled again
+  const again = await cache.lease(specOf('other'), { keyId: 'other' })
+  for (const lease of [other, again, ...held]) lease.release()
+  ;(await waiting).release()
+  expect(log.filter((line) => line.startsWith('compile'))).toHaveLength(5)
+  await cache.dispose()
+})
+
+test('too many grammars of one key are refused to that key alone', async () => {
+  const { compile, end } = compiledByHand()
+  const cache = createGrammarCache({ compile, maxGrammars: 4 })
+  const lease = (keyId: string, i: number) => cache.lease(specOf(`${keyId} ${i}`), { keyId })
+  const many = Array.from({ length: 3 + 128 }, (_, i) => lease('many', i))
+  for (const one of many) one.catch(() => undefined)
+  await expect(lease('many', 131)).rejects.toMatchObject({
+    code: 'queue_full',
+    category: 'rate_limited',
+    message: '128 grammars of this key wait already',
+    details: { retry_after_seconds: 30 },
+  })
+  const other = lease('other', 0)
+  await new Promise(setImmediate)
+  end('other 0')
+  ;(await other).release()
+  const disposed = cache.dispose()
+  for (const i of [0, 1, 2]) {
+    await new Promise(setImmediate)
+    end(`many ${i}`)
+  }
+  await disposed
 })

@@ -1,6 +1,6 @@
 /** Turns by key: who asks a lot waits for itself. */
 import { expect, test } from 'vitest'
-import { createTurns } from '#service/children/turns.js'
+import { createTurns } from '#base/util/turns.js'
 
 const LIMITS = { what: 'plans', mostWaiting: 5, mostOfOneKey: 3 }
 const never = new AbortController().signal
@@ -69,4 +69,22 @@ test('a task that fails ends its turn', async () => {
   const next = turns.take('b', never, () => Promise.resolve('yes'))
   await expect(failing).rejects.toThrow('no')
   expect(await next).toBe('yes')
+})
+
+test('of several places one key has all but those that are kept for keys of which nothing runs', async () => {
+  const turns = createTurns({ ...LIMITS, atOnce: 2, spare: 1 })
+  const { started, task, end } = recorder()
+  for (const name of ['a1', 'a2', 'a3', 'b1', 'b2', 'c1']) void turns.take(name.charAt(0), never, task(name))
+  await new Promise(setImmediate)
+  expect(started).toEqual(['a1', 'a2', 'b1'])
+  // two still run: only who runs nothing may begin
+  await end('a1')
+  expect(started.slice(3)).toEqual(['c1'])
+  await end('a2')
+  expect(started.slice(4)).toEqual(['a3'])
+  await end('a3')
+  // two of others run, and b has one of them
+  expect(started.slice(5)).toEqual([])
+  await end('c1')
+  expect(started.slice(5)).toEqual(['b2'])
 })

@@ -1,0 +1,19 @@
+/**
+ * Asks V8 for a collection that also moves what is left together.
+ *
+ * V8 collects when a heap grows: a process that falls quiet keeps the garbage of its last busy seconds, and the memory outside the
+ * heap that only garbage refers to. The inspector is the documented way to ask; no port is opened.
+ */
+
+/** Stops the thread for 20 to 50 ms. @throws where this Node has no inspector, or may not use it: V8 goes on alone */
+export async function collectGarbage(): Promise<void> {
+  // only where it is needed: a Node without it fails to load it
+  const { Session } = await import('node:inspector/promises')
+  const session = new Session()
+  session.connect()
+  try {
+    await session.post('HeapProfiler.collectGarbage')
+  } finally {
+    session.disconnect()
+  }
+}

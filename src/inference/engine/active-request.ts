@@ -16,6 +16,8 @@ export interface ActiveRequest {
   /** Requests are numbered as they come. */
   readonly arrival: number
   readonly priority: number
+  /** Requests of different keys take turns. */
+  readonly keyId: string
   /** When it was let in, by the clock of the process; infinite before. */
   admittedMs: number
   /** Its adapter, once loaded; null for the base model. */
@@ -66,6 +68,7 @@ export function activateRequest(
     search,
     arrival,
     priority: request.priority ?? 0,
+    keyId: request.keyId ?? '',
     admittedMs: Number.POSITIVE_INFINITY,
     layout: null,
     open: new Set(choices),

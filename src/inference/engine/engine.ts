@@ -303,12 +303,17 @@ class StepLoop implements Engine {
     }
   }
 
-  /** Takes requests while there will be a row for each and memory for its prompt. */
+  /**
+   * Takes requests while there will be a row for each and memory for its prompt. A key of which nothing runs needs no free row: its
+   * first request gets one from the key that has most.
+   */
   #admit(): void {
     while (this.#waiting.length > 0) {
       const admitted = this.#requests.size - this.#queued
-      const next = this.#waiting.reduce((first, other) => (isBefore(other, first) ? other : first))
-      if (admitted >= this.#maxRows || (admitted > 0 && !this.#fitsMemory(next))) return
+      const open = this.#openByKey()
+      const next = this.#waiting.reduce((first, other) => (isNext(other, first, open) ? other : first))
+      const hasRow = admitted < this.#maxRows || !open.has(next.keyId)
+      if (!hasRow || (admitted > 0 && !this.#fitsMemory(next))) return
       this.#waiting.splice(this.#waiting.indexOf(next), 1)
       next.admittedMs = performance.now()
       const { promptTokenIds, rules } = next.request
@@ -321,6 +326,16 @@ class StepLoop implements Engine {
         this.#seat(next, known)
       }
     }
+  }
+
+  /** Choices that are not at their end, of requests that were let in, by key. */
+  #openByKey(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>()
+    for (const active of this.#requests.values()) {
+      if (active.admittedMs === Number.POSITIVE_INFINITY) continue
+      counts.set(active.keyId, (counts.get(active.keyId) ?? 0) + active.open.size)
+    }
+    return counts
   }
 
   /** Whether a request's prompt fits beside those in progress; what is kept for later makes room. */
@@ -495,4 +510,10 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
+}
+
+/** Whether `a` is let in before `b`: by priority, then the key with fewer choices inside, then as they came. */
+function isNext(a: ActiveRequest, b: ActiveRequest, open: ReadonlyMap<string, number>): boolean {
+  const [ofA, ofB] = [open.get(a.keyId) ?? 0, open.get(b.keyId) ?? 0]
+  return a.priority === b.priority && ofA !== ofB ? ofA < ofB : isBefore(a, b)
 }

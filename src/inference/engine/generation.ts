@@ -56,6 +56,8 @@ export interface GenerationRequest {
   readonly cacheSalt: string | null
   /** Requests with a lower number go first; default 0. */
   readonly priority?: number
+  /** Whose request it is: those with different keys take turns. Default: one for all. */
+  readonly keyId?: string
 }
 
 /** One sampled token of one choice. */

@@ -3,7 +3,7 @@
  *
  * Equal prompts are one prompt. A prompt that starts like an earlier one waits until that part is there, and copies it. The next
  * prompt is the one that would be done first if each were computed alone a few times slower from its arrival on: a short
- * prompt passes a long one, and nothing waits for ever.
+ * prompt passes a long one, and nothing waits for ever. Keys take turns, by the tokens that were computed for each.
  */
 import { type ActiveRequest, isBefore } from './active-request.js'
 import type { KvShape } from './cache/kv-shape.js'
@@ -42,6 +42,8 @@ export class PromptQueue {
   readonly #shape: KvShape
   readonly #prefixes: PrefixCache
   #prompts: Prompt[] = []
+  /** Tokens computed for each key that has prompts here; one that comes anew begins where the least served one is. */
+  readonly #served = new Map<string, number>()
   /** Milliseconds of a token where a prompt begins to be computed, as measured lately. */
   #msPerToken = 1
 
@@ -104,6 +106,8 @@ export class PromptQueue {
         }
       }
     }
+    const least = Math.min(...this.#served.values())
+    if (!this.#served.has(active.keyId)) this.#served.set(active.keyId, Number.isFinite(least) ? least : 0)
     this.#prompts.push(new Prompt(active, { shape: this.#shape, arrivedMs: nowMs, source }))
   }
 
@@ -113,7 +117,13 @@ export class PromptQueue {
       const at = followers.indexOf(active)
       if (at >= 0) followers.splice(at, 1)
     }
-    this.#prompts = this.#prompts.filter(({ followers }) => followers.length > 0)
+    this.#keep(({ followers }) => followers.length > 0)
+  }
+
+  #keep(isKept: (prompt: Prompt) => boolean): void {
+    this.#prompts = this.#prompts.filter(isKept)
+    const keys = new Set(this.#prompts.map(({ keyId }) => keyId))
+    for (const keyId of this.#served.keys()) if (!keys.has(keyId)) this.#served.delete(keyId)
   }
 
   /**
@@ -181,11 +191,12 @@ export class PromptQueue {
     const done: DonePrompt[] = []
     for (const [row, prompt] of group.entries()) {
       const count = sequences[row]?.ids.length ?? 0
+      this.#served.set(prompt.keyId, (this.#served.get(prompt.keyId) ?? 0) + count)
       if (prompt.reported !== null) this.#report(prompt, result, count)
       prompt.append({ data: result.newRows, slots, width: 1, row, member: 0, tokens, count })
       if (prompt.remaining === 0) done.push({ prompt, row: rowCopy(result, lastRows[row] ?? 0, vocabularySize) })
     }
-    this.#prompts = this.#prompts.filter((prompt) => prompt.remaining > 0)
+    this.#keep((prompt) => prompt.remaining > 0)
     return done
   }
 
@@ -196,6 +207,8 @@ export class PromptQueue {
 
   #compare(a: Prompt, b: Prompt): number {
     if (a.priority !== b.priority) return a.priority - b.priority
+    const served = (prompt: Prompt): number => this.#served.get(prompt.keyId) ?? 0
+    if (served(a) !== served(b)) return served(a) - served(b)
     const due = (prompt: Prompt): number => prompt.arrivedMs + PATIENCE * prompt.remaining * this.#msPerToken
     if (due(a) !== due(b)) return due(a) - due(b)
     const [x, y] = [a.followers[0], b.followers[0]]

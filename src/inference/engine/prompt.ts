@@ -34,6 +34,8 @@ export class Prompt {
   /** How many alternatives to report at each prompt position; null: positions are not reported. */
   readonly reported: number | null
   readonly arrivedMs: number
+  /** Whose request it was made for. */
+  readonly keyId: string
   isBegun = false
   cachedTokens = 0
   /** Milliseconds of one of its tokens, as measured in its last steps; null before the first. */
@@ -51,6 +53,7 @@ export class Prompt {
     this.followers = [first]
     this.reported = request.rules.promptLogprobs ?? null
     this.arrivedMs = options.arrivedMs
+    this.keyId = first.keyId
     this.#source = options.source
     this.cache = new KvCache(options.shape, 1, { room: { rows: 1, tokens: roundedCapacity(this.tokenIds.length) } })
     this.cache.addRow()

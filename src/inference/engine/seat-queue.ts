@@ -3,8 +3,8 @@
  *
  * Requests come in order of arrival, higher priority first, and each gets rows for all its choices: those of one prompt take less time
  * together than apart. One with few choices does not wait for one with many, though: while another request of twice as many has
- * more rows, it is next, and gets them from there. A request of higher priority gets rows from the lowest. The choice that gives
- * way keeps what it has computed and waits here.
+ * more rows, it is next, and gets them from there. A request of higher priority gets rows from the lowest, one of a key that has fewer
+ * rows than another key from that key's newest request. The choice that gives way keeps what it has computed and waits here.
  */
 import { type ActiveRequest, isBefore } from './active-request.js'
 import type { KvCache } from './cache/kv-cache.js'
@@ -138,7 +138,7 @@ export class SeatQueue {
   #nextRequest(free: number): { readonly active: ActiveRequest; readonly victim: Seat | null } | null {
     const requests = [...this.#seats.keys()].sort((a, b) => (isBefore(a, b) ? -1 : 1))
     for (const active of requests) {
-      const victim = this.#victimFor(active)
+      const victim = this.#victimFor(active) ?? this.#victimOfKey(active)
       if (victim !== null) return { active, victim }
     }
     const [first] = requests
@@ -163,6 +163,23 @@ export class SeatQueue {
       lowest = other.priority
     }
     return victim?.at(-1) ?? null
+  }
+
+  /** The newest running choice of the key that has most rows, if that is at least two more than this request's key has. */
+  #victimOfKey(active: ActiveRequest): Seat | null {
+    const rows = new Map<string, number>()
+    for (const [{ keyId }, seats] of this.#lanes.running) rows.set(keyId, (rows.get(keyId) ?? 0) + seats.length)
+    const own = rows.get(active.keyId) ?? 0
+    let newest: ActiveRequest | null = null
+    let mostRows = own + 1
+    for (const other of this.#lanes.running.keys()) {
+      const count = rows.get(other.keyId) ?? 0
+      if (other.keyId === active.keyId || other.priority < active.priority || count < mostRows) continue
+      if (count === mostRows && (newest === null || isBefore(other, newest))) continue
+      newest = other
+      mostRows = count
+    }
+    return newest === null ? null : (this.#lanes.running.get(newest)?.at(-1) ?? null)
   }
 
   #rowsOf(active: ActiveRequest): number {

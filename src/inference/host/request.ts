@@ -65,6 +65,7 @@ export function toGenerationRequest(
     adapter: adapter === null ? null : { digest: adapter.digest, load: () => loadAdapter(adapter, modules) },
     cacheSalt,
     priority: command.priority ?? 0,
+    ...(command.keyId === undefined ? {} : { keyId: command.keyId }),
   }
 }
 

@@ -607,10 +607,10 @@ describe('chat requests', () => {
       status: 200,
     },
     {
-      name: 'a seed beyond 64 bits',
+      name: 'a seed beyond the published bound',
       request: ['POST', CHAT, '{"messages":[{"role":"user","content":"hi"}],"seed":9223372036854776001}'],
       status: 400,
-      contains: ['less_than_equal', '9223372036854775807'],
+      contains: ['less_than_equal', '9223372036854776000'],
     },
     {
       name: 'truncation beyond 2^53',

@@ -264,3 +264,55 @@ describe('rows', () => {
     await engine.close()
   })
 })
+
+describe('keys', () => {
+  const long = { ...GREEDY, maxTokens: 30, ignoreEos: true }
+
+  it('take turns at rows: another key’s one answer does not wait for the many of one, which keep their bits', async () => {
+    const engine = await engineFor(prepared, { maxConcurrentSequences: 2 })
+    const ended: string[] = []
+    const ask = async (name: string, seed: number, keyId: string, rules = long) => {
+      const outcome = await generate(engine, promptOf(20, seed), rules, { keyId })
+      ended.push(name)
+      return outcome
+    }
+    // the first two have the rows when the other key comes
+    let begin: () => void = () => undefined
+    const begun = new Promise<void>((resolve) => {
+      begin = resolve
+    })
+    const first = generate(engine, promptOf(20, 1), long, {
+      keyId: 'many',
+      onToken: () => {
+        begin()
+        return true
+      },
+    })
+    const others = [2, 3, 4, 5, 6].map((seed) => ask('many', seed, 'many'))
+    await begun
+    const one = ask('one', 9, 'one', { ...long, maxTokens: 4 })
+    await one
+    expect(ended.length).toBeLessThan(3)
+    expect(engine.preemptions).toBeGreaterThan(0)
+    for (const [i, outcome] of (await Promise.all([first, ...others])).entries()) {
+      const alone = await engineFor(prepared, { maxConcurrentSequences: 2 })
+      expect(outcome.ids()).toEqual((await generate(alone, promptOf(20, i + 1), long)).ids())
+      await alone.close()
+    }
+    await engine.close()
+  })
+
+  it('take turns at prompts: another key’s one is computed after one of the many', async () => {
+    const engine = await engineFor(prepared, { maxConcurrentSequences: 8, prefillChunk: { alone: 64, sharing: 64 } })
+    const ended: string[] = []
+    const ask = async (name: string, seed: number, keyId: string) => {
+      await generate(engine, promptOf(200, seed), { ...GREEDY, maxTokens: 1 }, { keyId })
+      ended.push(name)
+    }
+    const many = [1, 2, 3, 4, 5, 6].map((seed) => ask('many', seed, 'many'))
+    const one = ask('one', 9, 'one')
+    await Promise.all([...many, one])
+    expect(ended.indexOf('one')).toBeLessThan(3)
+    await engine.close()
+  })
+})

@@ -47,6 +47,7 @@ function endedSeat(seed: number): Seat {
       search: null,
       arrival: seed,
       priority: 0,
+      keyId: '',
       admittedMs: 0,
       layout: null,
       open: new Set(),

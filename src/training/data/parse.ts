@@ -8,6 +8,8 @@
  */
 import { DataError } from '#base/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import type { DataNotes } from './notes/data-notes.js'
+import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
 import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
 import type { History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
 
@@ -18,7 +20,17 @@ const MAX_REWARD_MAGNITUDE = 1e30
 export interface ParseOptions extends TokenLimits {
   /** Latest step of the model: a policy version above it cannot exist yet and is refused. */
   readonly currentStep?: number | undefined
+  /** Takes what is worth saying about what is read; default nobody. */
+  readonly notes?: DataNotes | undefined
 }
+
+const HISTORY_FIELDS = ['messages_and_choices', 'tools', 'functions']
+const GROUP_FIELDS: ReadonlySet<string> = new Set(['trajectories', 'exceptions', 'metadata', 'metrics', 'logs'])
+const TRAJECTORY_FIELDS: ReadonlySet<string> = new Set([
+  ...HISTORY_FIELDS,
+  ...['additional_histories', 'exchanges', 'reward', 'initial_policy_version', 'final_policy_version'],
+  ...['metrics', 'metadata', 'logs', 'start_time'],
+])
 
 /**
  * Reads the `trajectory_groups` array of a request.
@@ -43,6 +55,7 @@ export function parseTrajectoryGroups(value: unknown, options: ParseOptions = {}
  */
 export function parseTrajectoryGroup(value: unknown, path: string, options: ParseOptions = {}): TrajectoryGroup {
   const group = objectAt(value, path)
+  noteUnreadFields(group, GROUP_FIELDS, (kind, name) => options.notes?.add(kind, path, name))
   checkLogs(group['logs'], `${path}.logs`)
   const trajectories = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)
   return {
@@ -59,6 +72,9 @@ export function parseTrajectoryGroup(value: unknown, path: string, options: Pars
 
 function parseTrajectory(value: unknown, path: string, options: ParseOptions): Trajectory {
   const trajectory = objectAt(value, path)
+  noteUnreadFields(trajectory, TRAJECTORY_FIELDS, (kind, name) =>
+    options.notes?.add(kind, path, `trajectories[].${name}`),
+  )
   checkLogs(trajectory['logs'], `${path}.logs`)
   checkTime(trajectory['start_time'], `${path}.start_time`)
   const exchanges = parseExchanges(trajectory['exchanges'], `${path}.exchanges`, options)
@@ -93,9 +109,10 @@ function parseHistories(trajectory: JsonObject, path: string, options: ParseOpti
 
 function parseHistory(value: JsonObject, path: string, options: ParseOptions): History {
   const list = arrayAt(value['messages_and_choices'] ?? [], `${path}.messages_and_choices`)
+  const reader = createMessageReader()
   return {
-    items: list.map((item, m) => parseItem(item, `${path}.messages_and_choices[${m}]`, options)),
-    tools: parseTools(value['tools'], `${path}.tools`),
+    items: list.map((item, m) => parseItem(item, `${path}.messages_and_choices[${m}]`, { ...options, reader })),
+    tools: parseTools(value, path, options),
     source: 'messages',
   }
 }
@@ -120,9 +137,16 @@ function checkTime(value: JsonValue | undefined, path: string): void {
   })
 }
 
-function parseItem(value: unknown, path: string, options: ParseOptions): HistoryItem {
+function parseItem(
+  value: unknown,
+  path: string,
+  options: ParseOptions & { readonly reader: MessageReader },
+): HistoryItem {
   const item = objectAt(value, path)
-  if ('message' in item) return parseChoice(item, path, options)
+  if ('message' in item) {
+    const choice = parseChoice(item, path, options)
+    return { ...choice, message: readMessage(choice.message, `${path}.message`, options) }
+  }
   if (typeof item['role'] !== 'string' || item['role'] === '') {
     throw new DataError('invalid_trajectory', `${path} must be a message with a role or a choice with a message.`, {
       param: path,
@@ -137,7 +161,21 @@ function parseItem(value: unknown, path: string, options: ParseOptions): History
     )
   }
   if (Array.isArray(content)) for (const [p, part] of content.entries()) objectAt(part, `${path}.content[${p}]`)
-  return { kind: 'message', message: item }
+  return { kind: 'message', message: readMessage(item, path, options) }
+}
+
+/** A message with its older forms converted. What a server writes into a choice besides is no slip of whoever made the data. */
+function readMessage(
+  message: JsonObject,
+  path: string,
+  { notes, reader }: Pick<ParseOptions, 'notes'> & { readonly reader: MessageReader },
+): JsonObject {
+  const read = reader.read(message, (kind, name) => {
+    if (kind === 'unread' && path.endsWith('.message')) return
+    notes?.add(kind, path, kind === 'unread' ? `messages_and_choices[].${name}` : name)
+  })
+  if (typeof read !== 'string') return read
+  throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
 }
 
 /** Recorded exchanges: each choice of a chat completion becomes a history of its own, prompt ids copied onto it. */
@@ -159,10 +197,11 @@ function parseExchanges(
 function parseExchange(exchange: JsonObject, path: string, options: ParseOptions): History[] {
   const request = objectAt(exchange['request'], `${path}.request`)
   const response = objectAt(exchange['response'], `${path}.response`)
+  const reader = createMessageReader()
   const context = arrayAt(request['messages'], `${path}.request.messages`).map((message, m) =>
-    parseItem(message, `${path}.request.messages[${m}]`, options),
+    parseItem(message, `${path}.request.messages[${m}]`, { ...options, reader }),
   )
-  const tools = parseTools(request['tools'], `${path}.request.tools`)
+  const tools = parseTools(request, `${path}.request`, options)
   return arrayAt(response['choices'], `${path}.response.choices`).map((value, c) => {
     const choicePath = `${path}.response.choices[${c}]`
     const choice = objectAt(value, choicePath)
@@ -175,9 +214,14 @@ function parseExchange(exchange: JsonObject, path: string, options: ParseOptions
   })
 }
 
-function parseTools(value: JsonValue | undefined, path: string): readonly JsonObject[] | null {
-  if (value === undefined || value === null) return null
-  return arrayAt(value, path).map((tool, t) => objectAt(tool, `${path}[${t}]`))
+function parseTools(value: JsonObject, path: string, { notes }: ParseOptions): readonly JsonObject[] | null {
+  const { tools = null } = value
+  if (tools !== null) {
+    for (const [t, tool] of arrayAt(tools, `${path}.tools`).entries()) objectAt(tool, `${path}.tools[${t}]`)
+  }
+  const read = readTools(value, (kind, name) => notes?.add(kind, path, name))
+  if (typeof read !== 'string') return read
+  throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
 }
 
 /** Absent means 0, as newer clients leave the default out. */

@@ -16,11 +16,14 @@ import {
   NO_MESSAGES,
 } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
-import type { TrainedTurns } from './examples/sft-example.js'
-import { type LineOptions, lineError } from './json-lines.js'
+import type { RowOptions, TrainedTurns } from './examples/sft-example.js'
+import { lineError } from './json-lines.js'
+import { createDataNotes } from './notes/data-notes.js'
 
 /** Turns a conversation into one sequence; 1 in the mask marks what the chosen turns generate. */
 export interface PreferenceText {
+  /** Whether the chat template writes reasoning of the assistant. */
+  readonly isReasoningRead: boolean
   renderWithMask(
     conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
     turns: TrainedTurns,
@@ -61,7 +64,7 @@ export interface PreferenceBatch {
   readonly longestLength: number
 }
 
-export interface PreferenceBatchOptions extends LineOptions {
+export interface PreferenceBatchOptions extends RowOptions {
   readonly text: PreferenceText
   readonly batchSize: number
   /** Longest sequence that is kept, in tokens. */
@@ -79,6 +82,8 @@ export interface PreferenceSurvey {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  /** What else is worth saying of the rows, as sentences. */
+  readonly notes: readonly string[]
   readonly answerTokenCount: number
   readonly longestLength: number
 }
@@ -88,8 +93,9 @@ export async function* readPreferenceBatches(
   source: AsyncIterable<Uint8Array>,
   options: PreferenceBatchOptions,
 ): AsyncGenerator<PreferenceBatch> {
+  const readerOptions = { ...options, isReasoningRead: options.text.isReasoningRead }
   let index = 0
-  for await (const examples of inBatches(readPreferenceExamples(source, options), options.batchSize)) {
+  for await (const examples of inBatches(readPreferenceExamples(source, readerOptions), options.batchSize)) {
     yield toBatch(examples, index, options)
     index += 1
   }
@@ -112,7 +118,8 @@ export async function surveyPreferences(
   }
   let lines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
-  for await (const batch of readPreferenceBatches(source, options)) {
+  const notes = createDataNotes()
+  for await (const batch of readPreferenceBatches(source, { ...options, notes })) {
     const { overlength, untrainable } = batch.leftOutLines
     total.exampleCount += batch.exampleCount
     total.pairCount += batch.pairs.length
@@ -125,7 +132,7 @@ export async function surveyPreferences(
     lines = addLeftOut(lines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
   }
-  return { ...total, leftOutLines: lines, leftOutMessages }
+  return { ...total, leftOutLines: lines, leftOutMessages, notes: notes.sentences() }
 }
 
 function toBatch(

@@ -17,14 +17,17 @@ import {
   type LeftOutMessages,
   NO_MESSAGES,
 } from './examples/batches.js'
-import { readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
-import { type LineOptions, lineError } from './json-lines.js'
+import { type RowOptions, readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
+import { lineError } from './json-lines.js'
+import { createDataNotes } from './notes/data-notes.js'
 
 /**
  * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
  * what the turns generate, their end-of-turn token included.
  */
 export interface SftText {
+  /** Whether the chat template writes reasoning of the assistant. */
+  readonly isReasoningRead: boolean
   renderTurns(
     conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
     turns: TrainedTurns,
@@ -65,7 +68,7 @@ export interface SftBatch {
 }
 
 /** How a file is cut into batches. */
-export interface SftBatchOptions extends LineOptions {
+export interface SftBatchOptions extends RowOptions {
   readonly text: SftText
   readonly batchSize: number
   readonly assistantTurns: 'all' | 'last'
@@ -85,6 +88,8 @@ export interface SftSurvey {
   readonly leftOutMessages: LeftOutMessages
   /** Examples that make several sequences. */
   readonly splitCount: number
+  /** What else is worth saying of the rows, as sentences. */
+  readonly notes: readonly string[]
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -101,8 +106,9 @@ export async function* readSftBatches(
   source: AsyncIterable<Uint8Array>,
   options: SftBatchOptions,
 ): AsyncGenerator<SftBatch> {
+  const readerOptions = { ...options, isReasoningRead: options.text.isReasoningRead }
   let index = 0
-  for await (const examples of inBatches(readSftExamples(source, options), options.batchSize)) {
+  for await (const examples of inBatches(readSftExamples(source, readerOptions), options.batchSize)) {
     yield toBatch(examples, index, options)
     index += 1
   }
@@ -123,7 +129,8 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
   }
   let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
-  for await (const batch of readSftBatches(source, options)) {
+  const notes = createDataNotes()
+  for await (const batch of readSftBatches(source, { ...options, notes })) {
     total.batchCount += 1
     leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
@@ -139,7 +146,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     ] as const)
       total[name] += batch[name]
   }
-  return { ...total, leftOutLines, leftOutMessages }
+  return { ...total, leftOutLines, leftOutMessages, notes: notes.sentences() }
 }
 
 /**

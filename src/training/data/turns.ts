@@ -10,6 +10,9 @@
  */
 import { DataError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { DataNotes } from './notes/data-notes.js'
+import { isEmptyAnswer } from './notes/read-message.js'
+import { isSpelledBy } from './notes/spelled-text.js'
 import type { ChoiceItem, History, HistoryItem, SampledToken } from './trajectory.js'
 
 /** Messages and tools as a chat template takes them: no nulls, content never missing. */
@@ -30,6 +33,8 @@ export interface TrajectoryText {
   leftOutOf(conversation: Conversation): readonly string[]
   /** The text that ids spell, control tokens included. */
   textOf(ids: readonly number[]): string
+  /** Whether an id is that of a control token. */
+  isControl(id: number): boolean
   /** Id of a token by its bytes or text; null when the vocabulary has no such token. */
   tokenIdOf(token: SampledToken): number | null
 }
@@ -72,6 +77,8 @@ export interface TurnOptions {
   readonly text: TrajectoryText
   readonly allowTrainingWithoutLogprobs: boolean
   readonly maskTruncated: boolean
+  /** Takes what is worth saying about turns that train; default nobody. */
+  readonly notes?: DataNotes | undefined
 }
 
 /** A sampler that opened its turn with this token had no use for the template's own think block. */
@@ -141,6 +148,9 @@ export function trainableTurns(
     const completionIds = choice.tokenIds ?? idsOfTokens(choice.tokens ?? [], options.text)
     if (completionIds === null) return skip('unknown_token_text')
     if (completionIds.length === 0) return skip('empty_completion')
+    if (choice.tokenIds !== null && !isSpelledBy(choice.message, choice.tokenIds, options.text)) {
+      options.notes?.add('edited_answer', path)
+    }
     const isTruncated = choice.finishReason === 'length'
     const promptIds = choice.promptTokenIds ?? withoutThinkBlock(renderPrompt(position), completionIds, options.text)
     return { promptIds, completionIds, logprobs: choice.logprobs, isTruncated }
@@ -164,6 +174,8 @@ export function trainableTurns(
     const bits = Uint8Array.from(mask)
     const start = bits.indexOf(1)
     if (start === -1) return skip('empty_completion')
+    const message = history.items[position]?.message ?? {}
+    if (isEmptyAnswer({ ...message, role: 'assistant' }, true)) options.notes?.add('empty_answer', path)
     return {
       promptIds: ids.subarray(0, start),
       completionIds: ids.subarray(start, bits.lastIndexOf(1) + 1),

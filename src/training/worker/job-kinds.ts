@@ -7,6 +7,8 @@ import { parseExactRow } from '#base/json/exact-json.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
 import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
 import { readLines } from '#training/data/json-lines.js'
+import { createDataNotes, type DataNotes } from '#training/data/notes/data-notes.js'
+import { isWellFormedJson } from '#training/data/notes/json-text.js'
 import { parseTrajectoryGroup } from '#training/data/parse.js'
 import {
   type PreferenceBatchOptions,
@@ -65,8 +67,9 @@ export const OPEN_JOB: Readonly<Record<JobKind, (start: TrainingStart) => Promis
   rl: async ({ source, job, text, padTokenId, modules, contextOf }) => {
     const hyperparameters = resolveRlConfig(job.config)
     const context = contextOf(hyperparameters)
-    const groups = await readGroups(source)
-    const rows = { groups, hyperparameters, text, padTokenId, currentStep: job.parent_step }
+    const notes = createDataNotes()
+    const groups = await readGroups(source, notes)
+    const rows = { groups, notes, hyperparameters, text, padTokenId, currentStep: job.parent_step }
     const reference = await fetchReference(source, job, modules)
     return {
       plan: async () => planRl(rows, context),
@@ -123,11 +126,13 @@ async function fetchReference(
   return decodeStoredAdapter(checkpoint, takeManifest(checkpoint, fetched), modules)
 }
 
-async function readGroups(source: JobSource): Promise<TrajectoryGroup[]> {
+async function readGroups(source: JobSource, notes: DataNotes): Promise<TrajectoryGroup[]> {
   const groups: TrajectoryGroup[] = []
   for await (const line of readLines(source.openInput(), { maxLineBytes: MAX_GROUP_BYTES })) {
     if (line.text.trim() === '') continue
-    groups.push(parseTrajectoryGroup(parseExactRow(line.text), `trajectory_groups[${groups.length}]`))
+    const path = `trajectory_groups[${groups.length}]`
+    if (!isWellFormedJson(line.text)) notes.add('lone_surrogate', path)
+    groups.push(parseTrajectoryGroup(parseExactRow(line.text), path, { notes }))
   }
   return groups
 }

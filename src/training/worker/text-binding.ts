@@ -16,6 +16,7 @@ export function bindText(model: TextModel): TrajectoryText & SftText & Preferenc
   const kwargs = samplerKwargs(model)
   return {
     vocabularySize: model.tokenizer.vocabularySize,
+    isReasoningRead: model.chatTemplate?.source.includes('reasoning') === true,
     renderPrompt: ({ messages, tools }) =>
       renderConversation(model, { messages, tools, addGenerationPrompt: true, allowsLeftOut: true, kwargs }).tokenIds,
     renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
@@ -23,6 +24,7 @@ export function bindText(model: TextModel): TrajectoryText & SftText & Preferenc
     renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
     renderTurns: ({ messages, tools }, turns) => renderTurns(model, { messages, tools, assistantTurns: turns }),
     textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
+    isControl: (id) => model.tokenizer.isSpecial(id),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,
   }
 }

@@ -37,6 +37,7 @@ const text: TrajectoryText = {
   renderLastTurn: () => ({ tokenIds: [1], mask: [1] }),
   leftOutOf: () => [],
   textOf: (ids) => ids.join(' '),
+  isControl: () => false,
   tokenIdOf: () => null,
 }
 

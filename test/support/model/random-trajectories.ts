@@ -100,6 +100,7 @@ export function createWordText(
       const all = ids(conversation.messages.map(turn).join(' '))
       return { tokenIds: all, mask: all.map((_, t) => (t < before.length ? 0 : 1)) }
     },
+    isControl: () => false,
     leftOutOf: ({ messages }) => messages.filter(({ role }) => role === 'unknown').map(({ role }) => String(role)),
     textOf: (some) => some.join(' '),
     tokenIdOf: (token) => table.get(token.text) ?? null,

@@ -11,10 +11,19 @@
  * served here; TRL takes them as they are.
  */
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { type LineOptions, lineError } from '../json-lines.js'
+import { lineError } from '../json-lines.js'
+import { noteUnreadFields } from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 import { splitPair } from './preference-prompt.js'
-import { checkMessages, checkTools, readJsonLines } from './sft-example.js'
+import {
+  checkMessages,
+  checkTools,
+  noteAnswers,
+  type Row,
+  type RowOptions,
+  readJsonLines,
+  rowAt,
+} from './sft-example.js'
 
 const TRL_FIELDS = ['prompt', 'chosen', 'rejected'] as const
 const OPENAI_FIELDS = ['input', 'preferred_output', 'non_preferred_output'] as const
@@ -38,9 +47,9 @@ export interface PreferenceExample {
  */
 export async function* readPreferenceExamples(
   source: AsyncIterable<Uint8Array>,
-  options: LineOptions = {},
+  options: RowOptions = {},
 ): AsyncGenerator<PreferenceExample> {
-  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number)
+  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number, options)
 }
 
 /** Checks a whole file. @returns number of pairs, at least 1 @throws {DataError} as `readPreferenceExamples` */
@@ -50,7 +59,11 @@ export async function countPreferenceExamples(source: AsyncIterable<Uint8Array>)
   return count
 }
 
-function checkExample(value: unknown, number: number): PreferenceExample {
+const READ_FIELDS: ReadonlySet<string> = new Set([...TRL_FIELDS, 'tools', 'functions'])
+const READ_OPENAI_FIELDS: ReadonlySet<string> = new Set(OPENAI_FIELDS)
+const READ_INPUT_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions'])
+
+function checkExample(value: unknown, number: number, options: RowOptions): PreferenceExample {
   if (!isJsonObject(value)) {
     throw lineError(
       'invalid_example',
@@ -59,10 +72,11 @@ function checkExample(value: unknown, number: number): PreferenceExample {
     )
   }
   const given = (name: string): unknown => value[name] ?? null
-  if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, number)
-  const chosen = answerOf(given('chosen'), 'chosen', number)
-  const rejected = answerOf(given('rejected'), 'rejected', number)
-  const pair = splitPair({ prompt: promptOf(given('prompt'), number), chosen, rejected })
+  const row = rowAt(number, options.notes)
+  if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, row, options)
+  const chosen = answerOf(given('chosen'), 'chosen', row)
+  const rejected = answerOf(given('rejected'), 'rejected', row)
+  const pair = splitPair({ prompt: promptOf(given('prompt'), row), chosen, rejected })
   if (pair === 'missing') {
     throw lineError(
       'invalid_example',
@@ -78,13 +92,16 @@ function checkExample(value: unknown, number: number): PreferenceExample {
       { hint: 'leave out prompt, so that what chosen and rejected have in common is it, or make them answers alone' },
     )
   }
-  const example = { lineNumber: number, ...pair, tools: checkTools(value, number) }
+  const example = { lineNumber: number, ...pair, tools: checkTools(value, row) }
   assertAnswers(example, ['chosen', 'rejected'])
+  noteUnreadFields(value, READ_FIELDS, row.note)
+  notePair(example, row, options)
   return example
 }
 
-/** `input.parallel_tool_calls` is taken and has no effect: nothing here limits calls to one. */
-function fromOpenAi(value: JsonObject, number: number): PreferenceExample {
+/** `input.parallel_tool_calls` is taken, has no effect and is noted: nothing here limits calls to one. */
+function fromOpenAi(value: JsonObject, row: Row, options: RowOptions): PreferenceExample {
+  const { number } = row
   const mixed = TRL_FIELDS.find((name) => (value[name] ?? null) !== null)
   if (mixed !== undefined) {
     throw lineError('invalid_example', number, `must have either input with both outputs or ${mixed}, not both`)
@@ -95,24 +112,33 @@ function fromOpenAi(value: JsonObject, number: number): PreferenceExample {
   }
   const example = {
     lineNumber: number,
-    prompt: checkMessages(input['messages'], 'input.messages', number),
-    chosen: checkMessages(value['preferred_output'], 'preferred_output', number),
-    rejected: checkMessages(value['non_preferred_output'], 'non_preferred_output', number),
-    tools: checkTools(input, number),
+    prompt: checkMessages(input['messages'], 'input.messages', row),
+    chosen: checkMessages(value['preferred_output'], 'preferred_output', row),
+    rejected: checkMessages(value['non_preferred_output'], 'non_preferred_output', row),
+    tools: checkTools(input, row),
   }
   assertAnswers(example, ['preferred_output', 'non_preferred_output'])
+  noteUnreadFields(value, READ_OPENAI_FIELDS, row.note)
+  noteUnreadFields(input, READ_INPUT_FIELDS, row.note, 'input.')
+  notePair(example, row, options)
   return example
 }
 
-function answerOf(value: unknown, name: string, number: number): readonly JsonObject[] {
+function answerOf(value: unknown, name: string, row: Row): readonly JsonObject[] {
   if (typeof value === 'string') return [{ role: 'assistant', content: value }]
-  if (value === null) throw lineError('invalid_example', number, `must have ${name}, a text or a list of messages`)
-  return checkMessages(value, name, number)
+  if (value === null) throw lineError('invalid_example', row.number, `must have ${name}, a text or a list of messages`)
+  return checkMessages(value, name, row)
 }
 
-function promptOf(value: unknown, number: number): readonly JsonObject[] | null {
+function promptOf(value: unknown, row: Row): readonly JsonObject[] | null {
   if (value === null) return null
-  return typeof value === 'string' ? [{ role: 'user', content: value }] : checkMessages(value, 'prompt', number)
+  return typeof value === 'string' ? [{ role: 'user', content: value }] : checkMessages(value, 'prompt', row)
+}
+
+/** Both answers train; what they have in common is noted once. */
+function notePair({ prompt, chosen, rejected }: PreferenceExample, row: Row, options: RowOptions): void {
+  noteAnswers(prompt, () => false, row, options)
+  for (const answer of [chosen, rejected]) noteAnswers(answer, () => true, row, options)
 }
 
 /** @param names of the chosen and the rejected answer, for messages */

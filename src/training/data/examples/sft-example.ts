@@ -14,10 +14,29 @@ import { InvalidRequestError } from '#base/errors.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError, readLines } from '../json-lines.js'
+import type { DataNotes } from '../notes/data-notes.js'
+import { findDuplicateKey, isWellFormedJson } from '../notes/json-text.js'
+import {
+  createMessageReader,
+  isEmptyAnswer,
+  type NoteField,
+  noteUnreadFields,
+  readTools,
+} from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 
 /** Which assistant messages train: all, the last one, or those at these positions of the conversation. */
 export type TrainedTurns = 'all' | 'last' | readonly number[]
+
+/** How rows are read. */
+export interface RowOptions extends LineOptions {
+  /** Takes what is worth saying about rows that train; default nobody. */
+  readonly notes?: DataNotes | undefined
+  /** Which turns train where a row does not say it; default all. */
+  readonly assistantTurns?: 'all' | 'last' | undefined
+  /** Whether the model's chat template writes reasoning; default it may. */
+  readonly isReasoningRead?: boolean | undefined
+}
 
 /** One checked line of a training file. */
 export interface SftExample {
@@ -35,14 +54,14 @@ export interface SftExample {
  * @param source bytes of the file, in chunks of any size
  * @returns examples in order; blank lines are passed over
  * @throws {DataError} with the line's number in the message and in `details.line`: `invalid_json`, `torn_last_line`,
- *   `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
+ *   `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
  *   `empty_training_data` when there is no example
  */
 export async function* readSftExamples(
   source: AsyncIterable<Uint8Array>,
-  options: LineOptions = {},
+  options: RowOptions = {},
 ): AsyncGenerator<SftExample> {
-  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number)
+  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number, options)
 }
 
 /**
@@ -51,7 +70,7 @@ export async function* readSftExamples(
  * @returns number of examples, at least 1
  * @throws {DataError} as `readSftExamples`
  */
-export async function countSftExamples(source: AsyncIterable<Uint8Array>, options: LineOptions = {}): Promise<number> {
+export async function countSftExamples(source: AsyncIterable<Uint8Array>, options: RowOptions = {}): Promise<number> {
   let count = 0
   for await (const _ of readSftExamples(source, options)) count += 1
   return count
@@ -60,48 +79,86 @@ export async function countSftExamples(source: AsyncIterable<Uint8Array>, option
 /**
  * The JSON values of a file, one a line.
  *
- * @throws {DataError} `invalid_json`, `torn_last_line`; `empty_training_data` when there is none
+ * @throws {DataError} `invalid_json`, `torn_last_line`, `duplicate_key`; `empty_training_data` when there is none
  */
 export async function* readJsonLines(
   source: AsyncIterable<Uint8Array>,
-  options: LineOptions = {},
+  options: Pick<RowOptions, 'maxLineBytes' | 'notes'> = {},
 ): AsyncGenerator<{ readonly value: unknown; readonly number: number }> {
   let isEmpty = true
   for await (const line of readLines(source, options)) {
     if (line.text.trim() === '') continue
     isEmpty = false
+    if (!isWellFormedJson(line.text)) options.notes?.add('lone_surrogate', `line ${line.number}`)
     yield { value: parseLine(line.text, line.number, line.isTerminated), number: line.number }
   }
   if (isEmpty) throw new InvalidRequestError('empty_training_data', 'The training data has no example.')
 }
 
 /**
- * Checks a list of chat messages.
+ * Checks a list of chat messages and reads their older forms.
  *
  * @param name what the list is called in errors
+ * @param row notes what is worth saying of it; `also` are fields of messages that the caller reads
  * @throws {DataError} `invalid_example`
  */
-export function checkMessages(messages: unknown, name: string, number: number): readonly JsonObject[] {
+export function checkMessages(
+  messages: unknown,
+  name: string,
+  { number, note, also = [] }: Row & { readonly also?: readonly string[] },
+): readonly JsonObject[] {
   if (!Array.isArray(messages) || messages.length === 0)
     throw lineError('invalid_example', number, `must have a non-empty array ${name}`)
-  messages.forEach((message, m) => {
+  const reader = createMessageReader(also)
+  return messages.map((message, m) => {
     const problem = messageProblem(message)
     if (problem !== null) throw lineError('invalid_example', number, `has ${name}[${m}]${problem}`)
+    const noteField: NoteField = (kind, field) => note(kind, kind === 'unread' ? `${name}[].${field}` : field)
+    const read = reader.read(message, noteField)
+    if (typeof read === 'string') throw lineError('invalid_example', number, `has ${name}[${m}] with ${read}`)
+    return read
   })
-  return messages
 }
 
 /** @throws {DataError} `invalid_example` */
-export function checkTools(value: JsonObject, number: number): readonly JsonObject[] | null {
-  const tools = value['tools'] ?? null
-  if (tools !== null && !(Array.isArray(tools) && tools.every(isJsonObject)))
-    throw lineError('invalid_example', number, 'has tools that are not an array of objects')
+export function checkTools(value: JsonObject, { number, note }: Row): readonly JsonObject[] | null {
+  const tools = readTools(value, note)
+  if (typeof tools === 'string') throw lineError('invalid_example', number, `has ${tools}`)
   return tools
 }
 
+/** Where a row stands, and who takes notes of it. */
+export interface Row {
+  readonly number: number
+  readonly note: NoteField
+}
+
+export function rowAt(number: number, notes: DataNotes | undefined): Row {
+  return { number, note: (kind, name) => notes?.add(kind, `line ${number}`, name) }
+}
+
+/** Notes the turns that train and say nothing, and reasoning that is not read. */
+export function noteAnswers(
+  messages: readonly JsonObject[],
+  trains: (m: number) => boolean,
+  { note }: Row,
+  { isReasoningRead = true }: RowOptions,
+): void {
+  messages.forEach((message, m) => {
+    if (!isReasoningRead) {
+      const dropped = new Set(
+        Object.keys(message).filter((name) => name !== 'reasoning' && name !== 'reasoning_content'),
+      )
+      noteUnreadFields(message, dropped, note, 'messages[].')
+    }
+    if (trains(m) && isEmptyAnswer(message, isReasoningRead)) note('empty_answer', '')
+  })
+}
+
 function parseLine(text: string, number: number, isTerminated: boolean): unknown {
+  let value: unknown
   try {
-    return parseExactRow(text)
+    value = parseExactRow(text)
   } catch (cause) {
     if (!isTerminated)
       throw lineError(
@@ -112,32 +169,49 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
       )
     throw lineError('invalid_json', number, 'is not valid JSON', { cause })
   }
+  const twice = findDuplicateKey(text)
+  if (twice === null) return value
+  throw lineError('duplicate_key', number, `has the key "${twice.slice(0, 60)}" twice in one object`, {
+    hint: 'keep one of them: of two the last would be read and the first be lost',
+  })
 }
 
-function checkExample(value: unknown, number: number): SftExample {
+const READ_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions', 'loss_mask'])
+const READ_PAIR_FIELDS: ReadonlySet<string> = new Set([...READ_FIELDS, 'prompt', 'completion'])
+
+function checkExample(value: unknown, number: number, options: RowOptions): SftExample {
   if (!isJsonObject(value))
     throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
+  const row = rowAt(number, options.notes)
   // published data sets of messages often keep their first one as `prompt` beside them
   const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))
-  const { messages, trainedTurns } = isPair ? fromPair(value, number) : fromMessages(value, number)
+  const { messages, trainedTurns } = isPair ? fromPair(value, row) : fromMessages(value, row)
+  noteUnreadFields(value, isPair ? READ_PAIR_FIELDS : READ_FIELDS, row.note)
+  const turns = trainedTurns ?? options.assistantTurns ?? 'all'
+  const trains = (m: number): boolean =>
+    turns === 'all' || (turns === 'last' ? m === messages.length - 1 : turns.includes(m))
+  noteAnswers(messages, trains, row, options)
   return {
     lineNumber: number,
     messages: messages.map(withoutWeight),
-    tools: checkTools(value, number),
+    tools: checkTools(value, row),
     trainedTurns,
   }
 }
 
 type Turns = Pick<SftExample, 'messages' | 'trainedTurns'>
 
-function fromMessages(value: JsonObject, number: number): Turns {
-  const messages = checkMessages(value['messages'], 'messages', number)
+function fromMessages(value: JsonObject, row: Row): Turns {
+  const { number } = row
+  const messages = checkMessages(value['messages'], 'messages', { ...row, also: ['weight'] })
   assertLastRole(messages, '', number)
   return { messages, trainedTurns: trainedTurnsOf(value['loss_mask'] ?? null, messages, number) }
 }
 
 /** The assistant turns of the completion train, whatever the job says of `assistant_turns`: the line says it by its form. */
-function fromPair(value: JsonObject, number: number): Turns {
+function fromPair(value: JsonObject, row: Row): Turns {
+  const { number } = row
+  const weighted = { ...row, also: ['weight'] }
   const given = (name: string): unknown => value[name] ?? null
   if (given('messages') !== null)
     throw lineError('invalid_example', number, 'must have either messages or prompt and completion, not both')
@@ -150,10 +224,10 @@ function fromPair(value: JsonObject, number: number): Turns {
   const [prompt, completion] = [given('prompt'), given('completion')]
   const isText = typeof prompt === 'string'
   if ((isText || Array.isArray(prompt)) && (isText ? typeof completion === 'string' : Array.isArray(completion))) {
-    const start = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', number)
+    const start = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', weighted)
     const end = isText
       ? [{ role: 'assistant', content: completion as string }]
-      : checkMessages(completion, 'completion', number)
+      : checkMessages(completion, 'completion', weighted)
     assertLastRole(end, 'completion ', number)
     const messages = [...start, ...end]
     const turns = assistants(messages).filter((m) => m >= start.length)

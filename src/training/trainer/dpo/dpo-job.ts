@@ -12,7 +12,7 @@ import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps } from '../progress.js'
-import { leftOutMessageMetric, leftOutRows } from '../report.js'
+import { leftOutMessageMetric, leftOutRows, notesOfRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { rateNotes } from '../sft/sft-schedule.js'
@@ -83,7 +83,10 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
   if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
   const stepCount = survey.trainableBatchCount * hyperparameters.epochs
   progress.report.plannedSteps = stepCount
-  progress.report.notes = rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs)
+  progress.report.notes = [
+    ...notesOfRows(survey, validation),
+    ...rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs),
+  ]
   progress.report.leftOut = [
     ...leftOutRows(survey),
     ...(validation === null ? [] : leftOutRows(validation.survey, 'validation')),

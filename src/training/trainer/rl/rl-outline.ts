@@ -5,6 +5,7 @@
  */
 import { groupAdvantages } from '#training/data/advantages.js'
 import { standardDeviation } from '#training/data/metrics.js'
+import { createDataNotes, type DataNotes } from '#training/data/notes/data-notes.js'
 import type { PackedRow } from '#training/data/pack.js'
 import type { TrainingSequence } from '#training/data/tokenize.js'
 import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/data/training-batch.js'
@@ -31,6 +32,8 @@ export interface RlJob {
   readonly groups: readonly TrajectoryGroup[]
   readonly hyperparameters: RlHyperparameters
   readonly text: TrajectoryText
+  /** What was worth saying about the groups when they were read; more is added when they are tokenized. */
+  readonly notes?: DataNotes | undefined
   /** Token id of padding. */
   readonly padTokenId: number
   /** Step of the model when the job starts: staleness of the data is measured from it; not reported when absent. */
@@ -55,12 +58,13 @@ export interface RlOutline {
  * @throws {DataError} for trajectories that cannot be tokenized
  */
 export function outlineRl(job: RlJob, context: JobContext): RlOutline {
-  const { groups, hyperparameters } = job
+  const { groups, hyperparameters, notes = createDataNotes() } = job
   const seed = hyperparameters.seed ?? context.jobId
   const startedMs = context.clock.monotonicMs()
   const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(groups, {
     ...hyperparameters,
     text: job.text,
+    notes,
     contextLength: context.prepared.config.contextLength,
     padTokenId: job.padTokenId,
     rowLength: job.rowLength,
@@ -73,7 +77,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = rewardNotes(groups)
+  report.notes = [...rewardNotes(groups), ...notes.sentences()]
   noteRewards(report, groups)
   const started: TrainingEvent = {
     type: 'training_started',

@@ -5,6 +5,7 @@ import { type PreferenceText, readPreferenceBatches, surveyPreferences } from '#
 
 /** Words are tokens; words of the chosen turns train. */
 const text: PreferenceText = {
+  isReasoningRead: true,
   renderWithMask: ({ messages }, turns) => {
     const words = messages.map(({ content }) => String(content).split(' ').filter(Boolean))
     const trains = (m: number): boolean => Array.isArray(turns) && turns.includes(m)

@@ -24,6 +24,7 @@ const line = (answer: string, extra: Record<string, unknown> = {}): string =>
 
 /** Words are tokens; words of assistant messages train. */
 const text: SftText = {
+  isReasoningRead: true,
   renderTurns: ({ messages }, assistantTurns) => {
     const tokenIds: number[] = []
     const mask: number[] = []
@@ -304,6 +305,7 @@ describe('readSftBatches', () => {
       name: 'exampleCount' | 'droppedCount' | 'untrainableCount' | 'tokenCount' | 'trainableTokenCount',
     ): number => batches.reduce((total, batch) => total + batch[name], 0)
     expect(survey).toEqual({
+      notes: [expect.stringContaining('assistant turns are empty')],
       exampleCount: sum('exampleCount'),
       batchCount: 34,
       trainableBatchCount: batches.filter((b) => b.sequences.length > 0).length,

@@ -73,6 +73,7 @@ describe('tokenizeGroups on exact ids', () => {
       renderLastTurn: () => {
         throw new Error('rendered')
       },
+      isControl: () => false,
       leftOutOf: () => {
         throw new Error('rendered')
       },

@@ -1,0 +1,132 @@
+/**
+ * One chat message as it trains: older forms converted, what would be lost refused, what nothing reads noted.
+ *
+ * OpenAI's earlier form of calls (`function_call`, role `function`, `functions`) becomes today's; a `refusal` is what the
+ * assistant said, so it is its content. Templates are given the fields below and no others (`model/text/template/messages.ts`).
+ */
+import { TEXT_PART_FIELDS } from '#base/content-parts.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import type { NoteKind } from './data-notes.js'
+
+/** Notes something about a message; `name` is that of a field inside of it. */
+export type NoteField = (kind: NoteKind, name: string) => void
+
+const READ_FIELDS: ReadonlySet<string> = new Set([
+  ...['role', 'content', 'name', 'tool_calls', 'tool_call_id', 'reasoning', 'reasoning_content'],
+  ...['function_call', 'refusal'],
+])
+const PART_FIELDS: ReadonlyMap<unknown, string> = new Map(Object.entries(TEXT_PART_FIELDS))
+
+/** What is wrong with a message, to stand behind "has": `both function_call and tool_calls`. */
+export type MessageProblem = string
+
+/** Converts the messages of one conversation, in order: a function's result belongs to the call before it. */
+export interface MessageReader {
+  read(message: JsonObject, note: NoteField): JsonObject | MessageProblem
+}
+
+/** @param also fields that the caller reads itself */
+export function createMessageReader(also: readonly string[] = []): MessageReader {
+  let callCount = 0
+  const open: { readonly id: string; readonly name: string }[] = []
+
+  function withCall(message: JsonObject, call: JsonValue): JsonObject | MessageProblem {
+    const { function_call: _, ...others } = message
+    if (isSaid(message['tool_calls'])) return 'both function_call and tool_calls, of which one would be lost'
+    if (!isJsonObject(call) || typeof call['name'] !== 'string') return 'a function_call that is no object with a name'
+    const { name, arguments: args = '{}' } = call
+    const id = `call_${callCount++}`
+    open.push({ id, name })
+    return { ...others, tool_calls: [{ id, type: 'function', function: { name, arguments: args } }] }
+  }
+
+  function asToolResult(message: JsonObject): JsonObject {
+    const at = open.findIndex(({ name }) => name === message['name'])
+    const [call] = open.splice(Math.max(0, at), 1)
+    return { ...message, role: 'tool', ...(call === undefined ? {} : { tool_call_id: call.id }) }
+  }
+
+  return {
+    read(message, note) {
+      noteUnread(message, also, note)
+      let read = message
+      const call = message['function_call'] ?? null
+      if (call !== null) {
+        const converted = withCall(message, call)
+        if (typeof converted === 'string') return converted
+        note('converted', 'function_call as tool_calls')
+        read = converted
+      }
+      if (message['role'] === 'function') {
+        note('converted', 'role function as tool')
+        read = asToolResult(read)
+      }
+      const refusal = message['refusal'] ?? null
+      if (refusal === null || refusal === '') return read
+      if (typeof refusal !== 'string') return 'a refusal that is no text'
+      if (!isBlank(message['content'] ?? null)) return 'both content and refusal, of which one would be lost'
+      note('converted', 'refusal as content')
+      const { refusal: _, ...others } = read
+      return { ...others, content: refusal }
+    },
+  }
+}
+
+/** Tools of a row, where OpenAI's earlier `functions` are some, too. @returns the tools, null for none, or what is wrong */
+export function readTools(row: JsonObject, note: NoteField): readonly JsonObject[] | null | MessageProblem {
+  const tools = row['tools'] ?? null
+  const functions = row['functions'] ?? null
+  if (tools !== null && !isListOfObjects(tools)) return 'tools that are not an array of objects'
+  if (functions === null || (isListOfObjects(functions) && functions.length === 0)) return tools
+  if (!isListOfObjects(functions)) return 'functions that are not an array of objects'
+  if (tools !== null && tools.length > 0) return 'both functions and tools, of which one would be lost'
+  note('converted', 'functions as tools')
+  return functions.map((each) => ({ type: 'function', function: each }))
+}
+
+/** Names the fields of an object that say something and are not among those that are read. */
+export function noteUnreadFields(object: JsonObject, read: ReadonlySet<string>, note: NoteField, path = ''): void {
+  for (const [name, value] of Object.entries(object)) {
+    if (!read.has(name) && isSaid(value)) note('unread', `${path}${name}`)
+  }
+}
+
+/** Whether a turn of the assistant holds nothing. @param isReasoningRead whether reasoning is something */
+export function isEmptyAnswer(message: JsonObject, isReasoningRead: boolean): boolean {
+  if (message['role'] !== 'assistant' || isSaid(message['tool_calls'])) return false
+  const reasoning = message['reasoning'] ?? message['reasoning_content'] ?? null
+  return isBlank(message['content'] ?? null) && (!isReasoningRead || isBlank(reasoning))
+}
+
+function noteUnread(message: JsonObject, also: readonly string[], note: NoteField): void {
+  for (const [name, value] of Object.entries(message)) {
+    if (!READ_FIELDS.has(name) && !also.includes(name) && isSaid(value)) note('unread', name)
+  }
+  const { content } = message
+  if (!Array.isArray(content)) return
+  for (const part of content as readonly JsonValue[]) {
+    const field = isJsonObject(part) ? PART_FIELDS.get(part['type']) : undefined
+    if (isJsonObject(part) && field !== undefined) noteUnreadFields(part, new Set(['type', field]), note, 'content[].')
+  }
+}
+
+/** Null, and a list or object of nothing, say nothing: clients write out what they do not use. */
+function isSaid(value: JsonValue | undefined): boolean {
+  if (value === undefined || value === null) return false
+  return typeof value !== 'object' || Object.keys(value).length > 0
+}
+
+function isBlank(content: JsonValue): boolean {
+  if (content === null) return true
+  if (typeof content === 'string') return content.trim() === ''
+  if (!Array.isArray(content)) return false
+  return content.every((part: JsonValue) => {
+    if (!isJsonObject(part)) return isBlank(part)
+    const field = PART_FIELDS.get(part['type'])
+    return field !== undefined && isBlank(part[field] ?? null)
+  })
+}
+
+function isListOfObjects(value: JsonValue): value is readonly JsonObject[] {
+  return Array.isArray(value) && value.every(isJsonObject)
+}

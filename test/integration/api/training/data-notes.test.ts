@@ -1,0 +1,80 @@
+/**
+ * What a job's data says and nobody reads, and what it does not say: named in the plan and among the job's warnings. Real engine and worker.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { TrainingPlan } from '#api/wire/training/plan.js'
+import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { JsonObject } from '#base/util/json.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+import { templatedModel } from '../../../support/service/templated-model.js'
+
+const PLAIN = `{%- for m in messages %}{{- '<' + m.role + '>' + m.content }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<assistant>' }}{%- endif %}`
+
+let folder: string
+let service: TestService
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'trainyard-notes-'))
+  const baseModels = [await templatedModel(folder, 'plain', PLAIN)]
+  service = await createTestService({ scripted: false, threads: 1, baseModels })
+})
+afterAll(async () => {
+  await service.dispose()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const address = (rows: readonly JsonObject[]): string =>
+  `data:application/jsonl;base64,${Buffer.from(rows.map((row) => JSON.stringify(row)).join('\n')).toString('base64')}`
+const user = { role: 'user', content: 'Hi' }
+const answer = (content: string | null, more: JsonObject = {}): JsonObject => ({ role: 'assistant', content, ...more })
+const config = { batch_size: 1, epochs: 1 }
+const group = (more: JsonObject): JsonObject => ({
+  trajectories: [1, 0].map((reward) => ({ messages_and_choices: [user, answer('Hello')], reward, ...more })),
+})
+
+const kinds: readonly (readonly [string, JsonObject, readonly string[]])[] = [
+  [
+    'sft-training-jobs',
+    {
+      training_data_url: address([
+        { messages: [user, answer('Hello', { reasoning_content: 'polite' })], source: 'web' },
+        { messages: [user, answer(null, { refusal: 'No.' })] },
+      ]),
+      validation_data_url: address([{ messages: [user, answer('Hello')], source: 'web' }]),
+      config,
+    },
+    [
+      'fields that nothing reads: source (line 1), messages[].reasoning_content (line 1)',
+      'older forms were converted: refusal as content (line 2)',
+      'validation rows: fields that nothing reads: source (line 1)',
+    ],
+  ],
+  [
+    'dpo-training-jobs',
+    { training_data_url: address([{ prompt: 'Hi', chosen: 'Hello', rejected: 'no', score_chosen: 8.5 }]), config },
+    ['fields that nothing reads: score_chosen (line 1)'],
+  ],
+  [
+    'training-jobs',
+    {
+      trajectory_groups: [group({ mood: 'good' })],
+      experimental_config: { allow_training_without_logprobs: true },
+    },
+    ['fields that nothing reads: trajectories[].mood (2 times, first trajectory_groups[0].trajectories[0])'],
+  ],
+]
+it.each(kinds)('%s', async (route, body, sentences) => {
+  const made = await service.json<{ id: string }>('/v1/preview/models', {
+    json: { project: 'tests', name: route, base_model: 'plain' },
+  })
+  const json = { model_id: made.body.id, ...body }
+  const plan = await service.json<TrainingPlan>(`/v1/preview/${route}?plan=true`, { json })
+  expect(plan.body.warnings).toEqual(expect.arrayContaining([...sentences]))
+  const created = await service.json<TrainingJob>(`/v1/preview/${route}`, { json })
+  const job = await service.waitForJob(created.body.id)
+  expect(job.status).toBe('completed')
+  expect(job.warnings).toEqual(expect.arrayContaining([...sentences]))
+})

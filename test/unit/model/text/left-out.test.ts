@@ -4,6 +4,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { createChatTemplate } from '#model/text/chat-template.js'
 import { renderConversation } from '#model/text/render.js'
 import { createLeftOutFinder } from '#model/text/template/left-out.js'
+import { bindText } from '#training/worker/text-binding.js'
 import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
 
 const template = (source: string) => createChatTemplate(source, { controlTokens: [], tokenVariables: {} })
@@ -83,5 +84,15 @@ describe('developer', () => {
     const source =
       "{% for m in messages %}{% if m.role in ['developer', 'user'] %}<{{ m.role }}>{% endif %}{% endfor %}"
     expect(template(source).render({ messages }).text).toBe('<developer><user>')
+  })
+})
+
+describe('training', () => {
+  it('renders prompts without the messages that are left out, and names them', () => {
+    const text = bindText(createTinyTextModel(roles.source))
+    const messages = [message('observation', 'y'), message('user', 'x')]
+    const { renderPrompt, leftOutOf } = text
+    expect(text.textOf(Array.from(renderPrompt({ messages, tools: null })))).toBe('<user>x')
+    expect(leftOutOf({ messages, tools: null })).toEqual(['messages[0] (role "observation")'])
   })
 })

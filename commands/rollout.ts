@@ -1,12 +1,13 @@
 /**
  * `trainyard rollout`: samples groups of answers, scores them, and writes what `trainyard train rl` reads.
  */
+
+import { equalRewards } from '#api/settings/reward-advice.js'
 import { stringifyExact } from '#base/json/exact-json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
 import { resolveServed } from '#cli/input/model-reference.js'
-import { EQUAL_REWARDS_ADVICE } from '#cli/input/trajectory-file.js'
 import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
@@ -44,10 +45,8 @@ export const rollout = defineCommand({
     const { name } = await resolveServed(context, client, args.model)
     const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
     const facts = summarize(context, groups)
-    const lines = groups
-      .filter((each) => each.trajectories.length > 0)
-      .map((each) => `${stringifyExact(each.toJSON())}\n`)
-      .join('')
+    // all of them: what failed and what taught nothing belongs into the means of the job
+    const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
     const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them`
     if (flags.out === '-') {
       output.raw(lines)
@@ -58,7 +57,7 @@ export const rollout = defineCommand({
     output.hint(
       facts.trainable_groups > 0
         ? `trainyard train rl ${quoteWord(args.model)} --file ${quoteWord(flags.out)} --watch`
-        : `these groups teach nothing, in none do rewards differ; ${EQUAL_REWARDS_ADVICE}`,
+        : equalRewards({ groups: facts.groups, flat: facts.groups, reward: facts.reward }),
     )
   },
 })

@@ -3,6 +3,7 @@
  */
 
 import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
@@ -30,7 +31,9 @@ export const getJob = defineCommand({
       (model) => model.name,
       () => job.model_id,
     )
-    const config = Object.entries(job.config).map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+    const resolved = Object.entries(job.resolved_config ?? {}).filter(
+      ([key, value]) => value !== null && !(key in job.config),
+    )
     const ranMs =
       (job.training_end === null ? clock.nowMs() : Date.parse(job.training_end)) - Date.parse(job.training_start ?? '')
     output.record(job, job.id, [
@@ -39,7 +42,8 @@ export const getJob = defineCommand({
       ...(job.error_message === null
         ? []
         : [['Error', `${job.error_message} (${job.error_code ?? 'unknown'})`] as const]),
-      ...(config.length === 0 ? [] : [['Config', config.join(', ')] as const]),
+      ...describeOptions('Config', Object.entries(job.config)),
+      ...describeOptions('Defaults', resolved),
       ...(job.step === null ? [] : [['Checkpoint', `step ${job.step}`] as const]),
       [
         'Started',
@@ -59,6 +63,11 @@ export const getJob = defineCommand({
     else if (job.status === 'running') output.hint(`trainyard jobs watch ${job.id}`)
   },
 })
+
+function describeOptions(label: string, options: readonly (readonly [string, JsonValue])[]) {
+  const texts = options.map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+  return texts.length === 0 ? [] : [[label, texts.join(', ')] as const]
+}
 
 function describeStatus(job: TrainingJob): string {
   const progress = describeProgress(job)

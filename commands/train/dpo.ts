@@ -2,7 +2,6 @@
  * `trainyard train dpo`: uploads preference pairs and trains on them as one job.
  */
 
-import { TINY_PREFERENCE_RATE } from '#api/settings/learning-rate.js'
 import { BETA, DPO_DEFAULTS, LABEL_SMOOTHING } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
@@ -22,7 +21,7 @@ import {
   trainedModel,
 } from '#cli/training/flags.js'
 import {
-  addLearningRate,
+  addSizeDefaults,
   collectHyperparameters,
   openRows,
   submitJob,
@@ -73,7 +72,7 @@ export const trainDpo = defineCommand({
     return {
       rows: await openRows(context, sources.rows, checkPreferences),
       validation: await openRows(context, sources.validation, checkPreferences),
-      hyperparameters: await collectHyperparameters(context, flags, {
+      hyperparameters: await collectHyperparameters(context, 'dpo', flags, {
         ...rowHyperparameters(flags),
         learning_rate: flags.learningRate,
         beta: flags.beta,
@@ -89,11 +88,7 @@ export const trainDpo = defineCommand({
     const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    addLearningRate(context, hyperparameters, {
-      baseModel: model.base_model,
-      published: DPO_DEFAULTS.learning_rate,
-      tinyRate: TINY_PREFERENCE_RATE,
-    })
+    await addSizeDefaults(context, client, { kind: 'dpo', baseModel: model.base_model, hyperparameters })
     await submitJob(context, client, flags, {
       model,
       counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts, 'pair'),

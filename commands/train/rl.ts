@@ -3,7 +3,6 @@
  */
 
 import { ApiError } from '#api/client/errors.js'
-import { targetKlFor } from '#api/settings/learning-rate.js'
 import {
   KL_PENALTY_COEF,
   PACKED_SEQUENCE_LENGTH,
@@ -16,8 +15,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { findModel } from '#cli/input/model-reference.js'
-import { defaultTokensPerStep } from '#cli/input/step-length.js'
-import { EQUAL_REWARDS_ADVICE, explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
+import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,
@@ -27,10 +25,7 @@ import {
   parseTrainedModel,
   trainedModel,
 } from '#cli/training/flags.js'
-import { addLearningRate, collectHyperparameters, submitJob } from '#cli/training/submission.js'
-
-/** Keys that say how much an optimizer step covers. */
-const STEP_KEYS = ['tokens_per_step', 'packed_sequence_length', 'grad_accumulation_sequences']
+import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 
 export const trainRl = defineCommand({
   path: ['train', 'rl'],
@@ -94,7 +89,7 @@ export const trainRl = defineCommand({
     const { flags } = context
     assertOneMode(flags)
     const file = await readTrajectoryFile(flags.file, context.io)
-    const hyperparameters = await collectHyperparameters(context, flags, {
+    const hyperparameters = await collectHyperparameters(context, 'rl', flags, {
       learning_rate: flags.learningRate,
       ...(flags.loss === undefined ? {} : { ppo: flags.loss === 'ppo', loss_fn: flags.loss }),
       epsilon: flags.epsilon,
@@ -108,7 +103,7 @@ export const trainRl = defineCommand({
     const isEmpty = empty !== null && !flags.dryRun && !flags.plan
     if (isEmpty && !flags.allowEmpty) {
       throw new UsageError('no_trainable_tokens', empty, {
-        hint: `${file.trainableGroupCount === 0 ? `${EQUAL_REWARDS_ADVICE}; ` : ''}--allow-empty makes this a warning, for loops`,
+        hint: '--allow-empty makes this a warning, for loops',
       })
     }
     return { file, hyperparameters, empty, nothing: isEmpty ? empty : null }
@@ -119,22 +114,12 @@ export const trainRl = defineCommand({
     const reference = parseTrainedModel(args.model)
     if (nothing !== null) {
       output.warning(nothing)
-      if (file.trainableGroupCount === 0) output.hint(EQUAL_REWARDS_ADVICE)
       return
     }
     if (flags.plan && empty !== null) output.warning(empty)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: RL_DEFAULTS.learning_rate })
-    const targetKl = 'target_kl' in hyperparameters ? null : targetKlFor(model.base_model)
-    if (targetKl !== null) {
-      hyperparameters['target_kl'] = targetKl
-      context.output.status(`target_kl ${targetKl}, as tiny models fall without a limit; --target-kl changes it`)
-    }
-    const tokensPerStep = STEP_KEYS.some((key) => key in hyperparameters)
-      ? null
-      : defaultTokensPerStep(model.base_model)
-    if (tokensPerStep !== null) hyperparameters['tokens_per_step'] = tokensPerStep
+    await addSizeDefaults(context, client, { kind: 'rl', baseModel: model.base_model, hyperparameters })
     const skipped = file.groups.length - file.trainableGroupCount
     const groups = plural(file.groups.length, 'group')
     const trajectories = plural(file.trajectoryCount, 'trajectory', 'trajectories')

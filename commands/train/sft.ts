@@ -20,7 +20,7 @@ import {
   trainedModel,
 } from '#cli/training/flags.js'
 import {
-  addLearningRate,
+  addSizeDefaults,
   collectHyperparameters,
   openRows,
   submitJob,
@@ -69,7 +69,7 @@ export const trainSft = defineCommand({
     return {
       rows: await openRows(context, sources.rows, checkConversations),
       validation: await openRows(context, sources.validation, checkConversations),
-      hyperparameters: await collectHyperparameters(context, flags, {
+      hyperparameters: await collectHyperparameters(context, 'sft', flags, {
         ...rowHyperparameters(flags),
         learning_rate: flags.learningRate,
         assistant_turns: flags.assistantTurns,
@@ -82,7 +82,7 @@ export const trainSft = defineCommand({
     const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    addLearningRate(context, hyperparameters, { baseModel: model.base_model, published: SFT_DEFAULTS.learning_rate })
+    await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters })
     await submitJob(context, client, flags, {
       model,
       counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts.rowCount, 'conversation'),

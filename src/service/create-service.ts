@@ -33,6 +33,7 @@ import { createAuthService } from '#service/operations/auth.js'
 import { createVerifyService } from '#service/operations/backup/verify-storage.js'
 import { createBaseModelService, readyEntries } from '#service/operations/base-models/base-models.js'
 import { createHubConnection } from '#service/operations/base-models/hub-connection.js'
+import { createModelFactsBook } from '#service/operations/base-models/model-facts.js'
 import { createShelf } from '#service/operations/base-models/shelf.js'
 import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { createChatService } from '#service/operations/chat/chat.js'
@@ -261,6 +262,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     exporter,
     planner,
     baseModels,
+    modelFacts: createModelFactsBook(inspector, baseModels),
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
     remoteData,

@@ -220,9 +220,7 @@ function toPolicyLoss(options: RlOptions): PolicyLossOptions {
  * @throws {RequestValidationError} `invalid_value` naming every wrong option
  */
 export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
-  const { experimental_config: nested, ...flat } = withoutNulls(raw)
-  const extensions = nested !== undefined && isJsonObject(nested) ? nested : {}
-  const options = parseOptions(sftOptionsSchema, { ...pick(extensions, SFT_EXTENSIONS), ...flat }, 'config')
+  const options = parseOptions(sftOptionsSchema, flatSftConfig(withoutNulls(raw)), 'config')
   assertScheduleFits(options)
   const logging = options.metric_logging
   return {
@@ -231,6 +229,11 @@ export function resolveSftConfig(raw: JsonObject): SftHyperparameters {
     assistantTurns: options.assistant_turns,
     metricLogging: logging?.enabled === true ? { targetTrainingStep: logging.target_training_step ?? null } : null,
   }
+}
+
+/** Options of an SFT job from both of their places; `config` comes first. @param config without nulls */
+export function flatSftConfig({ experimental_config: nested, ...flat }: JsonObject): JsonObject {
+  return { ...(nested !== undefined && isJsonObject(nested) ? pick(nested, SFT_EXTENSIONS) : {}), ...flat }
 }
 
 /**

@@ -6,11 +6,14 @@
 
 import type { CallOptions, Client } from '#api/client/client.js'
 import { inferenceName } from '#api/client/inference-name.js'
+import { parametersOf } from '#api/client/model-size.js'
 import { eachItem } from '#api/client/pages.js'
 import { isLowerBetter } from '#api/settings/best-metric.js'
-import { measuredLearningRate, measuredPreferenceRate, targetKlFor } from '#api/settings/learning-rate.js'
+import { equalRewards } from '#api/settings/reward-advice.js'
 import { DEFAULT_PROJECT } from '#api/settings/service.js'
+import { sizeDefaults } from '#api/settings/size-defaults.js'
 import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
+import type { JobKind } from '#api/wire/job-words.js'
 import type { Model } from '#api/wire/models.js'
 import type { LogTrajectoriesResponse } from '#api/wire/trajectories.js'
 import { AppError } from '#base/errors.js'
@@ -65,6 +68,8 @@ export class TrainableModel {
   readonly client: Client
   readonly options: ModelOptions
   #record: Model | null = null
+  /** Warnings that were told of. */
+  readonly #warned = new Set<string>()
 
   constructor(client: Client, options: ModelOptions) {
     this.client = client
@@ -135,8 +140,9 @@ export class TrainableModel {
   }
 
   /**
-   * Trains on groups by reinforcement learning and waits for the new checkpoint. Groups whose rewards are all equal are
-   * left out; when none is left, nothing is sent and the step stays.
+   * Trains on groups by reinforcement learning and waits for the new checkpoint. All groups are sent, those whose rewards are all
+   * equal as well, which teach nothing and count in the means. When no group differs and no KL penalty trains, no job is started, the
+   * step stays, and a warning says so.
    *
    * @throws {AppError} `no_trajectories` when every rollout failed; `TrainingFailedError` when the job did not complete
    */
@@ -152,24 +158,33 @@ export class TrainableModel {
         `there is nothing to train on, every rollout failed (${why})`,
       )
     }
-    const trainable = groups.filter((group) => group.isTrainable)
     const facts = {
       reward: mean(trajectories.map((trajectory) => trajectory.reward)) ?? 0,
       exceptionRate: exceptions.length / (exceptions.length + trajectories.length),
       groups: groups.length,
-      trainedGroups: trainable.length,
+      trainedGroups: groups.filter((group) => group.isTrainable).length,
     }
-    if (trainable.length === 0)
-      return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0 }
-    const job = await runJob(this.client, options, (call) =>
-      this.client.trainingJobs.createRl(
-        {
-          model_id: this.id,
-          trajectory_groups: trainable.map((group) => group.toJSON()),
-          experimental_config: rlConfigOf(options, this.#registered.base_model),
-        },
-        call,
-      ),
+    const config = await this.#configOf('rl', options)
+    // a penalty moves the policy without any reward
+    if (facts.trainedGroups === 0 && !Number(config['kl_penalty_coef'] ?? 0)) {
+      const said = equalRewards({ groups: facts.groups, flat: facts.groups, reward: facts.reward })
+      const warnings = [`nothing is trained, the model stays at step ${this.step}: ${said}`]
+      this.#warn(warnings, options)
+      return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0, warnings }
+    }
+    const job = await runJob(
+      this.client,
+      options,
+      (warnings) => this.#warn(warnings, options),
+      (call) =>
+        this.client.trainingJobs.createRl(
+          {
+            model_id: this.id,
+            trajectory_groups: groups.map((group) => group.toJSON()),
+            experimental_config: config,
+          },
+          call,
+        ),
     )
     this.#moveTo(job.step)
     return { ...facts, ...job }
@@ -180,8 +195,7 @@ export class TrainableModel {
     conversations: readonly Conversation[],
     options: RowsTrainOptions<Conversation> = {},
   ): Promise<RowsTrainResult> {
-    const rate = measuredLearningRate(this.#registered.base_model)
-    return await this.#trainOnRows(conversations, options, { rate, create: this.client.trainingJobs.createSft })
+    return await this.#trainOnRows('sft', conversations, options)
   }
 
   /**
@@ -192,27 +206,30 @@ export class TrainableModel {
     pairs: readonly PreferencePair[],
     options: RowsTrainOptions<PreferencePair> = {},
   ): Promise<RowsTrainResult> {
-    const rate = measuredPreferenceRate(this.#registered.base_model)
-    return await this.#trainOnRows(pairs, options, { rate, create: this.client.trainingJobs.createDpo })
+    return await this.#trainOnRows('dpo', pairs, options)
   }
 
   async #trainOnRows(
+    kind: Exclude<JobKind, 'rl'>,
     rows: readonly object[],
     { validation, ...options }: RowsTrainOptions<object>,
-    { rate, create }: { readonly rate: number | null; readonly create: Client['trainingJobs']['createSft'] },
   ): Promise<RowsTrainResult> {
+    const { createSft, createDpo } = this.client.trainingJobs
+    const create = kind === 'sft' ? createSft : createDpo
+    const config = await this.#configOf(kind, options)
     const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
       const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
       return (await this.client.files.upload(new Blob(lines), name, call)).id
     }
-    const job = await runJob(this.client, options, async (call) => {
+    const warn = (warnings: readonly string[]) => this.#warn(warnings, options)
+    const job = await runJob(this.client, options, warn, async (call) => {
       const data = {
         training_data_url: await upload(rows, 'train.jsonl', call),
         ...(validation === undefined
           ? {}
           : { validation_data_url: await upload(validation, 'validation.jsonl', call) }),
       }
-      return await create({ model_id: this.id, ...data, config: configOf(options, rate) }, call)
+      return await create({ model_id: this.id, ...data, config }, call)
     })
     this.#moveTo(job.step)
     return job
@@ -265,8 +282,26 @@ export class TrainableModel {
     )
   }
 
+  #warn(warnings: readonly string[], { onWarning }: TrainOptions): void {
+    // biome-ignore lint/suspicious/noConsole: a program that says nothing about warnings must still show them
+    const tell = onWarning ?? ((warning: string) => console.warn(`trainyard: ${warning}`))
+    for (const warning of warnings) {
+      if (!this.#warned.has(warning)) tell(warning)
+      this.#warned.add(warning)
+    }
+  }
+
   #moveTo(step: number): void {
     this.#record = { ...this.#registered, step }
+  }
+
+  /** Options of a job: what the caller says, and what was measured for a base model of this size where nothing is said. */
+  async #configOf(kind: JobKind, { learningRate, targetKl, config, signal }: RlTrainOptions): Promise<JsonObject> {
+    const given: Record<string, JsonValue> = { ...config }
+    if (learningRate !== undefined) given['learning_rate'] = learningRate
+    if (targetKl !== undefined) given['target_kl'] = targetKl
+    const parameters = await parametersOf(this.client, this.#registered.base_model, { signal })
+    return { ...given, ...sizeDefaults(kind, given, parameters) }
   }
 
   async #complete(
@@ -289,20 +324,4 @@ export class TrainableModel {
       { signal: options.signal },
     )
   }
-}
-
-/** Small models get a limit on their updates unless the caller says something about it. */
-function rlConfigOf({ targetKl, ...options }: RlTrainOptions, baseModel: string): JsonObject {
-  const given = configOf(options, measuredLearningRate(baseModel))
-  if (targetKl === null || 'target_kl' in given) return given
-  const limit = targetKl ?? targetKlFor(baseModel)
-  return limit === null ? given : { ...given, target_kl: limit }
-}
-
-/** @param measured rate for a model of this size, where the caller says nothing about it; null leaves the service's default */
-function configOf({ learningRate, config }: TrainOptions, measured: number | null): JsonObject {
-  const given: Record<string, JsonValue> = { ...config }
-  if (learningRate !== undefined) given['learning_rate'] = learningRate
-  else if (measured !== null && !('learning_rate' in given)) given['learning_rate'] = measured
-  return given
 }

@@ -10,12 +10,17 @@ import { mean } from './trajectory.js'
 
 export interface TrainOptions {
   /**
-   * Step size of the optimizer. Default: what was measured for a base model of this size (1e-3 below 20 million parameters, for
-   * preferences 1e-4; 3e-4 below 300 million), else the service's, which suits large models.
+   * Step size of the optimizer. Default: what was measured for a base model with as many parameters as the service says (1e-3 below
+   * 20 million, for preferences 1e-4; 3e-4 below 300 million), else the service's, which suits large models.
    */
   readonly learningRate?: number
   /** Any other hyperparameter, as the API spells it. */
   readonly config?: JsonObject
+  /**
+   * Told of what looks wrong about options, data or course of the job, each sentence once for a model. Default: printed by
+   * `console.warn`. All of them stand in `warnings` of the result.
+   */
+  readonly onWarning?: (warning: string) => void
   /** Told of every event of the job. */
   readonly onEvent?: (event: TrainingEvent) => void
   /** Aborting cancels the job. */
@@ -41,7 +46,7 @@ export interface RowsTrainOptions<Row> extends TrainOptions {
 export interface TrainResult {
   /** Step of the new checkpoint; the old one when nothing was trained. */
   readonly step: number
-  /** null when no group could teach anything. */
+  /** null when no group could teach anything; `warnings` says so. */
   readonly jobId: string | null
   /** Mean reward of all trajectories given. */
   readonly reward: number
@@ -54,10 +59,12 @@ export interface TrainResult {
   /** Means over the gradient steps: `loss`, `grad_norm`, `entropy`… */
   readonly metrics: Readonly<Record<string, number>>
   readonly seconds: number
+  /** What the service says about options, data and course of the job, one sentence each; why nothing was trained. */
+  readonly warnings: readonly string[]
 }
 
 /** What became of a job on rows that were given, examples or preferences. */
-export type RowsTrainResult = Pick<TrainResult, 'step' | 'gradientSteps' | 'metrics' | 'seconds'> & {
+export type RowsTrainResult = Pick<TrainResult, 'step' | 'gradientSteps' | 'metrics' | 'seconds' | 'warnings'> & {
   readonly jobId: string
 }
 
@@ -75,15 +82,18 @@ export class TrainingFailedError extends AppError {
 /**
  * Submits a job and follows it to its end. A job that is left early, by an abort or an error, is cancelled.
  *
+ * @param warn told of the job's warnings when it was submitted and when it has ended, so of most of them twice
  * @throws {TrainingFailedError} when it did not complete; the signal's reason when aborted
  */
 export async function runJob(
   client: Client,
   options: TrainOptions,
+  warn: (warnings: readonly string[]) => void,
   submit: (call: CallOptions) => Promise<TrainingJob>,
 ): Promise<RowsTrainResult> {
   const { signal, onEvent } = options
-  const { id } = await submit({ signal })
+  const { id, warnings } = await submit({ signal })
+  warn(warnings ?? [])
   const steps: JsonObject[] = []
   let job: TrainingJob | null = null
   try {
@@ -98,6 +108,7 @@ export async function runJob(
       await client.trainingJobs.cancel(id, { signal: AbortSignal.timeout(1500) }).catch(() => undefined)
     }
   }
+  warn(job.warnings ?? [])
   if (job.status !== 'completed' || job.step === null) throw new TrainingFailedError(job)
   return {
     step: job.step,
@@ -105,6 +116,7 @@ export async function runJob(
     gradientSteps: steps.length,
     metrics: averages(steps),
     seconds: secondsBetween(job.training_start, job.training_end),
+    warnings: job.warnings ?? [],
   }
 }
 

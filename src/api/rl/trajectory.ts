@@ -5,6 +5,7 @@
  * learns from. Knows no model; whoever makes a trajectory says how it asks.
  */
 import type { ChatChoice, ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
+import { differ } from '#base/differ.js'
 import { AppError } from '#base/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { type ToolCall, toolCallsOf } from './tool-calls.js'
@@ -189,7 +190,7 @@ export class TrajectoryGroup {
 
   /** Whether rewards differ: equal ones teach nothing. */
   get isTrainable(): boolean {
-    return this.rewards.some((reward) => reward !== this.rewards[0])
+    return differ(this.rewards)
   }
 
   toJSON(): Readonly<Record<string, JsonValue>> {

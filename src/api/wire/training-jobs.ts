@@ -54,6 +54,8 @@ export const trainingJobSchema = z.object({
   is_cancel_requested: z.boolean(),
   /** As submitted, nulls removed. */
   config: z.record(z.string(), z.json()),
+  /** Every option the job runs with, defaults filled in; null is not set. Null as a whole for jobs of versions before it. */
+  resolved_config: z.record(z.string(), z.json()).nullable().default(null),
   /** Options of `config` without effect, and what looks wrong about data or course of the job, one sentence each. */
   warnings: z.array(z.string()).default([]),
   created_at: z.string(),

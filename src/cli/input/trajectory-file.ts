@@ -3,6 +3,9 @@
  *
  * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
  */
+
+import { equalRewards } from '#api/settings/reward-advice.js'
+import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
@@ -20,10 +23,6 @@ export interface TrajectoryFile {
   readonly sampledTurnCount: number | null
   readonly meanReward: number
 }
-
-/** What to do where rewards are equal inside every group. */
-export const EQUAL_REWARDS_ADVICE =
-  'an answer is compared with the others of its group: ask more often (rollout -n), raise --temperature, take prompts that are solved sometimes, or a finer reward'
 
 interface Placed {
   /** `file:line` or `file`. */
@@ -103,7 +102,9 @@ function checkGroup(group: Placed, report: (problem: string) => void): void {
     say('trajectories', `must be an array, got ${describe(trajectories)}`)
     return
   }
-  if (trajectories.length === 0) say('trajectories', 'must hold at least one trajectory')
+  const { exceptions } = group.value
+  const isFailed = Array.isArray(exceptions) && exceptions.length > 0
+  if (trajectories.length === 0 && !isFailed) say('trajectories', 'must hold at least one trajectory')
   trajectories.forEach((trajectory: JsonValue, i) => {
     checkTrajectory(trajectory, (path, problem) => {
       say(path === '' ? `trajectories[${i}]` : `trajectories[${i}].${path}`, problem)
@@ -145,7 +146,7 @@ function summarize(groups: readonly JsonValue[]): TrajectoryFile {
   for (const group of groups) {
     const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
     const own = trajectories.map((trajectory: JsonObject) => Number(trajectory['reward'] ?? 0))
-    if (own.some((reward) => reward !== own[0])) trainableGroupCount += 1
+    if (differ(own)) trainableGroupCount += 1
     rewards.push(...own)
     for (const trajectory of trajectories) {
       const turns = countSampledTurns(trajectory)
@@ -182,7 +183,8 @@ function countSampledTurns(trajectory: JsonObject): number | null {
 export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject): string | null {
   const { kl_penalty_coef: klCoef, allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
   if (file.trainableGroupCount === 0 && !Number(klCoef ?? 0)) {
-    return `nothing to train on: rewards are equal inside each of the ${file.groups.length} groups`
+    const groups = file.groups.length
+    return `nothing to train on: ${equalRewards({ groups, flat: groups, reward: file.meanReward })}`
   }
   if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
     return 'nothing to train on: no choice carries logprobs or token ids; --set allow_training_without_logprobs=true trains on answers without them'

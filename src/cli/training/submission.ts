@@ -3,13 +3,17 @@
  */
 import { basename } from 'node:path'
 import type { Client } from '#api/client/client.js'
+import { parametersOf } from '#api/client/model-size.js'
+import { measuredRate, millions, publishedRate, sizeDefaults } from '#api/settings/size-defaults.js'
+import type { JobKind } from '#api/wire/job-words.js'
 import type { Model } from '#api/wire/models.js'
 import type { TrainingPlan } from '#api/wire/training/plan.js'
+import { findUnknownOptions, optionNames } from '#api/wire/training/unused-options.js'
 import type { TrainingJob } from '#api/wire/training-jobs.js'
-import type { JsonValue } from '#base/util/json.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { CommandContext } from '../command/context.js'
+import { UsageError } from '../command/errors.js'
 import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
-import { adviseLearningRate } from '../input/learning-rate.js'
 import { shortName } from '../input/model-reference.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
@@ -17,30 +21,62 @@ import { watchJob } from '../terminal/watch.js'
 
 export type Hyperparameters = Record<string, JsonValue>
 
-/** `--config` and `--set`, below what flags of their own say; those without a value say nothing. */
+/**
+ * `--config` and `--set`, below what flags of their own say; those without a value say nothing.
+ *
+ * @throws {UsageError} `unknown_option`: the API takes a name it does not know and says so, a person has mistyped it
+ */
 export async function collectHyperparameters(
   { io }: CommandContext,
+  kind: JobKind,
   flags: { readonly config: string | undefined; readonly set: readonly (readonly [string, JsonValue])[] },
   named: Readonly<Record<string, JsonValue | undefined>>,
 ): Promise<Hyperparameters> {
   const given = Object.entries(named).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]))
-  return {
+  const open: JsonObject = {
     ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
     ...Object.fromEntries(flags.set),
-    ...Object.fromEntries(given),
   }
+  assertKnown(kind, open)
+  return { ...open, ...Object.fromEntries(given) }
 }
 
-/** Puts in a learning rate where none was given and one is known for the model, and says so. */
-export function addLearningRate(
-  { output }: CommandContext,
-  hyperparameters: Hyperparameters,
-  rates: { readonly baseModel: string; readonly published: number; readonly tinyRate?: number },
-): void {
-  if (hyperparameters['learning_rate'] !== undefined) return
-  const advice = adviseLearningRate(rates.baseModel, rates.published, rates.tinyRate)
-  if (advice.learningRate !== null) hyperparameters['learning_rate'] = advice.learningRate
-  if (advice.said !== null) output.status(advice.said)
+function assertKnown(kind: JobKind, options: JsonObject): void {
+  const unknown = findUnknownOptions(kind, options)
+  if (unknown.length === 0) return
+  throw new UsageError('unknown_option', unknown.map(({ message }) => message).join('; '), {
+    param: unknown[0]?.path.join('.'),
+    hint: `options of a job of this kind: ${optionNames(kind).join(', ')}`,
+  })
+}
+
+/** The published rates are meant for models from this many parameters on. */
+const LARGE = 1_500_000_000
+
+/** What was measured for base models of this size, where nobody says otherwise. A person hears of it: it is not the published default. */
+export async function addSizeDefaults(
+  { output, signal }: Pick<CommandContext, 'output' | 'signal'>,
+  client: Client,
+  job: { readonly kind: JobKind; readonly baseModel: string; readonly hyperparameters: Hyperparameters },
+): Promise<void> {
+  const { kind, baseModel, hyperparameters } = job
+  const isRateOpen = hyperparameters['learning_rate'] === undefined
+  const parameters = await parametersOf(client, baseModel, { signal })
+  const chosen = sizeDefaults(kind, hyperparameters, parameters)
+  Object.assign(hyperparameters, chosen)
+  const names = Object.entries(chosen).map(([name, value]) => `${name} ${value}`)
+  const size = parameters === null ? 'of unknown size' : `of ${millions(parameters)}`
+  if (names.length > 0) {
+    const flags = Object.keys(chosen).map((name) => `--${name.replaceAll('_', '-')}`)
+    output.status(`${names.join(', ')}, for a base model ${size}; ${flags.join(', ')} say otherwise`)
+  }
+  const isSmall = parameters === null || (parameters < LARGE && measuredRate(kind, parameters) === null)
+  if (isRateOpen && isSmall) {
+    const rate = publishedRate(kind).toExponential()
+    output.status(
+      `learning rate ${rate} is the published default${parameters === null ? '' : ' and small'} for a base model ${size}; --learning-rate changes it`,
+    )
+  }
 }
 
 /** Rows of a file, or of an address the service reads itself. */

@@ -14,6 +14,7 @@ import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { UsageService } from './access/usage.js'
+import type { ModelFactsBook } from './base-models/model-facts.js'
 import type { RemoteData } from './training/remote-data.js'
 
 export type { Principal, Tenant } from './access/principal.js'
@@ -48,6 +49,8 @@ export interface ServiceContext {
   readonly planner: Planner
   /** In the order given, then in the order added; the first one serves requests that name no model. Changes while the server runs. */
   readonly baseModels: readonly BaseModelEntry[]
+  /** What is known of their files. */
+  readonly modelFacts: ModelFactsBook
   /** Where prepared base weights are kept. */
   readonly preparedDir: string
   /** `file:` training data must lie below this folder; null refuses all. */

@@ -5,7 +5,7 @@
 import type { Checkpoint } from '#api/wire/checkpoints.js'
 import type { FileObject } from '#api/wire/files.js'
 import type { Model } from '#api/wire/models.js'
-import { optionWarnings } from '#api/wire/option-notes.js'
+import { optionWarnings, rateWarnings } from '#api/wire/option-notes.js'
 import { type JobReport, jobReportSchema } from '#api/wire/training/job-report.js'
 import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import type { TrajectoryLog } from '#api/wire/trajectories.js'
@@ -57,7 +57,13 @@ export function toWireJob(
     attempt: job.attempt,
     is_cancel_requested: job.isCancelRequested,
     config: { ...job.config } as TrainingJob['config'],
-    warnings: [...optionWarnings(job.kind, job.config, job.step), ...dataWarnings, ...reportedWarnings(job)],
+    resolved_config: job.resolvedConfig === null ? null : ({ ...job.resolvedConfig } as TrainingJob['config']),
+    warnings: [
+      ...optionWarnings(job.kind, job.config, job.step),
+      ...rateWarnings(job.kind, job.resolvedConfig ?? {}, job.baseParameters),
+      ...dataWarnings,
+      ...reportedWarnings(job),
+    ],
     created_at: toIso(job.createdAtMs),
     queue_position: place?.position ?? null,
     expected_start: place?.expectedStartMs == null ? null : toIso(place.expectedStartMs),

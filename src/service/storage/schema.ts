@@ -87,6 +87,10 @@ export interface TrainingJobsTable {
   status: string
   /** JSON object as submitted, nulls removed. */
   config: string
+  /** JSON object of every option the job runs with; null for jobs of versions before it. */
+  resolved_config: string | null
+  /** Parameters of the base model when the job was created; null where nobody knew. */
+  base_parameters: number | null
   /** JSON Lines: one trajectory group (RL) or one row (SFT) a line. Null once the job has ended. */
   input_sha256: string | null
   /** JSON Lines of rows that the job is measured on; null without, and once the job has ended. */

@@ -20,6 +20,10 @@ export interface JobRecord {
   readonly kind: JobKind
   readonly status: JobStatus
   readonly config: JsonObject
+  /** Every option it runs with; null for jobs of versions that did not store it. */
+  readonly resolvedConfig: JsonObject | null
+  /** Parameters of its base model when it was created; null where nobody knew. */
+  readonly baseParameters: number | null
   readonly inputSha256: string | null
   readonly validationSha256: string | null
   /** As the worker wrote it, see `api/wire/training/job-report.ts`; null before the job has started. */
@@ -56,6 +60,8 @@ export interface NewJob {
   readonly modelId: string
   readonly kind: JobKind
   readonly config: JsonObject
+  readonly resolvedConfig: JsonObject
+  readonly baseParameters: number | null
   readonly inputSha256: string
   readonly validationSha256: string | null
   readonly requestDigest: string
@@ -82,6 +88,8 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       kind: job.kind,
       status: 'queued',
       config: JSON.stringify(job.config),
+      resolved_config: JSON.stringify(job.resolvedConfig),
+      base_parameters: job.baseParameters,
       input_sha256: job.inputSha256,
       validation_sha256: job.validationSha256,
       request_digest: job.requestDigest,
@@ -155,6 +163,9 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     kind: readOneOf(JOB_KINDS, row.kind, 'kind of a training job'),
     status: readOneOf(JOB_STATUSES, row.status, 'status of a training job'),
     config: readObject(row.config, 'configuration of a training job'),
+    resolvedConfig:
+      row.resolved_config === null ? null : readObject(row.resolved_config, 'resolved options of a training job'),
+    baseParameters: row.base_parameters,
     inputSha256: row.input_sha256,
     validationSha256: row.validation_sha256,
     report: row.report === null ? null : readObject(row.report, 'report of a training job'),

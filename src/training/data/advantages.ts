@@ -6,7 +6,8 @@
  * Deviation from ART: equality is tested with a tolerance of 1e-12, because the float mean of equal rewards may differ from
  * them in the last bit and the batch scaling would then train on that noise at full size.
  */
-import { hasRewardVariance, standardDeviation, ZERO_VARIANCE_TOLERANCE } from './metrics.js'
+import { differ, EQUAL_WITHIN } from '#base/differ.js'
+import { standardDeviation } from './metrics.js'
 
 /** Added to a group's standard deviation, and to a trajectory's token count, before dividing. */
 export const ADVANTAGE_EPSILON = 1e-6
@@ -40,12 +41,12 @@ export interface Coefficients {
  * @example groupAdvantages([1, 0, 0.25, 0.75], false) // [0.5, -0.5, -0.25, 0.25]
  */
 export function groupAdvantages(rewards_G: readonly number[], scaleRewards: boolean): number[] {
-  if (!hasRewardVariance(rewards_G)) return rewards_G.map(() => 0)
+  if (!differ(rewards_G)) return rewards_G.map(() => 0)
   const mean = rewards_G.reduce((sum, reward) => sum + reward, 0) / rewards_G.length
   const divisor = scaleRewards ? standardDeviation(rewards_G) + ADVANTAGE_EPSILON : 1
   return rewards_G.map((reward) => {
     const centred = reward - mean
-    return Math.abs(centred) <= ZERO_VARIANCE_TOLERANCE ? 0 : centred / divisor
+    return Math.abs(centred) <= EQUAL_WITHIN ? 0 : centred / divisor
   })
 }
 

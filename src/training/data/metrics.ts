@@ -4,10 +4,8 @@
  * Formulas and the prefix rule: `src/docs/how-training-works.md`. Values that do not exist (a mean of nothing) are left out,
  * so no metric is ever NaN.
  */
+import { differ } from '#base/differ.js'
 import type { TrajectoryGroup } from './trajectory.js'
-
-/** Groups whose rewards differ by no more than this have no variance. */
-export const ZERO_VARIANCE_TOLERANCE = 1e-12
 
 const PREFIXING_SPLITS = ['train', 'val', 'test']
 const SECTIONS = ['reward', 'loss', 'throughput', 'costs', 'time', 'data']
@@ -49,7 +47,7 @@ export function rewardMetrics(groups: readonly TrajectoryGroup[]): RewardMetrics
 export function countBatch(groups: readonly TrajectoryGroup[]): BatchCounts {
   return {
     groupsSubmitted: groups.length,
-    groupsTrainable: groups.filter((group) => hasRewardVariance(group.trajectories.map((t) => t.reward))).length,
+    groupsTrainable: groups.filter((group) => differ(group.trajectories.map((t) => t.reward))).length,
     trajectories: groups.reduce((sum, group) => sum + group.trajectories.length, 0),
     exceptions: groups.reduce((sum, group) => sum + group.exceptions.length, 0),
   }
@@ -69,18 +67,6 @@ export function offPolicyMetrics(groups: readonly TrajectoryGroup[], currentStep
     return versions.length > 0 ? [currentStep - versions.reduce((a, b) => Math.min(a, b))] : []
   })
   return lags.length > 0 ? { 'train/steps_off_policy': mean(lags) } : {}
-}
-
-/** True when at least two rewards differ by more than 1e-12. */
-export function hasRewardVariance(rewards_G: readonly number[]): boolean {
-  if (rewards_G.length < 2) return false
-  let low = Number.POSITIVE_INFINITY
-  let high = Number.NEGATIVE_INFINITY
-  for (const reward of rewards_G) {
-    low = Math.min(low, reward)
-    high = Math.max(high, reward)
-  }
-  return high - low > ZERO_VARIANCE_TOLERANCE
 }
 
 /**

@@ -41,6 +41,8 @@ export async function createJobFixture(): Promise<JobFixture> {
         modelId: id,
         kind: 'rl',
         config,
+        resolvedConfig: config,
+        baseParameters: null,
         inputSha256: 'a'.repeat(64),
         requestDigest: `digest ${counter}`,
         sourceUrl: null,

@@ -6,6 +6,7 @@
  */
 import { z } from '@hono/zod-openapi'
 import { BATCH_SIZE, BETA, EPOCHS } from '#api/settings/training.js'
+import type { JobKind } from '../job-words.js'
 import { laxInteger, laxNumber } from '../lax.js'
 import { listSchema } from '../list.js'
 import { metadataSchema } from './metadata.js'
@@ -30,6 +31,8 @@ export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
 /** How a job learns, in OpenAI's words; the methods that are known there and not here are refused by name. */
 export const FINE_TUNING_METHODS = ['supervised', 'dpo'] as const
 export type FineTuningMethod = (typeof FINE_TUNING_METHODS)[number]
+/** What each of them is here. */
+export const JOB_KIND_OF_METHOD: Readonly<Record<FineTuningMethod, JobKind>> = { supervised: 'sft', dpo: 'dpo' }
 
 export const createFineTuningJobRequestSchema = z.object({
   model: z.string().min(1).max(1024),

@@ -80,6 +80,8 @@ export const trainingPlanSchema = planFindingsSchema.extend({
   kind: z.enum(JOB_KINDS),
   /** As submitted, nulls removed. */
   config: z.record(z.string(), z.json()),
+  /** As on a job's record. */
+  resolved_config: z.record(z.string(), z.json()).nullable().default(null),
 })
 export type TrainingPlan = z.infer<typeof trainingPlanSchema>
 

@@ -49,13 +49,13 @@ const INCOMING = /^incoming-[\w.-]{1,100}$/
 const DRAIN_MS = 5000
 
 export function createBaseModelService(context: ServiceContext, options: BaseModelOptions): BaseModelService {
-  const { db, logger } = context
+  const { db, logger, modelFacts } = context
   const { served, shelf, inspector } = options
   /** Those of the start that were not added: they cannot be removed here. */
   const addedNames = new Set(options.added.map((entry) => entry.name))
   const configured = new Set(served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
   const shelved = new Map(options.added.filter(({ name }) => !configured.has(name)).map((entry) => [entry.name, entry]))
-  const facts = new Map<string, ModelFacts>()
+  for (const { name, facts } of shelved.values()) if (facts !== null) modelFacts.remember(name, facts)
   const hub = createHubImports({
     ...options,
     logger,
@@ -71,19 +71,16 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
   })
 
   function publish(entry: ShelfEntry): void {
+    if (entry.facts !== null) modelFacts.remember(entry.name, entry.facts)
     served.push({ name: entry.name, sourcePath: shelf.sourcePathOf(entry) })
     logger.info({ base_model: entry.name, ...entry.facts }, 'base_model.added')
   }
 
   async function factsOf(entry: BaseModelEntry): Promise<ModelFacts | string> {
-    const known = shelved.get(entry.name)?.facts ?? facts.get(entry.name)
     try {
       // what a link points to may be gone
       await stat(entry.sourcePath)
-      if (known !== undefined && known !== null) return known
-      const found = await inspector.inspect(entry.sourcePath)
-      facts.set(entry.name, found)
-      return found
+      return await modelFacts.factsOf(entry)
     } catch (error) {
       return error instanceof Error ? error.message : String(error)
     }
@@ -223,6 +220,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
     await hub.stop(name)
     await context.engines.remove(name, DRAIN_MS)
     shelved.delete(name)
+    modelFacts.forget(name)
     await shelf.remove(name)
     await removePrepared(entry?.facts?.digest ?? null)
     logger.info({ base_model: name }, 'base_model.removed')

@@ -91,7 +91,8 @@ export function createFineTuningService(
       await countExamples(principal, { field: 'validation_file', id: request.validation_file, count })
     }
     const { model, baseModel } = await resolvePolicy(context, principal, request.model)
-    const chosen = chooseHyperparameters(request, { baseModel, exampleCount })
+    const parameters = await context.modelFacts.parametersOf(baseModel)
+    const chosen = chooseHyperparameters(request, { parameters, exampleCount })
     const trained = model ?? (await draftModel(principal, request, baseModel))
     const newModel = model === null ? trained : undefined
     try {

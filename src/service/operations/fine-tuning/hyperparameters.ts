@@ -2,13 +2,14 @@
  * OpenAI's hyperparameters in the words of an SFT or preference job.
  */
 
-import { learningRateFor } from '#api/settings/learning-rate.js'
-import { DPO_DEFAULTS, SFT_DEFAULTS } from '#api/settings/training.js'
+import { measuredRate, publishedRate } from '#api/settings/size-defaults.js'
+import { DPO_DEFAULTS } from '#api/settings/training.js'
 import {
   type CreateFineTuningJobRequest,
   type DpoHyperparameters,
   FINE_TUNING_METHODS,
   type FineTuningMethod,
+  JOB_KIND_OF_METHOD,
 } from '#api/wire/compatible/fine-tuning.js'
 import { InvalidRequestError } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
@@ -37,10 +38,13 @@ export function methodOf({ method }: CreateFineTuningJobRequest): FineTuningMeth
   )
 }
 
-/** @throws {InvalidRequestError} `unsupported_method`; `invalid_value` if given twice or for another method */
+/**
+ * @param parameters of the base model; null where nobody knows them
+ * @throws {InvalidRequestError} `unsupported_method`; `invalid_value` if given twice or for another method
+ */
 export function chooseHyperparameters(
   request: CreateFineTuningJobRequest,
-  { baseModel, exampleCount }: { readonly baseModel: string; readonly exampleCount: number },
+  { parameters, exampleCount }: { readonly parameters: number | null; readonly exampleCount: number },
 ): ChosenHyperparameters {
   const method = methodOf(request)
   const wanted = requested(request, method)
@@ -55,7 +59,7 @@ export function chooseHyperparameters(
   const config = {
     batch_size: batchSize,
     epochs,
-    learning_rate: Math.min(1, defaultRate(method, baseModel) * multiplier),
+    learning_rate: Math.min(1, defaultRate(method, parameters) * multiplier),
     ...(request.seed === null || request.seed === undefined ? {} : { seed: request.seed }),
   }
   if (method === 'supervised') return { shown, config }
@@ -63,10 +67,10 @@ export function chooseHyperparameters(
   return { shown: { ...shown, beta }, config: { ...config, beta } }
 }
 
-/** Small models take larger rates; preferences by as much as examples, for which it was measured. */
-function defaultRate(method: FineTuningMethod, baseModel: string): number {
-  const rate = learningRateFor(baseModel)
-  return method === 'supervised' ? rate : DPO_DEFAULTS.learning_rate * (rate / SFT_DEFAULTS.learning_rate)
+/** What was measured for a base model of this size, as the command line takes it; else the published default. */
+function defaultRate(method: FineTuningMethod, parameters: number | null): number {
+  const kind = JOB_KIND_OF_METHOD[method]
+  return measuredRate(kind, parameters) ?? publishedRate(kind)
 }
 
 function requested(

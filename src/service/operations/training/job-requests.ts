@@ -19,6 +19,7 @@ import {
   resolveRlConfig,
   resolveSftConfig,
 } from '#training/hyperparameters.js'
+import { resolvedConfig } from '#training/resolved-config.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models.js'
 import { assertAdapterShape } from './adapter-shape.js'
@@ -32,6 +33,10 @@ export interface CheckedRequest {
   readonly model: ModelRecord
   /** As submitted, nulls removed. */
   readonly config: JsonObject
+  /** Every option the job would run with. */
+  readonly resolvedConfig: JsonObject
+  /** Parameters of the base model; null where nobody knows them. */
+  readonly baseParameters: number | null
 }
 
 /** The stored rows of a job. */
@@ -57,7 +62,7 @@ export async function checkRlRequest(
   checkPolicyVersions(groups, model.step)
   const engine = context.engines.started().find(({ baseModel }) => baseModel === model.baseModel)
   checkTokenIds(groups, model.baseModel, engine?.loaded()?.vocabularySize)
-  return { kind: 'rl', model, config }
+  return await describeOptions(context, 'rl', model, config)
 }
 
 /** Checks a request for an SFT job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
@@ -83,7 +88,7 @@ export async function checkSftRequest(
     hyperparameters.learningRate,
     sftBatchCount(exampleCount, hyperparameters.batchSize) * hyperparameters.epochs,
   )
-  return { kind: 'sft', model, config, rows }
+  return { ...(await describeOptions(context, 'sft', model, config)), rows }
 }
 
 /** Checks a request for a preference job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
@@ -102,7 +107,18 @@ export async function checkDpoRequest(
   assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
   await assertReferenceStep(context, model, hyperparameters.referenceStep)
   const { exampleCount: _, ...rows } = await receiveRows(context, principal, request, countPreferenceExamples)
-  return { kind: 'dpo', model, config, rows }
+  return { ...(await describeOptions(context, 'dpo', model, config)), rows }
+}
+
+/** What a job with these options, which were checked, runs with. */
+async function describeOptions(
+  { modelFacts }: ServiceContext,
+  kind: JobKind,
+  model: ModelRecord,
+  config: JsonObject,
+): Promise<CheckedRequest> {
+  const baseParameters = await modelFacts.parametersOf(model.baseModel)
+  return { kind, model, config, resolvedConfig: resolvedConfig(kind, config), baseParameters }
 }
 
 /** Stores the rows a job trains and is measured on, and checks every one of them. */

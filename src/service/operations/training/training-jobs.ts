@@ -75,7 +75,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
 
   async function submit(
     principal: Principal,
-    { kind, model, config, rows }: CheckedRequest & { readonly rows: StoredRows },
+    { kind, model, config, resolvedConfig, baseParameters, rows }: CheckedRequest & { readonly rows: StoredRows },
     headers: CreateHeaders,
   ): Promise<TrainingJob> {
     const { newModel } = headers
@@ -86,6 +86,8 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       modelId: model.id,
       kind,
       config,
+      resolvedConfig,
+      baseParameters,
       ...rows,
     }
     const identity = JSON.stringify([

@@ -3,7 +3,7 @@
  * Nothing is stored that stays.
  */
 import type { JobKind } from '#api/wire/job-words.js'
-import { optionWarnings } from '#api/wire/option-notes.js'
+import { optionWarnings, rateWarnings } from '#api/wire/option-notes.js'
 import { jobReportSchema } from '#api/wire/training/job-report.js'
 import type { TrainingPlan } from '#api/wire/training/plan.js'
 import type { CreateDpoJobRequest, CreateSftJobRequest } from '#api/wire/training-jobs.js'
@@ -29,7 +29,7 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
 
   async function plan(
     { keyId }: Principal,
-    { kind, model, config }: CheckedRequest,
+    { kind, model, config, resolvedConfig, baseParameters }: CheckedRequest,
     files: { readonly inputPath: string; readonly validationPath: string | null },
     signal: AbortSignal,
   ): Promise<TrainingPlan> {
@@ -52,7 +52,7 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
       reference_files: [],
       has_validation: files.validationPath !== null,
       base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
-      config: { ...config } as WorkerJob['config'],
+      config: { ...config, ...resolvedConfig } as WorkerJob['config'],
       lease_seconds: context.leaseMs / 1000,
       resume_seconds: context.resumeIntervalMs / 1000,
       resume: null,
@@ -74,10 +74,12 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
       model_id: model.id,
       kind,
       config: { ...config } as TrainingPlan['config'],
+      resolved_config: { ...resolvedConfig } as TrainingPlan['config'],
       ...findings,
       warnings: [
         ...optionWarnings(kind, config, null),
         ...dataWarnings(kind, { ...findings.started }),
+        ...rateWarnings(kind, resolvedConfig, baseParameters),
         ...findings.warnings,
       ],
     }

@@ -106,7 +106,8 @@ export function createWorkerApiService(context: ServiceContext): WorkerApiServic
         ),
         has_validation: job.validationSha256 !== null,
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
-        config: { ...job.config } as WorkerJob['config'],
+        // resolved when the job was created: what a newer version would choose changes nothing for it
+        config: { ...job.config, ...job.resolvedConfig } as WorkerJob['config'],
         lease_seconds: context.leaseMs / 1000,
         resume_seconds: context.resumeIntervalMs / 1000,
         resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },

@@ -16,6 +16,7 @@ import { up as listIndexes } from './0011-list-indexes.js'
 import { up as filterIndexes } from './0012-filter-indexes.js'
 import { up as modelCounts } from './0013-model-counts.js'
 import { up as blobUpkeep } from './0014-blob-upkeep.js'
+import { up as resolvedOptions } from './0015-resolved-options.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -33,4 +34,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0012-filter-indexes': { up: filterIndexes },
   '0013-model-counts': { up: modelCounts },
   '0014-blob-upkeep': { up: blobUpkeep },
+  '0015-resolved-options': { up: resolvedOptions },
 }

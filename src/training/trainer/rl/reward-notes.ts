@@ -1,6 +1,7 @@
 /**
  * What an RL job's rewards give reason to say.
  */
+import { equalRewards } from '#api/settings/reward-advice.js'
 import { countBatch, rewardMetrics } from '#training/data/metrics.js'
 import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import type { JobReport } from '../report.js'
@@ -14,10 +15,7 @@ export function rewardNotes(groups: readonly TrajectoryGroup[]): string[] {
   if (groupsSubmitted === 0) return ['no trajectory groups were sent: nothing is trained']
   const flat = groupsSubmitted - groupsTrainable
   if (flat < NOTABLE_SHARE * groupsSubmitted) return []
-  const percent = Math.round((100 * flat) / groupsSubmitted)
-  return [
-    `reward variance zero in ${percent}% of groups (${flat} of ${groupsSubmitted}): they teach nothing; use tasks that are sometimes solved, or more attempts`,
-  ]
+  return [equalRewards({ groups: groupsSubmitted, flat, reward: rewardMetrics(groups).reward ?? 0 })]
 }
 
 /** The rewards of the job's data under `reward`. */

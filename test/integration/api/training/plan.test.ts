@@ -38,6 +38,8 @@ async function plan(kind: Kind, json: JsonObject): Promise<TrainingPlan> {
   const { status, body } = await service.json<TrainingPlan & Failure>(`${ROUTES[kind]}?plan=true`, { json })
   expect([status, body.error]).toEqual([200, undefined])
   expect(trainingPlanSchema.parse(body)).toEqual(body)
+  // what the job would run with, defaults included
+  expect(body.resolved_config).toMatchObject({ learning_rate: expect.any(Number), precision: 'f32' })
   return body
 }
 

@@ -54,8 +54,14 @@ function response(content: string, more: Partial<ChatResponse> = {}): ChatRespon
   }
 }
 
-async function scripted(routes: Routes, base_model: string = MODEL.base_model) {
-  const service = scriptedService({ 'POST /v1/preview/models': { body: { ...MODEL, base_model } }, ...routes })
+/** @param parameters of the base model, as the service knows them; null: it does not */
+async function scripted(routes: Routes, parameters: number | null = null) {
+  const { base_model } = MODEL
+  const service = scriptedService({
+    'POST /v1/preview/models': { body: MODEL },
+    ...(parameters === null ? {} : { [`GET /v1/preview/base-models/${base_model}`]: { body: { parameters } } }),
+    ...routes,
+  })
   const client = createClient({ baseUrl: 'http://h:1', apiKey: 'k', fetch: service.fetch })
   const model = new TrainableModel(client, { name: 'email-agent', baseModel: base_model })
   await model.register()
@@ -178,71 +184,85 @@ describe('train', () => {
   })
   const groups = [new TrajectoryGroup([rewarded(0), rewarded(1)]), new TrajectoryGroup([rewarded(1), rewarded(1)])]
 
-  test('sends the groups that differ and returns the new step with means', async () => {
+  test('sends all groups when one differs and returns the new step with means', async () => {
     const { model, requests } = await scripted(routes('completed'))
-    const result = await model.train(groups, { learningRate: 1e-3, config: { ppo: true } })
+    const failed = new TrajectoryGroup([], { exceptions: [{ type: 'Error', message: 'no route', traceback: '' }] })
+    const result = await model.train([...groups, failed], { learningRate: 1e-3, config: { ppo: true } })
     expect(result).toMatchObject({
       step: 13,
       reward: 0.75,
-      groups: 2,
+      exceptionRate: 0.2,
+      groups: 3,
       trainedGroups: 1,
       metrics: { loss: 0.5 },
       seconds: 2,
     })
     expect(model.step).toBe(13)
     const sent = requests.find(({ path }) => path === '/v1/preview/training-jobs')?.body as {
-      trajectory_groups: unknown[]
+      trajectory_groups: { trajectories: { reward: number }[] }[]
     }
-    expect(sent.trajectory_groups).toHaveLength(1)
+    expect(sent.trajectory_groups.map((each) => each.trajectories.map(({ reward }) => reward))).toEqual([
+      [0, 1],
+      [1, 1],
+      [],
+    ])
     expect(sent).toMatchObject({ experimental_config: { learning_rate: 1e-3, ppo: true } })
   })
 
-  test.each([
-    ['trainyard/spark', {}, 0.2],
-    ['my/model-15m', {}, 0.2],
-    ['HuggingFaceTB/SmolLM2-135M-Instruct', {}, undefined],
-    ['trainyard/spark', { targetKl: 0.4 }, 0.4],
-    ['trainyard/spark', { config: { target_kl: 0.3 } }, 0.3],
-    ['trainyard/spark', { targetKl: null }, undefined],
-    ['Qwen/Qwen3-0.6B', { targetKl: 0.1 }, 0.1],
-  ])('limits how far an update moves %s, given %j', async (baseModel, options, limit) => {
-    const { model, requests } = await scripted(routes('completed'), baseModel)
-    await model.train(groups, options)
-    const sent = requests.find(({ path }) => path === '/v1/preview/training-jobs')?.body
-    expect((sent as { experimental_config: { target_kl?: number } }).experimental_config.target_kl).toBe(limit)
+  test("the job's warnings are in the result, and each is told of once for a model", async () => {
+    const early = 'a learning rate of 5e-6 hardly moves it'
+    const late = '4 trajectories have no turn to train on'
+    const path = '/v1/preview/training-jobs'
+    const { model } = await scripted({
+      ...routes('completed'),
+      [`POST ${path}`]: { body: { ...JOB, warnings: [early] } },
+      [`GET ${path}/${JOB.id}`]: { body: { ...job('completed'), warnings: [early, late] } },
+    })
+    const told: string[] = []
+    const onWarning = (warning: string) => void told.push(warning)
+    expect((await model.train(groups, { onWarning })).warnings).toEqual([early, late])
+    expect((await model.train(groups, { onWarning })).warnings).toEqual([early, late])
+    expect(told).toEqual([early, late])
   })
 
   test.each([
-    ['train', 'trainyard/spark', {}, 1e-3],
-    ['train', 'HuggingFaceTB/SmolLM2-135M-Instruct', {}, 3e-4],
-    ['train', 'Qwen/Qwen3-0.6B', {}, undefined],
-    ['train', 'trainyard/spark', { learningRate: 2e-3 }, 2e-3],
-    ['train', 'trainyard/spark', { config: { learning_rate: 5e-6 } }, 5e-6],
-    ['train', 'trainyard/spark', { config: { learning_rate: null } }, null],
-    ['trainSft', 'trainyard/spark', {}, 1e-3],
-    ['trainSft', 'trainyard/spark', { config: { learning_rate: [1e-4, 1e-5] } }, [1e-4, 1e-5]],
-    ['trainSft', 'my/model-135m', {}, 3e-4],
-    ['trainDpo', 'trainyard/spark', {}, 1e-4],
-    ['trainDpo', 'my/model-135m', {}, undefined],
-  ] as const)(
-    '%s of %s given %j learns at the rate that was measured for its size',
-    async (method, baseModel, options, rate) => {
-      const [kind, rows] = {
-        train: ['', groups],
-        trainSft: ['sft-', [{ messages: [{ role: 'user', content: 'q' }] }]],
-        trainDpo: ['dpo-', [{ prompt: 'q', chosen: 'a', rejected: 'b' }]],
-      }[method] as [string, readonly object[]]
-      const path = `/v1/preview/${kind}training-jobs`
-      const answers = { 'POST /v1/files': { body: { id: 'file-7' } }, [`POST ${path}`]: { body: JOB } }
-      const { model, requests } = await scripted({ ...routes('completed'), ...answers }, baseModel)
-      await (model[method].bind(model) as (rows: readonly object[], options: object) => Promise<object>)(rows, options)
-      const sent = requests.find((request) => request.path === path)?.body as Record<
-        string,
-        { learning_rate?: unknown }
-      >
-      expect((sent['experimental_config'] ?? sent['config'])?.learning_rate).toEqual(rate)
-    },
-  )
+    [4_500_000, {}, { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 }],
+    [135e6, {}, { learning_rate: 3e-4, tokens_per_step: 1024 }],
+    [600e6, {}, { tokens_per_step: 1024 }],
+    [null, {}, {}],
+    [
+      4_500_000,
+      { targetKl: 0.4, config: { tokens_per_step: 64 } },
+      { learning_rate: 1e-3, target_kl: 0.4, tokens_per_step: 64 },
+    ],
+    [4_500_000, { targetKl: null, learningRate: 2e-3 }, { learning_rate: 2e-3, target_kl: null, tokens_per_step: 384 }],
+    [
+      135e6,
+      { config: { learning_rate: null, packed_sequence_length: 64 } },
+      { learning_rate: null, packed_sequence_length: 64 },
+    ],
+  ])('of %s parameters, given %j, options are %j', async (parameters, options, expected) => {
+    const { model, requests } = await scripted(routes('completed'), parameters)
+    await model.train(groups, options)
+    const sent = requests.find(({ path }) => path === '/v1/preview/training-jobs')?.body
+    expect((sent as { experimental_config: object }).experimental_config).toEqual(expected)
+  })
+
+  test.each([
+    ['trainSft', 4_500_000, {}, { learning_rate: 1e-3 }],
+    ['trainSft', 4_500_000, { config: { learning_rate: [1e-4, 1e-5] } }, { learning_rate: [1e-4, 1e-5] }],
+    ['trainSft', 135e6, {}, { learning_rate: 3e-4 }],
+    ['trainDpo', 4_500_000, {}, { learning_rate: 1e-4 }],
+    ['trainDpo', 135e6, {}, {}],
+  ] as const)('%s of %s parameters given %j runs with %j', async (method, parameters, options, expected) => {
+    const rows = { trainSft: { messages: [] }, trainDpo: { prompt: 'q', chosen: 'a', rejected: 'b' } }[method]
+    const path = `/v1/preview/${method === 'trainSft' ? 'sft' : 'dpo'}-training-jobs`
+    const answers = { 'POST /v1/files': { body: { id: 'file-7' } }, [`POST ${path}`]: { body: JOB } }
+    const { model, requests } = await scripted({ ...routes('completed'), ...answers }, parameters)
+    await (model[method].bind(model) as (rows: readonly object[], options: object) => Promise<object>)([rows], options)
+    const sent = requests.find((request) => request.path === path)?.body as { readonly config: object }
+    expect(sent.config).toEqual(expected)
+  })
 
   test.each([
     ['trainSft', 'sft', { messages: [{ role: 'user' as const, content: 'q' }] }],
@@ -253,7 +273,14 @@ describe('train', () => {
     const { model, requests } = await scripted({ ...routes('completed'), ...file })
     const train = model[method].bind(model) as (rows: readonly object[], options: object) => Promise<object>
     const result = await train([row, row], { learningRate: 1e-3, config: { epochs: 2 } })
-    expect(result).toEqual({ step: 13, jobId: JOB.id, gradientSteps: 1, metrics: { loss: 0.5 }, seconds: 2 })
+    expect(result).toEqual({
+      step: 13,
+      jobId: JOB.id,
+      gradientSteps: 1,
+      metrics: { loss: 0.5 },
+      seconds: 2,
+      warnings: [],
+    })
     expect(model.step).toBe(13)
     expect(requests.find((request) => request.path === path)?.body).toEqual({
       model_id: MODEL.id,
@@ -268,13 +295,25 @@ describe('train', () => {
       config: expect.any(Object),
     })
   })
-  test('equal rewards send nothing; no trajectory at all is an error that names the first failure', async () => {
-    const { model, requests } = await scripted({})
-    expect(await model.train([new TrajectoryGroup([rewarded(1), rewarded(1)])])).toMatchObject({
-      jobId: null,
-      step: 12,
-    })
-    expect(requests).toHaveLength(1)
+  test('when no group differs no job is started, and that is said with numbers; a KL penalty trains without rewards', async () => {
+    const { model, requests } = await scripted(routes('completed'))
+    const told: string[] = []
+    const equal = [
+      new TrajectoryGroup([rewarded(0.25), rewarded(0.25)]),
+      new TrajectoryGroup([rewarded(0.1 + 0.2), rewarded(0.3)]),
+    ]
+    const result = await model.train(equal, { onWarning: (warning) => void told.push(warning) })
+    expect(result).toMatchObject({ jobId: null, step: 12, trainedGroups: 0, warnings: told })
+    expect(told).toEqual([
+      expect.stringMatching(
+        /^nothing is trained, the model stays at step 12: reward variance zero in 100% of groups \(2 of 2, mean reward 0\.275\): .*ask more often/,
+      ),
+    ])
+    expect(requests.some(({ path }) => path === '/v1/preview/training-jobs')).toBe(false)
+    expect((await model.train(equal, { config: { kl_penalty_coef: 0.1 } })).jobId).toBe(JOB.id)
+  })
+  test('no trajectory at all is an error that names the first failure', async () => {
+    const { model } = await scripted({})
     const failed = new TrajectoryGroup([], { exceptions: [{ type: 'Error', message: 'no route', traceback: '' }] })
     await expect(model.train([failed])).rejects.toThrow('no route')
   })

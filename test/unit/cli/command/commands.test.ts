@@ -532,7 +532,7 @@ describe('train', () => {
     expect(allowed.stderr).toContain('warning: nothing to train on')
   })
   test.each([
-    ['equal rewards', [1, 1], true, 'rewards are equal inside each of the 1 groups'],
+    ['equal rewards', [1, 1], true, 'reward variance zero in 100% of groups (1 of 1, mean reward 1)'],
     ['no logprobs', [0, 1], false, 'no choice carries logprobs or token ids'],
   ])('a file that cannot teach anything is told before it is sent: %s', async (_name, rewards, isSampled, message) => {
     const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' } }
@@ -547,23 +547,48 @@ describe('train', () => {
     expect(refused.stderr).toContain(message)
     expect((await run([...argv, '--allow-empty'], jobRoutes(JOB), options)).exitCode).toBe(0)
   })
-  test('without a learning rate, one that works for the model at hand is sent and said; a given one stays', async () => {
-    const spark = { 'GET /v1/preview/models': { body: page([{ ...MODEL, base_model: 'trainyard/spark' }]) } }
+  test('what was measured for the size that the service knows is sent and said, whatever the model is called; what was given stays', async () => {
+    const described = { [`GET /v1/preview/base-models/${MODEL.base_model}`]: { body: { parameters: 4_491_520 } } }
     const argv = ['train', 'rl', 'email-agent', '--file', writeGroups()]
-    const routes = { ...jobRoutes(JOB), ...spark }
+    const routes = { ...jobRoutes(JOB), ...described }
     const chosen = await run(argv, routes)
     expect(chosen.requests.at(-1)?.body).toMatchObject({
-      experimental_config: { learning_rate: 1e-3, target_kl: 0.2 },
+      experimental_config: { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 },
     })
-    expect(chosen.stderr).toContain('learning rate 0.001, for a model of 4.5 million parameters')
-    expect(chosen.stderr).toContain('target_kl 0.2, as tiny models fall without a limit; --target-kl changes it')
-    const given = await run([...argv, '--set', 'learning_rate=0.01'], routes)
-    expect(given.requests.at(-1)?.body).toMatchObject({ experimental_config: { learning_rate: 0.01 } })
-    expect(given.stderr).not.toContain('learning rate')
-    const sentBy = async (...more: string[]) => (await run([...argv, ...more], routes)).requests.at(-1)?.body
-    expect(await sentBy('--target-kl', '0.3')).toMatchObject({ experimental_config: { target_kl: 0.3 } })
-    expect(await sentBy('--set', 'target_kl=null')).toMatchObject({ experimental_config: { target_kl: null } })
-    expect((await run([...argv, '--set', 'target_kl=null'], routes)).stderr).not.toContain('target_kl')
+    expect(chosen.stderr).toContain(
+      'learning_rate 0.001, target_kl 0.2, tokens_per_step 384, for a base model of 4.5 million parameters; --learning-rate, --target-kl, --tokens-per-step say otherwise',
+    )
+    const given = await run([...argv, '--set', 'learning_rate=0.01', '--tokens-per-step', '64'], routes)
+    expect(given.requests.at(-1)?.body).toMatchObject({
+      experimental_config: { learning_rate: 0.01, target_kl: 0.2, tokens_per_step: 64 },
+    })
+    const none = await run([...argv, '--set', 'target_kl=null'], routes)
+    expect(none.requests.at(-1)?.body).toMatchObject({ experimental_config: { target_kl: null } })
+    const unknown = await run(argv, jobRoutes(JOB))
+    expect(unknown.stderr).toContain('learning rate 5e-6 is the published default for a base model of unknown size')
+  })
+  test.each([
+    ['rl', ['--set', 'epoch=2'], 'experimental_config.epoch is not a known option'],
+    ['sft', ['--set', 'epoch=2'], 'config.epoch is not a known option and has no effect; did you mean "epochs"?'],
+    ['dpo', ['--set', 'betta=0.2'], 'did you mean "beta"?'],
+    [
+      'sft',
+      ['--set', 'lora={"rnak":4}'],
+      'config.lora.rnak is not a known option and has no effect; did you mean "rank"?',
+    ],
+  ])('train %s %j is exit 2 before anything is sent', async (kind, more, message) => {
+    const file = join(folder, 'rows.jsonl')
+    const [question, answer] = [
+      { role: 'user', content: 'q' },
+      { role: 'assistant', content: 'a' },
+    ]
+    const row = kind === 'dpo' ? { prompt: 'q', chosen: 'a', rejected: 'b' } : { messages: [question, answer] }
+    writeFileSync(file, `${JSON.stringify(row)}\n`)
+    const argv = ['train', kind, 'email-agent', '--file', kind === 'rl' ? writeGroups() : file, ...more]
+    const { stderr, exitCode, requests } = await run(argv, models)
+    expect([exitCode, requests]).toEqual([2, []])
+    expect(stderr).toContain(message)
+    expect(stderr).toMatch(/learning_rate/)
   })
   test('--plan shows what the job would do, within 80 columns, and submits nothing', async () => {
     const argv = ['train', 'rl', 'email-agent', '--file', writeGroups(), '--plan']

@@ -1,0 +1,49 @@
+/** The options a job runs with: all of them, with what follows from others, and resolved once for ever. */
+import { describe, expect, test } from 'vitest'
+import type { JobKind } from '#api/wire/job-words.js'
+import type { JsonObject } from '#base/util/json.js'
+import { resolveDpoConfig, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import { resolvedConfig } from '#training/resolved-config.js'
+
+const RESOLVE: Readonly<Record<JobKind, (config: JsonObject) => object>> = {
+  rl: resolveRlConfig,
+  sft: resolveSftConfig,
+  dpo: resolveDpoConfig,
+}
+
+describe('resolvedConfig', () => {
+  test('has every option with its default, and what follows from others', () => {
+    expect(resolvedConfig('rl', {})).toMatchObject({
+      learning_rate: 5e-6,
+      loss_fn: 'cispo',
+      epsilon: 1,
+      epsilon_high: 4,
+      target_kl: null,
+      tokens_per_step: null,
+      scale_rewards: true,
+    })
+    expect(resolvedConfig('rl', { ppo: true, target_kl: null })).toMatchObject({ loss_fn: 'ppo', epsilon_high: 0.2 })
+    expect(resolvedConfig('sft', {})).toMatchObject({ learning_rate: 5e-5, batch_size: 2, epochs: 1, keep_best: false })
+    expect(resolvedConfig('dpo', { early_stopping_patience: 2 })).toMatchObject({ beta: 0.1, keep_best: true })
+  })
+  test.each<[JobKind, JsonObject]>([
+    ['rl', {}],
+    ['rl', { ppo: true, kimi_k2_tau: 0.1, lora: { rank: 2 }, seed: 3 }],
+    ['rl', { truncated_importance_sampling: 2, normalize_advantages: false, mask_prob_ratio: true }],
+    ['rl', { truncated_importance_sampling: 0, max_negative_advantage_importance_sampling_weight: 0 }],
+    ['rl', { kl_penalty_coef: 0.1, kl_penalty_step_lag: 2, tokens_per_step: 64, target_kl: 0.2 }],
+    ['sft', {}],
+    ['sft', { learning_rate: [1e-3, 1e-4], metric_logging: { enabled: true, target_training_step: 3 } }],
+    ['sft', { experimental_config: { epochs: 3, seed: 5, lora: { rank: 4 } }, warmup_steps: 2 }],
+    ['sft', { early_stopping_patience: 2, validation_interval: 4 }],
+    ['dpo', {}],
+    ['dpo', { reference_free: true, batch_size: 3, learning_rate_schedule: 'cosine' }],
+    ['dpo', { reference_step: 0, label_smoothing: 0.1 }],
+  ])('a job on it does the same: %s %j', (kind, config) => {
+    const resolved = resolvedConfig(kind, config)
+    expect(RESOLVE[kind](resolved)).toEqual(RESOLVE[kind](config))
+    expect(resolvedConfig(kind, resolved)).toEqual(resolved)
+    // what a worker gets
+    expect(RESOLVE[kind]({ ...config, ...resolved })).toEqual(RESOLVE[kind](config))
+  })
+})

@@ -12,7 +12,7 @@ import { AppError, RuntimeError } from '#base/errors.js'
 import { memoryBytes } from '#base/machine/memory.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { type ActiveRequest, activateRequest, isBefore } from './active-request.js'
+import { type ActiveRequest, activateRequest } from './active-request.js'
 import { AdapterStore } from './adapters/adapter-store.js'
 import { assertAdmissible, queueFullError } from './admission.js'
 import { Beam, type BeamSearch } from './beams/beam-search.js'
@@ -25,6 +25,7 @@ import { CoreSharing, type ThreadsChange } from './core-sharing.js'
 import type { Seat } from './decode-lane.js'
 import { DecodeLanes } from './decode-lanes.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
+import { nextOf } from './key-turns.js'
 import { cacheableTokens, scopeOf } from './prompt.js'
 import { PromptQueue } from './prompt-queue.js'
 import { type FixedChunk, PromptTurns } from './prompt-turns.js'
@@ -303,17 +304,12 @@ class StepLoop implements Engine {
     }
   }
 
-  /**
-   * Takes requests while there will be a row for each and memory for its prompt. A key of which nothing runs needs no free row: its
-   * first request gets one from the key that has most.
-   */
+  /** Takes requests while there will be a row for each, or is one of another key's for it, and memory for its prompt. */
   #admit(): void {
     while (this.#waiting.length > 0) {
       const admitted = this.#requests.size - this.#queued
-      const open = this.#openByKey()
-      const next = this.#waiting.reduce((first, other) => (isNext(other, first, open) ? other : first))
-      const hasRow = admitted < this.#maxRows || !open.has(next.keyId)
-      if (!hasRow || (admitted > 0 && !this.#fitsMemory(next))) return
+      const { next, isFirstOfKey } = nextOf(this.#waiting, this.#requests.values())
+      if ((admitted >= this.#maxRows && !isFirstOfKey) || (admitted > 0 && !this.#fitsMemory(next))) return
       this.#waiting.splice(this.#waiting.indexOf(next), 1)
       next.admittedMs = performance.now()
       const { promptTokenIds, rules } = next.request
@@ -326,16 +322,6 @@ class StepLoop implements Engine {
         this.#seat(next, known)
       }
     }
-  }
-
-  /** Choices that are not at their end, of requests that were let in, by key. */
-  #openByKey(): ReadonlyMap<string, number> {
-    const counts = new Map<string, number>()
-    for (const active of this.#requests.values()) {
-      if (active.admittedMs === Number.POSITIVE_INFINITY) continue
-      counts.set(active.keyId, (counts.get(active.keyId) ?? 0) + active.open.size)
-    }
-    return counts
   }
 
   /** Whether a request's prompt fits beside those in progress; what is kept for later makes room. */
@@ -510,10 +496,4 @@ class StepLoop implements Engine {
     this.#seats.forget(active)
     for (const choice of active.choices) this.#lanes.remove(choice)
   }
-}
-
-/** Whether `a` is let in before `b`: by priority, then the key with fewer choices inside, then as they came. */
-function isNext(a: ActiveRequest, b: ActiveRequest, open: ReadonlyMap<string, number>): boolean {
-  const [ofA, ofB] = [open.get(a.keyId) ?? 0, open.get(b.keyId) ?? 0]
-  return a.priority === b.priority && ofA !== ofB ? ofA < ofB : isBefore(a, b)
 }

@@ -146,13 +146,14 @@ export type Message = z.infer<typeof messageSchema>
 export const messageTokensSchema = z.object({ input_tokens: z.number().int() })
 export type MessageTokens = z.infer<typeof messageTokensSchema>
 
-/** How every error of this format looks. */
+/** How every error of this format looks; `param`, `code` and `hint` are of other formats here. */
 export interface MessageErrorBody {
   readonly type: 'error'
   readonly error: {
     readonly type: string
     readonly message: string
     readonly param: string | null
+    readonly code: string
     readonly hint?: string
   }
   readonly request_id: string

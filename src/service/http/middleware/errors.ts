@@ -102,6 +102,7 @@ export function toMessageError(raw: unknown, requestId: string): MessageErrorBod
       type: MESSAGE_TYPES[error.category] ?? MAPPINGS[error.category].type,
       message: isShape ? error.sentence : chatMessage(error),
       param: error.param ?? null,
+      code: error.code,
       ...(error.hint === undefined ? {} : { hint: error.hint }),
     },
     request_id: requestId,

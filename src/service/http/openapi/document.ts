@@ -153,8 +153,8 @@ function contentOf({ answer, stream }: Route): JsonObject {
   const plain =
     typeof answer === 'string' ? { [answer]: {} } : { 'application/json': { schema: toSchema(answer, 'output') } }
   if (stream === undefined) return plain
-  // each event's data is one object of this schema; OpenAPI has no words for that before 3.2
-  return { ...plain, 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events' } } }
+  // each event's data is one object of this schema; OpenAPI has no words for that before 3.2, and readers take a type for an event's own
+  return { ...plain, 'text/event-stream': { schema: { description: 'Server-sent events' } } }
 }
 
 /** Statuses of refusals, ascending. */

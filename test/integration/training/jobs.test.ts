@@ -297,17 +297,20 @@ describe('RL job', () => {
       const job = { groups: trajectories, hyperparameters, text, padTokenId: 0, currentStep: 3 }
       return { ...(await drive(trainRl(job, context))), report: context.progress.report, adapter: context.adapter }
     }
+    // the fixture's answers are not the text of their ids, which is another note
+    const notesOf = ({ report }: Awaited<ReturnType<typeof train>>) =>
+      report.notes.filter((note) => !note.includes('their token ids spell'))
     const unasked = await train(own, {})
     expect(unasked.steps[0]!['importance_ratio_mean']).toBeCloseTo(1, 5)
     expect(unasked.report.facts['sampler_mismatch']).toMatchObject({ tokens: 20, recomputed: 1 })
-    expect(unasked.report.notes).toContainEqual(expect.stringContaining('the trainer computed them again'))
+    expect(notesOf(unasked)).toEqual([expect.stringContaining('the trainer computed them again')])
     // the same bits as when it had been asked for
     const asked = await train(own, { precalculate_logprobs: true })
     expect(unasked.adapter).toEqual(asked.adapter)
-    expect(asked.report.notes).toEqual([])
+    expect(notesOf(asked)).toEqual([])
     const foreign = await train(groups(6, 20), {})
     expect(foreign.report.facts['sampler_mismatch']).toMatchObject({ recomputed: 0 })
-    expect(foreign.report.notes).toEqual([expect.stringContaining('sampled from other weights')])
+    expect(notesOf(foreign)).toEqual([expect.stringContaining('sampled from other weights')])
     expect(foreign.steps[0]!['importance_ratio_mean']).not.toBeCloseTo(1, 2)
   })
 

@@ -145,7 +145,10 @@ describe('from a hub', () => {
   })
 
   test('its template for tools comes along, and stands in what is exported of it', async () => {
-    const templates = { default: '{{ messages[0].content }}', tool_use: '{{ tools[0].function.name }}' }
+    const templates = {
+      default: '{{ messages[0].content }}',
+      tool_use: '{{ tools[0].function.name }} {{ messages[0].content }}',
+    }
     const files = filesOf(tiny)
     files.set('chat_template.jinja', Buffer.from(templates.default))
     files.set('additional_chat_templates/tool_use.jinja', Buffer.from(templates.tool_use))
@@ -166,7 +169,7 @@ describe('from a hub', () => {
     const messages = [{ role: 'user', content: 'words' }]
     const tool = { type: 'function', function: { name: 'weather' } }
     expect(renderConversation(model, { messages }).text).toBe('words')
-    expect(renderConversation(model, { messages, tools: [tool] }).text).toBe('weather')
+    expect(renderConversation(model, { messages, tools: [tool] }).text).toBe('weather words')
   })
 
   test('an unusable model is found out before its weights are fetched, and leaves nothing', async () => {

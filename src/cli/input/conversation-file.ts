@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline'
 import { pipeline, Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { createGunzip } from 'node:zlib'
+import { findForeignFile, findForeignRow, type RowKind } from '#api/wire/training/row-forms.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { UsageError } from '../command/errors.js'
 
@@ -28,8 +29,8 @@ export interface ConversationFile {
  */
 export async function checkConversations(data: Blob, name: string): Promise<ConversationFile> {
   let assistantTurnCount = 0
-  const rowCount = await checkRows(data, name, (line) => {
-    const result = checkLine(line)
+  const rowCount = await checkRows(data, name, 'conversation', (row) => {
+    const result = checkConversation(row)
     if (typeof result === 'string') return result
     assistantTurnCount += result
     return null
@@ -38,41 +39,53 @@ export async function checkConversations(data: Blob, name: string): Promise<Conv
 }
 
 /**
- * Checks the rows of a preference job: `{"prompt", "chosen", "rejected"}`, each a text or a list of messages.
+ * Checks the rows of a preference job: `{"prompt", "chosen", "rejected"}`, each a text or a list of messages, or OpenAI's.
  *
  * @returns how many there are
  * @throws {UsageError} as `checkConversations`
  */
 export async function checkPreferences(data: Blob, name: string): Promise<number> {
-  return checkRows(data, name, (line) => {
-    const row = parseRow(line)
-    if (typeof row === 'string') return row
-    for (const key of ['chosen', 'rejected', ...(row['prompt'] === undefined ? [] : ['prompt'])]) {
+  return checkRows(data, name, 'preference', (row) => {
+    const has = (name: string): boolean => (row[name] ?? null) !== null
+    // OpenAI's rows hold their prompt in `input`, which the service looks into
+    if (has('preferred_output') || has('non_preferred_output')) return null
+    for (const key of ['chosen', 'rejected', ...(has('prompt') ? ['prompt'] : [])]) {
       const value = row[key]
       const isRight = typeof value === 'string' || (Array.isArray(value) && value.length > 0)
       if (!isRight) return `${key}: must be text or a list of messages that is not empty`
     }
-    const isWhole = row['prompt'] === undefined && typeof row['chosen'] === 'string'
+    const isWhole = !has('prompt') && typeof row['chosen'] === 'string'
     return isWhole ? 'prompt: must be there when the answers are texts' : null
   })
 }
 
-/** Runs over the lines that are not blank. @param check what is wrong with a line, or null @returns how many there are */
-async function checkRows(data: Blob, name: string, check: (line: string) => string | null): Promise<number> {
+/** Runs over the lines that are not blank. @param check what is wrong with a row of the right form, or null @returns how many there are */
+async function checkRows(
+  data: Blob,
+  name: string,
+  kind: RowKind,
+  check: (row: JsonObject) => string | null,
+): Promise<number> {
   const problems: string[] = []
   let total = 0
   let rowCount = 0
   let lineNumber = 0
-  const hint = 'trainyard help files shows the format'
+  const help = 'trainyard help files shows the format'
+  let hint: string | null = null
   try {
     for await (const text of linesOf(await openRows(data))) {
       lineNumber += 1
       const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
       if (line.trim() === '') continue
+      const file = rowCount === 0 ? findForeignFile(line) : null
+      if (file !== null) throw new UsageError('input_invalid', `${name} ${file.problem}`, { hint: file.hint })
       rowCount += 1
-      const problem = check(line)
+      const row = parseRow(line)
+      const foreign = typeof row === 'string' ? null : findForeignRow(row, kind)
+      const problem = typeof row === 'string' ? row : (foreign?.problem ?? check(row))
       if (problem === null) continue
       total += 1
+      hint ??= foreign?.hint ?? null
       if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${problem}`)
     }
   } catch (cause) {
@@ -86,8 +99,8 @@ async function checkRows(data: Blob, name: string, check: (line: string) => stri
       },
     )
   }
-  if (total > 0) throw inputProblems(problems, total, hint)
-  if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint })
+  if (total > 0) throw inputProblems(problems, total, hint ?? help)
+  if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint: help })
   return rowCount
 }
 
@@ -115,15 +128,12 @@ async function openRows(data: Blob): Promise<Readable> {
 }
 
 /** Number of assistant turns to learn from, or what is wrong. */
-function checkLine(line: string): number | string {
-  const row = parseRow(line)
-  if (typeof row === 'string') return row
+function checkConversation(row: JsonObject): number | string {
   const messages = row['messages']
   const has = (name: string): boolean => (row[name] ?? null) !== null
   // published data sets of messages often keep their first one as `prompt` beside them
   if (has('completion') || (has('prompt') && !has('messages'))) return checkPair(row)
-  if (messages === undefined) return missingMessages(row)
-  return checkTurns(messages, 'messages', 'must hold an assistant message to learn from')
+  return checkTurns(messages ?? null, 'messages', 'must hold an assistant message to learn from')
 }
 
 /** A prompt and its completion: two texts, or two lists of messages. */
@@ -150,13 +160,6 @@ function checkTurns(messages: JsonValue, name: string, lack: string | null): num
     if (message['role'] === 'assistant') count += 1
   }
   return count > 0 || lack === null ? count : `${name}: ${lack}`
-}
-
-/** Rows of other trainers are near misses: what they have is said, and what is expected. */
-function missingMessages(row: JsonObject): string {
-  const names = Object.keys(row).slice(0, 5)
-  const found = names.length === 0 ? 'nothing' : names.map((name) => JSON.stringify(name.slice(0, 40))).join(', ')
-  return `messages: missing, the row has ${found}; expected messages, or prompt and completion`
 }
 
 /** The object of a line, or what is wrong. */

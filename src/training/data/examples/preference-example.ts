@@ -16,6 +16,7 @@ import { noteUnreadFields } from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 import { splitPair } from './preference-prompt.js'
 import {
+  assertNotForeign,
   checkMessages,
   checkTools,
   noteAnswers,
@@ -71,6 +72,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): Pref
       `must be a JSON object with prompt, chosen and rejected, got ${describe(value)}`,
     )
   }
+  assertNotForeign(value, 'preference', number)
   const given = (name: string): unknown => value[name] ?? null
   const row = rowAt(number, options.notes)
   if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, row, options)

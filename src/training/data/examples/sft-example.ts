@@ -10,7 +10,8 @@
  * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are served
  * here; TRL takes them as they are. In a completion of messages those of other roles do not train.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { findForeignFile, findForeignRow, type RowKind } from '#api/wire/training/row-forms.js'
+import { DataError, InvalidRequestError } from '#base/errors.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { type LineOptions, lineError, readLines } from '../json-lines.js'
@@ -53,8 +54,8 @@ export interface SftExample {
  *
  * @param source bytes of the file, in chunks of any size
  * @returns examples in order; blank lines are passed over
- * @throws {DataError} with the line's number in the message and in `details.line`: `invalid_json`, `torn_last_line`,
- *   `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
+ * @throws {DataError} with the line's number in the message and in `details.line`: `not_json_lines`, `invalid_json`,
+ *   `torn_last_line`, `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
  *   `empty_training_data` when there is no example
  */
 export async function* readSftExamples(
@@ -79,7 +80,7 @@ export async function countSftExamples(source: AsyncIterable<Uint8Array>, option
 /**
  * The JSON values of a file, one a line.
  *
- * @throws {DataError} `invalid_json`, `torn_last_line`, `duplicate_key`; `empty_training_data` when there is none
+ * @throws {DataError} `not_json_lines`, `invalid_json`, `torn_last_line`, `duplicate_key`; `empty_training_data` when there is none
  */
 export async function* readJsonLines(
   source: AsyncIterable<Uint8Array>,
@@ -88,6 +89,7 @@ export async function* readJsonLines(
   let isEmpty = true
   for await (const line of readLines(source, options)) {
     if (line.text.trim() === '') continue
+    if (isEmpty) assertJsonLines(line.text, line.number)
     isEmpty = false
     if (!isWellFormedJson(line.text)) options.notes?.add('lone_surrogate', `line ${line.number}`)
     yield { value: parseLine(line.text, line.number, line.isTerminated), number: line.number }
@@ -127,6 +129,12 @@ export function checkTools(value: JsonObject, { number, note }: Row): readonly J
   return tools
 }
 
+/** Says of a row in the form of another trainer what it is. @throws {DataError} `invalid_example` */
+export function assertNotForeign(value: JsonObject, kind: RowKind, number: number): void {
+  const foreign = findForeignRow(value, kind)
+  if (foreign !== null) throw lineError('invalid_example', number, foreign.problem, { hint: foreign.hint })
+}
+
 /** Where a row stands, and who takes notes of it. */
 export interface Row {
   readonly number: number
@@ -152,6 +160,15 @@ export function noteAnswers(
       noteUnreadFields(message, dropped, note, 'messages[].')
     }
     if (trains(m) && isEmptyAnswer(message, isReasoningRead)) note('empty_answer', '')
+  })
+}
+
+function assertJsonLines(text: string, number: number): void {
+  const foreign = findForeignFile(text)
+  if (foreign === null) return
+  throw new DataError('not_json_lines', `The file ${foreign.problem}.`, {
+    details: { line: number },
+    hint: foreign.hint,
   })
 }
 
@@ -182,6 +199,7 @@ const READ_PAIR_FIELDS: ReadonlySet<string> = new Set([...READ_FIELDS, 'prompt',
 function checkExample(value: unknown, number: number, options: RowOptions): SftExample {
   if (!isJsonObject(value))
     throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
+  assertNotForeign(value, 'conversation', number)
   const row = rowAt(number, options.notes)
   // published data sets of messages often keep their first one as `prompt` beside them
   const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))

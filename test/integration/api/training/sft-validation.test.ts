@@ -160,3 +160,47 @@ describe('addresses of data', () => {
     }
   })
 })
+
+describe('rows that other trainers read', () => {
+  const array = JSON.stringify(
+    [JSON.parse(training.split('\n')[0] ?? ''), JSON.parse(heldOut.split('\n')[0] ?? '')],
+    null,
+    2,
+  )
+  test.each([
+    [
+      '{"conversations":[{"from":"human","value":"What is tea?"},{"from":"gpt","value":"A drink."}]}',
+      'invalid_example',
+      'Line 1 is a ShareGPT row (conversations of from and value), expected messages, or prompt and completion.',
+      /^convert it: jq -c '\.messages = \[.*\] \| del\(\.conversations\)' rows\.jsonl > converted\.jsonl$/,
+    ],
+    [
+      '{"instruction":"Add.","input":"1+1","output":"2"}',
+      'invalid_example',
+      'Line 1 is an Alpaca row (instruction, input and output), expected messages, or prompt and completion.',
+      /^convert it: jq -c '\.messages = .* \| del\(\.instruction, \.input, \.output\)' rows\.jsonl > converted\.jsonl$/,
+    ],
+    [
+      array,
+      'not_json_lines',
+      'The file is one JSON array, expected JSON Lines: one object a line.',
+      /^convert it: jq -c '\.\[\]' rows\.json > rows\.jsonl$/,
+    ],
+  ])(
+    '%s is refused with what it is and how to convert it, uploaded or not, planned or not',
+    async (data, code, message, hint) => {
+      const addresses = [base64(data), await upload(data), await upload(gzipSync(data))]
+      for (const address of addresses) {
+        for (const query of ['', '?plan=true']) {
+          const refused = await service.json<{ error: JsonObject }>(`/v1/preview/sft-training-jobs${query}`, {
+            json: { model_id: modelId, training_data_url: address },
+          })
+          expect(refused.status).toBe(400)
+          expect(refused.body.error).toMatchObject({ code, message, hint: expect.stringMatching(hint) })
+        }
+      }
+      const held = await create({ training_data_url: base64(training), validation_data_url: base64(data) })
+      expect(held.body.error).toMatchObject({ code, message: `validation_data_url: ${message}` })
+    },
+  )
+})

@@ -12,7 +12,9 @@ import { syncBuiltinESMExports } from 'node:module'
 import { createLogger } from '../../../dist/src/base/logging/logger.js'
 import { systemClock } from '../../../dist/src/base/util/clock.js'
 import { systemIds as ids } from '../../../dist/src/base/util/ids.js'
+import { DEFAULT_BODY_LIMITS } from '../../../dist/src/service/bodies/bodies.js'
 import { createGroupReading } from '../../../dist/src/service/bodies/group-reading.js'
+import { parseBody } from '../../../dist/src/service/bodies/parse-body.js'
 import { createKeyService } from '../../../dist/src/service/operations/access/keys.js'
 import { createCheckpointService } from '../../../dist/src/service/operations/checkpoints.js'
 import { createFileService } from '../../../dist/src/service/operations/files.js'
@@ -78,6 +80,12 @@ const context = {
   logger: createLogger({ level: 'silent' }),
   baseModels: [{ name: 'base', sourcePath: '' }],
   engines: { forgetAdapter: () => undefined },
+  // small bodies, read as the server reads them
+  bodies: {
+    limits: DEFAULT_BODY_LIMITS,
+    parseFile: async (name, path) => parseBody(name, [await fs.readFile(path)]),
+  },
+  modelFacts: { parametersOf: async () => 4_500_000 },
   signals: { notify: () => undefined },
   dispatcher: { wake: () => undefined },
   clock: systemClock,

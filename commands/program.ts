@@ -209,6 +209,7 @@ async function printNames(kind: string | undefined, options: ProgramOptions): Pr
   const { COMPLETED_KINDS, listNames } = await import('#cli/command/complete-names.js')
   const { loadConfig } = await import('#cli/config/load.js')
   const { createContext } = await import('#cli/command/context.js')
+  const { sanitizeLine } = await import('#cli/terminal/sanitize.js')
   const known = COMPLETED_KINDS.find((each) => each === kind)
   const config = await loadConfig({ environment: options.environment, flags: {} }).catch(() => null)
   if (known === undefined || config === null) return 0
@@ -216,7 +217,7 @@ async function printNames(kind: string | undefined, options: ProgramOptions): Pr
     createContext({ ...options, config, isQuiet: true, spell: spellingFor(options) }),
     known,
   )) {
-    options.streams.stdout.write(`${name}\n`)
+    options.streams.stdout.write(`${sanitizeLine(name)}\n`)
   }
   return 0
 }
@@ -288,7 +289,8 @@ async function printError(error: unknown, options: ProgramOptions): Promise<numb
     report,
   )
   if ((argv.includes('-v') || argv.includes('--verbose')) && error instanceof Error) {
-    io.stderr.write(`${error.stack ?? ''}\n`)
+    const { sanitizeForTerminal } = await import('#cli/terminal/sanitize.js')
+    io.stderr.write(`${sanitizeForTerminal(error.stack ?? '')}\n`)
   }
   return report.exitCode
 }

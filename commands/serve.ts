@@ -25,7 +25,10 @@ export const serve = defineCommand({
   examples: [
     ['trainyard serve', `on ${DEFAULT_SERVER_URL}, data in the default place`],
     ['trainyard serve --base-model my/model=./models/my-model.gguf --data-dir ./data', 'own weights under a name'],
-    ['trainyard serve --port 0 --json', 'any free port; one JSON line on stdout when ready'],
+    [
+      'trainyard serve --port 0 --json',
+      'any free port; one JSON line on stdout when ready, with the first key as api_key',
+    ],
   ],
   args: {},
   flags: {
@@ -145,7 +148,8 @@ export const serve = defineCommand({
       return () => Promise.resolve()
     })
     try {
-      if (service.createdApiKey !== null) {
+      // a program reads it from the line that says where we listen
+      if (service.createdApiKey !== null && output.mode !== 'json') {
         io.stderr.write(`API key, shown once and stored in\n  ${apiKeyFile}:\n  ${service.createdApiKey}\n`)
       }
       if (service.keptApiKeyFile !== null) {
@@ -174,7 +178,15 @@ export const serve = defineCommand({
       const crowd = describeCrowd(config.get('threads'))
       if (crowd !== null) output.warning(crowd)
       if (output.mode === 'json') {
-        const ready = { event: 'listening', url: service.url, api_key_file: apiKeyFile, pid: process.pid, version }
+        const ready = {
+          event: 'listening',
+          url: service.url,
+          api_key_file: apiKeyFile,
+          // once, as it is printed once; null at every later start
+          api_key: service.createdApiKey,
+          pid: process.pid,
+          version,
+        }
         output.event(ready, null)
       }
       await new Promise<void>((done) => {

@@ -2,77 +2,14 @@
  * What every command owes its users, without being asked: the right exit code for a typo, a missing server, a wrong key,
  * a missing thing, and a deletion nobody confirmed.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
+import { completeLines, lineOf, removeInputs } from '../support/complete-lines.js'
 import { runCli, unreachable } from '../support/service/run-cli.js'
-import { errorBody, JOB, MODEL, page, scriptedService } from '../support/service/scripted-service.js'
+import { errorBody, MODEL, page, scriptedService } from '../support/service/scripted-service.js'
 
-const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
-const groups = join(folder, 'groups.jsonl')
-const rows = join(folder, 'rows.jsonl')
-const pairs = join(folder, 'pairs.jsonl')
-const prompts = join(folder, 'prompts.jsonl')
-writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
-const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
-const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
-writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
-writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
-writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
+afterAll(removeInputs)
 
-/** A complete command line of every command; a new command must be added here to pass. */
-const complete: Readonly<Record<string, readonly string[]>> = {
-  serve: [],
-  demo: ['--server', 'http://127.0.0.1:8642'],
-  chat: ['email-agent', 'hi'],
-  rollout: ['email-agent', '--prompts', prompts],
-  eval: ['email-agent', '--prompts', prompts],
-  'train rl': ['email-agent', '--file', groups],
-  'train dpo': ['email-agent', '--file', pairs],
-  'train sft': ['email-agent', '--file', rows],
-  log: ['email-agent', '--file', groups],
-  'models list': [],
-  'models create': ['new-model', '--base-model', 'trainyard/tiny-random'],
-  'models get': ['email-agent'],
-  'models delete': ['email-agent', '--yes'],
-  'base-models list': [],
-  'base-models add': ['org/name'],
-  'base-models remove': ['org/name', '--yes'],
-  'checkpoints list': ['email-agent'],
-  'checkpoints delete': ['email-agent', '--steps', '1', '--yes'],
-  'checkpoints download': ['email-agent', '-o', folder],
-  'jobs list': [],
-  'jobs get': [JOB.id],
-  'jobs events': [JOB.id],
-  'jobs watch': [JOB.id],
-  'jobs wait': [JOB.id],
-  'jobs cancel': [JOB.id, '--yes'],
-  backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
-  restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
-  verify: [],
-  'keys create': ['ci'],
-  'keys list': [],
-  'keys revoke': ['ci', '--yes'],
-  'webhooks create': ['https://example.com/hook'],
-  'webhooks list': [],
-  'webhooks deliveries': ['wh-1'],
-  'webhooks redeliver': ['wh-1', 'd-1'],
-  'webhooks delete': ['wh-1'],
-  usage: [],
-  'system-check': ['--server-only'],
-  whoami: [],
-  'config list': [],
-  'config get': ['server'],
-  'config set': ['project', 'games'],
-  'config unset': ['project'],
-  'config path': [],
-  open: [],
-  completion: ['bash'],
-  version: [],
-}
 /** Commands that never need the service, or say themselves what is wrong with it. */
 const offline = new Set([
   'completion',
@@ -104,12 +41,6 @@ const naming = online.filter(
       'whoami',
     ].includes(name),
 )
-
-function lineOf(name: string): readonly string[] {
-  const rest = complete[name]
-  if (rest === undefined) throw new Error(`add a complete command line for "${name}" to this test`)
-  return [...name.split(' '), ...rest]
-}
 
 describe('every command', () => {
   test.each(commandTable.map((entry) => [entry.path.join(' ')]))(
@@ -165,6 +96,6 @@ describe('every command', () => {
     },
   )
   test('the tables above know every command', () => {
-    expect(Object.keys(complete).sort()).toEqual(commandTable.map((entry) => entry.path.join(' ')).sort())
+    expect(Object.keys(completeLines).sort()).toEqual(commandTable.map((entry) => entry.path.join(' ')).sort())
   })
 })

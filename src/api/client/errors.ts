@@ -46,7 +46,10 @@ export class RequestTimeoutError extends AppError {
 /** The answer is not what the contract promises. */
 export class ProtocolError extends AppError {
   constructor(message: string, cause?: unknown) {
-    super('internal', 'unexpected_response', message, { cause })
+    super('internal', 'unexpected_response', message, {
+      cause,
+      hint: 'is this the address of a Trainyard server (`trainyard whoami` shows where it comes from), of a version like this one (`trainyard version`)?',
+    })
   }
 }
 
@@ -109,7 +112,8 @@ function detailPath(item: Readonly<Record<string, unknown>> | null): string | nu
   if (!Array.isArray(loc)) return null
   return loc.slice(1).reduce<string>((path, part) => {
     if (typeof part === 'number') return `${path}[${part}]`
-    return path === '' ? String(part) : `${path}.${String(part)}`
+    const name = typeof part === 'string' ? part : '?'
+    return path === '' ? name : `${path}.${name}`
   }, '')
 }
 

@@ -4,12 +4,11 @@
  * Every (re)connection names the last event seen, so nothing is lost or repeated. A broken connection or an overloaded
  * server is retried for a minute after the last success. The caller reads the job once more afterwards: its status decides.
  */
-import type { List } from '#api/wire/list.js'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingEvent } from '#api/wire/training-jobs.js'
 import { AppError } from '#base/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
-import { ProtocolError } from './errors.js'
-import { type Http, readJson } from './http.js'
+import { pageOf, trainingEvent, trainingJob } from './answers.js'
+import { type Http, parseAnswer, readJson, sourceOf } from './http.js'
 import { isEventStream, readEvents } from './sse.js'
 
 export interface FollowOptions {
@@ -77,9 +76,11 @@ async function* readOnce(
     onOpen,
   }: { readonly after: string | undefined; readonly signal: AbortSignal | undefined; readonly onOpen: () => void },
 ): AsyncGenerator<TrainingEvent> {
+  const path = `/v1/preview/training-jobs/${encodeURIComponent(jobId)}/events`
+  const source = sourceOf(http.baseUrl, { method: 'GET', path })
   const response = await http.open({
     method: 'GET',
-    path: `/v1/preview/training-jobs/${encodeURIComponent(jobId)}/events`,
+    path,
     query: { after, limit: 100 },
     headers: { accept: 'text/event-stream, application/json;q=0.9' },
     // A stream may stay silent for a long gradient step; the server's keep-alive comments hold it open.
@@ -88,25 +89,17 @@ async function* readOnce(
   })
   onOpen()
   if (!isEventStream(response)) {
-    yield* (await readJson<List<TrainingEvent>>(response, http.baseUrl)).data
+    yield* (await readJson(response, { source, check: pageOf(trainingEvent) })).data
     return
   }
   for await (const message of readEvents(response)) {
-    if (message.data !== '') yield parseEvent(message.data)
-  }
-}
-
-function parseEvent(text: string): TrainingEvent {
-  try {
-    return JSON.parse(text) as TrainingEvent
-  } catch (cause) {
-    throw new ProtocolError('the event stream carried something that is not JSON', cause)
+    if (message.data !== '') yield parseAnswer(message.data, { source, check: trainingEvent })
   }
 }
 
 async function isFinished(http: Http, jobId: string, signal: AbortSignal | undefined): Promise<boolean> {
   const path = `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`
-  const job = await http.json<TrainingJob>({ method: 'GET', path, signal })
+  const job = await http.json({ method: 'GET', path, signal }, trainingJob)
   return job.status === 'completed' || job.status === 'failed' || job.status === 'cancelled'
 }
 

@@ -11,6 +11,7 @@ import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import { ApiError, ConnectionError, ProtocolError, RequestTimeoutError } from './errors.js'
 import { startExchange } from './exchange.js'
 import { type Fetch, lightFetch } from './light-fetch.js'
+import type { Check } from './shape.js'
 
 /** One finished attempt, for `--verbose`; never bodies or keys. */
 export interface RequestRecord {
@@ -59,8 +60,8 @@ export interface HttpRequest {
 
 export interface Http {
   readonly baseUrl: string
-  /** Sends and reads a JSON answer. */
-  json<T>(request: HttpRequest): Promise<T>
+  /** Sends and reads a JSON answer, which `check` finds right; without one the caller looks itself. */
+  json<T>(request: HttpRequest, check?: Check<T>): Promise<T>
   /** Sends and returns the open answer with a success status; the caller reads the body. */
   open(request: HttpRequest): Promise<Response>
   /** The wait used between attempts, for those who poll. */
@@ -123,21 +124,55 @@ export function createHttp(options: HttpOptions): Http {
     baseUrl: options.baseUrl,
     open,
     sleep: pause,
-    async json<T>(request: HttpRequest): Promise<T> {
+    async json<T>(request: HttpRequest, check?: Check<T>): Promise<T> {
       const response = await open({ ...request, headers: { accept: 'application/json', ...request.headers } })
-      return await readJson<T>(response, options.baseUrl)
+      return await readJson(response, { source: sourceOf(options.baseUrl, request), check })
     },
   }
 }
 
-/** Reads a success body as JSON; text that is none is a `ProtocolError`. */
-export async function readJson<T>(response: Response, baseUrl: string): Promise<T> {
-  const text = await response.text()
+/** Names an answer in a sentence: `http://127.0.0.1:8642 (GET /v1/whoami)`. */
+export function sourceOf(baseUrl: string, { method, path }: Pick<HttpRequest, 'method' | 'path'>): string {
+  return `${baseUrl} (${method} ${path})`
+}
+
+/** Reads a success body as JSON. @throws {ProtocolError} for text that is none, and for an answer that `check` finds wrong */
+export async function readJson<T>(
+  response: Response,
+  { source, check }: { readonly source: string; readonly check?: Check<T> | undefined },
+): Promise<T> {
+  return parseAnswer(await response.text(), { source, check })
+}
+
+/** The same for a text that was read already, as a message of a stream. */
+export function parseAnswer<T>(
+  text: string,
+  { source, check }: { readonly source: string; readonly check?: Check<T> | undefined },
+): T {
+  let value: unknown
   try {
-    return JSON.parse(text) as T
+    value = JSON.parse(text)
   } catch (error) {
-    throw new ProtocolError(`${baseUrl} answered with something that is not JSON; is it a trainyard server?`, error)
+    throw new ProtocolError(`${source} answered with ${describeText(text)}, expected JSON`, error)
   }
+  return assertAnswer(value, { source, check })
+}
+
+/** @throws {ProtocolError} where the answer parts from what `check` expects */
+export function assertAnswer<T>(
+  value: unknown,
+  { source, check }: { readonly source: string; readonly check?: Check<T> | undefined },
+): T {
+  const found = check?.find(value, '') ?? null
+  if (found === null) return value as T
+  const place = found.path === '' ? 'as its answer' : `as "${found.path}"`
+  throw new ProtocolError(`${source} gave ${found.given} ${place}, expected ${found.expected}`)
+}
+
+function describeText(text: string): string {
+  if (text.trim() === '') return 'nothing'
+  if (/^\s*<(!doctype|html|\?xml|head|body)/i.test(text)) return 'a page of HTML'
+  return `text that is no JSON (${JSON.stringify(text.slice(0, 40))})`
 }
 
 /** Resolves after `ms`; rejects with the signal's reason when it aborts first. */

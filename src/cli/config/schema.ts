@@ -193,7 +193,8 @@ export const settings: { readonly [K in SettingKey]: Setting<SettingValues[K]> }
     env: ['TRAINYARD_JOB_LEASE'],
     flag: '--job-lease <duration>',
     usedBy: 'service',
-    summary: 'a job whose worker is not known to live runs again after this silence; default 30s',
+    summary:
+      'silence after which a job runs again: this long when its worker is not known to live, ten times as long when it is; default 30s',
     parse: (text) => parseDurationBetween(text, 1000, 3_600_000),
   },
   'worker-start-timeout': {

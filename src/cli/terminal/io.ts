@@ -1,12 +1,14 @@
 /**
  * The streams of one run: what they can do (terminal, width, colour, Unicode) and writing to them.
  *
- * Everything the command line prints passes through here, so tests hand in their own. Decides nothing about content.
+ * Everything the command line prints passes through here, so tests hand in their own. Decides
+ * nothing about content, but that a terminal is given no commands except those of our own decoration.
  */
 import { fstatSync } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { Chalk, type ChalkInstance, type ColorSupportLevel, supportsColor, supportsColorStderr } from 'chalk'
 import type { Environment } from '#base/environment.js'
+import { keepDecoration } from './sanitize.js'
 
 /** One output stream. */
 export interface Sink {
@@ -127,8 +129,9 @@ function createSink(stream: OutputStream, level: ColorSupportLevel): Sink {
     // Other tools read what is piped: no colour there even when FORCE_COLOR asks for it.
     chalk: new Chalk({ level: isTerminal ? level : 0 }),
     isUnicode: process.platform !== 'win32' || isTerminal,
+    // what reaches a terminal is text and our own decoration, whatever was forgotten on the way
     write: (text) => {
-      stream.write(text)
+      stream.write(isTerminal ? keepDecoration(text, level > 0) : text)
     },
   }
 }

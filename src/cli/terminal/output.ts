@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '#base/util/clock.js'
 import type { ErrorReport } from '../command/errors.js'
 import type { SpellCommands } from '../command/program-name.js'
 import type { Io } from './io.js'
-import { sanitizeForTerminal } from './sanitize.js'
+import { escapeJson, sanitizeForTerminal, sanitizeLine } from './sanitize.js'
 import { type Column, renderFacts, renderPlainRows, renderTable, wrapWords } from './table.js'
 import { createWordWrap } from './word-wrap.js'
 
@@ -64,28 +64,28 @@ export function createOutput(
   { clock = systemClock, spell = (text) => text }: { readonly clock?: Clock; readonly spell?: SpellCommands } = {},
 ): Output {
   const { stdout, stderr } = io
-  const safe = (text: string) => (stdout.isTerminal ? sanitizeForTerminal(text) : text)
-  const safeErr = (text: string) => (stderr.isTerminal ? sanitizeForTerminal(text) : text)
+  // a file that is looked at later is a terminal, too; only a model's own answer is kept as it is
+  const safe = sanitizeForTerminal
   /** A sentence on a terminal, broken between words. */
   const wrapErr = (text: string, indent: number) =>
     stderr.isTerminal
-      ? wrapWords(safeErr(spell(text)), stderr.width - indent).join(`\n${' '.repeat(indent)}`)
-      : spell(text)
+      ? wrapWords(safe(spell(text)), stderr.width - indent).join(`\n${' '.repeat(indent)}`)
+      : safe(spell(text))
 
   const writeWords = createWordWrap(stdout)
   /** Broken between words on a terminal, as it is in a pipe. */
-  const wrapOut = (text: string) => (stdout.isTerminal ? wrapWords(safe(text), stdout.width).join('\n') : text)
+  const wrapOut = (text: string) => (stdout.isTerminal ? wrapWords(safe(text), stdout.width).join('\n') : safe(text))
   /** A hint that is a command and nothing else stays whole, for copying. */
   const showHint = (text: string) =>
     stderr.chalk
-      .dim(`hint: ${text.startsWith('trainyard ') ? safeErr(spell(text)) : wrapErr(text, 'hint: '.length)}`)
+      .dim(`hint: ${text.startsWith('trainyard ') ? safe(spell(text)) : wrapErr(text, 'hint: '.length)}`)
       .concat('\n')
 
   function printJson(value: unknown): void {
-    stdout.write(`${JSON.stringify(value, null, stdout.isTerminal ? 2 : undefined)}\n`)
+    stdout.write(`${escapeJson(JSON.stringify(value, null, stdout.isTerminal ? 2 : undefined))}\n`)
   }
   function printIds(ids: readonly string[]): void {
-    for (const id of ids) stdout.write(`${safe(id)}\n`)
+    for (const id of ids) stdout.write(`${sanitizeLine(id)}\n`)
   }
   function printRows<T>(rows: readonly T[], columns: readonly Column<T>[], isWide = false): void {
     if (rows.length === 0) return
@@ -108,7 +108,7 @@ export function createOutput(
       if (page.data.length === 0) output.status(options.empty ?? 'nothing found')
       if (page.has_more && options.nextCommand !== undefined && options.nextCommand !== null) {
         // whole, for copying
-        stderr.write(`more: ${safeErr(spell(options.nextCommand))}\n`)
+        stderr.write(`more: ${safe(spell(options.nextCommand))}\n`)
       }
     },
     rows(json, rows, columns, id) {
@@ -120,7 +120,7 @@ export function createOutput(
       if (mode === 'json') return printJson(json)
       if (mode === 'quiet') return printIds([id])
       if (stdout.isTerminal) return stdout.write(safe(renderFacts(facts, stdout.width)))
-      stdout.write(facts.map(([label, value]) => `${label}\t${value}\n`).join(''))
+      stdout.write(facts.map(([label, value]) => `${label}\t${sanitizeLine(value)}\n`).join(''))
     },
     result(json, sentence, ids) {
       if (mode === 'json') return printJson(json)
@@ -128,7 +128,7 @@ export function createOutput(
       stdout.write(`${wrapOut(sentence)}\n`)
     },
     event(json, line) {
-      if (mode === 'json') stdout.write(`${JSON.stringify(json)}\n`)
+      if (mode === 'json') stdout.write(`${escapeJson(JSON.stringify(json))}\n`)
       else if (mode === 'human' && line !== null) stdout.write(`${wrapOut(line)}\n`)
     },
     text: (text) => (stdout.isTerminal ? writeWords(safe(text)) : stdout.write(text)),
@@ -143,13 +143,13 @@ export function createOutput(
       if (mode === 'human' && stderr.isTerminal) stderr.write(showHint(text))
     },
     error(report) {
-      if (mode === 'json') return stderr.write(`${JSON.stringify(spellHint(report, spell))}\n`)
+      if (mode === 'json') return stderr.write(`${escapeJson(JSON.stringify(spellHint(report, spell)))}\n`)
       if (report.lines !== undefined) {
         for (const line of report.lines) stderr.write(`${wrapErr(line, 0)}\n`)
         return
       }
       stderr.write(`${stderr.chalk.red('error:')} ${wrapErr(report.message, 'error: '.length)}\n`)
-      if (report.suggestion !== undefined) stderr.write(`  Did you mean "${safeErr(report.suggestion)}"?\n`)
+      if (report.suggestion !== undefined) stderr.write(`  Did you mean "${safe(report.suggestion)}"?\n`)
       if (report.hint !== undefined && mode !== 'quiet') stderr.write(showHint(report.hint))
     },
   }

@@ -61,36 +61,37 @@ export function createPrompts(io: Io, options: { readonly isAllowed: boolean; re
     async select(question, choices, flag) {
       requireTerminal(flag, 'choose')
       const { select } = await import('@inquirer/prompts')
-      return await select({ message: question, choices: lines(choices), pageSize: 10, loop: false }, context).catch(
-        rethrow,
-      )
+      return await select(
+        { message: sanitizeLine(question), choices: lines(choices), pageSize: 10, loop: false },
+        context,
+      ).catch(rethrow)
     },
     async selectMany(question, choices, flag) {
       requireTerminal(flag, 'choose')
       const { checkbox } = await import('@inquirer/prompts')
-      const options = { message: question, choices: lines(choices), pageSize: 10, loop: false }
+      const options = { message: sanitizeLine(question), choices: lines(choices), pageSize: 10, loop: false }
       return await checkbox(options, context).catch(rethrow)
     },
     async text(question, flag) {
       requireTerminal(flag, 'go on')
       const { input } = await import('@inquirer/prompts')
-      return (await input({ message: question, required: true }, context).catch(rethrow)).trim()
+      return (await input({ message: sanitizeLine(question), required: true }, context).catch(rethrow)).trim()
     },
     async confirm(question, flag) {
       requireTerminal(flag, 'go on')
       const { confirm } = await import('@inquirer/prompts')
-      return await confirm({ message: question, default: false }, context).catch(rethrow)
+      return await confirm({ message: sanitizeLine(question), default: false }, context).catch(rethrow)
     },
     async confirmByName(question, expected, flag) {
       requireTerminal(flag, 'delete')
       const { input } = await import('@inquirer/prompts')
-      const typed = await input({ message: question }, context).catch(rethrow)
+      const typed = await input({ message: sanitizeLine(question) }, context).catch(rethrow)
       return typed.trim() === expected
     },
     async secret(question, flag) {
       requireTerminal(flag, 'read a secret')
       const { password } = await import('@inquirer/prompts')
-      return await password({ message: question }, context).catch(rethrow)
+      return await password({ message: sanitizeLine(question) }, context).catch(rethrow)
     },
   }
 }

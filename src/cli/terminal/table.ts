@@ -177,7 +177,12 @@ function cutCell(text: string, width: number): string {
   return `${kept}…`
 }
 
+/** Whatever a value turns out to be, it is one line without commands to the terminal: servers send dates that are none. */
 function showCell(kind: ColumnKind, value: string | number | null | undefined, options: TableOptions): string {
+  return sanitizeLine(formatCell(kind, value, options))
+}
+
+function formatCell(kind: ColumnKind, value: string | number | null | undefined, options: TableOptions): string {
   if (value === null || value === undefined || value === '') return options.sink.isUnicode ? '–' : '-'
   if (kind === 'time') return formatRelativeTime(String(value), options.nowMs)
   if (kind === 'bytes') return formatBytes(Number(value))
@@ -185,7 +190,7 @@ function showCell(kind: ColumnKind, value: string | number | null | undefined, o
   if (kind === 'shortId' && options.isWide !== true) return shortId(String(value))
   if (kind === 'duration') return formatClock(Number(value))
   if (typeof value === 'number') return formatNumber(value)
-  return sanitizeLine(value)
+  return value
 }
 
 function paint(chalk: Sink['chalk'], kind: ColumnKind, text: string): string {

@@ -1009,7 +1009,14 @@ describe('verbose', () => {
     expect(stderr).toMatch(/^GET \/v1\/preview\/models 200 \d+ ms\n$/)
   })
   test('an unexpected failure says that it is a bug and exits 1', async () => {
-    const { stderr, exitCode } = await run(['models', 'list'], { 'GET /v1/preview/models': { body: null } })
+    const nowMs = () => {
+      throw new TypeError('odd')
+    }
+    const { stderr, exitCode } = await runCli(['models', 'list'], {
+      ...scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } }),
+      clock: { nowMs, monotonicMs: nowMs },
+      tty: true,
+    })
     expect(exitCode).toBe(1)
     expect(stderr).toContain('this is a bug')
   })

@@ -1,0 +1,82 @@
+/**
+ * A complete command line of every command, for tests of what all of them owe their users. Knows no answers: who runs them brings a server.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { JOB } from './service/scripted-service.js'
+
+const folder = mkdtempSync(join(tmpdir(), 'trainyard-contract-'))
+const groups = join(folder, 'groups.jsonl')
+const rows = join(folder, 'rows.jsonl')
+const pairs = join(folder, 'pairs.jsonl')
+const prompts = join(folder, 'prompts.jsonl')
+writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
+const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
+const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
+writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
+writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
+writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
+
+/** A complete command line of every command; a new command must be added here to pass. */
+export const completeLines: Readonly<Record<string, readonly string[]>> = {
+  serve: [],
+  demo: ['--server', 'http://127.0.0.1:8642'],
+  chat: ['email-agent', 'hi'],
+  rollout: ['email-agent', '--prompts', prompts],
+  eval: ['email-agent', '--prompts', prompts],
+  'train rl': ['email-agent', '--file', groups],
+  'train dpo': ['email-agent', '--file', pairs],
+  'train sft': ['email-agent', '--file', rows],
+  log: ['email-agent', '--file', groups],
+  'models list': [],
+  'models create': ['new-model', '--base-model', 'trainyard/tiny-random'],
+  'models get': ['email-agent'],
+  'models delete': ['email-agent', '--yes'],
+  'base-models list': [],
+  'base-models add': ['org/name'],
+  'base-models remove': ['org/name', '--yes'],
+  'checkpoints list': ['email-agent'],
+  'checkpoints delete': ['email-agent', '--steps', '1', '--yes'],
+  'checkpoints download': ['email-agent', '-o', folder],
+  'jobs list': [],
+  'jobs get': [JOB.id],
+  'jobs events': [JOB.id],
+  'jobs watch': [JOB.id],
+  'jobs wait': [JOB.id],
+  'jobs cancel': [JOB.id, '--yes'],
+  backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
+  restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
+  verify: [],
+  'keys create': ['ci'],
+  'keys list': [],
+  'keys revoke': ['ci', '--yes'],
+  'webhooks create': ['https://example.com/hook'],
+  'webhooks list': [],
+  'webhooks deliveries': ['wh-1'],
+  'webhooks redeliver': ['wh-1', 'd-1'],
+  'webhooks delete': ['wh-1'],
+  usage: [],
+  'system-check': ['--server-only'],
+  whoami: [],
+  'config list': [],
+  'config get': ['server'],
+  'config set': ['project', 'games'],
+  'config unset': ['project'],
+  'config path': [],
+  open: [],
+  completion: ['bash'],
+  version: [],
+}
+
+/** Words of a command line, whole enough to run. */
+export function lineOf(name: string): readonly string[] {
+  const rest = completeLines[name]
+  if (rest === undefined) throw new Error(`add a complete command line for "${name}" to completeLines`)
+  return [...name.split(' '), ...rest]
+}
+
+/** Removes the files that the lines name. */
+export function removeInputs(): void {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
+}

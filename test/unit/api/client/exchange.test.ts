@@ -29,8 +29,9 @@ afterAll(() => {
   server.close()
 })
 
+/** An event of a job, and a piece of a chat with nothing in it. */
 const event = (i: number) =>
-  `data: ${JSON.stringify({ id: String(i), type: 'gradient_step', data: {}, created_at: '' })}\n\n`
+  `data: ${JSON.stringify({ id: String(i), type: 'gradient_step', data: {}, created_at: '', choices: [] })}\n\n`
 /** Several turns of the event loop, garbage collected in each. */
 async function collectOften(): Promise<void> {
   for (let i = 0; i < 20; i += 1) {

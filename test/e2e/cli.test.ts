@@ -21,11 +21,21 @@ const home = createHome()
 const dataDir = join(home.path, 'data')
 let server: CliProcess
 let url = ''
-let ready: { readonly url: string; readonly api_key_file: string; readonly pid: number }
+/** What the server wrote on stderr. */
+let said = ''
+let ready: {
+  readonly url: string
+  readonly api_key_file: string
+  readonly api_key: string | null
+  readonly pid: number
+}
 
 async function startServer(port = '0'): Promise<void> {
   server = startCli(['serve', '--json', '--port', port, '--data-dir', dataDir, '--log-level', 'warn'], {
     home: home.path,
+  })
+  server.child.stderr.on('data', (text: unknown) => {
+    said += String(text)
   })
   const line = (await server.waitForStdout(/\n/)).trim()
   ready = JSON.parse(line) as typeof ready
@@ -49,11 +59,14 @@ afterAll(async () => {
 })
 
 describe('serve', () => {
-  test('prints one JSON line when ready, and the key once on stderr', async () => {
+  test('prints one JSON line when ready, with the key once; stderr has no part of it', async () => {
     expect(ready).toMatchObject({ url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/), pid: server.child.pid })
     expect(ready.api_key_file).toBe(join(dataDir, 'api-key'))
     expect(statSync(ready.api_key_file).mode & 0o777).toBe(0o600)
-    expect(readFileSync(ready.api_key_file, 'utf8').trim().length).toBeGreaterThanOrEqual(40)
+    const stored = readFileSync(ready.api_key_file, 'utf8').trim()
+    expect(stored.length).toBeGreaterThanOrEqual(40)
+    expect(ready.api_key).toBe(stored)
+    expect(said).not.toContain(stored)
   })
   test('the command line finds the key of a local server by itself; another home does not', async () => {
     expect(await json(['whoami'])).toMatchObject({ authenticated: true, api_key: { source: 'local' } })
@@ -372,6 +385,7 @@ describe('processes', () => {
     await startServer(new URL(url).port)
     expect((await run(['models', 'list', '-q'])).exitCode).toBe(0)
     expect(readFileSync(ready.api_key_file, 'utf8').trim().length).toBeGreaterThanOrEqual(40)
+    expect(ready.api_key, 'only the first start tells it').toBeNull()
   })
 })
 

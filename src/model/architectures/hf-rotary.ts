@@ -75,7 +75,10 @@ interface Lengths {
 
 function yarnOf(reader: ConfigReader, plain: RotaryOptions, { trainedLength, originalLength }: Lengths): Rotary {
   const factor = reader.positive('factor', trainedLength / originalLength)
-  const weights = ['mscale', 'mscale_all_dim'].map((name) => (reader.raw(name) === null ? 0 : Number(reader.raw(name))))
+  // 0 is as left out, as in transformers
+  const weights = ['mscale', 'mscale_all_dim'].map((name) =>
+    (reader.raw(name) ?? 0) === 0 ? 0 : reader.positive(name),
+  )
   const [own = 0, all = 0] = weights
   const usual =
     own !== 0 && all !== 0

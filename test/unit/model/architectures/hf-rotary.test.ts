@@ -75,6 +75,7 @@ describe('refused', () => {
     ['rope type "mrope", expected one of default, linear, dynamic, llama3, yarn, longrope', { type: 'mrope' }],
     ['short_factor', { type: 'longrope', short_factor: [1, 2] }],
     ['factor', { type: 'yarn', factor: -1 }],
+    ['mscale', { type: 'yarn', factor: 4, mscale: 'x', mscale_all_dim: 1 }],
   ])('%s', (words, scaling) => {
     const json = { rope_theta: 1e4, rope_scaling: scaling as never }
     expect(() => rotaryOf(json, { trainedLength: 2048, headSize: 16 })).toThrow(words)

@@ -10,10 +10,27 @@ const CHECK_MS = 20
 let collection: IdleCollection | null = null
 afterEach(() => collection?.stop())
 
+const heldBytes = () => getHeapStatistics().total_physical_size
+
 /** Keeps a million objects until they are old, and drops them; returns the memory held with them. */
 function leaveGarbage(): number {
   const objects = Array.from({ length: 1_000_000 }, (_, index) => ({ index, values: [index] }))
-  return objects.length === 0 ? 0 : getHeapStatistics().total_physical_size
+  return objects.length === 0 ? 0 : heldBytes()
+}
+
+/**
+ * Leaves garbage until a look has found it; returns the memory held with it. V8 may take the garbage by itself before anybody
+ * looks: then more is left.
+ */
+async function collectionOfGarbage(started: IdleCollection): Promise<number> {
+  const before = started.count()
+  let mostBytes = leaveGarbage()
+  await until(() => {
+    if (started.count() > before) return true
+    if (heldBytes() < mostBytes - 50 * MB) mostBytes = leaveGarbage()
+    return false
+  }, 'a collection')
+  return mostBytes
 }
 
 /** Calls `turn` for so long as some looks take. */
@@ -27,10 +44,8 @@ describe('startIdleCollection', () => {
     const started = startIdleCollection({ checkMs: CHECK_MS })
     collection = started
     for (let burst = 0; burst < 3; burst += 1) {
-      const before = started.count()
-      const heldBytes = leaveGarbage()
-      await until(() => started.count() > before, 'a collection')
-      await until(() => getHeapStatistics().total_physical_size < heldBytes - 50 * MB, 'the memory is given back')
+      const mostBytes = await collectionOfGarbage(started)
+      await until(() => heldBytes() < mostBytes - 50 * MB, 'the memory is given back')
     }
   })
 
@@ -40,14 +55,13 @@ describe('startIdleCollection', () => {
     collection = started
     await duringLooks(() => nextTurn())
     expect(started.count()).toBe(0)
-    await until(() => started.count() > 0, 'the collection')
+    await collectionOfGarbage(started)
   })
 
   it('leaves a heap alone that has not grown', async () => {
-    leaveGarbage()
     const started = startIdleCollection({ checkMs: CHECK_MS, leastGrowthBytes: 64 * MB })
     collection = started
-    await until(() => started.count() > 0, 'the first collection')
+    await collectionOfGarbage(started)
     await duringLooks(() => new Promise((resolve) => setTimeout(resolve, CHECK_MS)))
     expect(started.count()).toBe(1)
   })

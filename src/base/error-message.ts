@@ -4,7 +4,7 @@
  * What is meant to be read keeps category, code and words. Anything else becomes an internal error under a code of the sender's;
  * its own text and the system's code go along as its cause, for the log and for who knows what `ENOSPC` means. Knows no channel.
  */
-import { AppError, type ErrorCategory } from '#base/errors.js'
+import { AppError, type ErrorCategory, systemCodeOf } from '#base/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 
 /** An error as one process or thread tells it to another. */
@@ -66,14 +66,6 @@ const MAX_CAUSE = 4000
 function toCause(error: unknown): CauseMessage {
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
   return { text: text.slice(0, MAX_CAUSE), systemCode: systemCodeOf(error) }
-}
-
-/** The system's code of an error, or of what is behind it. */
-function systemCodeOf(error: unknown): string | null {
-  for (let at = error; at instanceof Error; at = at.cause) {
-    if (!(at instanceof AppError) && 'code' in at && typeof at.code === 'string') return at.code
-  }
-  return null
 }
 
 function fromCause({ text, systemCode }: CauseMessage): Error {

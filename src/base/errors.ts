@@ -158,18 +158,31 @@ export class StorageError extends AppError {
   }
 }
 
+/** What is asked of a server that ends, or what its end left no time for. */
+export function shuttingDown(): AppError {
+  return new AppError('unavailable', 'shutting_down', 'the server is shutting down', {
+    hint: 'send the request again once it is back',
+    details: { retry_after_seconds: 5 },
+  })
+}
+
 /** The error for a disk, or a quota, without room for `what`; null for anything else. */
 export function toFullDiskError(error: unknown, what: string): AppError | null {
-  if (!/^(ENOSPC|EDQUOT|SQLITE_FULL)$/.test(String(systemCodeOf(error)))) return null
+  if (error instanceof AppError || !isFullDisk(error)) return null
   return new AppError('unavailable', 'disk_full', `${what} cannot be written: the disk is full`, {
     hint: 'free some space and try again',
     cause: error,
   })
 }
 
+/** Whether an error, or what is behind it, is a write that found no room. */
+export function isFullDisk(error: unknown): boolean {
+  return /^(ENOSPC|EDQUOT|SQLITE_FULL)$/.test(String(systemCodeOf(error)))
+}
+
 /** The error for a process, or a machine, that may open no more files and connections; null for anything else. */
 export function toOpenFilesError(error: unknown): AppError | null {
-  const code = systemCodeOf(error)
+  const code = error instanceof AppError ? null : systemCodeOf(error)
   if (code !== 'EMFILE' && code !== 'ENFILE') return null
   const whose = code === 'EMFILE' ? 'this process' : 'the system'
   return new AppError(
@@ -183,6 +196,10 @@ export function toOpenFilesError(error: unknown): AppError | null {
   )
 }
 
-function systemCodeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : null
+/** The system's code of an error, or of what is behind it, for example `ENOSPC`. */
+export function systemCodeOf(error: unknown): string | null {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    if (!(at instanceof AppError) && 'code' in at && typeof at.code === 'string') return at.code
+  }
+  return null
 }

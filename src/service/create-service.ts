@@ -6,7 +6,7 @@
  */
 import { SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { readEnvironment } from '#base/environment.js'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError, shuttingDown } from '#base/errors.js'
 import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { createIdSource, timeOfId } from '#base/util/ids.js'
@@ -406,14 +406,6 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
 
 /** How long a scrape of the metrics waits for an engine. */
 const ENGINE_ANSWER_MS = 1000
-
-/** What a request gets that the drain did not leave time for: an event on a stream, else 503. */
-function shuttingDown(): AppError {
-  return new AppError('unavailable', 'shutting_down', 'the server is shutting down', {
-    hint: 'send the request again once it is back',
-    details: { retry_after_seconds: 5 },
-  })
-}
 
 async function resolveBaseModels(options: ServiceOptions, dataDir: DataDir): Promise<readonly BaseModelEntry[]> {
   const given = options.baseModels ?? []

@@ -4,14 +4,11 @@
  * Compiling has a limit of processor time and of memory. A machine that is busy with something else does not use it up: where
  * the system tells a thread's processor time (Linux), that is what counts, elsewhere the clock.
  */
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { Worker } from 'node:worker_threads'
 import { fromErrorMessage } from '#base/error-message.js'
 import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
+import { startThread } from '#base/processes/ask-thread.js'
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
-import { packageRoot } from '#base/util/package-root.js'
 import type { TokenBitmask, TokenMask } from '../engine/sampling/token-mask.js'
 import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
@@ -74,12 +71,8 @@ export async function compileGrammar(
   const usedKib = new SharedArrayBuffer(4)
   const { maxBytes, maxHeapBytes } = limits
   const data: GrammarThreadData = { spec, table, maxBytes, maxHeapBytes, usedKib }
-  // threads always run the build in dist/, as child processes do
-  const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/grammar/grammar-thread.js'))
-  // a process's own preloaded modules (its lifeline) are not a thread's business
   const resourceLimits = { maxOldGenerationSizeMb: HEAP_CEILING_MIB, maxYoungGenerationSizeMb: YOUNG_MIB }
-  const thread = new Worker(entry, { workerData: data, execArgv: [], resourceLimits })
-  thread.unref()
+  const thread = startThread('inference/grammar/grammar-thread.js', { workerData: data, resourceLimits })
   const { promise, resolve, reject } = createDeferred<void>()
   const watch = createWatch(limits, options.clock, reject)
   let threadId: number | null = null

@@ -5,16 +5,11 @@
  * The thread is started for the first large piece and has a text model of its own. What takes the caller less than a step is
  * done in place: a thread's answer would wait for the step that runs.
  */
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { Worker } from 'node:worker_threads'
-import { fromErrorMessage } from '#base/error-message.js'
 import { RuntimeError } from '#base/errors.js'
-import { createDeferred, type Deferred } from '#base/util/deferred.js'
-import { packageRoot } from '#base/util/package-root.js'
+import { createAskedThread } from '#base/processes/ask-thread.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { PromptInput, TextResult, TextTask } from './protocol.js'
-import type { TextThreadReply, TextThreadTask } from './text-thread.js'
+import type { TextWork } from './text-thread.js'
 import { type PreparedPrompt, preparePrompt, runTextTask, textSize } from './text-work.js'
 
 /** Rendering and tokenizing this much takes some milliseconds. UTF-16 units. */
@@ -33,42 +28,11 @@ export function createTextDesk(
   options: { readonly sourcePath: string; readonly smallText?: number },
 ): TextDesk {
   const smallText = options.smallText ?? SMALL_TEXT
-  const waiting = new Map<number, Deferred<TextResult>>()
-  let thread: Worker | null = null
-  let count = 0
-
-  function started(): Worker {
-    if (thread !== null) return thread
-    // threads always run the build in dist/, as child processes do
-    const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/host/text-thread.js'))
-    const worker = new Worker(entry, { workerData: options.sourcePath, execArgv: [] })
-    worker.unref()
-    thread = worker
-    worker.on('message', (reply: TextThreadReply) => {
-      const deferred = waiting.get(reply.id)
-      waiting.delete(reply.id)
-      if ('error' in reply) deferred?.reject(fromErrorMessage(reply.error))
-      else deferred?.resolve(reply.result)
-    })
-    const onEnd = (cause?: unknown): void => {
-      if (thread !== worker) return
-      thread = null
-      const error = new RuntimeError('text_thread_failed', 'the thread that renders prompts ended', { cause })
-      for (const deferred of waiting.values()) deferred.reject(error)
-      waiting.clear()
-    }
-    worker.once('error', onEnd)
-    worker.once('exit', () => onEnd())
-    return worker
-  }
-
-  function inThread(work: TextThreadTask['work']): Promise<TextResult> {
-    const deferred = createDeferred<TextResult>()
-    const id = count++
-    waiting.set(id, deferred)
-    started().postMessage({ id, work } satisfies TextThreadTask)
-    return deferred.promise
-  }
+  const thread = createAskedThread<TextWork, TextResult>({
+    module: 'inference/host/text-thread.js',
+    thread: { workerData: options.sourcePath },
+    died: (cause) => new RuntimeError('text_thread_failed', 'the thread that renders prompts ended', { cause }),
+  })
 
   return {
     prepare: (input, maxTokens) => {
@@ -76,9 +40,9 @@ export function createTextDesk(
       const isOurs = 'prompt' in input || (input.template.chatTemplate ?? null) === null
       const isTokens = 'prompt' in input && 'tokenIds' in input.prompt
       const isSmall = isOurs && (isTokens || textSize(input, smallText) <= smallText)
-      return isSmall ? preparePrompt(textModel, input, maxTokens) : inThread({ kind: 'prepare', input, maxTokens })
+      return isSmall ? preparePrompt(textModel, input, maxTokens) : thread.ask({ kind: 'prepare', input, maxTokens })
     },
-    run: (task) => (isOursAndSmall(task, smallText) ? runTextTask(textModel, task) : inThread(task)),
+    run: (task) => (isOursAndSmall(task, smallText) ? runTextTask(textModel, task) : thread.ask(task)),
   }
 }
 

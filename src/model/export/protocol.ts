@@ -2,7 +2,6 @@
  * What the server asks an export process, and what that says: one request, one answer, then the bytes of one file on stdout.
  * An adapter from elsewhere is checked and rewritten by the same kind of process.
  */
-import type { ErrorMessage } from '#base/error-message.js'
 import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 
 export interface ExportRequest {
@@ -49,7 +48,3 @@ export interface ImportedAdapter {
 export type ExportReply =
   | { readonly type: 'imported'; readonly adapter: ImportedAdapter }
   | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }
-  | {
-      readonly type: 'failed'
-      readonly error: ErrorMessage
-    }

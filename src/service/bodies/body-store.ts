@@ -221,7 +221,7 @@ export function maxBytesOf(name: BodyName, limits: BodyLimits): number {
   return limits[BODIES[name].size]
 }
 
-function readAtOnce(task: Omit<GroupsTask, 'id'>): GroupsRead {
+function readAtOnce(task: GroupsTask): GroupsRead {
   const reading = createGroupReading(task)
   try {
     for (;;) {

@@ -37,7 +37,7 @@ export interface GroupReading {
   discard(): void
 }
 
-export function createGroupReading(task: Omit<GroupsTask, 'type' | 'id'>): GroupReading {
+export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading {
   const chunks = readSlices(task.source)
   const target = createLineFile(task.targetPath)
   const kept: TrajectoryGroup[] = []

@@ -3,10 +3,11 @@
  * so that a gigabyte does not stand in the way of a megabyte.
  */
 import { parentPort, workerData } from 'node:worker_threads'
+import type { ThreadQuestion, ThreadReply } from '#base/processes/ask-thread.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
-import { type ThreadReply, type ThreadTask, toPlainError } from './thread-protocol.js'
+import { type GroupsTask, type PlainError, type ThreadTask, toPlainError } from './thread-protocol.js'
 
 /** Bodies of groups that are open at once. */
 const MAX_OPEN = 4
@@ -17,22 +18,22 @@ const { niceness } = workerData as { readonly niceness: number }
 lowerThreadPriority(niceness)
 
 const open: { readonly id: number; readonly reading: GroupReading }[] = []
-const waiting: Extract<ThreadTask, { readonly type: 'groups' }>[] = []
+const waiting: ThreadQuestion<GroupsTask>[] = []
 let turn = 0
 let isRunning = false
 
-function reply(message: ThreadReply): void {
+function reply(message: ThreadReply<unknown, PlainError>): void {
   parentPort?.postMessage(message)
 }
 
 function run(): void {
   while (open.length < MAX_OPEN) {
-    const task = waiting.shift()
-    if (task === undefined) break
+    const next = waiting.shift()
+    if (next === undefined) break
     try {
-      open.push({ id: task.id, reading: createGroupReading(task) })
+      open.push({ id: next.id, reading: createGroupReading(next.question) })
     } catch (error) {
-      reply({ type: 'failed', id: task.id, error: toPlainError(error) })
+      reply({ id: next.id, error: toPlainError(error) })
     }
   }
   const held = open.reduce((sum, { reading }) => sum + reading.heldBytes(), 0)
@@ -43,27 +44,26 @@ function run(): void {
   // lets new tasks in
   setImmediate(run)
   try {
-    const value = current.reading.step()
-    if (value === null) return
+    const answer = current.reading.step()
+    if (answer === null) return
     open.splice(turn, 1)
-    reply({ type: 'done', id: current.id, value })
+    reply({ id: current.id, answer })
   } catch (error) {
     open.splice(turn, 1)
     current.reading.discard()
-    reply({ type: 'failed', id: current.id, error: toPlainError(error) })
+    reply({ id: current.id, error: toPlainError(error) })
   }
 }
 
-function parse(task: Extract<ThreadTask, { readonly type: 'parse' }>): void {
+parentPort?.on('message', ({ id, question }: ThreadQuestion<ThreadTask>) => {
+  if (question.type === 'groups') {
+    waiting.push({ id, question })
+    if (!isRunning) run()
+    return
+  }
   try {
-    reply({ type: 'done', id: task.id, value: parseBody(task.name, readSlices(task.source)) })
+    reply({ id, answer: parseBody(question.name, readSlices(question.source)) })
   } catch (error) {
-    reply({ type: 'failed', id: task.id, error: toPlainError(error) })
+    reply({ id, error: toPlainError(error) })
   }
-}
-
-parentPort?.on('message', (task: ThreadTask) => {
-  if (task.type === 'parse') return parse(task)
-  waiting.push(task)
-  if (!isRunning) run()
 })

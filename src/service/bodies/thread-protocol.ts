@@ -13,7 +13,6 @@ export type BodySource = { readonly bytes: Uint8Array } | { readonly path: strin
 
 export interface ParseTask {
   readonly type: 'parse'
-  readonly id: number
   readonly name: BodyName
   readonly source: BodySource
 }
@@ -21,7 +20,6 @@ export interface ParseTask {
 /** Checks every group and writes it as one JSON line to `targetPath`, which must not exist. */
 export interface GroupsTask {
   readonly type: 'groups'
-  readonly id: number
   readonly name: GroupsBodyName
   readonly source: BodySource
   readonly targetPath: string
@@ -46,10 +44,6 @@ export interface GroupsRead {
   /** Totals under the body's `split`, as they are stored; null for a body without one. */
   readonly totals: ReturnType<typeof encodeTotals> | null
 }
-
-export type ThreadReply =
-  | { readonly type: 'done'; readonly id: number; readonly value: unknown }
-  | { readonly type: 'failed'; readonly id: number; readonly error: PlainError }
 
 /** An error on its way between threads, with the problems of a body that does not fit. */
 export interface PlainError extends ErrorMessage {

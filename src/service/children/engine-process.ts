@@ -6,11 +6,14 @@
  * host dies fails with `engine_restarting`, which says why it died; the next one waits for the new process, unless the
  * host dies again and again: then it is told when to come back.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { readEnvironment } from '#base/environment.js'
 import { fromErrorMessage } from '#base/error-message.js'
-import { AppError } from '#base/errors.js'
+import { AppError, shuttingDown } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
+import { startChild } from '#base/processes/child.js'
+import { withHugePages } from '#base/processes/huge-pages.js'
+import { createWatchdog } from '#base/processes/watchdog.js'
 import { type AsyncQueue, createAsyncQueue } from '#base/util/async-queue.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
@@ -31,10 +34,6 @@ import type {
   ThreadsEvent,
 } from '#inference/host/protocol.js'
 import { keepsDying, LOAD_RETRY_MS, loadFailed, queueFull, restarting, unresponsive } from './engine-errors.js'
-import { builtModule, dieWithParentFlags, ENGINE_FLAGS } from './entry.js'
-import { withHugePages } from './huge-pages.js'
-import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
-import { createWatchdog } from './watchdog.js'
 
 export interface EngineProcessOptions {
   readonly load: Omit<LoadCommand, 'type'>
@@ -86,6 +85,15 @@ export interface EngineProcess {
   stop(deadlineMs: number): Promise<void>
 }
 
+/**
+ * V8 flags of an engine host: one thread for collecting garbage and compiling code in the background. By default there are four, no
+ * less urgent than the model's own, and a thread that only begins (a first long text, a first grammar) sets them all to work.
+ *
+ * And no full collection before there are 256 MB to look after: V8 counts what a step returns, megabytes in arrays of their own,
+ * against a heap of ten, and marked all of it every third step of 16 streams; scavenging is enough for them.
+ */
+const ENGINE_FLAGS = ['--v8-pool-size=1', '--initial-old-space-size=256']
+
 interface Pending {
   readonly queue: AsyncQueue<GenerationEvent>
   isAborted: boolean
@@ -135,16 +143,14 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
 
   function start(): Running {
     if (running !== null) return running
-    if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+    if (isStopped) throw shuttingDown()
     const waitMs = notBeforeMs - clock.monotonicMs()
     if (waitMs > 0) throw loadFailure ?? keepsDying(load.baseModel, failures, { reason: lastDeath, waitMs })
-    const child = fork(options.entryPath ?? builtModule('inference/host/main.js'), [], {
+    const child = startChild(options.entryPath ?? 'inference/host/main.js', {
+      environment: withHugePages(readEnvironment()),
+      flags: ENGINE_FLAGS,
       serialization: 'advanced',
-      execArgv: [...ENGINE_FLAGS, ...dieWithParentFlags()],
-      env: withHugePages(readEnvironment()),
-      stdio: CHILD_STDIO,
     })
-    releaseLifeline(child)
     const startedMs = clock.monotonicMs()
     const { promise: loaded, resolve, reject } = createDeferred<LoadedEvent>()
     // a load that fails before anybody waits for it is reported to the next request

@@ -6,16 +6,13 @@
  * slowly slows its own export, and the other ones of its key: keys of which nothing runs have a place beside. One that goes away
  * ends it.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import type { Readable } from 'node:stream'
-import { fromErrorMessage } from '#base/error-message.js'
-import { AppError } from '#base/errors.js'
-import { createDeferred } from '#base/util/deferred.js'
+import { AppError, shuttingDown } from '#base/errors.js'
+import { askProcess } from '#base/processes/ask-process.js'
+import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
 import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#model/export/protocol.js'
-import { stepBack } from './child.js'
-import { builtModule, dieWithParentFlags } from './entry.js'
-import { releaseLifeline } from './lifeline.js'
 
 /** A file of an export as listed. */
 export interface ExportedFile {
@@ -31,8 +28,6 @@ export interface OpenExport extends ExportedFile {
 /** An export without the choice of a file. */
 export type WantedExport = Omit<ExportRequest, 'type' | 'file'>
 
-type Answer = Exclude<ExportReply, { readonly type: 'failed' }>
-
 export interface Exporter {
   /**
    * @param key whose export it is: keys take turns
@@ -47,8 +42,6 @@ export interface Exporter {
   stop(): void
 }
 
-/** As for training workers, with stdout for the file. */
-const STDIO = ['ignore', 'pipe', 2, 'ipc', 'pipe'] as const
 /** Further ones are refused: whoever waits longest would wait for minutes. */
 const TURNS = { what: 'exports', mostWaiting: 64, mostOfOneKey: 16, atOnce: 2, spare: 1 }
 
@@ -62,59 +55,33 @@ export function createExporter(options: {
   const never = new AbortController().signal
   let isStopped = false
 
-  /** Resolves with the first answer; the process goes on, and its turn, until its file is read. */
+  /** Resolves with the answer; the process goes on, and its turn, until its file is read. */
   function start(
     key: string,
     request: ExportRequest | ImportRequest,
-  ): Promise<{ readonly child: ChildProcess; readonly reply: Answer }> {
+  ): Promise<{ readonly child: ChildProcess; readonly reply: ExportReply }> {
     return new Promise((resolve, reject) => {
       turns
         .take(key, never, async () => {
-          const { child, answer, closed } = run(request)
+          if (isStopped) throw shuttingDown()
+          const child = startChild('model/export/main.js', {
+            environment: options.environment,
+            isRead: true,
+            isBehind: true,
+          })
+          running.add(child)
+          // whoever reads the stream hears of its failure; when nobody does, the answer has said it
+          child.stdout?.on('error', () => undefined)
+          const { answer, closed } = askProcess<ExportReply>(child, request, {
+            died: exportDied,
+            onFailed: (error) => child.stdout?.destroy(error),
+          })
           answer.then((reply) => resolve({ child, reply }), reject)
           await closed
+          running.delete(child)
         })
         .catch(reject)
     })
-  }
-
-  function run(request: ExportRequest | ImportRequest): {
-    readonly child: ChildProcess
-    readonly answer: Promise<Answer>
-    readonly closed: Promise<void>
-  } {
-    if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
-    const child = fork(builtModule('model/export/main.js'), [], {
-      execArgv: dieWithParentFlags(),
-      stdio: [...STDIO],
-      env: { ...options.environment },
-    })
-    releaseLifeline(child)
-    running.add(child)
-    stepBack(child)
-    const answer = createDeferred<Answer>()
-    // a refusal is told to whoever waits for it; an end after the answer shows on the stream
-    answer.promise.catch(() => undefined)
-    // whoever reads the stream hears of its failure; when nobody does, the answer has said it
-    child.stdout?.on('error', () => undefined)
-    child.on('message', (reply: ExportReply) => {
-      if (reply.type === 'failed') fail(fromErrorMessage(reply.error))
-      else answer.resolve(reply)
-    })
-    const fail = (error: Error): void => {
-      answer.reject(error)
-      child.stdout?.destroy(error)
-    }
-    child.on('error', (cause) => fail(exportDied('could not be started', cause)))
-    const closed = createDeferred<void>()
-    child.once('close', (code, signal) => {
-      running.delete(child)
-      closed.resolve()
-      if (code !== 0) fail(exportDied(signal === null ? `exited with code ${code}` : `was killed by ${signal}`))
-      answer.reject(exportDied('ended without an answer'))
-    })
-    child.send(request, () => undefined)
-    return { child, answer: answer.promise, closed: closed.promise }
   }
 
   return {
@@ -149,7 +116,7 @@ export function createExporter(options: {
   }
 }
 
-function filesOf(reply: Answer): readonly ExportedFile[] {
+function filesOf(reply: ExportReply): readonly ExportedFile[] {
   if (reply.type !== 'files') throw exportDied('answered something else')
   return reply.files
 }

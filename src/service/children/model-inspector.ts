@@ -2,13 +2,10 @@
  * Inspects models in a thread of their own, one at a time: what a model file claims is untrusted, and reading a large one
  * takes seconds.
  */
-import { pathToFileURL } from 'node:url'
-import { Worker } from 'node:worker_threads'
-import { fromErrorMessage } from '#base/error-message.js'
-import { AppError, WeightsError } from '#base/errors.js'
+import { AppError, shuttingDown, WeightsError } from '#base/errors.js'
+import { type AskedThread, createAskedThread } from '#base/processes/ask-thread.js'
 import type { ModelFacts } from '#model/inspection/inspect.js'
-import type { InspectionReply, InspectionTask } from '#model/inspection/thread-main.js'
-import { builtModule } from './entry.js'
+import type { InspectionTask } from '#model/inspection/thread-main.js'
 
 export type { ModelFacts } from '#model/inspection/inspect.js'
 
@@ -24,7 +21,7 @@ export interface ModelInspector {
 const MAX_HEAP_MB = 2048
 
 export function createModelInspector(): ModelInspector {
-  let current: Worker | null = null
+  let current: AskedThread<InspectionTask, ModelFacts | null> | null = null
   let queue: Promise<unknown> = Promise.resolve()
   let isClosed = false
 
@@ -35,29 +32,14 @@ export function createModelInspector(): ModelInspector {
   }
 
   async function start(task: InspectionTask): Promise<ModelFacts | null> {
-    if (isClosed) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
-    const worker = new Worker(pathToFileURL(builtModule('model/inspection/thread-main.js')), {
-      workerData: task,
-      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
-      execArgv: [],
+    if (isClosed) throw shuttingDown()
+    const thread = createAskedThread<InspectionTask, ModelFacts | null>({
+      module: 'model/inspection/thread-main.js',
+      thread: { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
+      died: (cause) => new WeightsError('model_unreadable', `model "${task.path}" could not be read`, { cause }),
     })
-    worker.unref()
-    current = worker
-    try {
-      const reply = await new Promise<InspectionReply>((resolve, reject) => {
-        worker.once('message', resolve)
-        worker.once('error', reject)
-        worker.once('exit', () => reject(new Error('the thread ended without an answer')))
-      })
-      if (reply.type === 'done') return reply.facts
-      throw fromErrorMessage(reply.error)
-    } catch (cause) {
-      if (cause instanceof AppError) throw cause
-      throw new WeightsError('model_unreadable', `model "${task.path}" could not be read`, { cause })
-    } finally {
-      current = null
-      await worker.terminate()
-    }
+    current = thread
+    return await thread.ask(task).finally(() => thread.end())
   }
 
   return {
@@ -71,7 +53,7 @@ export function createModelInspector(): ModelInspector {
     },
     async close() {
       isClosed = true
-      await current?.terminate()
+      await current?.end(shuttingDown())
     },
   }
 }

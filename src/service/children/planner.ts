@@ -5,17 +5,16 @@
  * as long as it gets on, for the machine may be busy: a process that shows no sign of life, or computes and reports nothing done, is
  * given up, and its heap bounds what there can be to do. A client that goes away ends its plan.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import type { PlanFindings } from '#api/wire/training/plan.js'
-import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
-import { fromErrorMessage } from '#base/error-message.js'
-import { AppError } from '#base/errors.js'
+import type { PlanRequest } from '#api/wire/training/plan-process.js'
+import { AppError, shuttingDown } from '#base/errors.js'
+import { askProcess } from '#base/processes/ask-process.js'
+import { startChild } from '#base/processes/child.js'
+import { withHugePages } from '#base/processes/huge-pages.js'
+import { createWatchdog } from '#base/processes/watchdog.js'
+import { createDeferred } from '#base/util/deferred.js'
 import { createTurns } from '#base/util/turns.js'
-import { stepBack } from './child.js'
-import { builtModule, dieWithParentFlags } from './entry.js'
-import { withHugePages } from './huge-pages.js'
-import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
-import { createWatchdog } from './watchdog.js'
 
 export interface PlannerOptions {
   /** Of the processes. */
@@ -30,7 +29,7 @@ export interface Planner {
    * @param signal of the client; aborted, the plan ends
    * @throws {AppError} what is wrong with the job's data; `queue_full`, `plan_too_large`, `plan_failed`, `client_closed`
    */
-  plan(key: string, request: Omit<PlanRequest, 'type'>, signal: AbortSignal): Promise<PlanFindings>
+  plan(key: string, request: PlanRequest, signal: AbortSignal): Promise<PlanFindings>
   /** Ends what runs and refuses more. */
   stop(): void
 }
@@ -47,18 +46,16 @@ export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: Plann
   let isStopped = false
   const turns = createTurns(WAITING)
 
-  async function run(request: Omit<PlanRequest, 'type'>, signal: AbortSignal): Promise<PlanFindings> {
-    if (isStopped) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+  async function run(request: PlanRequest, signal: AbortSignal): Promise<PlanFindings> {
+    if (isStopped) throw shuttingDown()
     if (signal.aborted) throw clientClosed()
-    const child = fork(builtModule('training/worker/plan/main.js'), [], {
-      execArgv: [...dieWithParentFlags(), `--max-old-space-size=${MAX_HEAP_MB}`],
-      stdio: CHILD_STDIO,
+    const child = startChild('training/worker/plan/main.js', {
       // as of the worker whose time is predicted
-      env: withHugePages(environment),
+      environment: withHugePages(environment),
+      flags: [`--max-old-space-size=${MAX_HEAP_MB}`],
+      isBehind: true,
     })
-    releaseLifeline(child)
     running = child
-    stepBack(child)
     try {
       return await answerOf(child, request, { signal, stuckMs })
     } finally {
@@ -81,41 +78,30 @@ export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: Plann
   }
 }
 
-function answerOf(
+async function answerOf(
   child: ChildProcess,
-  request: Omit<PlanRequest, 'type'>,
+  request: PlanRequest,
   { signal, stuckMs }: { readonly signal: AbortSignal; readonly stuckMs: number },
 ): Promise<PlanFindings> {
-  return new Promise((resolve, reject) => {
-    const watchdog = createWatchdog(child.pid ?? 0, {
-      frozenMs: FROZEN_MS,
-      stuckMs,
-      tickMs: Math.min(1000, stuckMs),
-      isWaitedFor: () => true,
-      // it reports by itself while it gets on
-      ping: () => undefined,
-      onFrozen: (reason) => finish(() => reject(tooLarge(reason))),
-    })
-    const onAbort = (): void => finish(() => reject(clientClosed()))
-    function finish(settle: () => void): void {
-      watchdog.stop()
-      signal.removeEventListener('abort', onAbort)
-      settle()
-    }
-    signal.addEventListener('abort', onAbort, { once: true })
-    child.on('message', (reply: PlanReply) => {
-      if (reply.type === 'progress') return watchdog.heard()
-      finish(() => (reply.type === 'planned' ? resolve(reply.findings) : reject(fromErrorMessage(reply.error))))
-    })
-    child.on('error', (cause) => finish(() => reject(planDied('could not be started', cause))))
-    child.once('exit', (code, killedBy) => {
-      // V8 ends a process whose heap is full in this way
-      if (code === 134 || killedBy === 'SIGABRT')
-        finish(() => reject(tooLarge('needed more memory than a plan may take')))
-      else finish(() => reject(planDied(killedBy === null ? `exited with code ${code}` : `was killed by ${killedBy}`)))
-    })
-    child.send({ type: 'plan', ...request } satisfies PlanRequest, () => undefined)
+  const givenUp = createDeferred<never>()
+  const watchdog = createWatchdog(child.pid ?? 0, {
+    frozenMs: FROZEN_MS,
+    stuckMs,
+    tickMs: Math.min(1000, stuckMs),
+    isWaitedFor: () => true,
+    // it reports by itself while it gets on
+    ping: () => undefined,
+    onFrozen: (reason) => givenUp.reject(tooLarge(reason)),
   })
+  const onAbort = (): void => givenUp.reject(clientClosed())
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    const { answer } = askProcess<PlanFindings>(child, request, { onProgress: watchdog.heard, died: planDied })
+    return await Promise.race([answer, givenUp.promise])
+  } finally {
+    watchdog.stop()
+    signal.removeEventListener('abort', onAbort)
+  }
 }
 
 function tooLarge(what: string): AppError {
@@ -129,6 +115,8 @@ function clientClosed(): AppError {
 }
 
 function planDied(how: string, cause?: unknown): AppError {
+  // V8 ends a process whose heap is full in this way
+  if (/ code 134$| SIGABRT$/.test(how)) return tooLarge('needed more memory than a plan may take')
   return new AppError('internal', 'plan_failed', `the process that planned ${how}`, {
     hint: 'ask again; the server log says more',
     cause,

@@ -8,9 +8,9 @@ import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { AppError, type ErrorCategory } from '#base/errors.js'
+import { dieWithParentFlags } from '#base/processes/entry.js'
+import { releaseLifeline } from '#base/processes/lifeline.js'
 import { packageRoot } from '#base/util/package-root.js'
-import { dieWithParentFlags } from './entry.js'
-import { releaseLifeline } from './lifeline.js'
 
 /** No stdin, both outputs to us, nothing where other children have IPC, lifeline (`lifeline.ts`). */
 const CHILD_STDIO: StdioOptions = ['ignore', 'pipe', 'pipe', 'ignore', 'pipe']

@@ -6,14 +6,12 @@
  * and of a training session; it is given up when it was idle too long, holds too much, or the machine's memory gets short.
  * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { type WorkerAssignment, workerIdleSchema } from '#api/wire/worker.js'
 import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
-import { stepBack } from './child.js'
-import { builtModule, dieWithParentFlags } from './entry.js'
-import { withHugePages } from './huge-pages.js'
-import { CHILD_STDIO, releaseLifeline } from './lifeline.js'
+import { endOf, startChild } from '#base/processes/child.js'
+import { withHugePages } from '#base/processes/huge-pages.js'
 
 export interface WorkerPoolOptions {
   /** Environment of the children. */
@@ -77,6 +75,7 @@ interface IdleWorker {
   readonly onExit: () => void
 }
 
+const WORKER = 'training/worker/main.js'
 /** A worker that has not loaded its runtime by then is ended. */
 const PROBE_MS = 60_000
 const DEFAULT_KEEP_MS = 10 * 60_000
@@ -190,12 +189,9 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
 
 /** Starts a worker that only loads its runtime. */
 function probeNew(options: WorkerPoolOptions): Promise<string> {
-  const child = fork(options.entryPath ?? builtModule('training/worker/main.js'), [], {
-    execArgv: dieWithParentFlags(),
-    stdio: CHILD_STDIO,
-    env: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
+  const child = startChild(options.entryPath ?? WORKER, {
+    environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
   })
-  releaseLifeline(child)
   const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
   return new Promise((resolve, reject) => {
     let isReady = false
@@ -231,7 +227,7 @@ function settle(child: ChildProcess, onIdle: (residentBytes: number) => void): P
       onIdle(said.data.resident_bytes)
     }
     const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
-      finish(signal === null ? `the worker exited with code ${code}` : `the worker was killed by ${signal}`)
+      finish(`the worker ${endOf(code, signal)}`)
     const onError = (error: Error): void => finish(`the worker could not be started: ${error.message}`)
     function finish(reason: string): void {
       child.off('message', onMessage).off('exit', onExit).off('error', onError)
@@ -242,10 +238,9 @@ function settle(child: ChildProcess, onIdle: (residentBytes: number) => void): P
 }
 
 function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess {
-  const child = fork(options.entryPath ?? builtModule('training/worker/main.js'), [], {
-    execArgv: dieWithParentFlags(),
-    stdio: CHILD_STDIO,
-    env: {
+  return startChild(options.entryPath ?? WORKER, {
+    isBehind: true,
+    environment: {
       ...withHugePages(options.environment),
       TRAINYARD_WORKER_URL: attempt.serverUrl,
       TRAINYARD_WORKER_TOKEN: attempt.token,
@@ -254,11 +249,6 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
       TRAINYARD_WORKER_KEEP: options.keepMs === 0 ? '0' : '1',
     },
   })
-  releaseLifeline(child)
-  // an error that comes when nobody waits for one must not end this process
-  child.on('error', () => undefined)
-  stepBack(child)
-  return child
 }
 
 function toAssignment(attempt: AttemptStart): WorkerAssignment {

@@ -4,7 +4,7 @@
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
-import { AppError } from '#base/errors.js'
+import { AppError, shuttingDown } from '#base/errors.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
 import { accessLog } from './middleware/access-log.js'
 import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'
@@ -44,7 +44,7 @@ export function createApp(options: AppOptions): App {
   app.use('*', dropBodyOfHead())
   app.use('*', browserGuard(options.allowedHosts))
   app.use('*', async function refuseWhileClosing(_, next) {
-    if (options.closing.aborted) throw new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+    if (options.closing.aborted) throw shuttingDown()
     await next()
   })
   app.use('*', async function provideBodies(c, next) {

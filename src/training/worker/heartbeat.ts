@@ -1,7 +1,7 @@
 /**
  * Starts and stops the heartbeat thread, and tells whether a cancel was requested.
  */
-import { Worker } from 'node:worker_threads'
+import { startThread } from '#base/processes/ask-thread.js'
 import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
 
 /** A running heartbeat. */
@@ -22,8 +22,7 @@ export interface Heartbeat {
 export function startHeartbeat(options: Omit<HeartbeatData, 'flags'>): Heartbeat {
   const flags = new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT)
   const data: HeartbeatData = { ...options, flags }
-  const thread = new Worker(new URL('./heartbeat-thread.js', import.meta.url), { workerData: data })
-  thread.unref()
+  const thread = startThread('training/worker/heartbeat-thread.js', { workerData: data })
   const view = new Int32Array(flags)
   return {
     isCancelRequested: () => Atomics.load(view, CANCEL_FLAG) === 1,

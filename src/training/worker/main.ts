@@ -9,7 +9,7 @@
 
 import { type WorkerFailure, type WorkerIdle, type WorkerJob, workerAssignmentSchema } from '#api/wire/worker.js'
 import { type Environment, readEnvironment } from '#base/environment.js'
-import { AppError, fullMessage, NotFoundError } from '#base/errors.js'
+import { AppError, fullMessage, isFullDisk, NotFoundError } from '#base/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { memoryBytes } from '#base/machine/memory.js'
 import { systemClock } from '#base/util/clock.js'
@@ -142,7 +142,7 @@ async function reportFailure(
 }
 
 function toFailure(error: unknown): WorkerFailure {
-  if (isDiskFull(error)) {
+  if (isFullDisk(error)) {
     return { code: 'disk_full', message: 'the disk of the training worker is full', is_cancelled: false }
   }
   if (!(error instanceof AppError)) {
@@ -150,13 +150,6 @@ function toFailure(error: unknown): WorkerFailure {
   }
   // a job's record has one text, and it is all that the hosted service's client shows
   return { code: error.code, message: fullMessage(error), is_cancelled: error.category === 'cancelled' }
-}
-
-/** Whether the error or one of its causes is a write that found no room. */
-function isDiskFull(error: unknown): boolean {
-  if (!(error instanceof Error)) return false
-  const code = 'code' in error ? error.code : undefined
-  return code === 'ENOSPC' || code === 'EDQUOT' || isDiskFull(error.cause)
 }
 
 /** Threads inside one operator, as the server was told. */

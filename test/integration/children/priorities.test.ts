@@ -12,7 +12,7 @@ const SCRIPT = `
   import { once } from 'node:events'
   import { getPriority } from 'node:os'
   import { lowerThreadPriority } from '${DIST}/base/util/thread-priority.js'
-  import { stepBack } from '${DIST}/service/children/child.js'
+  import { stepBack } from '${DIST}/base/processes/child.js'
   const child = spawn('sleep', ['100'])
   await once(child, 'spawn')
   stepBack(child)

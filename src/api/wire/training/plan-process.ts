@@ -1,13 +1,10 @@
 /**
- * What the server asks the process that plans a job, and what that says: one request, signs that it gets on, one answer.
+ * What the server asks the process that plans a job, which answers with `PlanFindings`.
  */
-import type { ErrorMessage } from '#base/error-message.js'
 import type { WorkerJob } from '../worker.js'
 import type { JobReport } from './job-report.js'
-import type { PlanFindings } from './plan.js'
 
 export interface PlanRequest {
-  readonly type: 'plan'
   /** As a worker would get it; never a resume point, and no file of a reference. */
   readonly job: WorkerJob
   readonly inputPath: string
@@ -17,11 +14,3 @@ export interface PlanRequest {
   /** Reports of completed jobs of the same kind and base model, the newest first. */
   readonly earlier: readonly { readonly report: JobReport; readonly precision: string }[]
 }
-
-export type PlanReply =
-  | { readonly type: 'progress' }
-  | { readonly type: 'planned'; readonly findings: PlanFindings }
-  | {
-      readonly type: 'failed'
-      readonly error: ErrorMessage
-    }

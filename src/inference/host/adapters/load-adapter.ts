@@ -3,15 +3,11 @@
  * steps of running choices.
  */
 import { stat } from 'node:fs/promises'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { Worker } from 'node:worker_threads'
-import { fromErrorMessage } from '#base/error-message.js'
 import { RuntimeError } from '#base/errors.js'
-import { packageRoot } from '#base/util/package-root.js'
+import { createAskedThread } from '#base/processes/ask-thread.js'
 import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
 import type { AdapterRef } from '../protocol.js'
-import type { AdapterThreadReply, AdapterThreadTask } from './adapter-thread.js'
+import type { AdapterThreadTask } from './adapter-thread.js'
 import { readStoredAdapter } from './stored-adapter.js'
 
 /** Reading this much takes some milliseconds, less than a thread takes to start. */
@@ -46,19 +42,10 @@ async function sizeOf({ files }: AdapterRef): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-function readInThread(task: AdapterThreadTask): Promise<AdapterWeights> {
-  // threads always run the build in dist/, as child processes do
-  const entry = pathToFileURL(join(packageRoot(), 'dist/src/inference/host/adapters/adapter-thread.js'))
-  return new Promise((resolve, reject) => {
-    const thread = new Worker(entry, { workerData: task, execArgv: [] })
-    const onEnd = (cause?: unknown): void => {
-      reject(new RuntimeError('adapter_thread_failed', 'the thread that reads an adapter ended', { cause }))
-    }
-    thread.once('message', (reply: AdapterThreadReply) => {
-      if ('error' in reply) reject(fromErrorMessage(reply.error))
-      else resolve(reply.adapter)
-    })
-    thread.once('error', onEnd)
-    thread.once('exit', () => onEnd())
+async function readInThread(task: AdapterThreadTask): Promise<AdapterWeights> {
+  const thread = createAskedThread<AdapterThreadTask, AdapterWeights>({
+    module: 'inference/host/adapters/adapter-thread.js',
+    died: (cause) => new RuntimeError('adapter_thread_failed', 'the thread that reads an adapter ended', { cause }),
   })
+  return await thread.ask(task).finally(() => thread.end())
 }

@@ -3,7 +3,7 @@
  */
 import { mkdir, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError, shuttingDown } from '#base/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { ModelInspector } from '#service/children/model-inspector.js'
@@ -215,7 +215,7 @@ export function createHubImports(options: HubImportOptions): HubImports {
       downloads.delete(name)
     },
     async close() {
-      const error = new AppError('unavailable', 'shutting_down', 'the server is shutting down')
+      const error = shuttingDown()
       for (const { controller } of downloads.values()) controller.abort(error)
       await Promise.all([...downloads.values()].map(({ done }) => done))
     },

@@ -4,11 +4,11 @@
  * A process of its own for the same reasons as a job's: it tokenizes, holds rows and runs a graph, and none of that may stop
  * the server. It reads files of this machine and changes nothing.
  */
-import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import type { PlanReply, PlanRequest } from '#api/wire/training/plan-process.js'
+import type { PlanFindings } from '#api/wire/training/plan.js'
+import type { PlanRequest } from '#api/wire/training/plan-process.js'
 import { readEnvironment } from '#base/environment.js'
-import { toErrorMessage } from '#base/error-message.js'
+import { answerProcess } from '#base/processes/ask-process.js'
 import { systemClock } from '#base/util/clock.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { checkpointTitle, readStoredFile } from '#model/weights/checkpoint-manifest.js'
@@ -20,24 +20,17 @@ import { JOB_RUNTIME, openJob } from '../open-job.js'
 import { jobDataMissing } from '../worker-client.js'
 import { planJob } from './plan-job.js'
 
-process.umask(0o077)
-process.on('disconnect', () => process.exit(0))
-
-function reply(message: PlanReply): Promise<void> {
-  return new Promise((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
-}
-
 /** Between two reports that something was done. */
 const REPORT_MS = 1000
 
 /** Tells the server that this gets on; what goes through here many times a second is told once. */
-function createReporter(): () => void {
+function createReporter(report: () => void): () => void {
   let lastMs = Number.NEGATIVE_INFINITY
   return () => {
     const nowMs = performance.now()
     if (nowMs - lastMs < REPORT_MS) return
     lastMs = nowMs
-    process.send?.({ type: 'progress' } satisfies PlanReply)
+    report()
   }
 }
 
@@ -49,24 +42,6 @@ function countTexts(text: TextModel, note: () => void): TextModel {
     return tokenizer.encode(piece, options)
   }
   return { ...text, tokenizer: { ...tokenizer, encode } }
-}
-
-async function answer(request: PlanRequest): Promise<PlanReply> {
-  const { job, earlier } = request
-  const threads = Number(readEnvironment()['TRAINYARD_THREADS'])
-  const note = createReporter()
-  const { prepared, text } = await createBaseModelOpener(async () => undefined)(job.base_model)
-  const { opened, context } = await openJob({
-    prepared,
-    text: countTexts(text, note),
-    source: fileSource(request),
-    job,
-    runtime: countRuns(createOrtRuntime(JOB_RUNTIME), note),
-    clock: systemClock,
-    resumePoint: null,
-    ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),
-  })
-  return { type: 'planned', findings: await planJob(opened, context, earlier) }
 }
 
 /** @throws {StorageError} `blob_missing`, as a worker is told by the server */
@@ -93,11 +68,20 @@ function fileSource({ job, inputPath, validationPath, parentFiles }: PlanRequest
   }
 }
 
-const [request] = (await once(process, 'message')) as [PlanRequest]
-try {
-  await reply(await answer(request))
-  process.exit(0)
-} catch (error) {
-  await reply({ type: 'failed', error: toErrorMessage(error, { code: 'plan_failed' }) })
-  process.exit(1)
-}
+await answerProcess<PlanRequest, PlanFindings>('plan_failed', async (request, asker) => {
+  const { job, earlier } = request
+  const threads = Number(readEnvironment()['TRAINYARD_THREADS'])
+  const note = createReporter(asker.progress)
+  const { prepared, text } = await createBaseModelOpener(async () => undefined)(job.base_model)
+  const { opened, context } = await openJob({
+    prepared,
+    text: countTexts(text, note),
+    source: fileSource(request),
+    job,
+    runtime: countRuns(createOrtRuntime(JOB_RUNTIME), note),
+    clock: systemClock,
+    resumePoint: null,
+    ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),
+  })
+  await asker.answer(await planJob(opened, context, earlier))
+})

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { withHugePages } from '#service/children/huge-pages.js'
+import { withHugePages } from '#base/processes/huge-pages.js'
 
 describe('withHugePages', () => {
   it('asks glibc for large pages and keeps the rest of the environment', () => {

@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { createWatchdog, parseSigns, readSigns } from '#service/children/watchdog.js'
+import { createWatchdog, parseSigns, readSigns } from '#base/processes/watchdog.js'
 
 describe('signs of a process', () => {
   it.each([

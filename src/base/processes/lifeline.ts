@@ -1,14 +1,11 @@
 /**
  * The pipe that tells a child whether its parent is alive; both ends use this file descriptor.
  */
-import type { ChildProcess, StdioOptions } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { Socket } from 'node:net'
 
 /** File descriptor of the pipe in the child. */
 export const LIFELINE_FD = 4
-
-/** No stdin, both outputs to our stderr (stdout belongs to the command line), IPC, lifeline. */
-export const CHILD_STDIO: StdioOptions = ['ignore', 2, 2, 'ipc', 'pipe']
 
 /** Lets the parent exit although it holds one end of the pipe. */
 export function releaseLifeline(child: ChildProcess): void {

@@ -2,7 +2,7 @@
  * `trainyard backup`: everything a service knows as one file.
  */
 import { resolve } from 'node:path'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'

@@ -2,8 +2,6 @@
  * `trainyard chat` (alias `run`): a conversation at the terminal, or one question and its answer.
  */
 
-import { Trajectory, TrajectoryGroup } from '#api/rl/trajectory.js'
-import type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
 import { isJsonObject } from '#base/util/json.js'
 import { runRepl } from '#cli/chat/repl.js'
 import { describeServed } from '#cli/chat/repl-state.js'
@@ -18,6 +16,8 @@ import { argument } from '#cli/command/flags.js'
 import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/input/chat-input.js'
 import { assertOneStep, resolveServed } from '#cli/input/model-reference.js'
 import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
+import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
+import { Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 
 export const chat = defineCommand({
   path: ['chat'],

@@ -2,8 +2,6 @@
  * `trainyard demo`: teaches a small model something in about a minute, through the API and before the reader's eyes.
  */
 
-import { inferenceName } from '#api/client/inference-name.js'
-import type { Model } from '#api/wire/models.js'
 import { randomSeed } from '#base/util/rng.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
@@ -17,6 +15,8 @@ import { shortName } from '#cli/input/model-reference.js'
 import { borrowServer } from '#cli/local/local-server.js'
 import { createDemoPrinter } from '#cli/terminal/demo-output.js'
 import { requireCompleted } from '#cli/terminal/watch.js'
+import type { Model } from '#contract/wire/models.js'
+import { inferenceName } from '#sdk/client/inference-name.js'
 
 export const demo = defineCommand({
   path: ['demo'],

@@ -1,7 +1,7 @@
 /**
  * `trainyard eval`: how good a model is at held-out prompts, recorded with its checkpoint, and a threshold for CI.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { resolveServed } from '#cli/input/model-reference.js'

@@ -5,7 +5,6 @@
  * environment and interruption are handed in, which is how tests run commands in-process.
  */
 
-import type { Fetch } from '#api/client/light-fetch.js'
 import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
@@ -13,6 +12,7 @@ import type { Command, RawInput } from '#cli/command/define-command.js'
 import { commandSpelling, type SpellCommands } from '#cli/command/program-name.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
+import type { Fetch } from '#sdk/client/light-fetch.js'
 
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
 export const commandTable: readonly CommandEntry[] = [

@@ -2,7 +2,6 @@
  * `trainyard rollout`: samples groups of answers, scores them, and writes what `trainyard train rl` reads.
  */
 
-import { equalRewards } from '#api/settings/reward-advice.js'
 import { stringifyExact } from '#base/json/exact-json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -11,6 +10,7 @@ import { resolveServed } from '#cli/input/model-reference.js'
 import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+import { equalRewards } from '#contract/jobs/reward-advice.js'
 
 export const rollout = defineCommand({
   path: ['rollout'],

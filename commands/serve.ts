@@ -3,7 +3,6 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
-import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
 import { usableCores } from '#base/machine/cores.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -12,6 +11,7 @@ import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { assertOpenFiles } from '#cli/local/open-files.js'
 import { plural } from '#cli/terminal/format.js'
+import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */

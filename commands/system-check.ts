@@ -2,7 +2,7 @@
  * `trainyard system-check` (`doctor`): can this machine run the service, and is the service healthy. Every check runs.
  */
 
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'

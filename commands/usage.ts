@@ -1,8 +1,8 @@
 /**
  * `trainyard usage`: tokens, requests and training time by day, project and model.
  */
-import type { UsageRow } from '#api/wire/access/usage.js'
-import { NotFoundError } from '#base/errors.js'
+
+import { NotFoundError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { askedNamespace, hintConfiguredProject } from '#cli/command/page-flags.js'
@@ -10,6 +10,7 @@ import { ExpectedError } from '#cli/config/parse-value.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatDuration, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { UsageRow } from '#contract/wire/access/usage.js'
 
 const columns: readonly Column<UsageRow>[] = [
   { header: 'day', get: (row) => row.day },

@@ -2,11 +2,11 @@
  * `trainyard verify`: which blobs are missing, damaged or named by no row, before anything is done about it.
  */
 import { resolve } from 'node:path'
-import type { StorageReport } from '#api/wire/health.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
+import type { StorageReport } from '#contract/wire/health.js'
 
 export const verify = defineCommand({
   path: ['verify'],

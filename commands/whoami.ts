@@ -2,11 +2,11 @@
  * `trainyard whoami`: which server and key are used and where they come from; then whether the server agrees.
  */
 
-import { ApiError } from '#api/client/errors.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { fingerprint } from '#cli/config/credentials.js'
 import type { ResolvedSetting } from '#cli/config/load.js'
+import { ApiError } from '#sdk/client/errors.js'
 
 export const whoami = defineCommand({
   path: ['whoami'],

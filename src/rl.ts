@@ -5,9 +5,16 @@
  * @example
  * import { gather, group, startLocal, TrainableModel } from 'trainyard/rl'
  */
-export { type Client, type ClientOptions, createClient } from '#api/client/client.js'
-export { ApiError, ConnectionError, RequestTimeoutError } from '#api/client/errors.js'
-export { capture, captureFetch } from '#api/rl/capture.js'
+
+export { AppError, type ErrorCategory } from '#base/errors/errors.js'
+export type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
+export type { Checkpoint } from '#contract/wire/checkpoints.js'
+export type { List } from '#contract/wire/list.js'
+export type { Model } from '#contract/wire/models.js'
+export type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
+export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
+export { capture, captureFetch } from '#sdk/rl/capture.js'
 export {
   createToolEnvironment,
   type Environment,
@@ -15,16 +22,16 @@ export {
   play,
   type RunnableTool,
   type Turn,
-} from '#api/rl/environment.js'
-export { type GatherOptions, type GatherProgress, type GroupPlan, gather, group, type Rollout } from '#api/rl/gather.js'
-export { createJudge, type Judge, type JudgeOptions } from '#api/rl/judge.js'
+} from '#sdk/rl/environment.js'
+export { type GatherOptions, type GatherProgress, type GroupPlan, gather, group, type Rollout } from '#sdk/rl/gather.js'
+export { createJudge, type Judge, type JudgeOptions } from '#sdk/rl/judge.js'
 export {
   type Connection,
   type Conversation,
   type ModelOptions,
   type PreferencePair,
   TrainableModel,
-} from '#api/rl/model.js'
+} from '#sdk/rl/model.js'
 export {
   atMostTokens,
   combineRewards,
@@ -33,9 +40,9 @@ export {
   matching,
   type Reward,
   type WeightedReward,
-} from '#api/rl/rewards.js'
-export { type LocalOptions, type LocalService, startLocal } from '#api/rl/start-local.js'
-export type { ToolCall } from '#api/rl/tool-calls.js'
+} from '#sdk/rl/rewards.js'
+export { type LocalOptions, type LocalService, startLocal } from '#sdk/rl/start-local.js'
+export type { ToolCall } from '#sdk/rl/tool-calls.js'
 export {
   type RlTrainOptions,
   type RowsTrainOptions,
@@ -43,7 +50,7 @@ export {
   TrainingFailedError,
   type TrainOptions,
   type TrainResult,
-} from '#api/rl/train.js'
+} from '#sdk/rl/train.js'
 export {
   type Answer,
   type AskOptions,
@@ -53,10 +60,4 @@ export {
   type Tool,
   Trajectory,
   TrajectoryGroup,
-} from '#api/rl/trajectory.js'
-export type { ChatRequestBody, ChatResponse } from '#api/wire/chat-completions.js'
-export type { Checkpoint } from '#api/wire/checkpoints.js'
-export type { List } from '#api/wire/list.js'
-export type { Model } from '#api/wire/models.js'
-export type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
-export { AppError, type ErrorCategory } from '#base/errors.js'
+} from '#sdk/rl/trajectory.js'

@@ -3,10 +3,6 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
-import type { Client } from '#api/client/client.js'
-import { ApiError } from '#api/client/errors.js'
-import { sleep } from '#api/client/http.js'
-import type { BaseModel } from '#api/wire/models.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { InterruptedError, OutcomeError, UsageError } from '#cli/command/errors.js'
@@ -15,6 +11,10 @@ import { renderBar } from '#cli/live/bar.js'
 import { placeIncoming } from '#cli/local/incoming.js'
 import { formatBytes, formatClock, formatCount } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
+import type { BaseModel } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
+import { sleep } from '#sdk/client/http.js'
 
 const POLL_MS = 500
 

@@ -1,9 +1,10 @@
 /**
  * `trainyard base-models list`: what `models create --base-model` accepts, and what is on its way there.
  */
-import type { BaseModel } from '#api/wire/models.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { BaseModel } from '#contract/wire/models.js'
 
 const columns: readonly Column<BaseModel>[] = [
   { header: 'name', kind: 'name', get: (model) => model.name, canShrink: true },

@@ -2,9 +2,7 @@
  * `trainyard checkpoints delete`: by step, or everything a set of rules does not keep.
  */
 
-import { collectPages } from '#api/client/pages.js'
-import type { Checkpoint } from '#api/wire/checkpoints.js'
-import { ConflictError, NotFoundError } from '#base/errors.js'
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -13,6 +11,8 @@ import { applyKeepRules, formatSteps, parseKeepRule } from '#cli/input/checkpoin
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, formatNumber, plural } from '#cli/terminal/format.js'
 import type { Prompts } from '#cli/terminal/prompts.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 export const deleteCheckpoints = defineCommand({
   path: ['checkpoints', 'delete'],

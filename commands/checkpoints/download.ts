@@ -2,8 +2,6 @@
  * `trainyard checkpoints download`: one step as a folder that other programs load.
  */
 import { join, resolve } from 'node:path'
-import { collectPages } from '#api/client/pages.js'
-import { EXPORT_FORMATS, EXPORT_PRECISIONS, type ExportPrecision } from '#api/wire/export-words.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -12,6 +10,8 @@ import { assertOneStep, findModel, parseModelReference } from '#cli/input/model-
 import { downloadFiles } from '#cli/local/download.js'
 import { formatBytes } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
+import { EXPORT_FORMATS, EXPORT_PRECISIONS, type ExportPrecision } from '#contract/wire/export-words.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 export const downloadCheckpoint = defineCommand({
   path: ['checkpoints', 'download'],

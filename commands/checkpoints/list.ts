@@ -2,13 +2,13 @@
  * `trainyard checkpoints list`: steps of a model with their metrics.
  */
 
-import { collectPages } from '#api/client/pages.js'
-import type { Checkpoint } from '#api/wire/checkpoints.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 /** Shown when --metrics names none: the first of these that some checkpoint has. */
 const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']

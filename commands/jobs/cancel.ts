@@ -1,9 +1,8 @@
 /**
  * `trainyard jobs cancel`: asks jobs to stop after the gradient step they are in.
  */
-import type { Client } from '#api/client/client.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { AppError, ConflictError } from '#base/errors.js'
+
+import { AppError, ConflictError } from '#base/errors/errors.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
@@ -12,6 +11,8 @@ import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import { shortId } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/terminal/watch.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import type { Client } from '#sdk/client/client.js'
 
 export const cancelJobs = defineCommand({
   path: ['jobs', 'cancel'],

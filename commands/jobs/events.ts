@@ -2,14 +2,14 @@
  * `trainyard jobs events`: what a job has reported, or is reporting.
  */
 
-import { collectPages } from '#api/client/pages.js'
-import type { TrainingEvent } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeEvent, watchJob } from '#cli/terminal/watch.js'
+import type { TrainingEvent } from '#contract/wire/training-jobs.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 const columns: readonly Column<TrainingEvent>[] = [
   { header: 'type', kind: 'status', get: (event) => event.type },

@@ -2,7 +2,6 @@
  * `trainyard jobs get`: what a job is, how far it is, and why it failed.
  */
 
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
@@ -10,6 +9,7 @@ import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
 import { describeReport } from '#cli/terminal/job-report.js'
 import { describeProgress } from '#cli/terminal/watch.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 
 export const getJob = defineCommand({
   path: ['jobs', 'get'],

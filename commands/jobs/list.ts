@@ -2,16 +2,16 @@
  * `trainyard jobs list`: training jobs, newest first as the service orders them.
  */
 
-import type { Client } from '#api/client/client.js'
-import { collectPages, eachItem } from '#api/client/pages.js'
-import { JOB_STATUSES } from '#api/wire/job-words.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/terminal/watch.js'
+import { JOB_STATUSES } from '#contract/wire/job-words.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import type { Client } from '#sdk/client/client.js'
+import { collectPages, eachItem } from '#sdk/client/pages.js'
 
 export const listJobs = defineCommand({
   path: ['jobs', 'list'],

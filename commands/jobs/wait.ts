@@ -2,9 +2,7 @@
  * `trainyard jobs wait`: returns when every job is finished; exit 7 if any failed, 8 when it took too long.
  */
 
-import { sleep } from '#api/client/http.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { OutcomeError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
@@ -14,6 +12,8 @@ import { formatClock, formatDuration } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { shortId } from '#cli/terminal/table.js'
 import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { sleep } from '#sdk/client/http.js'
 
 export const waitForJobs = defineCommand({
   path: ['jobs', 'wait'],

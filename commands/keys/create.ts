@@ -3,10 +3,10 @@
  * key gets in again.
  */
 import { resolve } from 'node:path'
-import { KEY_SCOPES } from '#api/wire/access/key-words.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
 
 export const createKey = defineCommand({
   path: ['keys', 'create'],
@@ -49,7 +49,7 @@ export const createKey = defineCommand({
       return output.result(created, created.key, [created.key])
     }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
-    const { createLocalKey } = await import('#service/operations/local-keys.js')
+    const { createLocalKey } = await import('#service/operations/access/local-keys.js')
     const { id, key, entity, keyFile } = await createLocalKey(dataDir, {
       name,
       scope,

@@ -1,11 +1,12 @@
 /**
  * `trainyard keys list`: the keys of the entity, without the keys themselves.
  */
-import { collectPages } from '#api/client/pages.js'
-import type { ApiKey } from '#api/wire/access/keys.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { ApiKey } from '#contract/wire/access/keys.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 const columns: readonly Column<ApiKey>[] = [
   {

@@ -1,13 +1,14 @@
 /**
  * `trainyard keys revoke`: keys that are refused from now on.
  */
-import { collectPages } from '#api/client/pages.js'
-import type { ApiKey } from '#api/wire/access/keys.js'
-import { NotFoundError } from '#base/errors.js'
+
+import { NotFoundError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { plural } from '#cli/terminal/format.js'
+import type { ApiKey } from '#contract/wire/access/keys.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 export const revokeKeys = defineCommand({
   path: ['keys', 'revoke'],

@@ -2,14 +2,14 @@
  * `trainyard models create`: registers a model that can then be trained.
  */
 
-import { ApiError } from '#api/client/errors.js'
-import { ConflictError } from '#base/errors.js'
+import { ConflictError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { uploadAdapter } from '#cli/input/adapter-folder.js'
 import { askForBaseModel } from '#cli/input/ask.js'
 import { parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { ApiError } from '#sdk/client/errors.js'
 
 export const createModel = defineCommand({
   path: ['models', 'create'],

@@ -2,13 +2,13 @@
  * `trainyard models delete`: models with everything they have. Asks for the name of each.
  */
 
-import { collectPages } from '#api/client/pages.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 export const deleteModels = defineCommand({
   path: ['models', 'delete'],

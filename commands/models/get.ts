@@ -2,12 +2,12 @@
  * `trainyard models get`: one model, its latest step and its best checkpoint.
  */
 
-import { collectPages } from '#api/client/pages.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { DEFAULT_METRIC, findBest } from '#cli/input/checkpoint-selection.js'
 import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/terminal/format.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 export const getModel = defineCommand({
   path: ['models', 'get'],

@@ -2,12 +2,12 @@
  * `trainyard models list`: the models of the service.
  */
 
-import { collectPages } from '#api/client/pages.js'
-import type { Model } from '#api/wire/models.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { Model } from '#contract/wire/models.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 const columns: readonly Column<Model>[] = [
   { header: 'name', kind: 'name', get: (model) => model.name },

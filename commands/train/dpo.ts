@@ -2,7 +2,6 @@
  * `trainyard train dpo`: uploads preference pairs and trains on them as one job.
  */
 
-import { BETA, DPO_DEFAULTS, LABEL_SMOOTHING } from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
@@ -27,6 +26,7 @@ import {
   submitJob,
   toRowsRequest,
 } from '#cli/training/submission.js'
+import { BETA, DPO_DEFAULTS, LABEL_SMOOTHING } from '#contract/jobs/training.js'
 
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],

@@ -2,15 +2,6 @@
  * `trainyard train rl`: submits trajectory groups as one training job.
  */
 
-import { ApiError } from '#api/client/errors.js'
-import {
-  KL_PENALTY_COEF,
-  PACKED_SEQUENCE_LENGTH,
-  POLICY_LOSSES,
-  RATIO_BOUND,
-  RL_DEFAULTS,
-  TARGET_KL,
-} from '#api/settings/training.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
@@ -26,6 +17,15 @@ import {
   trainedModel,
 } from '#cli/training/flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
+import {
+  KL_PENALTY_COEF,
+  PACKED_SEQUENCE_LENGTH,
+  POLICY_LOSSES,
+  RATIO_BOUND,
+  RL_DEFAULTS,
+  TARGET_KL,
+} from '#contract/jobs/training.js'
+import { ApiError } from '#sdk/client/errors.js'
 
 export const trainRl = defineCommand({
   path: ['train', 'rl'],

@@ -1,7 +1,7 @@
 /**
  * `trainyard train sft`: uploads example conversations and trains on them as one job.
  */
-import { ASSISTANT_TURNS, SFT_DEFAULTS } from '#api/settings/training.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
@@ -26,6 +26,7 @@ import {
   submitJob,
   toRowsRequest,
 } from '#cli/training/submission.js'
+import { ASSISTANT_TURNS, SFT_DEFAULTS } from '#contract/jobs/training.js'
 
 export const trainSft = defineCommand({
   path: ['train', 'sft'],

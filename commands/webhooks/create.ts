@@ -1,11 +1,12 @@
 /**
  * `trainyard webhooks create`: an address that is told what becomes of jobs.
  */
-import { WEBHOOK_EVENTS, type WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { askedNamespace } from '#cli/command/page-flags.js'
+import { WEBHOOK_EVENTS, type WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 
 export const createWebhook = defineCommand({
   path: ['webhooks', 'create'],

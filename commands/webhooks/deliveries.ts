@@ -1,12 +1,13 @@
 /**
  * `trainyard webhooks deliveries`: what was sent to an address, and what became of it.
  */
-import { collectPages } from '#api/client/pages.js'
-import type { WebhookDelivery } from '#api/wire/webhooks/webhooks.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { WebhookDelivery } from '#contract/wire/webhooks/webhooks.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 const columns: readonly Column<WebhookDelivery>[] = [
   { header: 'type', get: (delivery) => delivery.type, canShrink: true },

@@ -1,11 +1,12 @@
 /**
  * `trainyard webhooks list`: the addresses that are told what becomes of jobs.
  */
-import { collectPages } from '#api/client/pages.js'
-import type { Webhook } from '#api/wire/webhooks/webhooks.js'
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import type { Column } from '#cli/terminal/table.js'
+import type { Webhook } from '#contract/wire/webhooks/webhooks.js'
+import { collectPages } from '#sdk/client/pages.js'
 
 const columns: readonly Column<Webhook>[] = [
   { header: 'url', kind: 'name', get: (webhook) => webhook.url, canShrink: true },

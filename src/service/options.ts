@@ -1,24 +1,25 @@
 /**
  * What a service is started with, in three groups: what users set, tuning that few need, and seams for tests.
  *
- * Defaults and bounds of the first group are in `api/settings/service.ts`, those of tuning beside the code they tune.
+ * Defaults and bounds of the first group are in `contract/settings/service.ts`, those of tuning beside the code they tune.
  */
+
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { Logger, LogLevel } from '#base/logging/logger.js'
+import { packageVersion } from '#base/util/package-root.js'
 import {
   type Precision,
   type SchedulingPolicy,
   SERVICE_BOUNDS,
   SERVICE_DEFAULTS,
   type Speculation,
-} from '#api/settings/service.js'
-import { InvalidRequestError } from '#base/errors.js'
-import type { Logger, LogLevel } from '#base/logging/logger.js'
-import { packageVersion } from '#base/util/package-root.js'
+} from '#contract/settings/service.js'
 import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
-import type { EngineProcessOptions } from './children/engine-process.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { OutboxTiming } from './operations/webhooks/outbox.js'
+import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
 
 /** What users set, by flags, variables or a file; null and absent mean the default. */

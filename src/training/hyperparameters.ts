@@ -1,11 +1,14 @@
 /**
  * What a training job does with its options: the request's `experimental_config` or `config` in the terms of the
- * trainer. Names stand in `api/wire/training-options.ts`, bounds and defaults in `api/settings/training.ts`.
+ * trainer. Names stand in `contract/wire/training-options.ts`, bounds and defaults in `contract/jobs/training.ts`.
  *
  * Meanings are those of OpenPipe ART; `src/docs/how-training-works.md` has the formulas. Null counts as absent for every field,
  * because clients send null for what the user left unset. Options without effect are reported on the job's record, and what
- * is known but not available is refused (`api/wire/option-notes.ts`), so that no option changes its meaning silently.
+ * is known but not available is refused (`contract/wire/option-notes.ts`), so that no option changes its meaning silently.
  */
+
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import {
   AUTO_BATCH_SIZE,
   CLIP_DEFAULTS,
@@ -13,8 +16,8 @@ import {
   LORA_DEFAULTS,
   SFT_EXTENSIONS,
   type TRAINING_PRECISIONS,
-} from '#api/settings/training.js'
-import type { JobKind } from '#api/wire/job-words.js'
+} from '#contract/jobs/training.js'
+import type { JobKind } from '#contract/wire/job-words.js'
 import {
   dpoOptionsSchema,
   parseOptions,
@@ -22,11 +25,9 @@ import {
   rlOptionsSchema,
   type SftOptions,
   sftOptionsSchema,
-} from '#api/wire/training-options.js'
-import { InvalidRequestError } from '#base/errors.js'
-import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
+} from '#contract/wire/training-options.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
-import type { LossAggregation } from '#training/data/advantages.js'
+import type { LossAggregation } from '#training/rows/advantages.js'
 
 /** Arithmetic of the frozen layers: float32, or products of 8-bit integers. */
 export type TrainingPrecision = (typeof TRAINING_PRECISIONS)[number]

@@ -4,9 +4,10 @@
  * Resolving what was resolved changes nothing. Known only when the job runs, and null here: an adapter's shape that nobody chose is the
  * model's, a seed is the job's id, rows are as long as the data asks for.
  */
-import type { JobKind } from '#api/wire/job-words.js'
-import { dpoOptionsSchema, parseOptions, rlOptionsSchema, sftOptionsSchema } from '#api/wire/training-options.js'
+
 import { type JsonObject, type JsonValue, withoutNulls } from '#base/util/json.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { dpoOptionsSchema, parseOptions, rlOptionsSchema, sftOptionsSchema } from '#contract/wire/training-options.js'
 import { flatSftConfig, resolveDpoConfig, resolveRlConfig, resolveSftConfig } from './hyperparameters.js'
 
 const RESOLVE: Readonly<Record<JobKind, (config: JsonObject) => JsonObject>> = {

@@ -56,14 +56,14 @@ function brokenCitations(file: string, text: string): string[] {
 describe('citations', () => {
   test.each([
     ['/** See training-semantics.md. */', ['training-semantics.md']],
-    ['/** See README.md and `src/base/errors.ts`. */', []],
+    ['/** See README.md and `src/base/errors/errors.ts`. */', []],
     ['/** See https://example.com/docs/gguf.md, and adapter_config.json. */', []],
     ['// see base/nothing.ts', ['base/nothing.ts']],
     ['// see errors.ts and no-such-file.ts', ['no-such-file.ts']],
     ['// held by test/unit/nothing', ['test/unit/nothing']],
     ["const path = 'src/runtime-only.ts'", []],
   ])('%s', (text, broken) => {
-    expect(brokenCitations('src/base/errors.ts', text)).toEqual(broken)
+    expect(brokenCitations('src/base/errors/errors.ts', text)).toEqual(broken)
   })
 
   test('every file that is named exists', () => {

@@ -3,12 +3,12 @@
  * else takes the list, or is a map over it that does not compile while a member is missing.
  */
 import { describe, expect, test } from 'vitest'
-import { SERVICE_DEFAULTS } from '#api/settings/service.js'
-import { RL_DEFAULTS, SFT_DEFAULTS } from '#api/settings/training.js'
-import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#api/wire/job-words.js'
+import { RL_DEFAULTS, SFT_DEFAULTS } from '#contract/jobs/training.js'
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#contract/wire/job-words.js'
 import { readSourceTree } from './source-tree.js'
 
-const HOME = 'src/api/wire/job-words.ts'
+const HOME = 'src/contract/wire/job-words.ts'
 
 /** The kinds a demo shows are a choice among all kinds, checked against them by the compiler. */
 const ALLOWED = new Set([HOME, 'src/cli/demo/events.ts'])
@@ -23,11 +23,11 @@ const files = readSourceTree()
 
 describe('defaults and bounds', () => {
   test.each([
-    ['the port', String(SERVICE_DEFAULTS.port), 'src/api/settings/service.ts'],
-    ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/api/settings/service.ts'],
-    ['learning rate of RL', RL_DEFAULTS.learning_rate.toExponential(), 'src/api/settings/training.ts'],
-    ['learning rate of SFT', SFT_DEFAULTS.learning_rate.toExponential(), 'src/api/settings/training.ts'],
-    ['longest packed row', '131_072', 'src/api/settings/training.ts'],
+    ['the port', String(SERVICE_DEFAULTS.port), 'src/contract/settings/service.ts'],
+    ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/contract/settings/service.ts'],
+    ['learning rate of RL', RL_DEFAULTS.learning_rate.toExponential(), 'src/contract/jobs/training.ts'],
+    ['learning rate of SFT', SFT_DEFAULTS.learning_rate.toExponential(), 'src/contract/jobs/training.ts'],
+    ['longest packed row', '131_072', 'src/contract/jobs/training.ts'],
   ])('%s is written once', (_, spelling, home) => {
     const pattern = new RegExp(spelling)
     expect(files.filter((file) => pattern.test(file.code)).map((file) => file.path)).toEqual([home])
@@ -67,13 +67,13 @@ describe('closed lists', () => {
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
-      'src/api/rl/model.ts',
-      'src/api/settings/size-defaults.ts',
+      'src/contract/jobs/size-defaults.ts',
       // a word of OpenAI's that happens to be ours
-      'src/api/wire/compatible/fine-tuning.ts',
+      'src/contract/wire/compatible/fine-tuning.ts',
       HOME,
-      'src/api/wire/training/unused-options.ts',
-      'src/service/operations/fine-tuning/to-openai.ts',
+      'src/contract/wire/training/unused-options.ts',
+      'src/sdk/rl/model.ts',
+      'src/service/facades/fine-tuning/to-openai.ts',
       'src/service/operations/training/data-warnings.ts',
       'src/service/operations/training/job-requests.ts',
       'src/training/hyperparameters.ts',

@@ -6,18 +6,18 @@
  */
 import type { z } from '@hono/zod-openapi'
 import { describe, expect, it } from 'vitest'
-import { chatRequestSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
-import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
-import { errorBodySchema } from '#api/wire/errors.js'
-import { EVENT_TYPES } from '#api/wire/job-words.js'
-import { createModelRequestSchema, modelSchema } from '#api/wire/models.js'
+import { chatRequestSchema, chatResponseSchema } from '#contract/wire/chat-completions.js'
+import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#contract/wire/checkpoints.js'
+import { errorBodySchema } from '#contract/wire/errors.js'
+import { EVENT_TYPES } from '#contract/wire/job-words.js'
+import { createModelRequestSchema, modelSchema } from '#contract/wire/models.js'
 import {
   createRlJobRequestSchema,
   createSftJobRequestSchema,
   trainingEventListSchema,
   trainingJobSchema,
-} from '#api/wire/training-jobs.js'
-import { logTrajectoriesRequestSchema, trajectoryGroupSchema } from '#api/wire/trajectories.js'
+} from '#contract/wire/training-jobs.js'
+import { logTrajectoriesRequestSchema, trajectoryGroupSchema } from '#contract/wire/trajectories.js'
 /** Every key of `experimental_config` as `backend.train()` sends it when the user changes nothing. */
 import defaultConfig from '../fixtures/trajectories/client-default-config.json' with { type: 'json' }
 

@@ -6,11 +6,15 @@ import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync 
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ZodType } from 'zod'
-import { chatResponseSchema } from '../../src/api/wire/chat-completions.js'
-import { checkpointListSchema } from '../../src/api/wire/checkpoints.js'
-import { modelListSchema, modelSchema } from '../../src/api/wire/models.js'
-import { trainingEventListSchema, trainingJobListSchema, trainingJobSchema } from '../../src/api/wire/training-jobs.js'
 import { usableCores } from '../../src/base/machine/cores.js'
+import { chatResponseSchema } from '../../src/contract/wire/chat-completions.js'
+import { checkpointListSchema } from '../../src/contract/wire/checkpoints.js'
+import { modelListSchema, modelSchema } from '../../src/contract/wire/models.js'
+import {
+  trainingEventListSchema,
+  trainingJobListSchema,
+  trainingJobSchema,
+} from '../../src/contract/wire/training-jobs.js'
 import { type CliProcess, cli, createHome, type Finished, startCli } from '../support/service/cli-process.js'
 import { unassignedPort } from '../support/service/unassigned-port.js'
 

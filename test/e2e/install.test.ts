@@ -10,7 +10,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import type { ChatResponse } from '../../src/api/wire/chat-completions.js'
+import type { ChatResponse } from '../../src/contract/wire/chat-completions.js'
 import { cli, createHome, startCli } from '../support/service/cli-process.js'
 
 const ROOT = resolve(import.meta.dirname, '../..')

@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { ChatResponse } from '../../src/api/wire/chat-completions.js'
+import type { ChatResponse } from '../../src/contract/wire/chat-completions.js'
 import { cli, createHome, startCli } from '../support/service/cli-process.js'
 
 const ROOT = resolve(import.meta.dirname, '../..')

@@ -10,7 +10,7 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { TrainingJob } from '../../src/api/wire/training-jobs.js'
+import type { TrainingJob } from '../../src/contract/wire/training-jobs.js'
 import { watchSockets } from '../support/outgoing-sockets.js'
 import { cli, createHome, startCli } from '../support/service/cli-process.js'
 

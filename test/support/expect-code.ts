@@ -2,7 +2,7 @@
  * Expects an `AppError` by its stable code and the words that must be in its message.
  */
 import { expect } from 'vitest'
-import { AppError } from '../../src/base/errors.js'
+import { AppError } from '../../src/base/errors/errors.js'
 
 /** Runs `action`, sync or async, and checks what it throws. */
 export async function expectCode(action: () => unknown, code: string, ...words: string[]): Promise<void> {

@@ -3,7 +3,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/error-message.js'
+import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { endOf } from './child.js'
 

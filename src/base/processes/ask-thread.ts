@@ -5,7 +5,7 @@
  */
 import { pathToFileURL } from 'node:url'
 import { parentPort, type TransferListItem, Worker, type WorkerOptions } from 'node:worker_threads'
-import { type ErrorMessage, fromErrorMessage, toErrorMessage, type Unexpected } from '#base/error-message.js'
+import { type ErrorMessage, fromErrorMessage, toErrorMessage, type Unexpected } from '#base/errors/error-message.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
 import { builtModule } from './entry.js'
 

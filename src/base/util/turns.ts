@@ -1,7 +1,7 @@
 /**
  * A few tasks at a time, and whoever waits takes turns by key: many tasks of one key hold up another's by one task at most.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 
 export interface Turns {
   /**

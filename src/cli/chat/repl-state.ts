@@ -1,7 +1,7 @@
 /**
  * What a conversation at the terminal is made of: shared by the loop and its commands.
  */
-import type { Client } from '#api/client/client.js'
+import type { Client } from '#sdk/client/client.js'
 import type { Served } from '../input/model-reference.js'
 import type { Session } from './session.js'
 

@@ -2,9 +2,9 @@
  * Conversations on disk: appended as groups of one trajectory, the form that `trainyard train rl` and `log` read.
  */
 import { appendFile } from 'node:fs/promises'
-import { type isChoice, type Message, type Trajectory, TrajectoryGroup, toMessage } from '#api/rl/trajectory.js'
 import { parseExact, parseExactRow, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
+import { type isChoice, type Message, type Trajectory, TrajectoryGroup, toMessage } from '#sdk/rl/trajectory.js'
 import { UsageError } from '../command/errors.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'

@@ -3,10 +3,11 @@
  *
  * Knows no terminal: it yields pieces of text as they come.
  */
-import type { Client } from '#api/client/client.js'
-import { joinChunks } from '#api/rl/join-chunks.js'
-import { type Answer, type Message, type Tool, Trajectory } from '#api/rl/trajectory.js'
-import type { ChatChunk, ChatRequestBody, ChoiceLogprobs } from '#api/wire/chat-completions.js'
+
+import type { ChatChunk, ChatRequestBody, ChoiceLogprobs } from '#contract/wire/chat-completions.js'
+import type { Client } from '#sdk/client/client.js'
+import { joinChunks } from '#sdk/rl/join-chunks.js'
+import { type Answer, type Message, type Tool, Trajectory } from '#sdk/rl/trajectory.js'
 
 /** A sampled token with its log-probability. */
 export type TokenLogprob = NonNullable<ChoiceLogprobs['content']>[number]

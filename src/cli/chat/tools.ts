@@ -1,8 +1,9 @@
 /**
  * Tools from a file: the JSON array of chat requests, or bare functions.
  */
-import type { Tool } from '#api/rl/trajectory.js'
+
 import { isJsonObject } from '#base/util/json.js'
+import type { Tool } from '#sdk/rl/trajectory.js'
 import { UsageError } from '../command/errors.js'
 import { displayPath } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'

@@ -2,7 +2,7 @@
  * Names for a shell that completes a word: models and jobs of the service, one per line. What a key press waits for, so it is quick
  * or silent: every failure, and a service that does not answer at once, is an empty list.
  */
-import type { Client } from '#api/client/client.js'
+import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from './context.js'
 
 /** What a word can name: a model, anything that answers questions, or a job. */

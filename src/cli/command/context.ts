@@ -1,12 +1,13 @@
 /**
  * What every command is handed: streams, output, prompts, settings, a client, time and interruption. Built once per run.
  */
-import type { Client } from '#api/client/client.js'
-import type { Fetch } from '#api/client/light-fetch.js'
+
 import type { Environment } from '#base/environment.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import { type Credential, findCredential } from '#cli/config/credentials.js'
 import type { Config } from '#cli/config/load.js'
+import type { Client } from '#sdk/client/client.js'
+import type { Fetch } from '#sdk/client/light-fetch.js'
 import { createIo, type Io, type ProcessStreams } from '../terminal/io.js'
 import { createOutput, type Output } from '../terminal/output.js'
 import { createPrompts, type Prompts } from '../terminal/prompts.js'
@@ -67,7 +68,7 @@ export function createContext(options: ContextOptions): CommandContext {
 
   async function connectTo(baseUrl: string, apiKey: string | null): Promise<Client> {
     // with its schemas half of what a command loads; offline commands need none of it
-    const { createClient } = await import('#api/client/client.js')
+    const { createClient } = await import('#sdk/client/client.js')
     const timeoutMs = config.get('timeout')
     return createClient({
       baseUrl,
@@ -108,7 +109,7 @@ export function createContext(options: ContextOptions): CommandContext {
     },
     getJson: async (url, signal) => {
       if (options.fetch !== undefined) return await (await options.fetch(url, { signal })).json()
-      return await (await import('#api/client/light-fetch.js')).getJson(url, signal)
+      return await (await import('#sdk/client/light-fetch.js')).getJson(url, signal)
     },
     connectTo,
   }

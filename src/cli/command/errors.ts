@@ -1,9 +1,10 @@
 /**
  * Errors of the command line itself, and how any error becomes its three printed parts: what, a suggestion, a hint.
  */
-import { ApiError, ConnectionError, RequestTimeoutError } from '#api/client/errors.js'
-import { AppError, type ErrorOptions, toFullDiskError, toOpenFilesError } from '#base/errors.js'
+
+import { AppError, type ErrorOptions, toFullDiskError, toOpenFilesError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
 import { type ExitName, exitCodeOf, exitCodes } from './exit-codes.js'
 
 /** A bad flag or argument, or an input file that cannot be used: exit 2. */

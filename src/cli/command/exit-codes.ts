@@ -1,7 +1,7 @@
 /**
  * The exit codes of the command line: one table for `main.ts`, `trainyard help exit-codes` and every command's help.
  */
-import type { ErrorCategory } from '#base/errors.js'
+import type { ErrorCategory } from '#base/errors/errors.js'
 
 export type ExitName =
   | 'done'

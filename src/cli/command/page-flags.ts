@@ -1,8 +1,9 @@
 /**
  * Flags and talk shared by every command that lists pages.
  */
-import type { List } from '#api/wire/list.js'
+
 import type { Config } from '#cli/config/load.js'
+import type { List } from '#contract/wire/list.js'
 import type { Output } from '../terminal/output.js'
 import { flag } from './flags.js'
 

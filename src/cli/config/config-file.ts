@@ -5,8 +5,8 @@
  */
 import { chmod, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { InvalidRequestError, NotFoundError } from '#base/errors.js'
-import { toWriteError } from '#base/file-errors.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { toWriteError } from '#base/errors/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { closest } from '#base/util/suggest.js'
 import { parseSetting } from './parse-setting.js'

@@ -6,7 +6,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Config, SettingSource } from './load.js'
 import { API_KEY_FILE } from './paths.js'
 import { isLoopbackUrl, readServerRecord } from './server-record.js'

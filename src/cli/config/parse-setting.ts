@@ -1,7 +1,7 @@
 /**
  * One setting's text to its value, with an error that says where the text came from. Knows no setting: `schema.ts` is the table.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { ExpectedError } from './parse-value.js'
 import { type SettingKey, type SettingValues, settings } from './schema.js'
 

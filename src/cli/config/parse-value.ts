@@ -2,8 +2,8 @@
  * Text of a flag, a variable or the config file → value. Each parser throws `ExpectedError` with what it wanted, as a fragment
  * of a sentence; whoever knows where the text came from adds that.
  */
-import { DEFAULT_SERVER_URL } from '#api/settings/service.js'
-import { MAX_KEY_LIFE_SECONDS } from '#api/wire/access/key-words.js'
+import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
+import { MAX_KEY_LIFE_SECONDS } from '#contract/wire/access/key-words.js'
 
 /** Longest time a timer can wait. */
 export const MAX_DURATION_MS = 24 * 24 * 3_600_000

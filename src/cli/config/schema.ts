@@ -13,7 +13,7 @@ import {
   SERVICE_BOUNDS,
   SERVICE_DEFAULTS,
   SPECULATIONS,
-} from '#api/settings/service.js'
+} from '#contract/settings/service.js'
 import {
   MAX_DURATION_MS,
   parseBoolean,

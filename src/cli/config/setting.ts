@@ -1,7 +1,7 @@
 /**
  * What a setting is, and the type of each one's value; the settings themselves are the table in `schema.ts`.
  */
-import type { LOG_FORMATS, LOG_LEVELS, Precision, SchedulingPolicy, Speculation } from '#api/settings/service.js'
+import type { LOG_FORMATS, LOG_LEVELS, Precision, SchedulingPolicy, Speculation } from '#contract/settings/service.js'
 
 /** What a setting's text is parsed to. */
 export interface SettingValues {

@@ -1,7 +1,7 @@
 /**
  * What a demo reports while it runs, in the form `--json` prints it. Times are seconds since the command was started.
  */
-import type { JobKind } from '#api/wire/job-words.js'
+import type { JobKind } from '#contract/wire/job-words.js'
 
 /** The kinds of job a demo shows. */
 export const DEMO_KINDS = ['rl', 'sft'] as const satisfies readonly JobKind[]

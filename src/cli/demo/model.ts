@@ -1,11 +1,12 @@
 /**
  * The model of a demo: a new one each time, named after its task with the next free number.
  */
-import type { Client } from '#api/client/client.js'
-import { ApiError } from '#api/client/errors.js'
-import { eachItem } from '#api/client/pages.js'
-import type { Model } from '#api/wire/models.js'
-import { NotFoundError } from '#base/errors.js'
+
+import { NotFoundError } from '#base/errors/errors.js'
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
+import { eachItem } from '#sdk/client/pages.js'
 
 export interface DemoModelOptions {
   readonly baseModel: string

@@ -3,13 +3,14 @@
  *
  * Shared by both kinds of training. Everything goes through the client, exactly as a user's own program would do it.
  */
-import type { Client } from '#api/client/client.js'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
-import type { Model } from '#api/wire/models.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+
 import type { Clock } from '#base/util/clock.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
+import type { Model } from '#contract/wire/models.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import type { Client } from '#sdk/client/client.js'
 import type { DemoGradientStep, DemoMeasured } from './events.js'
 import type { DemoItem, DemoTask } from './task.js'
 

@@ -2,8 +2,9 @@
  * Lists that a person at a terminal chooses from when a command line leaves something out. Nothing here is reached in a pipe, in CI,
  * with `--json` or with `--no-input`.
  */
-import type { Client } from '#api/client/client.js'
-import type { Model } from '#api/wire/models.js'
+
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
 import type { AskedKind } from '../command/flags.js'

@@ -2,9 +2,9 @@
  * What is asked of a model: messages from arguments, standard input and a file, and the sampling flags.
  */
 
-import type { ChatRequestBody } from '#api/wire/chat-completions.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
+import type { ChatRequestBody } from '#contract/wire/chat-completions.js'
 import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'
 import { parseInteger } from '../command/parse.js'

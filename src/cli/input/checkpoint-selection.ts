@@ -4,10 +4,10 @@
  * A metric whose name holds "loss", "error" or "exception" is better when smaller; every other one when larger.
  */
 
-import { isLowerBetter } from '#api/settings/best-metric.js'
-import type { Checkpoint } from '#api/wire/checkpoints.js'
-import { NotFoundError } from '#base/errors.js'
+import { NotFoundError } from '#base/errors/errors.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
+import { isLowerBetter } from '#contract/jobs/best-metric.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import { UsageError } from '../command/errors.js'
 import { parseInteger } from '../command/parse.js'
 import { formatNumber } from '../terminal/format.js'

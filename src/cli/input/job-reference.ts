@@ -1,9 +1,10 @@
 /**
  * Jobs as people name them: by id, by its last or first eight digits, or as `latest`.
  */
-import type { Client } from '#api/client/client.js'
-import { eachItem } from '#api/client/pages.js'
-import { ConflictError, NotFoundError } from '#base/errors.js'
+
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import type { Client } from '#sdk/client/client.js'
+import { eachItem } from '#sdk/client/pages.js'
 import type { CommandContext } from '../command/context.js'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

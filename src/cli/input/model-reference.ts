@@ -5,15 +5,15 @@
  * slashes), each optionally with `:stepN`, `:vN` or `:latest`.
  */
 
-import type { Client } from '#api/client/client.js'
-import { ApiError } from '#api/client/errors.js'
-import { inferenceName } from '#api/client/inference-name.js'
-import { eachItem, type PageQuery } from '#api/client/pages.js'
-import type { Checkpoint } from '#api/wire/checkpoints.js'
-import type { Model } from '#api/wire/models.js'
-import { ConflictError, NotFoundError } from '#base/errors.js'
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { closest } from '#base/util/suggest.js'
 import type { Config } from '#cli/config/load.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
+import { inferenceName } from '#sdk/client/inference-name.js'
+import { eachItem, type PageQuery } from '#sdk/client/pages.js'
 import { UsageError } from '../command/errors.js'
 import type { Prompts } from '../terminal/prompts.js'
 import { selectCheckpoint } from './checkpoint-selection.js'

@@ -4,10 +4,10 @@
  * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
  */
 
-import { equalRewards } from '#api/settings/reward-advice.js'
 import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { equalRewards } from '#contract/jobs/reward-advice.js'
 import { UsageError } from '../command/errors.js'
 
 import type { Io } from '../terminal/io.js'

@@ -2,7 +2,7 @@
  * What a person sees below the rows of a job that is followed on a terminal: how far it is, how fast, how long it will take, and
  * what its kind measures as little charts. The reward is the model's, job after job: within one job it does not change.
  */
-import type { TrainingEvent } from '#api/wire/training-jobs.js'
+import type { TrainingEvent } from '#contract/wire/training-jobs.js'
 import { formatClock, formatNumber, millisecondsBetween } from '../terminal/format.js'
 import { renderBar, renderSparkline } from './bar.js'
 

@@ -9,11 +9,11 @@ import { createReadStream } from 'node:fs'
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { ProtocolError } from '#api/client/errors.js'
-import type { CheckpointFileEntry } from '#api/wire/checkpoints.js'
-import { ConflictError } from '#base/errors.js'
-import { toWriteError } from '#base/file-errors.js'
+import { ConflictError } from '#base/errors/errors.js'
+import { toWriteError } from '#base/errors/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
+import type { CheckpointFileEntry } from '#contract/wire/checkpoints.js'
+import { ProtocolError } from '#sdk/client/errors.js'
 
 export interface DownloadRequest {
   /** Folder to create. */

@@ -5,8 +5,8 @@
  */
 import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import type { Client } from '#api/client/client.js'
-import type { SystemCheck } from '#api/wire/health.js'
+import type { SystemCheck } from '#contract/wire/health.js'
+import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'
 import { messageOf } from '../input/input-file.js'
 import { formatBytes } from '../terminal/format.js'

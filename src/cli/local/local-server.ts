@@ -7,9 +7,9 @@
  */
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import type { Client } from '#api/client/client.js'
-import { ConnectionError } from '#api/client/errors.js'
-import { startServerProcess } from '#service/children/server-process.js'
+import { startServerProcess } from '#cli/local/server-process.js'
+import type { Client } from '#sdk/client/client.js'
+import { ConnectionError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
 

@@ -5,7 +5,7 @@
  * cannot be found) names something else.
  */
 import { readFileSync } from 'node:fs'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 
 /** What loading takes is below 400; every connection and every body on its way is one more. */
 export const LEAST_OPEN_FILES = 512

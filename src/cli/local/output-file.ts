@@ -4,7 +4,7 @@
  */
 import { access, constants, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { assertNoFolder, toWriteError } from '#base/file-errors.js'
+import { assertNoFolder, toWriteError } from '#base/errors/file-errors.js'
 
 /**
  * Refuses what cannot be written, before anything was done for it.

@@ -3,10 +3,11 @@
  *
  * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with.
  */
-import type { Message } from '#api/rl/trajectory.js'
+
 import { parseExactRow } from '#base/json/exact-json.js'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
+import type { Message } from '#sdk/rl/trajectory.js'
 import { UsageError } from '../command/errors.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '../input/input-file.js'
 import type { Io } from '../terminal/io.js'

@@ -6,9 +6,9 @@
  */
 import { extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Trajectory } from '#api/rl/trajectory.js'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
+import type { Trajectory } from '#sdk/rl/trajectory.js'
 import { UsageError } from '../command/errors.js'
 import { messageOf } from '../input/input-file.js'
 import { runProgram } from '../local/user-program.js'

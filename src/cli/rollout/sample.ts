@@ -1,9 +1,9 @@
 /**
  * Answers to many prompts with their rewards, as `trainyard rollout` and `trainyard eval` gather them.
  */
-import type { Client } from '#api/client/client.js'
-import { DEFAULT_CONCURRENCY, gather, group } from '#api/rl/gather.js'
-import { Trajectory, type TrajectoryGroup } from '#api/rl/trajectory.js'
+import type { Client } from '#sdk/client/client.js'
+import { DEFAULT_CONCURRENCY, gather, group } from '#sdk/rl/gather.js'
+import { Trajectory, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'

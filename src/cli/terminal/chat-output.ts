@@ -1,8 +1,9 @@
 /**
  * Answers of a model on stdout: text as it comes, one JSON object, or JSON Lines of chunks; statistics on stderr.
  */
-import { joinChunks } from '#api/rl/join-chunks.js'
-import type { ChatChunk, ChatResponse, Usage } from '#api/wire/chat-completions.js'
+
+import type { ChatChunk, ChatResponse, Usage } from '#contract/wire/chat-completions.js'
+import { joinChunks } from '#sdk/rl/join-chunks.js'
 import type { CommandContext } from '../command/context.js'
 import { plural } from './format.js'
 import { type Progress, startProgressLater } from './progress.js'

@@ -1,7 +1,7 @@
 /**
  * What a job tells about itself, as lines of `jobs get`.
  */
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { formatDuration } from './format.js'
 
 /** How many examples of what was left out fit on a line. */

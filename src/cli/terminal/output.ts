@@ -5,8 +5,9 @@
  * columns and never format or test a mode themselves. Design after the `Output`
  * object of the `hf` command line.
  */
-import type { List } from '#api/wire/list.js'
+
 import { type Clock, systemClock } from '#base/util/clock.js'
+import type { List } from '#contract/wire/list.js'
 import type { ErrorReport } from '../command/errors.js'
 import type { SpellCommands } from '../command/program-name.js'
 import type { Io } from './io.js'

@@ -1,7 +1,7 @@
 /**
  * What a job would do, as `train … --plan` shows it: facts, groups, sequences, and which tokens of the first ones train.
  */
-import type { TrainingPlan } from '#api/wire/training/plan.js'
+import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { formatBytes, formatDuration, formatNumber, plural } from './format.js'
 import { describeLeftOut } from './job-report.js'
 import type { Output } from './output.js'

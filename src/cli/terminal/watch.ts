@@ -3,9 +3,10 @@
  *
  * Used by `train --watch`, `jobs events --follow` and `jobs wait`. Ctrl-C detaches: the job goes on.
  */
-import type { Client } from '#api/client/client.js'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+
 import type { JsonObject } from '#base/util/json.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'
 import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { createJobView } from '../live/job-view.js'

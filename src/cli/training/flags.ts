@@ -10,7 +10,7 @@ import {
   VALIDATION_INTERVAL,
   WARMUP_STEPS,
   WEIGHT_DECAY,
-} from '#api/settings/training.js'
+} from '#contract/jobs/training.js'
 import { UsageError } from '../command/errors.js'
 import { argument, flag } from '../command/flags.js'
 import { parseAssignment, parseInteger } from '../command/parse.js'

@@ -3,7 +3,7 @@
  *
  * Texts are vLLM's, because clients match on them.
  */
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { GenerationRequest } from './generation.js'
 
 /** What requests are checked against. */

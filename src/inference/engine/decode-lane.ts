@@ -4,7 +4,7 @@
  * A group's prompt is stored once. While the lane has one group the prompt is used where it lies; several are laid side by
  * side, because the step graph needs dense tensors. What choices have added is in tails of their own.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { ActiveRequest } from './active-request.js'
 import { KvCache } from './cache/kv-cache.js'
 import type { KvMemory } from './cache/kv-memory.js'

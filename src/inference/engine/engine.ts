@@ -8,7 +8,7 @@
  * inside a step.
  */
 
-import { AppError, RuntimeError } from '#base/errors.js'
+import { AppError, RuntimeError } from '#base/errors/errors.js'
 import { memoryBytes } from '#base/machine/memory.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'

@@ -1,7 +1,7 @@
 /**
  * What the engine is asked and what it tells: token ids in, token events out.
  */
-import type { AppError } from '#base/errors.js'
+import type { AppError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { BeamRules } from './beams/beam-rules.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'

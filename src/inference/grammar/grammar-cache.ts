@@ -5,7 +5,7 @@
  * one waits, and so that it does not wait for ever, nobody else joins the one that was asked for least lately. Few compile at once;
  * what nobody uses for some time is given back. Keys take turns, at places and at compiling, and none has all of either.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { createTurns, tooManyWaiting } from '#base/util/turns.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
 import type { Grammar } from './grammar.js'

@@ -6,8 +6,8 @@
  */
 import { readlinkSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
-import { type ErrorMessage, toErrorMessage } from '#base/error-message.js'
-import { InvalidRequestError } from '#base/errors.js'
+import { type ErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
 import { choiceGrammar, type GrammarSpec } from './grammar-spec.js'
 import { type GrammarWork, toGrammarWork } from './grammar-work.js'

@@ -4,8 +4,8 @@
  * Compiling has a limit of processor time and of memory. A machine that is busy with something else does not use it up: where
  * the system tells a thread's processor time (Linux), that is what counts, elsewhere the clock.
  */
-import { fromErrorMessage } from '#base/error-message.js'
-import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
+import { fromErrorMessage } from '#base/errors/error-message.js'
+import { type AppError, InvalidRequestError, RuntimeError } from '#base/errors/errors.js'
 import { startThread } from '#base/processes/ask-thread.js'
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'

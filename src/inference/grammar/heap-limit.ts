@@ -8,7 +8,7 @@
  */
 import { createRequire } from 'node:module'
 import { getHeapStatistics } from 'node:v8'
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 
 const MIB = 2 ** 20
 /** Looking costs a microsecond, and a step less than that. */

@@ -4,7 +4,7 @@
  * Schemas inside are taken out before the grammar's thread gets the tag and come back there as grammars, so that they are honoured
  * as the schema of a whole answer is.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { checkHeap } from './heap-limit.js'

@@ -5,15 +5,15 @@
  * `finished` or `failed`, whatever happens.
  */
 
-import { toErrorMessage } from '#base/error-message.js'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { toErrorMessage } from '#base/errors/error-message.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
+import { answerFormatOf } from '#formats/answers/answer-format.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
 import { adapterModules, type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
-import { answerFormatOf } from '#model/text/answer/answer-format.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import type { AdapterModule } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'

@@ -1,8 +1,8 @@
 /**
  * Why a model could not be loaded, as the host's message carries it.
  */
-import { type ErrorMessage, toErrorMessage } from '#base/error-message.js'
-import { toFullDiskError } from '#base/errors.js'
+import { type ErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
+import { toFullDiskError } from '#base/errors/errors.js'
 
 /** What a load writes are prepared weights, so a disk without room had none for them. */
 export function toLoadError(error: unknown): ErrorMessage {

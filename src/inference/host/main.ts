@@ -4,7 +4,7 @@
  * Lives as long as the channel: a host whose server is gone ends at once, even in the middle of a request.
  */
 
-import { toErrorMessage } from '#base/error-message.js'
+import { toErrorMessage } from '#base/errors/error-message.js'
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createHost, type Host } from './host.js'

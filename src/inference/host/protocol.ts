@@ -5,16 +5,16 @@
  * Every request ends with exactly one `finished` or `failed`. The host renders the chat template, tokenizes, schedules,
  * samples and decodes text; the server shapes the answer into the wire format.
  */
-import type { ErrorMessage } from '#base/error-message.js'
+import type { ErrorMessage } from '#base/errors/error-message.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import type { AnswerFormat } from '#model/text/answer/answer-format.js'
+import type { AnswerFormat } from '#formats/answers/answer-format.js'
 import type { BeamRules } from '../engine/beams/beam-rules.js'
 import type { DryRules } from '../engine/sampling/dry.js'
 import type { XtcRules } from '../engine/sampling/sampler.js'
 import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'
 import type { GrammarSpec } from '../grammar/grammar-spec.js'
 
-export type { AnswerFormat } from '#model/text/answer/answer-format.js'
+export type { AnswerFormat } from '#formats/answers/answer-format.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
 
 /** How to load the base model; sent once, first. */

@@ -1,10 +1,10 @@
 /**
  * A generate command and its tokens to an engine request: truncation, masks, adapter files.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { isReasoningOpen, REASONING_END } from '#formats/answers/answer-format.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
-import { isReasoningOpen, REASONING_END } from '#model/text/answer/answer-format.js'
 import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'

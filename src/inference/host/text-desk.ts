@@ -5,7 +5,7 @@
  * The thread is started for the first large piece and has a text model of its own. What takes the caller less than a step is
  * done in place: a thread's answer would wait for the step that runs.
  */
-import { RuntimeError } from '#base/errors.js'
+import { RuntimeError } from '#base/errors/errors.js'
 import { createAskedThread } from '#base/processes/ask-thread.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { PromptInput, TextResult, TextTask } from './protocol.js'

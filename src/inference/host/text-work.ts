@@ -2,7 +2,7 @@
  * The textual half of a request: prompts to tokens, tokens to text. Pure functions of a text model, for whichever thread
  * runs them.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import { renderConversation, renderText } from '#model/text/render.js'
 import { type TextModel, withChatTemplate } from '#model/text/text-model.js'

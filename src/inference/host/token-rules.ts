@@ -1,7 +1,7 @@
 /**
  * Sampling parameters that speak of texts → rules that speak of token ids.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
 import type { GenerationRules } from '../engine/generation.js'
 import type { SamplingParameters } from './protocol.js'

@@ -3,7 +3,7 @@
  *
  * A description is untrusted: each value is checked for type and range before it sizes anything.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 
 /** No decoder we serve has a size beyond this; a larger one is a lie or an overflow. */
 const MAX_SIZE = 1 << 24

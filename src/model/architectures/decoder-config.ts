@@ -4,7 +4,7 @@
  * `hf-config.ts` and `gguf-config.ts` map a model's own metadata to it; `decoder.ts` walks it.
  */
 
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { RotaryOptions } from '#numerics/nn/rotary-embedding.js'
 
 /** More layers than any decoder we serve; a larger number is a lie. */

@@ -7,7 +7,7 @@
  * `modeling_rope_utils.py`.
  */
 
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { llama3Divisor, type RotaryOptions, yarnAttentionFactor } from '#numerics/nn/rotary-embedding.js'
 import { type ConfigReader, createConfigReader, invalidConfig, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'

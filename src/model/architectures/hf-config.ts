@@ -8,7 +8,7 @@
  * the same. Windows of some layers (Gemma 3) are computed.
  */
 
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { textPartOf } from '#model/weights/text-part.js'
 import { type ConfigReader, createConfigReader, unsupportedModel } from './config-reader.js'

@@ -6,7 +6,7 @@
  * with k is one contiguous range to rotate. `rotary_frequencies` (float64, [D/2]) has every scaling applied; where sliding
  * layers turn by others there is `sliding_rotary_frequencies`. Norm weights are what is multiplied with, offsets added.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { quantizeNBits } from '#model/weights/quantize.js'
 import { quantizeOutputs, smoothingFactors } from '#model/weights/quantize-outputs.js'
 import type { WeightSource } from '#model/weights/weight-source.js'

@@ -3,7 +3,7 @@
  *
  * The index of what can be loaded: families are listed in `hf-config.ts` and `gguf-config.ts`.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { type DecoderConfig, layerNorms, PROJECTIONS, projectionPath, projectionShape } from './decoder-config.js'
 import { fromGgufMetadata } from './gguf-config.js'

@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { InstallationError, WeightsError } from '#base/errors.js'
+import { InstallationError, WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { packageRoot } from '#base/util/package-root.js'
 import { openByteFile, readTextFile } from '#model/weights/byte-file.js'

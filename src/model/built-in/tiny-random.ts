@@ -6,7 +6,7 @@
  */
 import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'

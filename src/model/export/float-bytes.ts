@@ -3,7 +3,7 @@
  *
  * Q8_0 as in llama.cpp's `quantize_row_q8_0_ref` (`ggml-quants.c`): blocks of 32, d = max / 127 kept as binary16, q = round(x / d).
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { float32ToBfloat16, float32ToFloat16, numberToHalf } from '#numerics/tensor/half.js'
 
 /** How an exported tensor is stored. */

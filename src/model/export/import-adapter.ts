@@ -5,8 +5,9 @@
  * changes nothing. Values become float32; rsLoRA's scale, alpha / sqrt(rank), becomes an alpha of plain LoRA.
  */
 import { writeFile } from 'node:fs/promises'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import {
@@ -20,9 +21,8 @@ import {
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { decodeUtf8, openByteFile } from '#model/weights/byte-file.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#model/weights/checkpoint-manifest.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
-import type { ImportedAdapter, ImportRequest } from './protocol.js'
+import type { ImportedAdapter, ImportRequest } from '../../contract/processes/export.js'
 
 const MAX_WEIGHTS_BYTES = 2 ** 31
 

@@ -6,9 +6,9 @@
  */
 import { pipeline } from 'node:stream/promises'
 import { type Asker, answerProcess } from '#base/processes/ask-process.js'
+import type { ExportReply, ExportRequest, ImportRequest } from '../../contract/processes/export.js'
 import { importAdapter } from './import-adapter.js'
 import { planExport } from './plan-export.js'
-import type { ExportReply, ExportRequest, ImportRequest } from './protocol.js'
 
 async function sendExport(request: ExportRequest, asker: Asker<ExportReply>): Promise<void> {
   const plan = await planExport(request)

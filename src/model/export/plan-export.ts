@@ -10,8 +10,9 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { readCheckpoint, type StoredCheckpoint } from '#formats/checkpoint-manifest.js'
 import { adapterModules, type DecoderConfig } from '#model/architectures/decoder-config.js'
 import { checkDecoderTensors, decoderConfigOf, decoderTensorShapes } from '#model/architectures/registry.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
@@ -24,10 +25,10 @@ import {
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { openByteFile } from '#model/weights/byte-file.js'
-import { readCheckpoint, type StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import { parseJsonText } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
+import type { ExportRequest } from '../../contract/processes/export.js'
 import { type ExportFile, wholeFile } from './export-file.js'
 import type { FloatStorage } from './float-bytes.js'
 import { ggufAdapterFile } from './gguf/gguf-adapter.js'
@@ -38,7 +39,6 @@ import { descriptionFiles } from './huggingface/description-files.js'
 import { safetensorsFile } from './huggingface/safetensors-file.js'
 import { type ExportTensor, mergedTensors } from './merged-tensors.js'
 import { modelfile } from './modelfile.js'
-import type { ExportRequest } from './protocol.js'
 
 /** Sizes of the adapter of step 0, which changes nothing: those a model is trained with unless told otherwise. */
 const FRESH_ADAPTER = { rank: 8, alpha: 16, seed: 'step 0' }

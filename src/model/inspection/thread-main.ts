@@ -2,7 +2,7 @@
  * Entry of a thread that inspects a model: metadata of a large vocabulary, or of a file that lies, costs the server's
  * event loop nothing.
  */
-import { AppError, WeightsError } from '#base/errors.js'
+import { AppError, WeightsError } from '#base/errors/errors.js'
 import { answerThread } from '#base/processes/ask-thread.js'
 import { checkConfigFile, inspectModel, type ModelFacts } from './inspect.js'
 

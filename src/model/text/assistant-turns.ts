@@ -6,7 +6,7 @@
  * template rewrites earlier turns (Qwen3 removes their reasoning), so that the shorter rendering is no prefix of the
  * whole, the turn is found after the previous one by the header that the generation prompt consists of.
  */
-import { DataError } from '#base/errors.js'
+import { DataError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 
 import type { BarredText } from './template/control-tokens.js'

@@ -5,7 +5,7 @@
  * `apply_chat_template`: the variables `messages`, `tools`, `documents`, `add_generation_prompt`, `bos_token`,
  * `eos_token` and the caller's own, `trim_blocks` and `lstrip_blocks` on.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 

@@ -4,7 +4,7 @@
  *
  * A template may refuse a conversation (`raise_exception`), and may fail on one that it does not expect; it must render plain chat.
  */
-import { AppError, TokenizerError } from '#base/errors.js'
+import { AppError, TokenizerError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { ChatTemplate, Conversation } from './chat-template.js'
 import { locateRenderFault } from './template/template-faults.js'

@@ -6,7 +6,7 @@
  * purpose: tokens that look like control tokens but are declared "user defined" (`<|im_end|>`, EOS) count as control
  * tokens, because user-defined ones would be parsed out of user text.
  */
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 import { createTokenizer, type Tokenizer, type TokenizerParts } from './tokenizer.js'
 import type { AddedToken } from './vocabulary/added-tokens.js'
 import { type BpeVocabulary, createBpeEncoder } from './vocabulary/bpe-encoder.js'

@@ -5,7 +5,7 @@
  * because @huggingface/tokenizers 0.2.0 differs from the reference implementation in them: `ByteLevel` (JavaScript's
  * `\s` instead of Unicode white space), `Digits` (ASCII digits only), `Split` (merging behaviors treated as isolated).
  */
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { asArray, asObject } from './json-fields.js'
 import { libraryPattern, libraryPreTokenizer } from './library.js'

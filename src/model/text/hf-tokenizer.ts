@@ -5,7 +5,7 @@
  * the models other than BPE. BPE itself is ours: the library looks every pair up by a JSON string and always parses
  * control tokens. The format has no written specification; the reference is the Rust crate `tokenizers`.
  */
-import { AppError, TokenizerError } from '#base/errors.js'
+import { AppError, TokenizerError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { planPreTokenizer } from './hf-pre-tokenizer.js'
 import { asArray, asObject, asString, asTokenId } from './json-fields.js'

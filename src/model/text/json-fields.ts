@@ -1,7 +1,7 @@
 /**
  * Reading untrusted JSON of tokenizer files: each function returns the typed value or names the field that is wrong.
  */
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { MAX_TOKENS } from './vocabulary/limits.js'
 

@@ -4,7 +4,7 @@
  * The package's type declarations do not resolve under Node's module rules, so what it hands out is checked here.
  */
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 
 const emptyModel = { type: 'BPE', vocab: {}, merges: [] }

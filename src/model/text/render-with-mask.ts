@@ -5,7 +5,7 @@
  * `enable_thinking` false: this server's chats do so only when they say it. Every turn is tokenized apart, as at inference, where the prompt
  * is tokenized before anything is generated.
  */
-import { DataError } from '#base/errors.js'
+import { DataError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { askedTexts } from './asked-turns.js'
 import { isAssistant, type TurnSpan } from './assistant-turns.js'

@@ -1,7 +1,7 @@
 /**
  * Conversations to prompts: template, then tokenizer.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChatTemplate, Conversation } from './chat-template.js'
 import type { BarredText } from './template/control-tokens.js'

@@ -5,7 +5,7 @@
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { InvalidRequestError, TokenizerError, WeightsError } from '#base/errors.js'
+import { InvalidRequestError, TokenizerError, WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { assertNoPointer } from '#model/weights/byte-file.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'

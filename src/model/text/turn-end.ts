@@ -3,7 +3,7 @@
  * ends: base models that are given a chat template often name `<|endoftext|>` alone, and an answer would run to its limit. llama.cpp
  * ends there by a list of known names; here the template itself is asked.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { ChatTemplate } from './chat-template.js'
 import type { Tokenizer } from './tokenizer.js'
 

@@ -6,12 +6,12 @@
  * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
  */
 import { join } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from '../../formats/checkpoint-manifest.js'
 import { decodeUtf8, openByteFile, readTextFile } from './byte-file.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from './checkpoint-manifest.js'
 import { decodeSafetensors, encodeSafetensors, toFloat32, writeFlushed } from './safetensors.js'
 import { parseStrictJsonObject } from './strict-json.js'
 import { assertFinite } from './weight-source.js'

@@ -3,7 +3,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { extname } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { openByteFile } from './byte-file.js'
 import { openGgufSource } from './gguf-source.js'
 import { isPickleName, openHfDirectory, pickleError } from './hf-directory.js'

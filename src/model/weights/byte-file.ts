@@ -5,7 +5,7 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open, stat } from 'node:fs/promises'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 
 /** Largest single read; the operating system returns at most 2 GiB at a time. */
 const READ_CHUNK_BYTES = 256 * 1024 * 1024

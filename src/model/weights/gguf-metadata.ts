@@ -5,7 +5,7 @@
  * alignment and overlap checked before a tensor is read.
  * Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { openByteFile } from './byte-file.js'
 import { createGgufCursor, type GgufCursor, MoreBytesNeeded } from './gguf/cursor.js'

@@ -1,7 +1,7 @@
 /**
  * Base models as GGUF files: Hugging Face names, dequantized values, Llama's rows in Hugging Face's order.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, openByteFile } from './byte-file.js'
 import { checkValues } from './check-values.js'

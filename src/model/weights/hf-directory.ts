@@ -7,7 +7,7 @@
 
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject } from '#base/util/json.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, readTextFile } from './byte-file.js'

@@ -8,7 +8,7 @@
  * Source of the layout: "com.microsoft.MatMulNBits" in
  * https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 
 /** A quantized matrix. */
 export interface QuantizedMatrix {

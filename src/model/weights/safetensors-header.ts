@@ -5,7 +5,7 @@
  * Source: https://github.com/huggingface/safetensors, section "Format"; like the reference reader we demand that the
  * tensors tile the data without holes or overlaps and that nothing follows them.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { DTYPE_SIZE_BYTES, type DType } from '#numerics/tensor/dtype.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'

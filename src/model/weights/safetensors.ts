@@ -5,7 +5,7 @@
  */
 import { open } from 'node:fs/promises'
 import { endianness } from 'node:os'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import { DTYPE_SIZE_BYTES, type HostArray } from '#numerics/tensor/dtype.js'
 import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'

@@ -3,7 +3,7 @@
  *
  * A duplicate key means two readers can see two different files, so it is refused rather than resolved.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 const QUOTE = 0x22

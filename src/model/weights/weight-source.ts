@@ -3,7 +3,7 @@
  *
  * Tensor names and shapes are always Hugging Face's; `hf-directory.ts` and `gguf-source.ts` implement it.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 
 /** An open base model. Close it when done. */

@@ -4,7 +4,7 @@
  * Knows no operator: rules are in `gradient-rules.ts`. Only nodes on a way from `wrt` to a seed are visited, so frozen weights
  * cost nothing. Gradients that meet are added in a fixed order.
  */
-import { GraphError, MissingGradientError } from '#base/errors.js'
+import { GraphError, MissingGradientError } from '#base/errors/errors.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import { formatShape, isSameShape } from '#numerics/graph/dims.js'
 import type { Node, Value } from '#numerics/graph/graph.js'

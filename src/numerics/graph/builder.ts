@@ -4,7 +4,7 @@
  * The free functions in `ops/` are the vocabulary; `node` is for the rare operator without one. Values are immutable and
  * belong to the builder that made them; the builder of a Loop body may also use those of the builders around it.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { float32Tensor, type HostTensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
 import type { Attributes } from './attributes.js'

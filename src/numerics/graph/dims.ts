@@ -4,7 +4,7 @@
  * Canonical text: symbols of a product sorted, terms sorted, the constant last, factor 1 left out. So two sizes are equal
  * exactly if their texts are. A symbol is never taken to be 1: broadcasting needs a literal 1.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import type { Dim, Shape } from './graph.js'
 
 /** From a product of symbols, sorted and joined by `*` (empty for the constant), to its coefficient, never 0. */

@@ -3,7 +3,7 @@
  *
  * The builder checks the same while it builds; this is for graphs that passes rewrote, and for tests.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { formatShape, isSameShape } from './dims.js'
 import type { Graph, Initializer, Node, Value } from './graph.js'

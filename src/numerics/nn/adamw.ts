@@ -5,7 +5,7 @@
  * PyTorch, so that a saved state is exact. Source: Loshchilov and Hutter (arXiv:1711.05101), algorithm 2, in the order of
  * operations of `torch.optim.AdamW`; checked against it in `test/unit/numerics/nn/adamw.test.ts`.
  */
-import { TrainingError } from '#base/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 
 /** Settings of one update. */
 export interface AdamWOptions {

@@ -4,7 +4,7 @@
  * Knows the file format, not the graph: names are strings here. Fields are written in the order of their numbers, which
  * are onnx.proto's (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto); each message here lists those it uses.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ONNX_DATA_TYPES } from './data-types.js'

@@ -4,7 +4,7 @@
  * Fields come out in the order they are added. Large byte fields are kept by reference until `finish`, so that a model's
  * inline weights are copied once. Source: https://protobuf.dev/programming-guides/encoding.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 
 /** Wire types of a field's tag. */
 const VARINT = 0

@@ -15,7 +15,7 @@ import { join } from 'node:path'
 // First: the library reads its switches when it is loaded.
 import './telemetry-off.js'
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
-import { RuntimeError } from '#base/errors.js'
+import { RuntimeError } from '#base/errors/errors.js'
 import { packageRoot } from '#base/util/package-root.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'

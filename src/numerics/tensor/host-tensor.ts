@@ -1,7 +1,7 @@
 /**
  * A dense row-major tensor in host memory. A plain value: no device, no lifetime.
  */
-import { TensorError } from '#base/errors.js'
+import { TensorError } from '#base/errors/errors.js'
 import type { DType, TypedArrayOf } from './dtype.js'
 
 export type HostTensor<D extends DType = DType> = {

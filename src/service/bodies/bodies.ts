@@ -5,34 +5,38 @@
  * so that no schema ever meets a million elements.
  */
 import type { z } from '@hono/zod-openapi'
-import { SERVICE_DEFAULTS } from '#api/settings/service.js'
-import { createKeyRequestSchema } from '#api/wire/access/keys.js'
-import { CHAT_INT64_FIELDS, chatRequestSchema } from '#api/wire/chat-completions.js'
-import { deleteCheckpointsRequestSchema } from '#api/wire/checkpoints.js'
-import { createFineTuningJobRequestSchema } from '#api/wire/compatible/fine-tuning.js'
-import { artifactManifestSchema, fileStreamRequestSchema, graphqlRequestSchema } from '#api/wire/compatible/wandb.js'
-import { completionRequestSchema } from '#api/wire/inference/completions.js'
-import { countMessageTokensRequestSchema, messageRequestSchema } from '#api/wire/inference/messages.js'
-import { responseRequestSchema } from '#api/wire/inference/responses.js'
-import {
-  applyTemplateRequestSchema,
-  detokenizeRequestSchema,
-  tokenizeRequestSchema,
-} from '#api/wire/inference/tokens.js'
-import { addBaseModelRequestSchema, createModelRequestSchema } from '#api/wire/models.js'
-import {
-  createDpoJobRequestSchema,
-  createRlJobRequestSchema,
-  createSftJobRequestSchema,
-} from '#api/wire/training-jobs.js'
-import { logTrajectoriesRequestSchema } from '#api/wire/trajectories.js'
-import { createWebhookRequestSchema } from '#api/wire/webhooks/webhooks.js'
 import {
   workerCompletionSchema,
   workerEventsSchema,
   workerFailureSchema,
   workerHeartbeatSchema,
-} from '#api/wire/worker.js'
+} from '#contract/processes/worker.js'
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import { createKeyRequestSchema } from '#contract/wire/access/keys.js'
+import { CHAT_INT64_FIELDS, chatRequestSchema } from '#contract/wire/chat-completions.js'
+import { deleteCheckpointsRequestSchema } from '#contract/wire/checkpoints.js'
+import { createFineTuningJobRequestSchema } from '#contract/wire/compatible/fine-tuning.js'
+import {
+  artifactManifestSchema,
+  fileStreamRequestSchema,
+  graphqlRequestSchema,
+} from '#contract/wire/compatible/wandb.js'
+import { completionRequestSchema } from '#contract/wire/inference/completions.js'
+import { countMessageTokensRequestSchema, messageRequestSchema } from '#contract/wire/inference/messages.js'
+import { responseRequestSchema } from '#contract/wire/inference/responses.js'
+import {
+  applyTemplateRequestSchema,
+  detokenizeRequestSchema,
+  tokenizeRequestSchema,
+} from '#contract/wire/inference/tokens.js'
+import { addBaseModelRequestSchema, createModelRequestSchema } from '#contract/wire/models.js'
+import {
+  createDpoJobRequestSchema,
+  createRlJobRequestSchema,
+  createSftJobRequestSchema,
+} from '#contract/wire/training-jobs.js'
+import { logTrajectoriesRequestSchema } from '#contract/wire/trajectories.js'
+import { createWebhookRequestSchema } from '#contract/wire/webhooks/webhooks.js'
 import { idleOptionsOf } from './idle-options.js'
 import type { JsonReaderOptions } from './json-reader.js'
 import { unreadBlockFieldsOf, unreadFieldsOf } from './unread-fields.js'

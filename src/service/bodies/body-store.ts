@@ -6,7 +6,7 @@
  * many slow bodies cost disk and nothing else.
  */
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
 import { createBodyThread } from './body-thread.js'

@@ -4,7 +4,7 @@
  * A body that exhausts the thread's memory ends the thread alone; what it was reading is refused, the next task starts
  * another.
  */
-import { AppError, shuttingDown } from '#base/errors.js'
+import { AppError, shuttingDown } from '#base/errors/errors.js'
 import { createAskedThread } from '#base/processes/ask-thread.js'
 import { fromPlainError, type PlainError, type ThreadTask } from './thread-protocol.js'
 

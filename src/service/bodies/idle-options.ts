@@ -3,9 +3,9 @@
  * `use_beam_search`. Schemas know them, so nothing else says that they are ignored.
  *
  * A default is never named: many clients send every field they know. Does not know which options exclude each other; that is
- * refused by `service/operations/chat/chat-sampling.ts`.
+ * refused by `service/operations/generation/chat/chat-sampling.ts`.
  */
-import { SAMPLER_DEFAULTS } from '#api/wire/chat-completions.js'
+import { SAMPLER_DEFAULTS } from '#contract/wire/chat-completions.js'
 
 type Fields = Readonly<Record<string, unknown>>
 

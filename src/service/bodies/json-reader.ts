@@ -8,7 +8,7 @@
  * Elements of one named top-level array can be handed over one by one, so that a body of gigabytes needs the memory of
  * one element. Source of the grammar: RFC 8259.
  */
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { keepsNumbers } from '#base/json/exact-json.js'
 import { isReservedKey, readNumber } from '#base/json/exact-number.js'
 import { releaseBytes } from '#base/util/release-bytes.js'

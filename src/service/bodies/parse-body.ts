@@ -5,8 +5,8 @@
  * slices first, and the first slice with a wrong element ends it.
  */
 import { z } from '@hono/zod-openapi'
-import { RequestValidationError, toSentences, toValidationProblems } from '#api/wire/errors.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
+import { RequestValidationError, toSentences, toValidationProblems } from '#contract/wire/errors.js'
 import { BODIES, type BodyKind, type BodyName } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
 

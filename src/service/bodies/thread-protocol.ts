@@ -1,11 +1,12 @@
 /**
  * Messages between the server's event loop and the threads that read large bodies. Types, and errors with what is wrong with a body.
  */
-import { RequestValidationError, type ValidationProblem } from '#api/wire/errors.js'
-import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/error-message.js'
-import type { AppError } from '#base/errors.js'
-import type { BatchCounts } from '#training/data/metrics.js'
-import type { encodeTotals } from '#training/data/split-metrics.js'
+
+import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
+import type { AppError } from '#base/errors/errors.js'
+import { RequestValidationError, type ValidationProblem } from '#contract/wire/errors.js'
+import type { BatchCounts } from '#formats/rows/metrics.js'
+import type { encodeTotals } from '#formats/rows/split-metrics.js'
 import type { BodyName, GroupsBodyName } from './bodies.js'
 
 /** Where the bytes are: handed over, or in a file that only the sender deletes. */

@@ -6,7 +6,7 @@
  * refused would hear of it when all before him had been served; so that work waits until no more arrive, for a moment at most. A client
  * that shares the processor leaves pauses: once the engine has enough to do, only a longer one counts.
  */
-import type { AppError } from '#base/errors.js'
+import type { AppError } from '#base/errors/errors.js'
 import type { Admission, RequestContext } from './environment.js'
 import { connectionOf } from './event-stream.js'
 

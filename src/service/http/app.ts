@@ -4,7 +4,7 @@
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
-import { AppError, shuttingDown } from '#base/errors.js'
+import { AppError, shuttingDown } from '#base/errors/errors.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
 import { accessLog } from './middleware/access-log.js'
 import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'

@@ -4,7 +4,7 @@
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { z } from '@hono/zod-openapi'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
 import { ignoredFieldsOf, parseWith } from '#service/bodies/parse-body.js'

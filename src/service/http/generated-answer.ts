@@ -1,7 +1,7 @@
 /**
  * Answers of models, whole or streamed: what chat and completions have in common on the way out.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { AppOptions, RequestContext } from './environment.js'
 import { sendEvents } from './event-stream.js'
 import { toStreamError } from './middleware/errors.js'

@@ -1,7 +1,7 @@
 /**
  * Request headers that change what a create means.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { RequestContext } from './environment.js'
 
 /** `Idempotency-Key`, or null. @throws {InvalidRequestError} `invalid_idempotency_key` beyond 255 characters */

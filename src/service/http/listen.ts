@@ -4,9 +4,9 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { SERVICE_DEFAULTS } from '#api/settings/service.js'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { type ConnectionLimits, type CutReason, governConnections } from './connections.js'
 import type { App } from './environment.js'
 

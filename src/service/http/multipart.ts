@@ -3,7 +3,7 @@
  */
 import { Readable } from 'node:stream'
 import { Busboy, type BusboyHeaders } from '@fastify/busboy'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 
 export interface MultipartUpload {

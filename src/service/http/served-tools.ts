@@ -2,7 +2,7 @@
  * Tools that run on a provider's own servers (`web_search`, `custom`, `bash_…`): refused by name, unless the client opts in to have
  * them left out, as coding agents need that always offer them.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { reportIgnored } from './body.js'
 import type { RequestContext } from './environment.js'
 

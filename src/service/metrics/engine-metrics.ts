@@ -7,7 +7,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Clock } from '#base/util/clock.js'
 import type { DeltaEvent, HostEvent, PongEvent } from '#inference/host/protocol.js'
-import type { EngineObserver, GenerateRequest } from '#service/children/engine-process.js'
+import type { EngineObserver, GenerateRequest } from '#service/processes/engine-process.js'
 
 const FIRST_TOKEN_BUCKETS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,

@@ -3,10 +3,10 @@
  */
 
 import type { ReadStream } from 'node:fs'
-import { SERVICE_BOUNDS } from '#api/settings/service.js'
-import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#api/wire/files.js'
-import { type List, toList } from '#api/wire/list.js'
-import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { SERVICE_BOUNDS } from '#contract/settings/service.js'
+import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#contract/wire/files.js'
+import { type List, toList } from '#contract/wire/list.js'
 import { isUniqueViolation } from '#service/storage/database.js'
 import { deleteFileRow, type FileRecord, findFile, insertFile, listFiles } from '#service/storage/files.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'

@@ -6,7 +6,7 @@
  * none runs or waits, at most once a minute.
  */
 import { buffer } from 'node:stream/consumers'
-import type { CheckResult, SystemCheck, SystemCheckResponse } from '#api/wire/health.js'
+import type { CheckResult, SystemCheck, SystemCheckResponse } from '#contract/wire/health.js'
 import type { LoadedEvent } from '#inference/host/protocol.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'

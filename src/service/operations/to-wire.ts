@@ -2,13 +2,13 @@
  * Records to wire objects, written out by hand: the one place where camelCase becomes snake_case on the way out.
  */
 
-import type { Checkpoint } from '#api/wire/checkpoints.js'
-import type { FileObject } from '#api/wire/files.js'
-import type { Model } from '#api/wire/models.js'
-import { optionWarnings, rateWarnings } from '#api/wire/option-notes.js'
-import { type JobReport, jobReportSchema } from '#api/wire/training/job-report.js'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
-import type { TrajectoryLog } from '#api/wire/trajectories.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import type { FileObject } from '#contract/wire/files.js'
+import type { Model } from '#contract/wire/models.js'
+import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
+import { type JobReport, jobReportSchema } from '#contract/wire/training/job-report.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
 import type { FileRecord } from '#service/storage/files.js'

@@ -6,9 +6,10 @@
  */
 
 import type { ReadStream } from 'node:fs'
-import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
-import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#api/wire/trajectories.js'
-import { NotFoundError } from '#base/errors.js'
+import { NotFoundError } from '#base/errors/errors.js'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
+import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#contract/wire/trajectories.js'
+import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#formats/rows/split-metrics.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { RETRY_WINDOW_MS } from '#service/queue/queue.js'
 import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
@@ -21,11 +22,10 @@ import {
   listTrajectoryLogs,
   putSplitTotals,
 } from '#service/storage/trajectories.js'
-import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#training/data/split-metrics.js'
 import { digestOf } from './access/request-digest.js'
 import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
-import { requireModel } from './models.js'
+import { requireModel } from './models/models.js'
 import { toWireLog } from './to-wire.js'
 import type { CreateHeaders } from './training/training-jobs.js'
 import { checkPolicyVersions, withGroups } from './training/trajectory-groups.js'

@@ -4,10 +4,11 @@
  * A worker numbers its events from 0 in every attempt. Training is deterministic, so event k of a second attempt is event
  * k of the first: positions already stored are skipped, and a client that polls across a crash sees no step twice.
  */
-import type { EventType } from '#api/wire/job-words.js'
-import { InvalidRequestError } from '#base/errors.js'
+
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { EventType } from '#contract/wire/job-words.js'
 import type { Database } from '#service/storage/database.js'
 import { countEvents, insertEvents } from '#service/storage/events.js'
 

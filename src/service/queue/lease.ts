@@ -6,7 +6,7 @@
  * from it, in one transaction as well; until then the attempt's next request renews the lease. One place decides, so that a
  * machine that slept through a lease fences nobody, and a worker whose job was taken can change nothing.
  */
-import { AppError, ConflictError, NotFoundError } from '#base/errors.js'
+import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { extendLease, findLease } from '#service/storage/jobs/states.js'

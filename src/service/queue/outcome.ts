@@ -3,10 +3,10 @@
  * model's step become visible together or not at all.
  */
 import { createHash } from 'node:crypto'
-import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#model/weights/checkpoint-manifest.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'

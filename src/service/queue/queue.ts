@@ -12,7 +12,7 @@
  * - SFT from a `wandb-artifact:` address: always, unless that job failed or was cancelled, because an artifact version
  *   never changes and the hosted service answers so.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import { hashSecret } from '#service/storage/api-keys.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'

@@ -5,8 +5,8 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { CompiledQuery, Selectable } from 'kysely'
-import { KEY_SCOPES, type KeyScope } from '#api/wire/access/key-words.js'
 import { canonicalId, type IdSource } from '#base/util/ids.js'
+import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readOneOf } from './row-values.js'

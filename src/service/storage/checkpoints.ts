@@ -2,7 +2,7 @@
  * Rows of checkpoints and of their files. A row exists only in the transaction that ends its job, so a half-made
  * checkpoint cannot be seen.
  */
-import { JOB_KINDS, type JobKind } from '#api/wire/job-words.js'
+import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readNumbers, readOneOf } from './row-values.js'

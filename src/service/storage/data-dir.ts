@@ -20,7 +20,7 @@
  */
 import { chmod, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { type AppError, ConflictError, StorageError, toFullDiskError } from '#base/errors.js'
+import { type AppError, ConflictError, StorageError, toFullDiskError } from '#base/errors/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 

@@ -19,7 +19,7 @@ import {
   sql,
   type Transaction,
 } from 'kysely'
-import { AppError, StorageError, toOpenFilesError } from '#base/errors.js'
+import { AppError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
 import { MIGRATIONS } from './migrations/index.js'
 import type { Schema } from './schema.js'
 import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'

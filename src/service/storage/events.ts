@@ -1,8 +1,9 @@
 /**
  * Rows of training job events: append-only, numbered from 0 inside a job.
  */
-import { EVENT_TYPES, type EventType } from '#api/wire/job-words.js'
+
 import type { JsonObject } from '#base/util/json.js'
+import { EVENT_TYPES, type EventType } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'

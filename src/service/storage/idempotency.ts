@@ -1,7 +1,7 @@
 /**
  * `Idempotency-Key`: which object a key made, so that a repeated create answers with it.
  */
-import { ConflictError } from '#base/errors.js'
+import { ConflictError } from '#base/errors/errors.js'
 import { type Database, databaseNowMs } from './database.js'
 
 export interface IdempotencyScope {

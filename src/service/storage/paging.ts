@@ -1,7 +1,7 @@
 /**
  * Cursor pages: one extra row tells whether more exist. Knows nothing of which table is paged.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 
 /** What to read: rows strictly after the row `after`. */
 export interface PageOptions {

@@ -2,7 +2,7 @@
  * Text columns → values: a word of a closed list, a JSON object, numbers by name. What a row should never hold is an error
  * that names it, not a silent default.
  */
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 
 /**

@@ -8,7 +8,7 @@
  */
 import { createRequire } from 'node:module'
 import type SqliteDatabase from 'better-sqlite3'
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 
 /** An open connection. */
 export type Sqlite = SqliteDatabase.Database

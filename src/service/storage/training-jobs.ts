@@ -3,9 +3,9 @@
  */
 
 import type { Selectable } from 'kysely'
-import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#api/wire/job-words.js'
 import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
+import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
@@ -26,7 +26,7 @@ export interface JobRecord {
   readonly baseParameters: number | null
   readonly inputSha256: string | null
   readonly validationSha256: string | null
-  /** As the worker wrote it, see `api/wire/training/job-report.ts`; null before the job has started. */
+  /** As the worker wrote it, see `contract/wire/training/job-report.ts`; null before the job has started. */
   readonly report: JsonObject | null
   readonly reportedAtMs: number | null
   readonly requestDigest: string

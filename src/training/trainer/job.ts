@@ -4,7 +4,7 @@
  * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
  */
 
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { integerLayers } from '#model/architectures/integer/integer-layers.js'
@@ -14,8 +14,8 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/nn/adamw.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
 import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '#training/hyperparameters.js'
+import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'

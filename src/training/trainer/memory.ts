@@ -5,10 +5,10 @@
  * sums, and depends on nothing but the data.
  * An estimate from the shapes that autodiff keeps; checked against measured peaks in the training bench, within a third.
  */
-import { TrainingError } from '#base/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import { inMegabytes } from '#base/machine/memory.js'
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
-import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/data/rows/attention-blocks.js'
+import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import type { LossKind } from './train-graph.js'
 
 /** Activations above this are computed again layer by layer: a third more time, a third of the memory. */

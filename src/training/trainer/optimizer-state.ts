@@ -5,7 +5,7 @@
  * them stand in the metadata. State is dropped when RL and SFT alternate, as ART does: moments of
  * one loss say nothing about the other.
  */
-import { CheckpointError } from '#base/errors.js'
+import { CheckpointError } from '#base/errors/errors.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
 import { type AdamWState, createAdamWState } from '#numerics/nn/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'

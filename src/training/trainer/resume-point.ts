@@ -5,7 +5,7 @@
  * same under `best:<name>` where the job keeps its best state, and the progress as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the
  * order of data and every random choice follow from the job's seed and the number of steps made.
  */
-import { CheckpointError } from '#base/errors.js'
+import { CheckpointError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
 import type { AdamWState, Moments } from '#numerics/nn/adamw.js'

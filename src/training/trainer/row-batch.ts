@@ -12,7 +12,7 @@ import {
   attentionBlocks,
   DENSE_ATTENTION_TOKENS,
   type TokenSegments,
-} from '#training/data/rows/attention-blocks.js'
+} from '#training/rows/attention-blocks.js'
 
 /** One row. All arrays have the row's length; padding has segment -1 and mask 0. */
 export interface Row {

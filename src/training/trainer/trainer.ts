@@ -4,7 +4,7 @@
  * Knows nothing of trajectories or examples: it takes batches with their loss inputs. Deterministic: the same calls give the
  * same bits on the same machine. A step either changes adapter and optimizer together or, when it throws, neither.
  */
-import { RuntimeError, TrainingError } from '#base/errors.js'
+import { RuntimeError, TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { type AdamWState, adamWStep } from '#numerics/nn/adamw.js'

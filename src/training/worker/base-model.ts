@@ -1,7 +1,7 @@
 /**
  * The base model a worker trains: prepared weights and text parts, kept from job to job while the base stays the same.
  */
-import type { WorkerJob } from '#api/wire/worker.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 

@@ -1,22 +1,19 @@
 /**
  * How each kind of job starts: its configuration, its input, its trainer. A new kind is a new entry here.
  */
-import type { JobKind } from '#api/wire/job-words.js'
-import type { WorkerJob } from '#api/wire/worker.js'
+
 import { parseExactRow } from '#base/json/exact-json.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { assertDigest, takeManifest } from '#formats/checkpoint-manifest.js'
+import { readLines } from '#formats/rows/json-lines.js'
+import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
+import { isWellFormedJson } from '#formats/rows/notes/json-text.js'
+import { parseTrajectoryGroup } from '#formats/rows/parse.js'
+import { type PreferenceBatchOptions, readPreferenceBatches, surveyPreferences } from '#formats/rows/preference-data.js'
+import { readSftBatches, type SftBatchOptions, surveySftData } from '#formats/rows/sft-data.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
-import { assertDigest, takeManifest } from '#model/weights/checkpoint-manifest.js'
-import { readLines } from '#training/data/json-lines.js'
-import { createDataNotes, type DataNotes } from '#training/data/notes/data-notes.js'
-import { isWellFormedJson } from '#training/data/notes/json-text.js'
-import { parseTrajectoryGroup } from '#training/data/parse.js'
-import {
-  type PreferenceBatchOptions,
-  readPreferenceBatches,
-  surveyPreferences,
-} from '#training/data/preference-data.js'
-import { readSftBatches, type SftBatchOptions, surveySftData } from '#training/data/sft-data.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
 import {
   type LoraHyperparameters,
   resolveDpoConfig,

@@ -1,18 +1,23 @@
 /**
  * Entry point of the training worker process: one attempt at one job; then the process ends, or waits for another if the
- * server that started it keeps it (`service/children/worker-pool.ts`).
+ * server that started it keeps it (`service/processes/worker-pool.ts`).
  *
  * Started by the server (or by hand on another machine) with TRAINYARD_WORKER_URL, _TOKEN, _JOB and _ATTEMPT. Exit code 0
  * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told. With
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
 
-import { type WorkerFailure, type WorkerIdle, type WorkerJob, workerAssignmentSchema } from '#api/wire/worker.js'
 import { type Environment, readEnvironment } from '#base/environment.js'
-import { AppError, fullMessage, isFullDisk, NotFoundError } from '#base/errors.js'
+import { AppError, fullMessage, isFullDisk, NotFoundError } from '#base/errors/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
 import { memoryBytes } from '#base/machine/memory.js'
 import { systemClock } from '#base/util/clock.js'
+import {
+  type WorkerFailure,
+  type WorkerIdle,
+  type WorkerJob,
+  workerAssignmentSchema,
+} from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { createBaseModelOpener } from './base-model.js'

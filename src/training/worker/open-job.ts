@@ -2,19 +2,15 @@
  * A job opened on its base model: the adapter it starts from, its data read, nothing run. What an attempt and a plan both
  * begin with.
  */
-import type { WorkerJob } from '#api/wire/worker.js'
+
 import { availableMemoryBytes } from '#base/machine/memory.js'
 import type { Clock } from '#base/util/clock.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
+import { ADAPTER_WEIGHTS_FILE, assertDigest, checkpointTitle, takeManifest } from '#formats/checkpoint-manifest.js'
 import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.js'
-import {
-  ADAPTER_WEIGHTS_FILE,
-  assertDigest,
-  checkpointTitle,
-  takeManifest,
-} from '#model/weights/checkpoint-manifest.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'

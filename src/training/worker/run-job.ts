@@ -5,10 +5,10 @@
  * running. Resume points are left at intervals, from which the next attempt goes on. Nothing of a cancelled or failed attempt becomes visible, because only the completion makes a checkpoint.
  */
 
-import { CHECKPOINT_FILES, type WorkerJob } from '#api/wire/worker.js'
-import { AppError, CheckpointError } from '#base/errors.js'
+import { AppError, CheckpointError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
+import { CHECKPOINT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'

@@ -2,13 +2,13 @@
  * Connects a model's tokenizer and chat template to what `training/data` needs of them.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { PreferenceText } from '#formats/rows/preference-data.js'
+import type { SftText } from '#formats/rows/sft-data.js'
+import type { SampledToken } from '#formats/rows/trajectory.js'
 import { renderConversation } from '#model/text/render.js'
 import { leftOutOf, renderTurns, renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
-import type { PreferenceText } from '#training/data/preference-data.js'
-import type { SftText } from '#training/data/sft-data.js'
-import type { SampledToken } from '#training/data/trajectory.js'
-import type { TrajectoryText } from '#training/data/turns.js'
+import type { TrajectoryText } from '#training/rows/turns.js'
 
 /** Text for trajectories and for supervised examples. */
 export function bindText(model: TextModel): TrajectoryText & SftText & PreferenceText {
@@ -34,7 +34,7 @@ const SAMPLER_KWARGS: JsonObject = { enable_thinking: false, preserve_thinking: 
 
 /**
  * As ART renders: an answer that does not open its think block was asked for behind an empty one; the block of one that does is taken
- * out again (`src/training/data/turns.ts`).
+ * out again (`src/training/rows/turns.ts`).
  */
 function samplerKwargs({ chatTemplate }: TextModel): JsonObject {
   const known = Object.entries(SAMPLER_KWARGS).filter(([name]) => chatTemplate?.facts.variables.has(name) === true)

@@ -1,7 +1,7 @@
 /**
- * A job's report in the form the server stores (`api/wire/training/job-report.ts`), with the time it still takes.
+ * A job's report in the form the server stores (`contract/wire/training/job-report.ts`), with the time it still takes.
  */
-import type { JobReport as WireReport } from '#api/wire/training/job-report.js'
+import type { JobReport as WireReport } from '#contract/wire/training/job-report.js'
 import type { JobProgress } from '#training/trainer/progress.js'
 import { JOB_PARTS, reportWarnings } from '#training/trainer/report.js'
 

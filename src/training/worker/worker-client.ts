@@ -1,12 +1,12 @@
 /**
- * The training worker's side of the fenced HTTP protocol (`api/wire/worker.ts`).
+ * The training worker's side of the fenced HTTP protocol (`contract/processes/worker.ts`).
  *
  * Every write is idempotent for one attempt, so a request that failed on the way is simply sent again. A 409 means that
  * another attempt owns the job: `FencedError`, and the worker must stop without a further write.
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { errorBodySchema } from '#api/wire/errors.js'
+import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors/errors.js'
 import {
   type CheckpointFile,
   heartbeatReplySchema,
@@ -16,8 +16,8 @@ import {
   type WorkerFailure,
   type WorkerJob,
   workerJobSchema,
-} from '#api/wire/worker.js'
-import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors.js'
+} from '#contract/processes/worker.js'
+import { errorBodySchema } from '#contract/wire/errors.js'
 
 /** Which attempt at which job this worker makes. */
 export interface WorkerIdentity {

@@ -15,7 +15,7 @@ import { startService } from '../../support/service/service-process.js'
 import { createClient, processorSeconds, quantile } from '../support/http-load.js'
 
 const { openDatabase } = await import('../../../dist/src/service/storage/database.js')
-const { createLocalKey } = await import('../../../dist/src/service/operations/local-keys.js')
+const { createLocalKey } = await import('../../../dist/src/service/operations/access/local-keys.js')
 
 const MODELS = 100_000
 const JOBS = 10_000

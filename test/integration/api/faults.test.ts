@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import {
   createTestService,
   STAND_INS,

@@ -2,7 +2,7 @@
  * Options that would do nothing, through the API: on the job's record, refused with `strict`, refused by name.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService

@@ -2,8 +2,8 @@
  * A training worker that is kept for the next job: the same process, the same bits, and no longer than it may stay.
  */
 import { afterEach, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import {
   createTestService,
   type TestService,

@@ -4,7 +4,7 @@
  */
 import { readdir } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 

@@ -4,8 +4,8 @@
  */
 import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 

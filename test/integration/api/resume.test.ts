@@ -5,8 +5,8 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { storageReportSchema } from '#api/wire/health.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import { storageReportSchema } from '#contract/wire/health.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const STEPS = 150

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { request as httpRequest } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService

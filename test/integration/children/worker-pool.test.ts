@@ -4,7 +4,7 @@
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryBytes } from '#base/machine/memory.js'
-import { createWorkerPool, type WorkerPool, type WorkerPoolOptions } from '#service/children/worker-pool.js'
+import { createWorkerPool, type WorkerPool, type WorkerPoolOptions } from '#service/processes/worker-pool.js'
 import { isAlive } from '../../support/service/is-alive.js'
 import { until } from '../../support/until.js'
 

@@ -3,14 +3,14 @@
  * interruption leaves no job behind. The task is the test's own, because random weights answer nothing that fits a sentence.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createClient } from '../../../src/api/client/client.js'
-import { inferenceName } from '../../../src/api/client/inference-name.js'
 import { systemClock } from '../../../src/base/util/clock.js'
 import type { DemoEvent, DemoFinished, DemoStep } from '../../../src/cli/demo/events.js'
 import { createDemoModel } from '../../../src/cli/demo/model.js'
 import { runDemo } from '../../../src/cli/demo/run.js'
 import type { DemoTask } from '../../../src/cli/demo/task.js'
 import { requireCompleted } from '../../../src/cli/terminal/watch.js'
+import { createClient } from '../../../src/sdk/client/client.js'
+import { inferenceName } from '../../../src/sdk/client/inference-name.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const itemOf = (prompt: string) => ({ prompt, reference: 'e', expected: ['e'] })

@@ -2,8 +2,8 @@
  * Models that begin as something else than their base model: forks of a checkpoint, adapters from elsewhere.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Checkpoint, CheckpointFiles } from '#api/wire/checkpoints.js'
-import type { Model } from '#api/wire/models.js'
+import type { Checkpoint, CheckpointFiles } from '#contract/wire/checkpoints.js'
+import type { Model } from '#contract/wire/models.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { noisyAdapter } from '../../support/model/export-fixture.js'

@@ -3,8 +3,8 @@
  * would have, token by token; what comes afterwards gets the checkpoint before, or is told that there is none.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 

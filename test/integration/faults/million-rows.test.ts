@@ -1,6 +1,6 @@
 /**
  * One bad row among a million: the answer names its line, others are answered while the rows are read, and the server's memory does
- * not follow the file. That 300 MB need flat memory is measured closely in test/unit/training/data/sft-data.test.ts.
+ * not follow the file. That 300 MB need flat memory is measured closely in test/unit/formats/rows/sft-data.test.ts.
  */
 import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'

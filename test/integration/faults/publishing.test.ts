@@ -5,9 +5,9 @@
  * That a stream keeps its weights is not taken from what it says of itself: its tokens are scored again by both checkpoints.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
-import type { CompletionResponse } from '#api/wire/inference/completions.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
+import type { CompletionResponse } from '#contract/wire/inference/completions.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const STREAMS = 4

@@ -8,7 +8,7 @@ import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { isAlive } from '../../support/service/is-alive.js'
 import {

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import {
   type KillableServer,
   type KillableServerOptions,

@@ -2,7 +2,7 @@
  * The engine's promises on a tiny model: what a request gets does not depend on who shares its steps.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type { Engine } from '#inference/engine/engine.js'
 import type { AdapterSource } from '#inference/engine/generation.js'

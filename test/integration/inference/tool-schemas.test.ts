@@ -2,12 +2,12 @@
  * What a required call is held to when the tools' schemas refer to their own parts: the parts of one tool are not those of another.
  */
 import { describe, expect, test } from 'vitest'
-import type { ChatRequest } from '#api/wire/chat-completions.js'
 import { systemClock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
+import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import { compileGrammar } from '#inference/grammar/grammar.js'
-import { movedSchema } from '#service/operations/chat/moved-schema.js'
-import { toToolUse } from '#service/operations/chat/tool-choice.js'
+import { movedSchema } from '#service/operations/generation/chat/moved-schema.js'
+import { toToolUse } from '#service/operations/generation/chat/tool-choice.js'
 import { acceptsValue, byteTable } from '../../support/schemas/acceptor.js'
 
 const object = (properties: object, more: object = {}) => ({

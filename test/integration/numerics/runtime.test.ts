@@ -4,7 +4,7 @@
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { RuntimeError } from '#base/errors.js'
+import { RuntimeError } from '#base/errors/errors.js'
 import { createRng } from '#base/util/rng.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import { add, exp, identity, mul } from '#numerics/graph/ops/elementwise.js'

@@ -6,7 +6,7 @@ import { copyFile, cp, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/local-keys.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase } from '#service/storage/database.js'
 import { openSqlite } from '#service/storage/sqlite.js'

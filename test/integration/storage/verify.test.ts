@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, rm, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { StorageReport } from '#api/wire/health.js'
+import type { StorageReport } from '#contract/wire/health.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { runCli } from '../../support/service/run-cli.js'
 

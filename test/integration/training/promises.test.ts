@@ -8,14 +8,14 @@
  * finite stops training before anything changes. 10. Recomputation changes no bit.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { RuntimeError } from '#base/errors.js'
+import { RuntimeError } from '#base/errors/errors.js'
 import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { createAdamWState } from '#numerics/nn/adamw.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { packRows } from '#training/data/pack.js'
-import { attentionBlockRows } from '#training/data/rows/attention-blocks.js'
-import type { TrainingSequence } from '#training/data/tokenize.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { attentionBlockRows } from '#training/rows/attention-blocks.js'
+import { packRows } from '#training/rows/pack.js'
+import type { TrainingSequence } from '#training/rows/tokenize.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { toMicroBatches } from '#training/trainer/sft/sft-rows.js'

@@ -4,10 +4,10 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import { parseTrajectoryGroups } from '#training/data/parse.js'
-import type { TrajectoryText } from '#training/data/turns.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
+import type { TrajectoryText } from '#training/rows/turns.js'
 import { type JobContext, rowSettings } from '#training/trainer/job.js'
 import { trainRl } from '#training/trainer/rl/rl-job.js'
 import { outlineRl } from '#training/trainer/rl/rl-outline.js'

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
-import type { SftBatch, SftSequence } from '#training/data/sft-data.js'
+import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { resolveSftConfig } from '#training/hyperparameters.js'
 import type { JobContext } from '#training/trainer/job.js'
 import { forwardBytes, recomputedBytes } from '#training/trainer/memory.js'

@@ -6,7 +6,7 @@
  * (`sum:12+7`); what can only be known, a country's capital or the letters of a word that is one token, from one kind of
  * question (`word:cat/spell`), and other kinds teach it.
  */
-import { parseToolCalls } from '#model/text/tool-calls.js'
+import { parseToolCalls } from '#formats/answers/tool-calls.js'
 import { isHeldOut } from './say.js'
 
 /**

@@ -2,7 +2,7 @@
  * A JSON object from a sentence: the asked fields and no others, nothing around it.
  */
 
-import { toPythonJson } from '#model/text/tool-calls.js'
+import { toPythonJson } from '#formats/answers/tool-calls.js'
 import { PARTIAL, sameValue } from './compare.js'
 import { defineAbility, exchange } from './define.js'
 import { CITIES, COLORS, DAYS, HOBBIES, JOBS, NAMES, OBJECTS, PLACES, plural } from './lists.js'

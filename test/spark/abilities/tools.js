@@ -3,7 +3,7 @@
  *
  * `tool-call` rows end with the call or with a plain answer; `tool-answer` rows with the answer after the result.
  */
-import { toPythonJson } from '#model/text/tool-calls.js'
+import { toPythonJson } from '#formats/answers/tool-calls.js'
 import { PARTIAL, sameValue, words } from './compare.js'
 import { defineAbility } from './define.js'
 import { between, chance, pick, sample, shuffle } from './say.js'

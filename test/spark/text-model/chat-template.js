@@ -4,7 +4,7 @@
  * There is no default system prompt: nothing is written that the caller did not ask for. A unit test holds both forms
  * together token by token.
  */
-import { toPythonJson } from '#model/text/tool-calls.js'
+import { toPythonJson } from '#formats/answers/tool-calls.js'
 
 /** @typedef {import('../abilities/define.js').Message} Message @typedef {import('../abilities/define.js').Tool} Tool */
 

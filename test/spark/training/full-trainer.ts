@@ -6,7 +6,7 @@
  * changes weights and optimizer together or, when it throws, neither.
  */
 
-import { CheckpointError, TrainingError } from '#base/errors.js'
+import { CheckpointError, TrainingError } from '#base/errors/errors.js'
 import { createRng } from '#base/util/rng.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { type DecoderParameter, decoderParameters } from '#model/architectures/parameters.js'

@@ -7,7 +7,7 @@
  * Liu et al. (arXiv:2502.16982, equation 4), so that one learning rate serves Muon and AdamW. The order of operations is that
  * of `torch.optim.Muon` with Nesterov momentum; products are float32 here, bfloat16 there.
  */
-import { TrainingError } from '#base/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Graph, Value } from '#numerics/graph/graph.js'
 import { div, maximum, mul, sqrt } from '#numerics/graph/ops/elementwise.js'

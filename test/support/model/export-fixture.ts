@@ -5,13 +5,13 @@ import { createHash } from 'node:crypto'
 import { mkdir, open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
+import type { ExportRequest } from '#contract/processes/export.js'
+import type { StoredCheckpoint } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { planExport } from '#model/export/plan-export.js'
-import type { ExportRequest } from '#model/export/protocol.js'
 import { type AdapterWeights, createAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import type { StoredCheckpoint } from '#model/weights/checkpoint-manifest.js'
 
 /** An adapter of rank 4 whose B is not zero: it changes the model noticeably and does not break it. */
 export async function noisyAdapter(sourcePath: string, size = 0.05): Promise<AdapterWeights> {

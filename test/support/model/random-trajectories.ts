@@ -5,8 +5,8 @@
  */
 
 import { createRng, type Rng } from '#base/util/rng.js'
-import type { TrainingSequence } from '#training/data/tokenize.js'
-import type { Conversation, TrajectoryText } from '#training/data/turns.js'
+import type { TrainingSequence } from '#training/rows/tokenize.js'
+import type { Conversation, TrajectoryText } from '#training/rows/turns.js'
 
 /** Runs a property for seeds 0..count-1; the failing seed is in the error's message. */
 export function forSeeds(count: number, property: (rng: Rng) => void): void {

@@ -2,7 +2,7 @@
  * A job as the service hands it to a worker, on the small random model.
  */
 import { join } from 'node:path'
-import type { WorkerJob } from '#api/wire/worker.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
 
 /** @param directory where the base model is prepared */
 export function workerJob(modelPath: string, directory: string, overrides: Partial<WorkerJob>): WorkerJob {

@@ -2,7 +2,7 @@
  * One chat request sent twice, plain and streamed: the two must say the same, down to log-probabilities, calls and usage.
  */
 import { expect } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { TestService } from './create-test-service.js'
 
 const CHAT = '/v1/chat/completions'

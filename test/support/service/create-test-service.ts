@@ -7,8 +7,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
 import { createLogger } from '#base/logging/logger.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { createService, type Service, type ServiceOptions } from '#service/create-service.js'
 import { until } from '../until.js'
 

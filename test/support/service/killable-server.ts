@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { TrainingEvent, TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { ServiceOptions } from '#service/create-service.js'
 import { until } from '../until.js'
 

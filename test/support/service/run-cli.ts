@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { runProgram } from '../../../commands/program.js'
-import type { Fetch } from '../../../src/api/client/light-fetch.js'
 import type { Clock } from '../../../src/base/util/clock.js'
+import type { Fetch } from '../../../src/sdk/client/light-fetch.js'
 
 export interface RunOptions {
   /** Text on standard input; absent: an empty pipe, or a terminal when `tty` is set. */

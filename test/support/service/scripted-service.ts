@@ -1,7 +1,7 @@
 /**
  * A scripted service for tests of the client and the command line: routes as data, answers as plain values, requests kept.
  */
-import type { Fetch } from '../../../src/api/client/light-fetch.js'
+import type { Fetch } from '../../../src/sdk/client/light-fetch.js'
 
 export interface RecordedRequest {
   readonly method: string

@@ -1,7 +1,7 @@
 /** Settings of a service: defaults from one place, bounds that hold for a library's callers as for the command line. */
 import { describe, expect, test } from 'vitest'
-import { SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#api/settings/service.js'
 import { settings } from '#cli/config/schema.js'
+import { SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { resolveSettings } from '#service/options.js'
 import { expectCode } from '../../support/expect-code.js'
 

@@ -1,7 +1,7 @@
 /** The options a job runs with: all of them, with what follows from others, and resolved once for ever. */
 import { describe, expect, test } from 'vitest'
-import type { JobKind } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { JobKind } from '#contract/wire/job-words.js'
 import { resolveDpoConfig, resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
 import { resolvedConfig } from '#training/resolved-config.js'
 

@@ -7,7 +7,7 @@
  * finished and no beam, at its present length, ranks before the last of them, or when the length limit is reached.
  * Source: `transformers` (generation with `num_beams`, `early_stopping=False`).
  */
-import { type AppError, InvalidRequestError } from '#base/errors.js'
+import { type AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { KvCache } from '../cache/kv-cache.js'
 import type { ComputedPrompt } from '../cache/prefix-cache.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'

@@ -1,7 +1,7 @@
 /**
  * One choice of one request while it is generated: its random numbers, its output and the rules that end it.
  */
-import { AppError, InvalidRequestError, RuntimeError } from '#base/errors.js'
+import { AppError, InvalidRequestError, RuntimeError } from '#base/errors/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import type { StepFetch } from '../steps/step-model.js'

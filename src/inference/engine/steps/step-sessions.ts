@@ -5,7 +5,7 @@
  * has all cores, half of them make as many tokens and leave the job twice the time. Both sessions run one graph, which gives the
  * same bits on any number of threads. The second is loaded when it is first needed.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'
 import type { Session } from '#numerics/runtime/runtime.js'
 

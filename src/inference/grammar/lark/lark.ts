@@ -5,7 +5,7 @@
  * terminals may stand before each terminal of a rule and at the end. What cannot be kept is refused by name and line. Terminals
  * become rules like all others: nothing is left of Lark's choice among several that match.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { checkHeap } from '../heap-limit.js'
 import { PatternError } from '../schema/pattern-reader.js'
 import { COMMON_TERMINALS, patternTerminal, rangeTerminal, textTerminal } from './lark-terminals.js'

@@ -3,7 +3,7 @@
  *
  * The documentation's table says the same (`test/unit/inference/grammar/schema/json-schema.test.ts` compares them).
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { stringifyExact } from '#base/json/exact-json.js'
 import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'

@@ -3,7 +3,7 @@
  * steps of running choices.
  */
 import { stat } from 'node:fs/promises'
-import { RuntimeError } from '#base/errors.js'
+import { RuntimeError } from '#base/errors/errors.js'
 import { createAskedThread } from '#base/processes/ask-thread.js'
 import type { AdapterModule, AdapterWeights } from '#model/weights/adapter.js'
 import type { AdapterRef } from '../protocol.js'

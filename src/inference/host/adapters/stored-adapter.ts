@@ -1,8 +1,9 @@
 /**
  * An adapter as the server keeps it, read and checked.
  */
+
+import { readCheckpoint } from '#formats/checkpoint-manifest.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
-import { readCheckpoint } from '#model/weights/checkpoint-manifest.js'
 import type { AdapterRef } from '../protocol.js'
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The frozen layers of an int8 job, and whether this processor can compute them.
  */
-import { TrainingError } from '#base/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type PreparedModel, prepareTrainingIntegers } from '../prepare.js'
 import type { PreparedTensor } from '../tensor-file.js'

@@ -5,7 +5,7 @@
  * Norms and biases stay float32, as llama.cpp wants them. Source: `convert_hf_to_gguf` of llama.cpp and
  * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { type DecoderConfig, type LayerAttention, scoreScaleOf } from '#model/architectures/decoder-config.js'
 import { GEMMA3_PERIOD, GEMMA3_SLIDING_THETA, SMOLLM3_PERIOD } from '#model/architectures/gguf-config.js'
 import { permuteRows, toGgufName } from '#model/weights/gguf/names.js'

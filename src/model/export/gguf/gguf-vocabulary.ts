@@ -4,7 +4,7 @@
  * GGUF knows pre-tokenizers by name only, so the name is found by trying: the one that cuts a probing text into the same
  * words, as llama.cpp's converter does with a digest of such a text. A tokenizer without an equivalent is refused.
  */
-import { TokenizerError, WeightsError } from '#base/errors.js'
+import { TokenizerError, WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createGgufTokenizer } from '#model/text/gguf-tokenizer.js'
 import { planPreTokenizer } from '#model/text/hf-pre-tokenizer.js'

@@ -5,7 +5,7 @@
  */
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type DecoderConfig, scoreScaleOf } from '#model/architectures/decoder-config.js'
 import type { TextModel } from '#model/text/text-model.js'

@@ -3,7 +3,7 @@
  *
  * Source: the Rust crate `tokenizers`, whose JSON has no written specification.
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { namedPreTokenizers } from '#model/text/vocabulary/named-pre-tokenizers.js'

@@ -7,7 +7,7 @@
  * (one `replace`, one `indent`), bounded only by the longest string that the JavaScript engine allows.
  */
 import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja'
-import { AppError, InvalidRequestError, TokenizerError } from '#base/errors.js'
+import { AppError, InvalidRequestError, TokenizerError } from '#base/errors/errors.js'
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { formatTime } from './format-time.js'

@@ -8,11 +8,11 @@
  * the model wrote them, so that the next prompt begins with what was sampled.
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
-import { isOwnCall } from '../answer/call-id.js'
+import { isOwnCall } from '../../../formats/answers/call-id.js'
 import type { TemplateFacts } from './template-facts.js'
 import { writtenJson } from './written-json.js'
 

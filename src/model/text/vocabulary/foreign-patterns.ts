@@ -5,7 +5,7 @@
  * the time of a `vm` script is over; a call costs a tenth of a millisecond, so short pieces, which end in any case, go without.
  */
 import { createContext, Script } from 'node:vm'
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 import { systemClock, watchProcessorTime } from '#base/util/clock.js'
 import type { Normalize } from '../library.js'
 import { knownPatterns } from './named-pre-tokenizers.js'

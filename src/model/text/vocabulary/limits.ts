@@ -2,7 +2,7 @@
  * How large a tokenizer may be: what is read from a model's files is held in memory several times over, and a table of two million
  * entries kept an engine busy for most of a minute.
  */
-import { TokenizerError } from '#base/errors.js'
+import { TokenizerError } from '#base/errors/errors.js'
 
 /** Four times the largest vocabulary that decoders are published with. */
 export const MAX_TOKENS = 1_000_000

@@ -4,7 +4,7 @@
  * Pure. When the prefix ends too early but the file goes on, `MoreBytesNeeded` asks the caller for a longer prefix.
  * Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "File Structure".
  */
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { decodeUtf8 } from '../byte-file.js'
 
 const MAX_ARRAY_DEPTH = 4

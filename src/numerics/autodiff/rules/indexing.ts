@@ -4,7 +4,7 @@
  * Sums go through ScatterElements, which runs in one thread and in a fixed order: the result is deterministic. ScatterND with
  * a reduction is not (ONNX Runtime 1.30 adds without a lock).
  */
-import { MissingGradientError } from '#base/errors.js'
+import { MissingGradientError } from '#base/errors/errors.js'
 import { readInt, readText } from '#numerics/graph/attributes.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import { elementCountDim } from '#numerics/graph/dims.js'

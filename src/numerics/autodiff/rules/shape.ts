@@ -1,7 +1,7 @@
 /**
  * Gradients of operators that move, cut, join or repeat elements: the same move in reverse.
  */
-import { MissingGradientError } from '#base/errors.js'
+import { MissingGradientError } from '#base/errors/errors.js'
 import { readInt, readInts } from '#numerics/graph/attributes.js'
 import { subtractDims } from '#numerics/graph/dims.js'
 import type { Dim, Value } from '#numerics/graph/graph.js'

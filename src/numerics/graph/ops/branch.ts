@@ -5,7 +5,7 @@
  * multiply with a single time (two products of one 84 MB weight, in one body or in two: resident memory grows by 104 MB in
  * each case). Not differentiable.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import { subgraph } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'
 import { formatShape, isSameShape } from '../dims.js'

@@ -4,7 +4,7 @@
  * The body may use values of the graph around it. ONNX Runtime frees what an iteration made before the next one
  * starts, and that is the point here: large intermediate results exist one chunk at a time. Not differentiable.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import { subgraph } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'
 import { formatShape, isSameShape } from '../dims.js'

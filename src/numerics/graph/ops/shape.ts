@@ -4,7 +4,7 @@
  * Where a symbolic size has to be known at run time it is computed from the axes of the graph's inputs; constants, `0` (copy)
  * and `-1` (whatever is left) are preferred, because they cost no nodes.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import { int, ints } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'
 import {

@@ -3,7 +3,7 @@
  *
  * A signature tells dtype and shape of the outputs from the inputs, and refuses inputs that do not fit. It says nothing of values.
  */
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { Attributes } from '../attributes.js'

@@ -5,7 +5,7 @@
  */
 
 import type { MiddlewareHandler } from 'hono'
-import type { KeyScope } from '#api/wire/access/key-words.js'
+import type { KeyScope } from '#contract/wire/access/key-words.js'
 import { requireScope } from '#service/operations/access/tenant.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 

@@ -4,7 +4,7 @@
  */
 import { isIP } from 'node:net'
 import type { MiddlewareHandler } from 'hono'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { AppEnvironment } from '../environment.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])

@@ -6,9 +6,9 @@
  */
 import type { ErrorHandler } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#api/wire/errors.js'
-import type { MessageErrorBody } from '#api/wire/inference/messages.js'
-import { AppError, type ErrorCategory } from '#base/errors.js'
+import { AppError, type ErrorCategory } from '#base/errors/errors.js'
+import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#contract/wire/errors.js'
+import type { MessageErrorBody } from '#contract/wire/inference/messages.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 
 interface Mapping {

@@ -5,7 +5,7 @@
  * A minute's allowance is a bucket that fills evenly: a burst may use all of it, and then one request every few moments.
  */
 import type { MiddlewareHandler } from 'hono'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { connectionOf } from '../event-stream.js'

@@ -5,8 +5,8 @@
  * Source: OpenAPI Specification 3.1.0; its schemas are JSON Schema 2020-12.
  */
 import { z } from '@hono/zod-openapi'
-import { errorBodySchema } from '#api/wire/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { errorBodySchema } from '#contract/wire/errors.js'
 import { INFERENCE_ROUTES } from './inference-rows.js'
 import { OTHER_ROUTES } from './other-rows.js'
 import { describeParameter } from './parameters.js'

@@ -3,18 +3,18 @@
  */
 
 import { z } from '@hono/zod-openapi'
-import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
+import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '#contract/wire/chat-completions.js'
 import {
   completionChunkSchema,
   completionRequestSchema,
   completionResponseSchema,
-} from '#api/wire/inference/completions.js'
+} from '#contract/wire/inference/completions.js'
 import {
   countMessageTokensRequestSchema,
   messageRequestSchema,
   messageSchema,
   messageTokensSchema,
-} from '#api/wire/inference/messages.js'
+} from '#contract/wire/inference/messages.js'
 import {
   deletedResponseSchema,
   getResponseQuerySchema,
@@ -22,7 +22,7 @@ import {
   inputTokensSchema,
   responseRequestSchema,
   responseSchema,
-} from '#api/wire/inference/responses.js'
+} from '#contract/wire/inference/responses.js'
 import {
   applyTemplateRequestSchema,
   detokenizeRequestSchema,
@@ -30,9 +30,9 @@ import {
   tokenizeRequestSchema,
   tokenizeResponseSchema,
   tokenizerInfoResponseSchema,
-} from '#api/wire/inference/tokens.js'
-import { orderedPageQuerySchema } from '#api/wire/list.js'
-import { servedModelListSchema, servedModelSchema } from '#api/wire/models.js'
+} from '#contract/wire/inference/tokens.js'
+import { orderedPageQuerySchema } from '#contract/wire/list.js'
+import { servedModelListSchema, servedModelSchema } from '#contract/wire/models.js'
 import type { Route } from './row.js'
 
 const tag = 'Chat and text'

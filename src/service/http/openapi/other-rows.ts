@@ -9,8 +9,8 @@ import {
   createKeyRequestSchema,
   deletedKeySchema,
   listKeysQuerySchema,
-} from '#api/wire/access/keys.js'
-import { usageQuerySchema, usageResponseSchema } from '#api/wire/access/usage.js'
+} from '#contract/wire/access/keys.js'
+import { usageQuerySchema, usageResponseSchema } from '#contract/wire/access/usage.js'
 import {
   createFineTuningJobRequestSchema,
   fineTuningCheckpointListSchema,
@@ -18,15 +18,19 @@ import {
   fineTuningJobListSchema,
   fineTuningJobSchema,
   fineTuningPageQuerySchema,
-} from '#api/wire/compatible/fine-tuning.js'
-import { fileStreamRequestSchema, graphqlRequestSchema, graphqlResponseSchema } from '#api/wire/compatible/wandb.js'
-import { deletedFileSchema, fileListSchema, fileObjectSchema, listFilesQuerySchema } from '#api/wire/files.js'
+} from '#contract/wire/compatible/fine-tuning.js'
+import {
+  fileStreamRequestSchema,
+  graphqlRequestSchema,
+  graphqlResponseSchema,
+} from '#contract/wire/compatible/wandb.js'
+import { deletedFileSchema, fileListSchema, fileObjectSchema, listFilesQuerySchema } from '#contract/wire/files.js'
 import {
   healthResponseSchema,
   storageReportSchema,
   systemCheckResponseSchema,
   whoamiResponseSchema,
-} from '#api/wire/health.js'
+} from '#contract/wire/health.js'
 import { uploadQuerySchema } from '../routes/files.js'
 import type { Route } from './row.js'
 

@@ -7,9 +7,9 @@ import {
   checkpointListSchema,
   deleteCheckpointsRequestSchema,
   deleteCheckpointsResponseSchema,
-} from '#api/wire/checkpoints.js'
-import { modelRunListSchema, runLineListSchema } from '#api/wire/compatible/wandb.js'
-import { orderedPageQuerySchema, pageQuerySchema } from '#api/wire/list.js'
+} from '#contract/wire/checkpoints.js'
+import { modelRunListSchema, runLineListSchema } from '#contract/wire/compatible/wandb.js'
+import { orderedPageQuerySchema, pageQuerySchema } from '#contract/wire/list.js'
 import {
   addBaseModelRequestSchema,
   baseModelListSchema,
@@ -21,8 +21,8 @@ import {
   listModelsQuerySchema,
   modelListSchema,
   modelSchema,
-} from '#api/wire/models.js'
-import { createJobQuerySchema, jobOrPlanSchema } from '#api/wire/training/plan.js'
+} from '#contract/wire/models.js'
+import { createJobQuerySchema, jobOrPlanSchema } from '#contract/wire/training/plan.js'
 import {
   createDpoJobRequestSchema,
   createRlJobRequestSchema,
@@ -32,13 +32,13 @@ import {
   trainingEventSchema,
   trainingJobListSchema,
   trainingJobSchema,
-} from '#api/wire/training-jobs.js'
+} from '#contract/wire/training-jobs.js'
 import {
   listTrajectoryLogsQuerySchema,
   logTrajectoriesRequestSchema,
   logTrajectoriesResponseSchema,
   trajectoryLogListSchema,
-} from '#api/wire/trajectories.js'
+} from '#contract/wire/trajectories.js'
 import type { Route } from './row.js'
 
 const BASE_MODEL = '/v1/preview/base-models/{name}'

@@ -1,7 +1,7 @@
 /**
  * Routes of webhooks.
  */
-import { pageQuerySchema } from '#api/wire/list.js'
+import { pageQuerySchema } from '#contract/wire/list.js'
 import {
   createdWebhookSchema,
   createWebhookRequestSchema,
@@ -11,7 +11,7 @@ import {
   webhookDeliverySchema,
   webhookListSchema,
   webhookSchema,
-} from '#api/wire/webhooks/webhooks.js'
+} from '#contract/wire/webhooks/webhooks.js'
 import type { Route } from './row.js'
 
 const ROOT = '/v1/preview/webhooks'

@@ -1,7 +1,7 @@
 /**
  * What this is: `GET /` for whoever opens the address, and what a path that does not exist here was probably meant to be.
  */
-import { NotFoundError } from '#base/errors.js'
+import { NotFoundError } from '#base/errors/errors.js'
 import type { App, AppOptions } from '../environment.js'
 
 export function bindAbout(app: App, options: Pick<AppOptions, 'version'>): void {

@@ -1,8 +1,8 @@
 /**
  * `/v1/preview/keys` and `/v1/usage`.
  */
-import { listKeysQuerySchema } from '#api/wire/access/keys.js'
-import { usageQuerySchema } from '#api/wire/access/usage.js'
+import { listKeysQuerySchema } from '#contract/wire/access/keys.js'
+import { usageQuerySchema } from '#contract/wire/access/usage.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'

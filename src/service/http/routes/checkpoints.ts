@@ -1,8 +1,8 @@
 /**
  * `/v1/preview/models/{model_id}/checkpoints` and the files below.
  */
-import { checkpointFilesQuerySchema } from '#api/wire/checkpoints.js'
-import { orderedPageQuerySchema } from '#api/wire/list.js'
+import { checkpointFilesQuerySchema } from '#contract/wire/checkpoints.js'
+import { orderedPageQuerySchema } from '#contract/wire/list.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'

@@ -1,7 +1,7 @@
 /**
  * `/docs` for people and `/openapi.json` for programs. Open: they say nothing that the package does not say.
  */
-import { NotFoundError } from '#base/errors.js'
+import { NotFoundError } from '#base/errors/errors.js'
 import { CONTENT_SECURITY_POLICY, STYLE } from '../docs/page.js'
 import { createDocumentation } from '../docs/pages.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'

@@ -2,8 +2,8 @@
  * `/v1/files` as OpenAI's SDKs use it; an upload may also be the raw bytes with `?filename=&purpose=&artifact=`.
  */
 import { z } from '@hono/zod-openapi'
-import { listFilesQuerySchema } from '#api/wire/files.js'
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { listFilesQuerySchema } from '#contract/wire/files.js'
 import { readBytes, readFields, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'

@@ -1,7 +1,7 @@
 /**
  * OpenAI's `/v1/fine_tuning/jobs`.
  */
-import { fineTuningPageQuerySchema } from '#api/wire/compatible/fine-tuning.js'
+import { fineTuningPageQuerySchema } from '#contract/wire/compatible/fine-tuning.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey, isRetry } from '../headers.js'

@@ -1,7 +1,7 @@
 /**
  * `/v1/health`, `/v1/system-check`, `/v1/whoami` and `/v1/preview/verify`.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { VerifyEvent } from '#service/operations/backup/verify-storage.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendEvents } from '../event-stream.js'

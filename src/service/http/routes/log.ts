@@ -1,7 +1,7 @@
 /**
  * `/v1/preview/models/{model_id}/log`: logging trajectory groups, and reading back what was logged.
  */
-import { listTrajectoryLogsQuerySchema } from '#api/wire/trajectories.js'
+import { listTrajectoryLogsQuerySchema } from '#contract/wire/trajectories.js'
 import { readGroups, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'

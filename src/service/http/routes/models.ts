@@ -1,7 +1,7 @@
 /**
  * `/v1/preview/models`.
  */
-import { listModelsQuerySchema } from '#api/wire/models.js'
+import { listModelsQuerySchema } from '#contract/wire/models.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'

@@ -1,7 +1,7 @@
 /**
  * What probes and dashboards ask at the root, as vLLM answers it: `/health`, `/ping`, `/version`, `/metrics`.
  */
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 
 export function bindRoot(app: App, options: Pick<AppOptions, 'version' | 'isEngineAlive' | 'metrics'>): void {

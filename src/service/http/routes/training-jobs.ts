@@ -1,9 +1,9 @@
 /**
  * `/v1/preview/training-jobs`, `/v1/preview/sft-training-jobs`, `/v1/preview/dpo-training-jobs` and a job's events, as pages or as server-sent events.
  */
-import { pageQuerySchema } from '#api/wire/list.js'
-import { createJobQuerySchema } from '#api/wire/training/plan.js'
-import { listTrainingJobsQuerySchema } from '#api/wire/training-jobs.js'
+import { pageQuerySchema } from '#contract/wire/list.js'
+import { createJobQuerySchema } from '#contract/wire/training/plan.js'
+import { listTrainingJobsQuerySchema } from '#contract/wire/training-jobs.js'
 import { readGroups, readJson, readQuery } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'
 import { sendEvents } from '../event-stream.js'

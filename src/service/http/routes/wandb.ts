@@ -2,7 +2,7 @@
  * W&B's client: `POST /graphql`, the stream of a run's files, and signed addresses for bytes. The key comes as HTTP Basic.
  * What it logged is read with the model, below `/v1/preview/models/{model_id}/runs`.
  */
-import { pageQuerySchema } from '#api/wire/list.js'
+import { pageQuerySchema } from '#contract/wire/list.js'
 import { readBytes, readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'

@@ -1,8 +1,8 @@
 /**
  * `/v1/preview/webhooks`, their deliveries, and sending one again.
  */
-import { pageQuerySchema } from '#api/wire/list.js'
-import { listWebhooksQuerySchema } from '#api/wire/webhooks/webhooks.js'
+import { pageQuerySchema } from '#contract/wire/list.js'
+import { listWebhooksQuerySchema } from '#contract/wire/webhooks/webhooks.js'
 import { readJson, readQuery } from '../body.js'
 import type { App, AppOptions } from '../environment.js'
 import { idempotencyKey } from '../headers.js'

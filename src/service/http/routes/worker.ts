@@ -1,9 +1,10 @@
 /**
- * The worker protocol of `api/wire/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
+ * The worker protocol of `contract/processes/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
  */
-import { MAX_CHECKPOINT_FILE_BYTES } from '#api/wire/worker.js'
-import { InvalidRequestError } from '#base/errors.js'
-import { parseBearer } from '#service/operations/auth.js'
+
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { MAX_CHECKPOINT_FILE_BYTES } from '#contract/processes/worker.js'
+import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { readBytes, readJson } from '../body.js'
 import type { App, AppOptions, RequestContext } from '../environment.js'

@@ -2,9 +2,10 @@
  * Making, listing and revoking API keys. A key makes keys of its own entity only, and one bound to a project keys of that
  * project only; a new entity begins with a key made where the data lies (`local-keys.ts`).
  */
-import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey, ListKeysQuery } from '#api/wire/access/keys.js'
-import { DEFAULT_PAGE_LIMIT, type List, toList } from '#api/wire/list.js'
-import { ConflictError, NotFoundError } from '#base/errors.js'
+
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey, ListKeysQuery } from '#contract/wire/access/keys.js'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import {
   type ApiKeyRecord,
   deleteApiKey,

@@ -1,7 +1,7 @@
 /**
  * Names of models and projects, which stand in addresses as `entity/project/name:step3`.
  */
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 
 /** Separators of model addresses, and characters a reader cannot see. */
 const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u

@@ -1,7 +1,7 @@
 /**
  * Who sends a request, and whose things it may see.
  */
-import type { KeyScope } from '#api/wire/access/key-words.js'
+import type { KeyScope } from '#contract/wire/access/key-words.js'
 
 /** Whose things may be seen. */
 export interface Tenant {

@@ -3,8 +3,9 @@
  *
  * What belongs to others is not found, so that ids leak nothing; naming another entity or project outright is forbidden.
  */
-import { KEY_SCOPES, type KeyScope } from '#api/wire/access/key-words.js'
-import { AppError } from '#base/errors.js'
+
+import { AppError } from '#base/errors/errors.js'
+import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'
 import type { Principal, Tenant } from './principal.js'
 
 /** Whether a thing of an entity and project is the tenant's. */

@@ -6,10 +6,10 @@
  * Training time is counted where leases are renewed, in their transaction.
  */
 import { setImmediate as othersTurn } from 'node:timers/promises'
-import type { UsageQuery, UsageResponse } from '#api/wire/access/usage.js'
-import { InvalidRequestError } from '#base/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
-import type { GenerationEvent } from '#service/children/engine-process.js'
+import type { UsageQuery, UsageResponse } from '#contract/wire/access/usage.js'
+import type { GenerationEvent } from '#service/processes/engine-process.js'
 import {
   addUsage,
   DEFAULT_USAGE_PROJECT,

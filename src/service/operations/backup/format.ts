@@ -9,7 +9,7 @@
  *
  * Prepared weights and built-in models are not in it: they are made again when needed.
  */
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 
 export const MANIFEST_ENTRY = 'manifest.json'
 export const DATABASE_ENTRY = 'trainyard.sqlite3'

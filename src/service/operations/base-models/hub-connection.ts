@@ -9,7 +9,7 @@ import { lookup } from 'node:dns'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { isPublicAddress } from '#base/util/public-address.js'
 
 export interface HubConnection {

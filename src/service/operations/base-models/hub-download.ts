@@ -10,7 +10,7 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { HubConnection } from './hub-connection.js'
 import { type HubFile, requireSuccess } from './hub-files.js'
 

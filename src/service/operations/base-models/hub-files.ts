@@ -5,7 +5,7 @@
  * digest it is stored under (SHA-256 for large files, git's SHA-1 of a blob for the rest).
  */
 import type { IncomingMessage } from 'node:http'
-import { AppError, InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { AppError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import type { HubConnection } from './hub-connection.js'
 

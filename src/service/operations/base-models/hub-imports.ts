@@ -3,10 +3,10 @@
  */
 import { mkdir, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AppError, InvalidRequestError, shuttingDown } from '#base/errors.js'
+import { AppError, InvalidRequestError, shuttingDown } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import type { ModelInspector } from '#service/children/model-inspector.js'
+import type { ModelInspector } from '#service/processes/model-inspector.js'
 import type { HubConnection } from './hub-connection.js'
 import { downloadHubFile } from './hub-download.js'
 import { chooseHubFiles, listHubFiles } from './hub-files.js'

@@ -2,7 +2,7 @@
  * What is known of the base models' files: read once by the inspector, remembered while the server runs. Asked by whatever depends on
  * a model's size.
  */
-import type { ModelFacts, ModelInspector } from '#service/children/model-inspector.js'
+import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 
 /** A base model and where it lies. */
 interface Located {

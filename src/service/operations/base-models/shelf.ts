@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import { lstat, mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ModelFacts } from '#service/children/model-inspector.js'
+import type { ModelFacts } from '#service/processes/model-inspector.js'
 import type { HubFile } from './hub-files.js'
 
 /** Where an added model comes from. */

@@ -1,8 +1,8 @@
 /**
  * A model's adapter has its shape from the first job on; asking for another one later must not be ignored.
  */
-import { InvalidRequestError } from '#base/errors.js'
-import { ADAPTER_CONFIG_FILE } from '#model/weights/checkpoint-manifest.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { ADAPTER_CONFIG_FILE } from '#formats/checkpoint-manifest.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { LoraHyperparameters } from '#training/hyperparameters.js'

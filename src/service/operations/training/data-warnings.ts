@@ -3,8 +3,9 @@
  *
  * Counts that are ordinary (a trajectory with its group's mean reward) are no warning until they are most of the data.
  */
-import type { JobKind } from '#api/wire/job-words.js'
+
 import type { JsonObject } from '#base/util/json.js'
+import type { JobKind } from '#contract/wire/job-words.js'
 
 /** What a job counts in its data, and the limit that drops some whole; only an RL job has a length of its own to set. */
 const ROWS: Readonly<Record<JobKind, { readonly noun: string; readonly limit: string }>> = {

@@ -2,17 +2,18 @@
  * Requests for training jobs, checked as far as the server can without the model's tokenizer: what creating a job and
  * planning one have in common.
  */
-import type { JobKind } from '#api/wire/job-words.js'
-import { assertNoUnusedOptions, assertSupportedOptions } from '#api/wire/option-notes.js'
-import type { CreateDpoJobRequest, CreateSftJobRequest } from '#api/wire/training-jobs.js'
-import { AppError } from '#base/errors.js'
+
+import { AppError } from '#base/errors/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { assertNoUnusedOptions, assertSupportedOptions } from '#contract/wire/option-notes.js'
+import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
+import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
+import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { assertLearningRateCount, sftBatchCount } from '#formats/rows/sft-data.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { NewJob } from '#service/storage/training-jobs.js'
-import { countPreferenceExamples } from '#training/data/examples/preference-example.js'
-import { countSftExamples } from '#training/data/examples/sft-example.js'
-import { assertLearningRateCount, sftBatchCount } from '#training/data/sft-data.js'
 import {
   assertValidationOptions,
   resolveDpoConfig,
@@ -21,7 +22,7 @@ import {
 } from '#training/hyperparameters.js'
 import { resolvedConfig } from '#training/resolved-config.js'
 import type { Principal, ServiceContext } from '../context.js'
-import { requireModel } from '../models.js'
+import { requireModel } from '../models/models.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { assertKlReference, assertReferenceStep } from './kl-reference.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'

@@ -3,12 +3,12 @@
  *
  * Checked when the job is created and found again for each attempt: a step never changes, so every attempt gets the same.
  */
-import { InvalidRequestError, NotFoundError } from '#base/errors.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
 import type { KlReference, RlHyperparameters } from '#training/hyperparameters.js'
-import { resolvePolicy } from '../chat/served-models.js'
 import type { ServiceContext, Tenant } from '../context.js'
+import { resolvePolicy } from '../generation/chat/served-models.js'
 
 /** Who asks, for which model, starting from which of its steps. */
 export interface ReferenceQuestion extends Tenant {

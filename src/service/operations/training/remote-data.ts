@@ -8,8 +8,8 @@
 import { type IncomingMessage, request as plainRequest, type RequestOptions } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
-import { AppError, InvalidRequestError } from '#base/errors.js'
-import { type AddressRules, createAddressRules } from '../address-rules.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { type AddressRules, createAddressRules } from '../webhooks/address-rules.js'
 
 export interface RemoteDataOptions {
   /** Hosts (`name` or `name:port`) that may be private or plain http. */

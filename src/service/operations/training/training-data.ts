@@ -18,11 +18,11 @@ import { sep } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { createGunzip } from 'node:zlib'
-import { AppError, InvalidRequestError } from '#base/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { findFile } from '#service/storage/files.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { MAX_UPLOAD_BYTES, normalizeArtifact } from '../files.js'
-import { findArtifactRows } from '../wandb/training-rows.js'
+import { findArtifactRows } from './artifact-rows.js'
 
 /** An address and the field of the request it stands in. */
 export interface DataAddress {

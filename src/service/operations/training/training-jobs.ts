@@ -2,16 +2,16 @@
  * Submitting, reading, following and cancelling training jobs.
  */
 import { createHash } from 'node:crypto'
-import { isTerminalEvent } from '#api/wire/job-words.js'
-import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#api/wire/list.js'
+import { NotFoundError } from '#base/errors/errors.js'
+import { isTerminalEvent } from '#contract/wire/job-words.js'
+import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#contract/wire/list.js'
 import type {
   CreateDpoJobRequest,
   CreateSftJobRequest,
   ListTrainingJobsQuery,
   TrainingEvent,
   TrainingJob,
-} from '#api/wire/training-jobs.js'
-import { NotFoundError } from '#base/errors.js'
+} from '#contract/wire/training-jobs.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
@@ -20,7 +20,7 @@ import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
-import { storeModel } from '../models.js'
+import { storeModel } from '../models/models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { dataWarnings } from './data-warnings.js'
 import {

@@ -2,13 +2,14 @@
  * Plans of training jobs: the same checks as for a job, then a process that runs the job's own code up to its first step.
  * Nothing is stored that stays.
  */
-import type { JobKind } from '#api/wire/job-words.js'
-import { optionWarnings, rateWarnings } from '#api/wire/option-notes.js'
-import { jobReportSchema } from '#api/wire/training/job-report.js'
-import type { TrainingPlan } from '#api/wire/training/plan.js'
-import type { CreateDpoJobRequest, CreateSftJobRequest } from '#api/wire/training-jobs.js'
-import { PARENT_FILES, type WorkerJob } from '#api/wire/worker.js'
-import { NotFoundError } from '#base/errors.js'
+
+import { NotFoundError } from '#base/errors/errors.js'
+import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
+import { jobReportSchema } from '#contract/wire/training/job-report.js'
+import type { TrainingPlan } from '#contract/wire/training/plan.js'
+import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'

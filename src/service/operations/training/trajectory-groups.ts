@@ -2,7 +2,7 @@
  * What a job and a log do with trajectory groups that have been read and checked (`bodies/group-reading.ts`).
  */
 import { rm } from 'node:fs/promises'
-import { DataError } from '#base/errors.js'
+import { DataError } from '#base/errors/errors.js'
 import type { GroupsBodyName } from '#service/bodies/bodies.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { BlobRef, BlobStore } from '#service/storage/blobs.js'

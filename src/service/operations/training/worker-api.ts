@@ -1,7 +1,9 @@
 /**
- * The server's side of the worker protocol (`api/wire/worker.ts`): every call is fenced by attempt and lease.
+ * The server's side of the worker protocol (`contract/processes/worker.ts`): every call is fenced by attempt and lease.
  */
 import type { ReadStream } from 'node:fs'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import type { JsonValue } from '#base/util/json.js'
 import {
   CHECKPOINT_FILES,
   type CheckpointFile,
@@ -12,10 +14,8 @@ import {
   type WorkerFailure,
   type WorkerHeartbeat,
   type WorkerJob,
-} from '#api/wire/worker.js'
-import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors.js'
-import type { JsonValue } from '#base/util/json.js'
-import { encodeManifest } from '#model/weights/checkpoint-manifest.js'
+} from '#contract/processes/worker.js'
+import { encodeManifest } from '#formats/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
@@ -27,8 +27,8 @@ import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import { referenceOf as namedReference } from '#training/hyperparameters.js'
-import { openCheckpointBlob } from '../checkpoint-blobs.js'
 import type { ServiceContext } from '../context.js'
+import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
 import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {

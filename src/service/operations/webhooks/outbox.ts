@@ -5,10 +5,11 @@
  * transaction that moves the cursor, so nothing is made twice. A delivery may arrive twice (the server was killed after the
  * answer): receivers tell by `webhook-id`.
  */
-import type { WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
@@ -27,8 +28,8 @@ import {
   setAttempt,
   type TailEvent,
 } from '#service/storage/webhooks/webhooks.js'
-import type { AddressRules } from '../address-rules.js'
 import { toWireCheckpoint, toWireJob } from '../to-wire.js'
+import type { AddressRules } from './address-rules.js'
 import { ATTEMPT_TIMEOUT_MS, sendWebhook } from './send.js'
 
 export interface OutboxTiming {

@@ -5,7 +5,7 @@ import { createHmac } from 'node:crypto'
 import { request as plainRequest, type RequestOptions } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
-import type { AddressRules } from '../address-rules.js'
+import type { AddressRules } from './address-rules.js'
 
 export interface Attempt {
   readonly isDelivered: boolean

@@ -2,8 +2,9 @@
  * Creating, listing and deleting webhooks; their log of deliveries, and sending one again.
  */
 import { randomBytes } from 'node:crypto'
-import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#api/wire/list.js'
-import { WEBHOOK_EVENTS, type WebhookEvent } from '#api/wire/webhooks/webhook-words.js'
+import { AppError, NotFoundError } from '#base/errors/errors.js'
+import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#contract/wire/list.js'
+import { WEBHOOK_EVENTS, type WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 import type {
   CreatedWebhook,
   CreateWebhookRequest,
@@ -11,8 +12,7 @@ import type {
   ListWebhooksQuery,
   Webhook,
   WebhookDelivery,
-} from '#api/wire/webhooks/webhooks.js'
-import { AppError, NotFoundError } from '#base/errors.js'
+} from '#contract/wire/webhooks/webhooks.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import {
   countWebhooks,
@@ -33,8 +33,8 @@ import { checkName } from '../access/names.js'
 import type { Principal } from '../access/principal.js'
 import { digestOf } from '../access/request-digest.js'
 import { checkProject, ownerOf } from '../access/tenant.js'
-import type { AddressRules } from '../address-rules.js'
 import type { ServiceContext } from '../context.js'
+import type { AddressRules } from './address-rules.js'
 import type { Outbox } from './outbox.js'
 
 export interface WebhookService {

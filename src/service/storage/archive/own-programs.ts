@@ -3,7 +3,7 @@
  * that a migration made may be there, word for word.
  */
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'
 

@@ -4,7 +4,7 @@
 import { stat, statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
-import { AppError, StorageError } from '#base/errors.js'
+import { AppError, StorageError } from '#base/errors/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'

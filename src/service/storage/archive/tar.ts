@@ -4,7 +4,7 @@
  * POSIX.1-1988 `ustar` headers, and GNU's base-256 numbers for entries of 8 GiB and more. Plain files only, which is all a
  * backup has; any other kind of entry is refused.
  */
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 
 const BLOCK = 512
 

@@ -1,8 +1,9 @@
 /**
  * Completed jobs whose report says how long they took, for predictions.
  */
-import type { JobKind } from '#api/wire/job-words.js'
+
 import type { JsonObject } from '#base/util/json.js'
+import type { JobKind } from '#contract/wire/job-words.js'
 import type { Database } from '../database.js'
 import { toJob } from '../training-jobs.js'
 

@@ -3,8 +3,8 @@
  * when, and what must happen in the same transaction, is the queue's business.
  */
 import { sql } from 'kysely'
-import type { JobStatus } from '#api/wire/job-words.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { JobStatus } from '#contract/wire/job-words.js'
 import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'

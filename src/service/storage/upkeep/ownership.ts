@@ -9,7 +9,7 @@
 import { readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { sql } from 'kysely'
-import { StorageError } from '#base/errors.js'
+import { StorageError } from '#base/errors/errors.js'
 import { syncFolder } from '#base/sync-folder.js'
 import { MARK_FILE } from '../data-dir.js'
 import type { Database } from '../database.js'

@@ -4,8 +4,9 @@
  * The reference is frozen and scores every pair once, before the first step: the checkpoint the job starts from, another step of
  * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
  */
+
+import type { PreferenceBatch } from '#formats/rows/preference-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import type { PreferenceBatch } from '#training/data/preference-data.js'
 import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'

@@ -1,8 +1,8 @@
 /**
  * The plan of a preference job: its outline, and one more pass over the pairs for masks and sizes.
  */
-import { answers } from '#training/data/preference-data.js'
-import { rowCost } from '#training/data/training-batch.js'
+import { answers } from '#formats/rows/preference-data.js'
+import { rowCost } from '#training/rows/training-batch.js'
 import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'

@@ -1,8 +1,9 @@
 /**
  * Preference pairs as rows of a graph: both answers of a pair run together, and each knows which tokens are whose.
  */
+
+import { answers, type PreferencePair, type PreferenceSurvey } from '#formats/rows/preference-data.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { answers, type PreferencePair, type PreferenceSurvey } from '#training/data/preference-data.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '../memory.js'
 import { type RowBatch, sequenceRow, toRowBatch } from '../row-batch.js'
 

@@ -1,8 +1,8 @@
 /**
  * Forward passes over preference pairs: what the reference thinks of them, and the loss on pairs that are not trained on.
  */
-import { InvalidRequestError } from '#base/errors.js'
-import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#training/data/preference-data.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#formats/rows/preference-data.js'
 import type { DpoHyperparameters } from '#training/hyperparameters.js'
 import type { Measured } from '../epochs/validation.js'
 import { whyUnused } from '../report.js'

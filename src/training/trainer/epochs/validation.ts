@@ -5,7 +5,7 @@
  * What the loss is, is the job's affair: that of training, over all validation rows. It is measured before the first step, at
  * an interval, and after the last step.
  */
-import { TrainingError } from '#base/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import type { SftHyperparameters } from '#training/hyperparameters.js'
 import type { JobContext } from '../job.js'
 import { copyState, restoreState } from '../kept-state.js'

@@ -4,7 +4,7 @@
  * Serving may round where training does not (int8 products), and data may come from other weights than it says. Measured on the
  * tokens of the first optimizer step, before its update: those log-probabilities are computed anyway.
  */
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import type { JobReport } from '../report.js'
 import { rowOf } from '../row-batch.js'

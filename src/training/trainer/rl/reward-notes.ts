@@ -1,9 +1,9 @@
 /**
  * What an RL job's rewards give reason to say.
  */
-import { equalRewards } from '#api/settings/reward-advice.js'
-import { countBatch, rewardMetrics } from '#training/data/metrics.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import { equalRewards } from '#contract/jobs/reward-advice.js'
+import { countBatch, rewardMetrics } from '#formats/rows/metrics.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { JobReport } from '../report.js'
 
 /** Share of groups without variance from which on it is worth a sentence. */

@@ -6,10 +6,10 @@
  * the first step, in a session of their own that is gone before training starts.
  */
 
-import { countBatch, logMetrics, offPolicyMetrics } from '#training/data/metrics.js'
-import type { PackedStep } from '#training/data/training-batch.js'
+import { countBatch, logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
+import type { PackedStep } from '#training/rows/training-batch.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'

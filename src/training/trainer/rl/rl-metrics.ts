@@ -3,10 +3,10 @@
  *
  * All names are bare, all values finite; what does not exist (a mean of nothing) is left out.
  */
-import { countBatch, rewardMetrics } from '#training/data/metrics.js'
-import type { PackedRow } from '#training/data/pack.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import { countBatch, rewardMetrics } from '#formats/rows/metrics.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
+import type { PackedRow } from '#training/rows/pack.js'
 import { type RowBatch, rowOf } from '../row-batch.js'
 import type { StepResult } from '../trainer.js'
 import { boundedDrift } from './drift.js'

@@ -3,15 +3,16 @@
  *
  * The job starts with this, and a plan is made of it.
  */
-import { groupAdvantages } from '#training/data/advantages.js'
-import { standardDeviation } from '#training/data/metrics.js'
-import { createDataNotes, type DataNotes } from '#training/data/notes/data-notes.js'
-import type { PackedRow } from '#training/data/pack.js'
-import type { TrainingSequence } from '#training/data/tokenize.js'
-import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/data/training-batch.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
-import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/data/turns.js'
+
+import { standardDeviation } from '#formats/rows/metrics.js'
+import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
+import { groupAdvantages } from '#training/rows/advantages.js'
+import type { PackedRow } from '#training/rows/pack.js'
+import type { TrainingSequence } from '#training/rows/tokenize.js'
+import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/rows/training-batch.js'
+import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/rows/turns.js'
 import type { JobContext, TrainingEvent } from '../job.js'
 import { type BatchSize, largestBatch } from '../memory.js'
 import {

@@ -4,8 +4,8 @@
  */
 import type { RatioLevel } from '#numerics/nn/policy-loss.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { PackedRow } from '#training/data/pack.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
+import type { PackedRow } from '#training/rows/pack.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '../memory.js'
 import { perToken, type RowBatch, rowOf, type TrainedToken } from '../row-batch.js'
 import type { MicroBatch } from '../trainer.js'

@@ -3,8 +3,8 @@
  * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
  */
 import type { KlOptions } from '#numerics/nn/policy-loss.js'
-import type { PackedStep } from '#training/data/training-batch.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
+import type { PackedStep } from '#training/rows/training-batch.js'
 import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '../row-batch.js'
 import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '../scores.js'
 import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'

@@ -5,7 +5,7 @@
  * into. Batches in which nothing trains are passed over and make no step.
  */
 
-import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#training/data/sft-data.js'
+import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
 import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
 import type { ValidationMetrics } from '../epochs/validation.js'

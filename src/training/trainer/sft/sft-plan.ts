@@ -1,7 +1,7 @@
 /**
  * The plan of an SFT job: its outline, and one more pass over the rows for masks and sizes.
  */
-import { rowCost } from '#training/data/training-batch.js'
+import { rowCost } from '#training/rows/training-batch.js'
 import { measurementCount } from '../epochs/validation.js'
 import type { JobContext } from '../job.js'
 import type { BatchSize } from '../memory.js'

@@ -1,8 +1,9 @@
 /**
  * The sequences of a batch as rows of a graph: sequences of similar length together, at most `MICRO_BATCH_TOKENS` tokens each.
  */
+
+import type { SftBatch, SftSequence, SftSurvey } from '#formats/rows/sft-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import type { SftBatch, SftSequence, SftSurvey } from '#training/data/sft-data.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '../memory.js'
 import { perToken, type RowBatch, sequenceRow, toRowBatch } from '../row-batch.js'
 import type { MicroBatch } from '../trainer.js'

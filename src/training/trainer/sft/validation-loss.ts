@@ -2,8 +2,8 @@
  * The loss of an SFT job on rows that are not trained on: cross-entropy summed over the trainable tokens of all rows, divided
  * by their number.
  */
-import { InvalidRequestError } from '#base/errors.js'
-import type { SftBatch, SftSurvey } from '#training/data/sft-data.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { SftBatch, SftSurvey } from '#formats/rows/sft-data.js'
 import type { Measured } from '../epochs/validation.js'
 import { type UnusedRows, whyUnused } from '../report.js'
 import { openScores, type ScoringContext } from '../scores.js'

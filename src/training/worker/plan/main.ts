@@ -5,13 +5,13 @@
  * the server. It reads files of this machine and changes nothing.
  */
 import { createReadStream } from 'node:fs'
-import type { PlanFindings } from '#api/wire/training/plan.js'
-import type { PlanRequest } from '#api/wire/training/plan-process.js'
 import { readEnvironment } from '#base/environment.js'
 import { answerProcess } from '#base/processes/ask-process.js'
 import { systemClock } from '#base/util/clock.js'
+import type { PlanRequest } from '#contract/processes/plan.js'
+import type { PlanFindings } from '#contract/wire/training/plan.js'
+import { checkpointTitle, readStoredFile } from '#formats/checkpoint-manifest.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { checkpointTitle, readStoredFile } from '#model/weights/checkpoint-manifest.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'

@@ -1,9 +1,10 @@
 /**
  * A plan in words of the contract: what the job's own code says it would do, whether it fits, and how long it takes.
  */
-import type { PlanFindings } from '#api/wire/training/plan.js'
-import type { PlanRequest } from '#api/wire/training/plan-process.js'
-import { AppError, fullMessage } from '#base/errors.js'
+
+import { AppError, fullMessage } from '#base/errors/errors.js'
+import type { PlanRequest } from '#contract/processes/plan.js'
+import type { PlanFindings } from '#contract/wire/training/plan.js'
 import type { JobContext } from '#training/trainer/job.js'
 import { type MemoryPlan, planMemory } from '#training/trainer/memory.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'

@@ -2,10 +2,10 @@
  * How long a planned job will take: from the report of an earlier job of the same base model and row size, else from a
  * measurement of about two seconds on rows of the job's own data.
  */
-import type { PlanRequest } from '#api/wire/training/plan-process.js'
+import type { PlanRequest } from '#contract/processes/plan.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { rowCost } from '#training/data/training-batch.js'
 import { SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { rowCost } from '#training/rows/training-batch.js'
 import { type JobContext, rowSettings } from '#training/trainer/job.js'
 import { longestRow, type MemoryPlan, recomputedBytes } from '#training/trainer/memory.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'

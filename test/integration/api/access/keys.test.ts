@@ -3,7 +3,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ApiKey, CreatedKey } from '#api/wire/access/keys.js'
+import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import { openDatabase } from '#service/storage/database.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { runCli } from '../../../support/service/run-cli.js'

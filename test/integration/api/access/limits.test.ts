@@ -3,7 +3,7 @@
  */
 import OpenAI, { RateLimitError } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { CreatedKey } from '#api/wire/access/keys.js'
+import type { CreatedKey } from '#contract/wire/access/keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

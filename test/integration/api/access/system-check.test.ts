@@ -4,7 +4,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { SystemCheckResponse } from '#api/wire/health.js'
+import type { SystemCheckResponse } from '#contract/wire/health.js'
 import {
   createTestService,
   type TestService,

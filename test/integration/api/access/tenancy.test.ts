@@ -3,9 +3,9 @@
  * id; a key reaches only what its scope allows. A route that is not known here fails, so that none is forgotten.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { CreatedKey } from '#api/wire/access/keys.js'
+import type { CreatedKey } from '#contract/wire/access/keys.js'
 import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
-import { createLocalKey } from '#service/operations/local-keys.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

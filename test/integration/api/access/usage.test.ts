@@ -5,10 +5,10 @@
 
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { CreatedKey } from '#api/wire/access/keys.js'
-import type { UsageResponse } from '#api/wire/access/usage.js'
-import { usageResponseSchema } from '#api/wire/access/usage.js'
 import { createLogger } from '#base/logging/logger.js'
+import type { CreatedKey } from '#contract/wire/access/keys.js'
+import type { UsageResponse } from '#contract/wire/access/usage.js'
+import { usageResponseSchema } from '#contract/wire/access/usage.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'

@@ -2,7 +2,7 @@
  * Chat: names, answer shapes, streams, and what happens when the client or the engine goes away. Stand-in engine.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { chatChunkSchema, chatResponseSchema } from '#api/wire/chat-completions.js'
+import { chatChunkSchema, chatResponseSchema } from '#contract/wire/chat-completions.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

@@ -1,6 +1,6 @@
 /** Numbers over HTTP with the real engine: from the body through threads and processes to prompt, grammar and answer, and back. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

@@ -2,7 +2,7 @@
  * Fields of a chat request with a real engine host, one by one: what each does, streamed as plain.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

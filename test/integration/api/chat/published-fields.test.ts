@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { chatRequestSchema } from '#api/wire/chat-completions.js'
 import { packageRoot } from '#base/util/package-root.js'
+import { chatRequestSchema } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 /** By type: a value that none of these fields takes. */

@@ -3,7 +3,7 @@
  * chosen. Real engine host and training worker.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

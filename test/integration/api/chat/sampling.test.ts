@@ -3,7 +3,7 @@
  * say. A grammar of twelve letters makes every score visible: its log-probabilities are the logits of the letters but for a constant.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
 import { chatAnswers } from '../../../support/service/chat-answers.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 

@@ -3,7 +3,7 @@
  */
 import { Ajv } from 'ajv'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

@@ -2,7 +2,7 @@
  * What a server allows only when it is told to: chat templates of requests, and priorities. Real engine host.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

@@ -4,7 +4,7 @@
  */
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ChatChunk, ChatResponse } from '#api/wire/chat-completions.js'
+import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const CHAT = '/v1/chat/completions'

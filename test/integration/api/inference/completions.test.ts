@@ -8,7 +8,7 @@ import {
   type CompletionResponse,
   completionChunkSchema,
   completionResponseSchema,
-} from '#api/wire/inference/completions.js'
+} from '#contract/wire/inference/completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const BASE = 'trainyard/tiny-random'

@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { CompletionResponse } from '#api/wire/inference/completions.js'
+import type { CompletionResponse } from '#contract/wire/inference/completions.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 interface Case {

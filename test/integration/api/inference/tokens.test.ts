@@ -2,13 +2,13 @@
  * Text and tokens without generation, and what the root answers: vLLM's and llama.cpp's shapes on the tiny model.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createClient } from '#api/client/client.js'
+import { packageVersion } from '#base/util/package-root.js'
 import {
   type TokenizeResponse,
   tokenizeResponseSchema,
   tokenizerInfoResponseSchema,
-} from '#api/wire/inference/tokens.js'
-import { packageVersion } from '#base/util/package-root.js'
+} from '#contract/wire/inference/tokens.js'
+import { createClient } from '#sdk/client/client.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

@@ -7,8 +7,8 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { TrainingEvent } from '#api/wire/training-jobs.js'
-import { createLocalKey } from '#service/operations/local-keys.js'
+import type { TrainingEvent } from '#contract/wire/training-jobs.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

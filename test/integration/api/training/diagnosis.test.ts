@@ -3,8 +3,8 @@
  * did not become one sequence. Real processes on the built-in model.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'

@@ -3,7 +3,7 @@
  * what it was before, and learns on.
  */
 import { expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService } from '../../../support/service/create-test-service.js'
 
 const ROWS = ['one', 'two', 'three'].map((answer) =>

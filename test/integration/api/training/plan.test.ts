@@ -3,9 +3,9 @@
  * behind. Real processes on the built-in model.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type TrainingPlan, trainingPlanSchema } from '#api/wire/training/plan.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
+import { type TrainingPlan, trainingPlanSchema } from '#contract/wire/training/plan.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const ROUTES = {

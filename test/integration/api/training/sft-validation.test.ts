@@ -4,10 +4,10 @@
  */
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Checkpoint } from '#api/wire/checkpoints.js'
-import type { List } from '#api/wire/list.js'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import type { JsonObject } from '#base/util/json.js'
+import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import type { List } from '#contract/wire/list.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

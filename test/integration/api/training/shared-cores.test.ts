@@ -2,8 +2,8 @@
  * Engines hear when a job begins to compute on this machine and when the last one is over, also engines that start meanwhile.
  */
 import { afterEach, expect, it } from 'vitest'
-import type { TrainingJob } from '#api/wire/training-jobs.js'
 import { createLogger } from '#base/logging/logger.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

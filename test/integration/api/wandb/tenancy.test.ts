@@ -3,7 +3,7 @@
  * and changes nothing. A field that is not known here fails, so that none is forgotten.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/local-keys.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService

@@ -3,7 +3,7 @@
  */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/local-keys.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

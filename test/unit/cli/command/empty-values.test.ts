@@ -1,6 +1,6 @@
 /** What a variable of a shell that was never set leaves behind: an empty text is no name, and nothing is asked of the service. */
 import { expect, test } from 'vitest'
-import { createClient } from '#api/client/client.js'
+import { createClient } from '#sdk/client/client.js'
 import { runCli } from '../../../support/service/run-cli.js'
 import { MODEL, page, scriptedService } from '../../../support/service/scripted-service.js'
 

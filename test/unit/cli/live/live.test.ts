@@ -3,11 +3,11 @@
  */
 import { Chalk } from 'chalk'
 import { describe, expect, test } from 'vitest'
-import type { TrainingEvent } from '#api/wire/training-jobs.js'
 import { renderBar, renderSparkline } from '#cli/live/bar.js'
 import { createJobView } from '#cli/live/job-view.js'
 import { createRegion } from '#cli/live/region.js'
 import { displayWidth } from '#cli/terminal/table.js'
+import type { TrainingEvent } from '#contract/wire/training-jobs.js'
 
 const event = (type: TrainingEvent['type'], data: TrainingEvent['data'] = {}, atMs = 0): TrainingEvent => ({
   id: 'e',

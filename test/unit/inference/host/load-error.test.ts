@@ -2,7 +2,7 @@
  * What a host says of a model that it could not load.
  */
 import { expect, it } from 'vitest'
-import { WeightsError } from '#base/errors.js'
+import { WeightsError } from '#base/errors/errors.js'
 import { toLoadError } from '#inference/host/load-error.js'
 
 it.each(['ENOSPC', 'EDQUOT'])('no room for the prepared weights, %s: a full disk and what to do', (code) => {

@@ -8,10 +8,10 @@ import { readFileSync } from 'node:fs'
 import { Template } from '@huggingface/jinja'
 import { describe, expect, test } from 'vitest'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { parseToolCalls } from '#formats/answers/tool-calls.js'
 import { renderConversation } from '#model/text/render.js'
 import { renderTurns, renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { parseToolCalls } from '#model/text/tool-calls.js'
 import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
 
 const fixture = (name: string): string => readFileSync(new URL(`../../../fixtures/${name}`, import.meta.url), 'utf8')

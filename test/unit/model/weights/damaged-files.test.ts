@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { WeightsError } from '../../../../src/base/errors.js'
+import { WeightsError } from '../../../../src/base/errors/errors.js'
 import { createRng, type Rng } from '../../../../src/base/util/rng.js'
 import { randomTensors, TINY_RANDOM } from '../../../../src/model/built-in/tiny-random.js'
 import { parseGguf } from '../../../../src/model/weights/gguf-metadata.js'

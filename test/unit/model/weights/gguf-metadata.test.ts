@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { WeightsError } from '../../../../src/base/errors.js'
+import { WeightsError } from '../../../../src/base/errors/errors.js'
 import { MoreBytesNeeded } from '../../../../src/model/weights/gguf/cursor.js'
 import { parseGguf } from '../../../../src/model/weights/gguf-metadata.js'
 import { expectCode } from '../../../support/expect-code.js'

@@ -3,7 +3,7 @@
  * operator cases.
  */
 import { describe, expect, test } from 'vitest'
-import { GraphError, MissingGradientError } from '#base/errors.js'
+import { GraphError, MissingGradientError } from '#base/errors/errors.js'
 import { backward } from '#numerics/autodiff/backward.js'
 import { blocksByScope } from '#numerics/autodiff/recompute.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'

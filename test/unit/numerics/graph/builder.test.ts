@@ -2,7 +2,7 @@
  * Building graphs: types are checked at the line that makes a node, outputs get their names, constants are shared.
  */
 import { describe, expect, test } from 'vitest'
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import { branch } from '#numerics/graph/ops/branch.js'
 import { add, equal, exp, mul, where } from '#numerics/graph/ops/elementwise.js'

@@ -2,7 +2,7 @@
  * The algebra of symbolic sizes.
  */
 import { describe, expect, test } from 'vitest'
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import {
   addDims,
   canonicalDim,

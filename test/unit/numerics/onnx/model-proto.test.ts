@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { GraphError } from '#base/errors.js'
+import { GraphError } from '#base/errors/errors.js'
 import type { Value } from '#numerics/graph/graph.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { usedValues } from '#numerics/graph/traverse.js'

@@ -3,7 +3,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { RequestValidationError } from '#api/wire/errors.js'
+import { RequestValidationError } from '#contract/wire/errors.js'
 import { BODIES } from '#service/bodies/bodies.js'
 import { parseBody, parseWith } from '#service/bodies/parse-body.js'
 import { fromPlainError, toPlainError } from '#service/bodies/thread-protocol.js'

@@ -3,7 +3,7 @@
  */
 import { Hono } from 'hono'
 import { afterEach, describe, expect, it } from 'vitest'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { createAdmission } from '#service/http/admission.js'
 import type { AppEnvironment } from '#service/http/environment.js'

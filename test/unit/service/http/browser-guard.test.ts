@@ -3,7 +3,7 @@
  */
 import { Hono } from 'hono'
 import { expect, it } from 'vitest'
-import { AppError } from '#base/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import type { AppEnvironment } from '#service/http/environment.js'
 import { browserGuard } from '#service/http/middleware/browser-guard.js'
 

@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { SERVICE_DEFAULTS } from '#api/settings/service.js'
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { type ConnectionLimits, type CutReason, governConnections } from '#service/http/connections.js'
 import { loopTurns, until } from '../../../support/until.js'
 

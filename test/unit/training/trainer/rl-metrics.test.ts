@@ -2,9 +2,9 @@
  * Numbers of an RL gradient step from made-up outputs.
  */
 import { describe, expect, it } from 'vitest'
-import { packRows } from '#training/data/pack.js'
-import type { TrajectoryGroup } from '#training/data/trajectory.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
+import { packRows } from '#training/rows/pack.js'
 import { rlStepMetrics } from '#training/trainer/rl/rl-metrics.js'
 import { toRowBatch } from '#training/trainer/row-batch.js'
 

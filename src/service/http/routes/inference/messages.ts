@@ -1,7 +1,7 @@
 /**
  * `/v1/messages`: create, streamed or not; count the tokens of a prompt.
  */
-import type { MessageAnswer } from '#service/operations/messages/messages.js'
+import type { MessageAnswer } from '#service/operations/generation/messages/messages.js'
 import { readJson } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'

@@ -1,10 +1,11 @@
 /**
  * `/v1/responses`: create, streamed or not; get, delete, list the input of stored ones; count an input's tokens.
  */
-import { getResponseQuerySchema } from '#api/wire/inference/responses.js'
-import { orderedPageQuerySchema } from '#api/wire/list.js'
-import { InvalidRequestError } from '#base/errors.js'
-import type { ResponseAnswer } from '#service/operations/responses/responses.js'
+
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { getResponseQuerySchema } from '#contract/wire/inference/responses.js'
+import { orderedPageQuerySchema } from '#contract/wire/list.js'
+import type { ResponseAnswer } from '#service/operations/generation/responses/responses.js'
 import { readJson, readQuery } from '../../body.js'
 import type { App, AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'

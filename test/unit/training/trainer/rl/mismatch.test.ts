@@ -1,6 +1,6 @@
 /** Sampler against trainer: the figures, and when the trainer's numbers are used unasked. */
 import { describe, expect, it } from 'vitest'
-import { parseTrajectoryGroups } from '#training/data/parse.js'
+import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
 import { createReport } from '#training/trainer/report.js'
 import { MISMATCH_LIMIT, measureMismatch, noteMismatch, shouldRecompute } from '#training/trainer/rl/mismatch.js'

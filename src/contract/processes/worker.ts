@@ -1,0 +1,109 @@
+/**
+ * The protocol between the server and a training worker: HTTP with a per-attempt token, the same on loopback and from
+ * another machine.
+ *
+ *     GET  /internal/worker/jobs/{job_id}                      → WorkerJob
+ *     GET  /internal/worker/jobs/{job_id}/input                → JSON Lines: trajectory groups (RL) or SFT rows
+ *     GET  /internal/worker/jobs/{job_id}/validation           → JSON Lines: the rows a job is measured on
+ *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint; header x-content-sha256
+ *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to; the same header
+ *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
+ *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
+ *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
+ *     PUT  /internal/worker/jobs/{job_id}/resume               body: bytes; headers x-content-sha256, x-trainyard-events → {}
+ *     GET  /internal/worker/jobs/{job_id}/resume               → the last resume point, of this or an earlier attempt
+ *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
+ *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}
+ *
+ * Every request carries `Authorization: Bearer <attempt token>` and `x-trainyard-attempt: <n>`. A stale attempt gets 409
+ * and must stop at once. All writes are idempotent for one attempt.
+ */
+import { z } from '@hono/zod-openapi'
+import { JOB_KINDS } from '../wire/job-words.js'
+import { jobReportSchema } from '../wire/training/job-report.js'
+
+/** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
+export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
+/** Largest of them that the server takes. */
+export const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
+export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
+/** The same and the manifest, which the server writes when the job completes; checkpoints from before it have none. */
+export const PARENT_FILES = [...CHECKPOINT_FILES, 'manifest.json'] as const
+export type ParentFile = (typeof PARENT_FILES)[number]
+
+export const workerJobSchema = z.object({
+  id: z.string(),
+  kind: z.enum(JOB_KINDS),
+  attempt: z.number().int(),
+  model_id: z.string(),
+  model_name: z.string(),
+  /** Step of the parent checkpoint; the job makes step + 1. */
+  parent_step: z.number().int(),
+  /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
+  parent_kind: z.enum(JOB_KINDS).nullable(),
+  parent_files: z.array(z.enum(PARENT_FILES)),
+  /** Files of the KL reference; none when it is the base model. */
+  reference_files: z.array(z.enum(PARENT_FILES)),
+  /** Whether there are rows to measure on. */
+  has_validation: z.boolean().default(false),
+  base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
+  /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
+  config: z.record(z.string(), z.json()),
+  lease_seconds: z.number(),
+  /** Least time between two resume points. */
+  resume_seconds: z.number(),
+  /** Where the attempt goes on: digest of the point, and how many events were posted before it. Null: from the beginning. */
+  resume: z.object({ sha256: z.string(), events: z.number().int() }).nullable(),
+})
+export type WorkerJob = z.infer<typeof workerJobSchema>
+
+export const workerHeartbeatSchema = z.object({
+  /** Counts what the attempt has done, a graph run or a request: a heartbeat alone only says that the process lives. */
+  progress: z.number().int().nonnegative().optional(),
+})
+export type WorkerHeartbeat = z.infer<typeof workerHeartbeatSchema>
+
+export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() })
+
+export const workerEventsSchema = z.object({
+  /** Position of the first event of this post among all events of this attempt, from 0: makes a retry harmless. */
+  offset: z.number().int().nonnegative(),
+  events: z.array(
+    z.object({ type: z.enum(['training_started', 'gradient_step']), data: z.record(z.string(), z.number()) }),
+  ),
+  /** The job's report as it stands after these events; replaces the one before. */
+  report: jobReportSchema.optional(),
+})
+export type WorkerEvents = z.infer<typeof workerEventsSchema>
+
+export const workerCompletionSchema = z.object({
+  /** Digest of each uploaded file; must equal what the server stored. */
+  files: z.record(z.string(), z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() })),
+  /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
+  metrics: z.record(z.string(), z.number()),
+  /** The final report. */
+  report: jobReportSchema.optional(),
+})
+export type WorkerCompletion = z.infer<typeof workerCompletionSchema>
+
+export const workerFailureSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  /** True after a cancel request was honoured. */
+  is_cancelled: z.boolean().default(false),
+})
+export type WorkerFailure = z.infer<typeof workerFailureSchema>
+
+/** What a worker that the server keeps says over its IPC channel when its attempt is over and it could make another. */
+export const workerIdleSchema = z.object({ type: z.literal('idle'), resident_bytes: z.number().nonnegative() })
+export type WorkerIdle = z.infer<typeof workerIdleSchema>
+
+/** The server's answer, whenever a job comes: what a new process is told by its environment. */
+export const workerAssignmentSchema = z.object({
+  type: z.literal('attempt'),
+  url: z.string(),
+  token: z.string(),
+  job_id: z.string(),
+  attempt: z.number().int(),
+})
+export type WorkerAssignment = z.infer<typeof workerAssignmentSchema>

@@ -1,0 +1,160 @@
+/**
+ * Messages, Anthropic's format: request fields, the answer and its blocks. The events of a stream are written by
+ * `service/operations/generation/messages/message-stream.ts`.
+ *
+ * Samplers beyond Anthropic's are those of chat. Which values are honoured is checked by
+ * `service/operations/generation/messages/message-request.ts`.
+ * Source: Anthropic's reference of the Messages API; field names of answers as its SDKs type them (TypeScript 1.14, Python 2.14).
+ */
+import { z } from '@hono/zod-openapi'
+import { chatRequestSchema } from '../chat-completions.js'
+import { laxBoolean, laxInteger } from '../lax.js'
+
+const unchecked = () => z.unknown().optional()
+const loose = () => z.looseObject({})
+
+/** What is read of a block, whatever its type; `signature`, `citations` and `caller` come back from answers and say nothing. */
+const blockFields = {
+  type: z.string(),
+  text: unchecked(),
+  thinking: unchecked(),
+  signature: unchecked(),
+  data: unchecked(),
+  id: unchecked(),
+  name: unchecked(),
+  input: unchecked(),
+  caller: unchecked(),
+  tool_use_id: unchecked(),
+  is_error: unchecked(),
+  citations: unchecked(),
+  source: unchecked(),
+}
+const innerBlockSchema = z.object({ ...blockFields, content: unchecked() })
+const blockSchema = z.object({
+  ...blockFields,
+  /** Of a tool's result. */
+  content: z.union([z.string(), z.array(innerBlockSchema)]).nullish(),
+})
+export type InputBlock = z.infer<typeof blockSchema>
+
+const textBlocks = () => z.union([z.string(), z.array(innerBlockSchema)])
+
+export const inputMessageSchema = z.object({
+  role: z.string(),
+  content: z.union([z.string(), z.array(blockSchema)]),
+})
+export type InputMessage = z.infer<typeof inputMessageSchema>
+
+const toolSchema = z.object({
+  type: z.string().nullish(),
+  name: z.string(),
+  description: z.string().nullish(),
+  input_schema: loose().nullish(),
+})
+
+/** What makes the prompt. */
+const promptFields = {
+  model: z.string(),
+  messages: z.array(inputMessageSchema),
+  system: textBlocks().nullish(),
+  tools: z.array(toolSchema).nullish(),
+  tool_choice: z
+    .object({ type: z.string(), name: z.string().nullish(), disable_parallel_tool_use: laxBoolean().nullish() })
+    .nullish(),
+  thinking: z.object({ type: z.string(), budget_tokens: unchecked(), display: unchecked() }).nullish(),
+  output_config: z
+    .object({ effort: z.string().nullish(), format: z.looseObject({ type: z.string() }).nullish() })
+    .nullish(),
+  chat_template_kwargs: chatRequestSchema.shape.chat_template_kwargs,
+}
+
+export const countMessageTokensRequestSchema = z.object(promptFields)
+export type CountMessageTokensRequest = z.infer<typeof countMessageTokensRequestSchema>
+
+export const messageRequestSchema = chatRequestSchema
+  .pick({
+    temperature: true,
+    top_p: true,
+    top_k: true,
+    min_p: true,
+    seed: true,
+    frequency_penalty: true,
+    presence_penalty: true,
+    repetition_penalty: true,
+    min_tokens: true,
+    ignore_eos: true,
+    request_id: true,
+    stream: true,
+  })
+  .extend({
+    ...promptFields,
+    max_tokens: laxInteger(),
+    stop_sequences: z.array(z.string()).nullish(),
+    metadata: z.object({ user_id: z.string().nullish() }).nullish(),
+    service_tier: z.string().nullish(),
+    speed: z.string().nullish(),
+    container: unchecked(),
+    mcp_servers: z.array(loose()).nullish(),
+  })
+export type MessageRequest = z.infer<typeof messageRequestSchema>
+
+export const outputBlockSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text'), text: z.string(), citations: z.null() }),
+  z.object({ type: z.literal('thinking'), thinking: z.string(), signature: z.string() }),
+  z.object({
+    type: z.literal('tool_use'),
+    id: z.string(),
+    name: z.string(),
+    input: z.json(),
+    caller: z.object({ type: z.literal('direct') }),
+  }),
+])
+export type OutputBlock = z.infer<typeof outputBlockSchema>
+
+export const messageUsageSchema = z.object({
+  /** Tokens of the prompt that were computed: without those that were cached. */
+  input_tokens: z.number().int(),
+  cache_creation_input_tokens: z.number().int(),
+  cache_read_input_tokens: z.number().int(),
+  output_tokens: z.number().int(),
+  output_tokens_details: z.object({ thinking_tokens: z.number().int() }),
+  cache_creation: z.null(),
+  inference_geo: z.null(),
+  server_tool_use: z.null(),
+  service_tier: z.literal('standard'),
+  speed: z.null(),
+})
+
+export const stopReasonSchema = z.enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use'])
+export type StopReason = z.infer<typeof stopReasonSchema>
+
+export const messageSchema = z.object({
+  id: z.string(),
+  type: z.literal('message'),
+  role: z.literal('assistant'),
+  model: z.string(),
+  content: z.array(outputBlockSchema),
+  stop_reason: stopReasonSchema.nullable(),
+  stop_sequence: z.string().nullable(),
+  stop_details: z.null(),
+  container: z.null(),
+  diagnostics: z.null(),
+  usage: messageUsageSchema,
+})
+export type Message = z.infer<typeof messageSchema>
+
+export const messageTokensSchema = z.object({ input_tokens: z.number().int() })
+export type MessageTokens = z.infer<typeof messageTokensSchema>
+
+/** How every error of this format looks; `param`, `code` and `hint` are of other formats here. */
+export interface MessageErrorBody {
+  readonly type: 'error'
+  readonly error: {
+    readonly type: string
+    readonly message: string
+    readonly param: string | null
+    readonly code: string
+    readonly hint?: string
+  }
+  readonly request_id: string
+}

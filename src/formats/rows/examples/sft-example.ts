@@ -1,0 +1,346 @@
+/**
+ * Supervised examples from JSON Lines, checked line by line: conversations, their tools, and which of their turns train.
+ *
+ * Which assistant turns train is the job's `assistant_turns` unless the line says it: `loss_mask` is `"all"`,
+ * `"last_assistant"`, `"none"`, a list with true or false for each message, or `{"roles": ["assistant"]}`; a message with
+ * `weight: 0` (the fine-tuning format of OpenAI) never trains. Only assistant turns can train.
+ *
+ * A line may also have TRL's form, `{"prompt", "completion"}`: two texts are a user turn and the answer to it, two lists of
+ * messages a conversation and how it goes on. Of it the completion trains, TRL's default `completion_only_loss`.
+ * Deviation from TRL: texts go through the model's chat template like any conversation, because that is how models are served
+ * here; TRL takes them as they are. In a completion of messages those of other roles do not train.
+ */
+
+import { DataError, InvalidRequestError } from '#base/errors/errors.js'
+import { parseExactRow } from '#base/json/exact-json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
+import { type LineOptions, lineError, readLines } from '../json-lines.js'
+import type { DataNotes } from '../notes/data-notes.js'
+import { findDuplicateKey, isWellFormedJson } from '../notes/json-text.js'
+import {
+  createMessageReader,
+  isEmptyAnswer,
+  type NoteField,
+  noteUnreadFields,
+  readTools,
+} from '../notes/read-message.js'
+import { describe } from '../parse-choice.js'
+
+/** Which assistant messages train: all, the last one, or those at these positions of the conversation. */
+export type TrainedTurns = 'all' | 'last' | readonly number[]
+
+/** How rows are read. */
+export interface RowOptions extends LineOptions {
+  /** Takes what is worth saying about rows that train; default nobody. */
+  readonly notes?: DataNotes | undefined
+  /** Which turns train where a row does not say it; default all. */
+  readonly assistantTurns?: 'all' | 'last' | undefined
+  /** Whether the model's chat template writes reasoning; default it may. */
+  readonly isReasoningRead?: boolean | undefined
+}
+
+/** One checked line of a training file. */
+export interface SftExample {
+  /** Counted from 1, blank lines included. */
+  readonly lineNumber: number
+  readonly messages: readonly JsonObject[]
+  readonly tools: readonly JsonObject[] | null
+  /** What the line says trains; null leaves it to the job. */
+  readonly trainedTurns: TrainedTurns | null
+}
+
+/**
+ * Reads and checks the examples of a file.
+ *
+ * @param source bytes of the file, in chunks of any size
+ * @returns examples in order; blank lines are passed over
+ * @throws {DataError} with the line's number in the message and in `details.line`: `not_json_lines`, `invalid_json`,
+ *   `torn_last_line`, `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
+ *   `empty_training_data` when there is no example
+ */
+export async function* readSftExamples(
+  source: AsyncIterable<Uint8Array>,
+  options: RowOptions = {},
+): AsyncGenerator<SftExample> {
+  for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number, options)
+}
+
+/**
+ * Checks a whole file without tokenizing it.
+ *
+ * @returns number of examples, at least 1
+ * @throws {DataError} as `readSftExamples`
+ */
+export async function countSftExamples(source: AsyncIterable<Uint8Array>, options: RowOptions = {}): Promise<number> {
+  let count = 0
+  for await (const _ of readSftExamples(source, options)) count += 1
+  return count
+}
+
+/**
+ * The JSON values of a file, one a line.
+ *
+ * @throws {DataError} `not_json_lines`, `invalid_json`, `torn_last_line`, `duplicate_key`; `empty_training_data` when there is none
+ */
+export async function* readJsonLines(
+  source: AsyncIterable<Uint8Array>,
+  options: Pick<RowOptions, 'maxLineBytes' | 'notes'> = {},
+): AsyncGenerator<{ readonly value: unknown; readonly number: number }> {
+  let isEmpty = true
+  for await (const line of readLines(source, options)) {
+    if (line.text.trim() === '') continue
+    if (isEmpty) assertJsonLines(line.text, line.number)
+    isEmpty = false
+    if (!isWellFormedJson(line.text)) options.notes?.add('lone_surrogate', `line ${line.number}`)
+    yield { value: parseLine(line.text, line.number, line.isTerminated), number: line.number }
+  }
+  if (isEmpty) throw new InvalidRequestError('empty_training_data', 'The training data has no example.')
+}
+
+/**
+ * Checks a list of chat messages and reads their older forms.
+ *
+ * @param name what the list is called in errors
+ * @param row notes what is worth saying of it; `also` are fields of messages that the caller reads
+ * @throws {DataError} `invalid_example`
+ */
+export function checkMessages(
+  messages: unknown,
+  name: string,
+  { number, note, also = [] }: Row & { readonly also?: readonly string[] },
+): readonly JsonObject[] {
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw lineError('invalid_example', number, `must have a non-empty array ${name}`)
+  const reader = createMessageReader(also)
+  return messages.map((message, m) => {
+    const problem = messageProblem(message)
+    if (problem !== null) throw lineError('invalid_example', number, `has ${name}[${m}]${problem}`)
+    const noteField: NoteField = (kind, field) => note(kind, kind === 'unread' ? `${name}[].${field}` : field)
+    const read = reader.read(message, noteField)
+    if (typeof read === 'string') throw lineError('invalid_example', number, `has ${name}[${m}] with ${read}`)
+    return read
+  })
+}
+
+/** @throws {DataError} `invalid_example` */
+export function checkTools(value: JsonObject, { number, note }: Row): readonly JsonObject[] | null {
+  const tools = readTools(value, note)
+  if (typeof tools === 'string') throw lineError('invalid_example', number, `has ${tools}`)
+  return tools
+}
+
+/** Says of a row in the form of another trainer what it is. @throws {DataError} `invalid_example` */
+export function assertNotForeign(value: JsonObject, kind: RowKind, number: number): void {
+  const foreign = findForeignRow(value, kind)
+  if (foreign !== null) throw lineError('invalid_example', number, foreign.problem, { hint: foreign.hint })
+}
+
+/** Where a row stands, and who takes notes of it. */
+export interface Row {
+  readonly number: number
+  readonly note: NoteField
+}
+
+export function rowAt(number: number, notes: DataNotes | undefined): Row {
+  return { number, note: (kind, name) => notes?.add(kind, `line ${number}`, name) }
+}
+
+/** Notes the turns that train and say nothing, and reasoning that is not read. */
+export function noteAnswers(
+  messages: readonly JsonObject[],
+  trains: (m: number) => boolean,
+  { note }: Row,
+  { isReasoningRead = true }: RowOptions,
+): void {
+  messages.forEach((message, m) => {
+    if (!isReasoningRead) {
+      const dropped = new Set(
+        Object.keys(message).filter((name) => name !== 'reasoning' && name !== 'reasoning_content'),
+      )
+      noteUnreadFields(message, dropped, note, 'messages[].')
+    }
+    if (trains(m) && isEmptyAnswer(message, isReasoningRead)) note('empty_answer', '')
+  })
+}
+
+function assertJsonLines(text: string, number: number): void {
+  const foreign = findForeignFile(text)
+  if (foreign === null) return
+  throw new DataError('not_json_lines', `The file ${foreign.problem}.`, {
+    details: { line: number },
+    hint: foreign.hint,
+  })
+}
+
+function parseLine(text: string, number: number, isTerminated: boolean): unknown {
+  let value: unknown
+  try {
+    value = parseExactRow(text)
+  } catch (cause) {
+    if (!isTerminated)
+      throw lineError(
+        'torn_last_line',
+        number,
+        'is the last one and ends inside a JSON value; the file looks cut off',
+        { cause },
+      )
+    throw lineError('invalid_json', number, 'is not valid JSON', { cause })
+  }
+  const twice = findDuplicateKey(text)
+  if (twice === null) return value
+  throw lineError('duplicate_key', number, `has the key "${twice.slice(0, 60)}" twice in one object`, {
+    hint: 'keep one of them: of two the last would be read and the first be lost',
+  })
+}
+
+const READ_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions', 'loss_mask'])
+const READ_PAIR_FIELDS: ReadonlySet<string> = new Set([...READ_FIELDS, 'prompt', 'completion'])
+
+function checkExample(value: unknown, number: number, options: RowOptions): SftExample {
+  if (!isJsonObject(value))
+    throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
+  assertNotForeign(value, 'conversation', number)
+  const row = rowAt(number, options.notes)
+  // published data sets of messages often keep their first one as `prompt` beside them
+  const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))
+  const { messages, trainedTurns } = isPair ? fromPair(value, row) : fromMessages(value, row)
+  noteUnreadFields(value, isPair ? READ_PAIR_FIELDS : READ_FIELDS, row.note)
+  const turns = trainedTurns ?? options.assistantTurns ?? 'all'
+  const trains = (m: number): boolean =>
+    turns === 'all' || (turns === 'last' ? m === messages.length - 1 : turns.includes(m))
+  noteAnswers(messages, trains, row, options)
+  return {
+    lineNumber: number,
+    messages: messages.map(withoutWeight),
+    tools: checkTools(value, row),
+    trainedTurns,
+  }
+}
+
+type Turns = Pick<SftExample, 'messages' | 'trainedTurns'>
+
+function fromMessages(value: JsonObject, row: Row): Turns {
+  const { number } = row
+  const messages = checkMessages(value['messages'], 'messages', { ...row, also: ['weight'] })
+  assertLastRole(messages, '', number)
+  return { messages, trainedTurns: trainedTurnsOf(value['loss_mask'] ?? null, messages, number) }
+}
+
+/** The assistant turns of the completion train, whatever the job says of `assistant_turns`: the line says it by its form. */
+function fromPair(value: JsonObject, row: Row): Turns {
+  const { number } = row
+  const weighted = { ...row, also: ['weight'] }
+  const given = (name: string): unknown => value[name] ?? null
+  if (given('messages') !== null)
+    throw lineError('invalid_example', number, 'must have either messages or prompt and completion, not both')
+  if (given('loss_mask') !== null) {
+    throw maskError(
+      number,
+      'stands beside prompt and completion, of which the completion trains; write messages instead',
+    )
+  }
+  const [prompt, completion] = [given('prompt'), given('completion')]
+  const isText = typeof prompt === 'string'
+  if ((isText || Array.isArray(prompt)) && (isText ? typeof completion === 'string' : Array.isArray(completion))) {
+    const start = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', weighted)
+    const end = isText
+      ? [{ role: 'assistant', content: completion as string }]
+      : checkMessages(completion, 'completion', weighted)
+    assertLastRole(end, 'completion ', number)
+    const messages = [...start, ...end]
+    const turns = assistants(messages).filter((m) => m >= start.length)
+    return { messages, trainedTurns: turns.filter((m) => weightOf(messages[m] ?? {}, m, number) !== 0) }
+  }
+  throw lineError(
+    'invalid_example',
+    number,
+    `must have prompt and completion, both a text or both a list of messages, got ${kindOf(prompt)} and ${kindOf(completion)}`,
+  )
+}
+
+function has(value: JsonObject, name: string): boolean {
+  return (value[name] ?? null) !== null
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'nothing'
+  return typeof value === 'string' ? 'a text' : describe(value)
+}
+
+/** @param name of the list with a blank behind it; empty for the line's only one */
+function assertLastRole(messages: readonly JsonObject[], name: string, number: number): void {
+  const lastRole = messages.at(-1)?.['role']
+  if (lastRole === 'assistant') return
+  throw lineError(
+    'wrong_last_role',
+    number,
+    `must end ${name}with an assistant message, but its last role is ${describe(lastRole)}`,
+  )
+}
+
+/** The template must not see what is meant for the trainer. */
+function withoutWeight(message: JsonObject): JsonObject {
+  const { weight: _, ...others } = message
+  return others
+}
+
+function trainedTurnsOf(lossMask: unknown, messages: readonly JsonObject[], number: number): TrainedTurns | null {
+  const turns = turnsOfMask(lossMask, messages, number)
+  const weights = messages.map((message, m) => weightOf(message, m, number))
+  if (weights.every((weight) => weight !== 0)) return turns
+  const all = turns === null || turns === 'all' ? assistants(messages) : turns
+  const chosen = all === 'last' ? [messages.length - 1] : all
+  return chosen.filter((m) => weights[m] !== 0)
+}
+
+function turnsOfMask(lossMask: unknown, messages: readonly JsonObject[], number: number): TrainedTurns | null {
+  if (lossMask === null || lossMask === 'all') return lossMask
+  if (lossMask === 'last_assistant') return 'last'
+  if (lossMask === 'none') return []
+  if (isJsonObject(lossMask) && Array.isArray(lossMask['message_mask'])) {
+    return turnsOfMask(lossMask['message_mask'], messages, number)
+  }
+  if (isJsonObject(lossMask) && Array.isArray(lossMask['roles'])) {
+    const foreign = lossMask['roles'].find((role) => role !== 'assistant')
+    if (foreign === undefined) return lossMask['roles'].length === 0 ? [] : 'all'
+    throw maskError(number, `names the role ${describe(foreign)}, but only assistant turns can train`)
+  }
+  if (!Array.isArray(lossMask) || !lossMask.every((bit) => typeof bit === 'boolean')) {
+    throw maskError(
+      number,
+      `is ${describe(lossMask)}, expected "all", "last_assistant", "none", a list of true and false, or {"roles": […]}`,
+    )
+  }
+  if (lossMask.length !== messages.length)
+    throw maskError(number, `has ${lossMask.length} values for ${messages.length} messages`)
+  const foreign = lossMask.findIndex((bit, m) => bit && messages[m]?.['role'] !== 'assistant')
+  if (foreign !== -1) throw maskError(number, `is true for messages[${foreign}], which is not the assistant's`)
+  return lossMask.flatMap((bit, m) => (bit ? [m] : []))
+}
+
+function weightOf(message: JsonObject, m: number, number: number): 0 | 1 {
+  const weight = message['weight'] ?? 1
+  if (weight === 0 || weight === 1) return weight
+  throw lineError('invalid_loss_mask', number, `has messages[${m}].weight that is neither 0 nor 1`)
+}
+
+function assistants(messages: readonly JsonObject[]): number[] {
+  return messages.flatMap((message, m) => (message['role'] === 'assistant' ? [m] : []))
+}
+
+function maskError(number: number, problem: string) {
+  return lineError('invalid_loss_mask', number, `has a loss_mask that ${problem}`)
+}
+
+function messageProblem(message: unknown): string | null {
+  if (!isJsonObject(message)) return ` that is ${describe(message)} instead of an object`
+  if (typeof message['role'] !== 'string') return '.role that is not a string'
+  const content = message['content'] ?? null
+  if (content !== null && typeof content !== 'string' && !Array.isArray(content))
+    return '.content that is neither a string, an array nor null'
+  const calls = message['tool_calls'] ?? null
+  if (calls !== null && !(Array.isArray(calls) && calls.every(isJsonObject)))
+    return '.tool_calls that is not an array of objects'
+  return null
+}

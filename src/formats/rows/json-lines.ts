@@ -1,0 +1,88 @@
+/**
+ * Lines of a byte stream with their numbers, for JSON Lines files of any size: memory is one chunk plus one line.
+ *
+ * A leading UTF-8 byte order mark and the carriage return before a line feed are dropped. Invalid UTF-8 and lines beyond the
+ * limit are errors with the line's number.
+ */
+import { DataError, type ErrorOptions } from '#base/errors/errors.js'
+
+const LINE_FEED = 10
+const CARRIAGE_RETURN = 13
+/** Longest line that is read into memory. */
+export const DEFAULT_MAX_LINE_BYTES = 64 * 1024 * 1024
+
+/** One line without its terminator. */
+export interface Line {
+  /** Counted from 1, blank lines included. */
+  readonly number: number
+  readonly text: string
+  /** False for a last line without line feed, which may be cut off. */
+  readonly isTerminated: boolean
+}
+
+/** Limits of the reader. */
+export interface LineOptions {
+  readonly maxLineBytes?: number | undefined
+}
+
+/**
+ * Splits a byte stream into lines.
+ *
+ * @throws {DataError} `invalid_encoding` (UTF-16, or bytes that are not UTF-8), `line_too_long`; `details.line` has the number
+ */
+export async function* readLines(source: AsyncIterable<Uint8Array>, options: LineOptions = {}): AsyncGenerator<Line> {
+  const maxLineBytes = options.maxLineBytes ?? DEFAULT_MAX_LINE_BYTES
+  let parts: Uint8Array[] = []
+  let pendingBytes = 0
+  let number = 1
+  for await (const chunk of source) {
+    let start = 0
+    for (let end = chunk.indexOf(LINE_FEED, start); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
+      assertLength(pendingBytes + end - start, maxLineBytes, number)
+      yield { number, text: decodeLine([...parts, chunk.subarray(start, end)], number), isTerminated: true }
+      parts = []
+      pendingBytes = 0
+      number += 1
+      start = end + 1
+    }
+    if (start < chunk.length) {
+      parts.push(chunk.slice(start))
+      pendingBytes += chunk.length - start
+      assertLength(pendingBytes, maxLineBytes, number)
+    }
+  }
+  if (pendingBytes > 0) yield { number, text: decodeLine(parts, number), isTerminated: false }
+}
+
+/** An error about one line; the message names it and `details.line` carries it. */
+export function lineError(
+  code: string,
+  line: number,
+  problem: string,
+  { cause, hint }: Pick<ErrorOptions, 'cause' | 'hint'> = {},
+): DataError {
+  return new DataError(code, `Line ${line} ${problem}.`, { details: { line }, cause, hint })
+}
+
+function assertLength(bytes: number, maxLineBytes: number, number: number): void {
+  if (bytes > maxLineBytes) throw lineError('line_too_long', number, `is longer than ${maxLineBytes} bytes`)
+}
+
+function decodeLine(parts: readonly Uint8Array[], number: number): string {
+  let bytes: Uint8Array = parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts)
+  if (number === 1) bytes = withoutByteOrderMark(bytes)
+  if (bytes.at(-1) === CARRIAGE_RETURN) bytes = bytes.subarray(0, -1)
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch (cause) {
+    throw lineError('invalid_encoding', number, 'is not valid UTF-8', { cause })
+  }
+}
+
+function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
+  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) return bytes.subarray(3)
+  if ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)) {
+    throw lineError('invalid_encoding', 1, 'starts with a UTF-16 byte order mark; the file must be UTF-8')
+  }
+  return bytes
+}

@@ -1,0 +1,295 @@
+/**
+ * Trajectory groups from JSON to types, with the path of the offending element in every error.
+ *
+ * Accepts both forms that versions of openpipe-art send: `messages_and_choices` with `additional_histories`, and recorded
+ * `exchanges`. Unknown fields are ignored, null counts as absent, `logs` and times are checked and
+ * not kept. An element is a Choice when it has `message`, otherwise a message and then needs `role`.
+ * A group may hold no trajectory or one: it is kept, contributes nothing to training, and is counted there.
+ */
+import { DataError } from '#base/errors/errors.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import type { DataNotes } from './notes/data-notes.js'
+import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
+import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
+import type { History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
+
+/** Rewards beyond this would overflow when squared deviations are averaged. */
+const MAX_REWARD_MAGNITUDE = 1e30
+
+/** What is known about the model when trajectories arrive; absent limits are not checked. */
+export interface ParseOptions extends TokenLimits {
+  /** Latest step of the model: a policy version above it cannot exist yet and is refused. */
+  readonly currentStep?: number | undefined
+  /** Takes what is worth saying about what is read; default nobody. */
+  readonly notes?: DataNotes | undefined
+}
+
+const HISTORY_FIELDS = ['messages_and_choices', 'tools', 'functions']
+const GROUP_FIELDS: ReadonlySet<string> = new Set(['trajectories', 'exceptions', 'metadata', 'metrics', 'logs'])
+const TRAJECTORY_FIELDS: ReadonlySet<string> = new Set([
+  ...HISTORY_FIELDS,
+  ...['additional_histories', 'exchanges', 'reward', 'initial_policy_version', 'final_policy_version'],
+  ...['metrics', 'metadata', 'logs', 'start_time'],
+])
+
+/**
+ * Reads the `trajectory_groups` array of a request.
+ *
+ * @param value untrusted JSON
+ * @param options limits of the model
+ * @returns one typed group per element, in order
+ * @throws {DataError} with `param` like `trajectory_groups[2].trajectories[0].reward`; codes `invalid_trajectory`,
+ *   `invalid_reward`, `invalid_policy_version`, `invalid_metric`, and those of `parseChoice`
+ */
+export function parseTrajectoryGroups(value: unknown, options: ParseOptions = {}): TrajectoryGroup[] {
+  return arrayAt(value, 'trajectory_groups').map((group, g) =>
+    parseTrajectoryGroup(group, `trajectory_groups[${g}]`, options),
+  )
+}
+
+/**
+ * Reads one group, for callers that stream groups one by one.
+ *
+ * @param path JSON path of the group, quoted in errors
+ * @throws {DataError} as `parseTrajectoryGroups`
+ */
+export function parseTrajectoryGroup(value: unknown, path: string, options: ParseOptions = {}): TrajectoryGroup {
+  const group = objectAt(value, path)
+  noteUnreadFields(group, GROUP_FIELDS, (kind, name) => options.notes?.add(kind, path, name))
+  checkLogs(group['logs'], `${path}.logs`)
+  const trajectories = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)
+  return {
+    trajectories: trajectories.map((trajectory, i) =>
+      parseTrajectory(trajectory, `${path}.trajectories[${i}]`, options),
+    ),
+    exceptions: arrayAt(group['exceptions'] ?? [], `${path}.exceptions`).map((exception, i) =>
+      parseException(exception, `${path}.exceptions[${i}]`),
+    ),
+    metadata: objectAt(group['metadata'] ?? {}, `${path}.metadata`),
+    metrics: parseMetrics(group['metrics'], `${path}.metrics`),
+  }
+}
+
+function parseTrajectory(value: unknown, path: string, options: ParseOptions): Trajectory {
+  const trajectory = objectAt(value, path)
+  noteUnreadFields(trajectory, TRAJECTORY_FIELDS, (kind, name) =>
+    options.notes?.add(kind, path, `trajectories[].${name}`),
+  )
+  checkLogs(trajectory['logs'], `${path}.logs`)
+  checkTime(trajectory['start_time'], `${path}.start_time`)
+  const exchanges = parseExchanges(trajectory['exchanges'], `${path}.exchanges`, options)
+  return {
+    histories: [...parseHistories(trajectory, path, options), ...exchanges.histories],
+    reward: parseReward(trajectory['reward'], `${path}.reward`),
+    initialPolicyVersion: parsePolicyVersion(
+      trajectory['initial_policy_version'],
+      `${path}.initial_policy_version`,
+      options,
+    ),
+    finalPolicyVersion: parsePolicyVersion(trajectory['final_policy_version'], `${path}.final_policy_version`, options),
+    metrics: parseMetrics(trajectory['metrics'], `${path}.metrics`),
+    metadata: objectAt(trajectory['metadata'] ?? {}, `${path}.metadata`),
+    unsupportedExchangeCount: exchanges.unsupportedCount,
+  }
+}
+
+/** The main history (left out when empty) and the additional ones. */
+function parseHistories(trajectory: JsonObject, path: string, options: ParseOptions): History[] {
+  const main = parseHistory(trajectory, path, options)
+  const additional = arrayAt(trajectory['additional_histories'] ?? [], `${path}.additional_histories`).map(
+    (history, h) => {
+      const historyPath = `${path}.additional_histories[${h}]`
+      const object = objectAt(history, historyPath)
+      if (object['messages_and_choices'] == null) missing(historyPath, 'messages_and_choices')
+      return parseHistory(object, historyPath, options)
+    },
+  )
+  return [main, ...additional].filter((history) => history.items.length > 0)
+}
+
+function parseHistory(value: JsonObject, path: string, options: ParseOptions): History {
+  const list = arrayAt(value['messages_and_choices'] ?? [], `${path}.messages_and_choices`)
+  const reader = createMessageReader()
+  return {
+    items: list.map((item, m) => parseItem(item, `${path}.messages_and_choices[${m}]`, { ...options, reader })),
+    tools: parseTools(value, path, options),
+    source: 'messages',
+  }
+}
+
+/** A list of texts. */
+function checkLogs(value: JsonValue | undefined, path: string): void {
+  arrayAt(value ?? [], path).forEach((line, i) => {
+    if (typeof line === 'string') return
+    throw new DataError('invalid_trajectory', `${path}[${i}] must be a string, got ${describe(line)}.`, {
+      param: `${path}[${i}]`,
+    })
+  })
+}
+
+/** A time as pydantic reads one: ISO 8601, or seconds since 1970. */
+function checkTime(value: JsonValue | undefined, path: string): void {
+  if (value == null || typeof value === 'number') return
+  if (typeof value === 'string' && /^\d{4}-\d\d-\d\d/.test(value) && !Number.isNaN(Date.parse(value))) return
+  if (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value)) return
+  throw new DataError('invalid_trajectory', `${path} must be a time in ISO 8601, got ${describe(value)}.`, {
+    param: path,
+  })
+}
+
+function parseItem(
+  value: unknown,
+  path: string,
+  options: ParseOptions & { readonly reader: MessageReader },
+): HistoryItem {
+  const item = objectAt(value, path)
+  if ('message' in item) {
+    const choice = parseChoice(item, path, options)
+    return { ...choice, message: readMessage(choice.message, `${path}.message`, options) }
+  }
+  if (typeof item['role'] !== 'string' || item['role'] === '') {
+    throw new DataError('invalid_trajectory', `${path} must be a message with a role or a choice with a message.`, {
+      param: path,
+    })
+  }
+  const content = item['content'] ?? null
+  if (content !== null && typeof content !== 'string' && !Array.isArray(content)) {
+    throw new DataError(
+      'invalid_trajectory',
+      `${path}.content must be a string, an array or null, got ${describe(content)}.`,
+      { param: `${path}.content` },
+    )
+  }
+  if (Array.isArray(content)) for (const [p, part] of content.entries()) objectAt(part, `${path}.content[${p}]`)
+  return { kind: 'message', message: readMessage(item, path, options) }
+}
+
+/** A message with its older forms converted. What a server writes into a choice besides is no slip of whoever made the data. */
+function readMessage(
+  message: JsonObject,
+  path: string,
+  { notes, reader }: Pick<ParseOptions, 'notes'> & { readonly reader: MessageReader },
+): JsonObject {
+  const read = reader.read(message, (kind, name) => {
+    if (kind === 'unread' && path.endsWith('.message')) return
+    notes?.add(kind, path, kind === 'unread' ? `messages_and_choices[].${name}` : name)
+  })
+  if (typeof read !== 'string') return read
+  throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
+}
+
+/** Recorded exchanges: each choice of a chat completion becomes a history of its own, prompt ids copied onto it. */
+function parseExchanges(
+  value: JsonValue | undefined,
+  path: string,
+  options: ParseOptions,
+): { histories: History[]; unsupportedCount: number } {
+  const exchanges = objectAt(value ?? {}, path)
+  let unsupportedCount = 0
+  for (const name of ['completions', 'responses', 'messages'])
+    unsupportedCount += arrayAt(exchanges[name] ?? [], `${path}.${name}`).length
+  const histories = arrayAt(exchanges['chat_completions'] ?? [], `${path}.chat_completions`).flatMap((exchange, e) =>
+    parseExchange(objectAt(exchange, `${path}.chat_completions[${e}]`), `${path}.chat_completions[${e}]`, options),
+  )
+  return { histories, unsupportedCount }
+}
+
+function parseExchange(exchange: JsonObject, path: string, options: ParseOptions): History[] {
+  const request = objectAt(exchange['request'], `${path}.request`)
+  const response = objectAt(exchange['response'], `${path}.response`)
+  const reader = createMessageReader()
+  const context = arrayAt(request['messages'], `${path}.request.messages`).map((message, m) =>
+    parseItem(message, `${path}.request.messages[${m}]`, { ...options, reader }),
+  )
+  const tools = parseTools(request, `${path}.request`, options)
+  return arrayAt(response['choices'], `${path}.response.choices`).map((value, c) => {
+    const choicePath = `${path}.response.choices[${c}]`
+    const choice = objectAt(value, choicePath)
+    const promptTokenIds = choice['prompt_token_ids'] ?? response['prompt_token_ids'] ?? null
+    return {
+      items: [...context, parseChoice({ ...choice, prompt_token_ids: promptTokenIds }, choicePath, options)],
+      tools,
+      source: 'exchange',
+    }
+  })
+}
+
+function parseTools(value: JsonObject, path: string, { notes }: ParseOptions): readonly JsonObject[] | null {
+  const { tools = null } = value
+  if (tools !== null) {
+    for (const [t, tool] of arrayAt(tools, `${path}.tools`).entries()) objectAt(tool, `${path}.tools[${t}]`)
+  }
+  const read = readTools(value, (kind, name) => notes?.add(kind, path, name))
+  if (typeof read !== 'string') return read
+  throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
+}
+
+/** Absent means 0, as newer clients leave the default out. */
+function parseReward(value: JsonValue | undefined, path: string): number {
+  if (value === undefined) return 0
+  if (typeof value !== 'number' || !(Math.abs(value) <= MAX_REWARD_MAGNITUDE)) {
+    throw new DataError(
+      'invalid_reward',
+      `${path} must be a finite number (magnitude at most 1e30), got ${describe(value)}.`,
+      { param: path },
+    )
+  }
+  return value
+}
+
+function parsePolicyVersion(value: JsonValue | undefined, path: string, options: ParseOptions): number | null {
+  if (value === undefined || value === null) return null
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) {
+    throw new DataError(
+      'invalid_policy_version',
+      `${path} must be an integer of at least 0 or null, got ${describe(value)}.`,
+      { param: path },
+    )
+  }
+  if (options.currentStep !== undefined && value > options.currentStep) {
+    throw new DataError(
+      'invalid_policy_version',
+      `${path} is ${value}, but the model's latest step is ${options.currentStep}.`,
+      { param: path },
+    )
+  }
+  return value
+}
+
+function parseMetrics(value: JsonValue | undefined, path: string): Record<string, number> {
+  const entries: [string, number][] = []
+  for (const [name, metric] of Object.entries(objectAt(value ?? {}, path))) {
+    if (metric === null) continue
+    if (typeof metric === 'boolean') entries.push([name, metric ? 1 : 0])
+    else if (typeof metric === 'number' && Number.isFinite(metric)) entries.push([name, metric])
+    else
+      throw new DataError(
+        'invalid_metric',
+        `${path}.${name} must be a finite number or a boolean, got ${describe(metric)}.`,
+        { param: `${path}.${name}` },
+      )
+  }
+  return Object.fromEntries(entries)
+}
+
+function parseException(value: unknown, path: string): RolloutException {
+  const exception = objectAt(value, path)
+  const text = (name: string): string => (typeof exception[name] === 'string' ? exception[name] : '')
+  return { type: text('type'), message: text('message') }
+}
+
+function objectAt(value: unknown, path: string): JsonObject {
+  if (!isJsonObject(value))
+    throw new DataError('invalid_trajectory', `${path} must be an object, got ${describe(value)}.`, { param: path })
+  return value
+}
+
+function arrayAt(value: unknown, path: string): readonly unknown[] {
+  if (!Array.isArray(value))
+    throw new DataError('invalid_trajectory', `${path} must be an array, got ${describe(value)}.`, { param: path })
+  return value
+}
+
+function missing(path: string, name: string): never {
+  throw new DataError('invalid_trajectory', `${path}.${name} is required.`, { param: `${path}.${name}` })
+}

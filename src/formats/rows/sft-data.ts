@@ -1,0 +1,234 @@
+/**
+ * Supervised examples (`examples/sft-example.ts`) tokenized with a mask on assistant turns and cut into batches.
+ *
+ * Everything streams, so a file of gigabytes needs the memory of one batch. Order is the file's: no shuffling, batch i holds
+ * the examples [i * batchSize, (i + 1) * batchSize), and learning rates are indexed by that i even when a batch is skipped.
+ * Examples longer than the limit are dropped whole, counted, and the first of them named by line.
+ * Tokenizers enter through the `SftText` interface only.
+ */
+import { AppError, type DataError, InvalidRequestError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import {
+  addLeftOut,
+  addLeftOutMessages,
+  inBatches,
+  joinLeftOutMessages,
+  type LeftOutLines,
+  type LeftOutMessages,
+  NO_MESSAGES,
+} from './examples/batches.js'
+import { type RowOptions, readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
+import { lineError } from './json-lines.js'
+import { createDataNotes } from './notes/data-notes.js'
+
+/**
+ * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
+ * what the turns generate, their end-of-turn token included.
+ */
+export interface SftText {
+  /** Whether the chat template writes reasoning of the assistant. */
+  readonly isReasoningRead: boolean
+  renderTurns(
+    conversation: { readonly messages: readonly JsonObject[]; readonly tools: readonly JsonObject[] | null },
+    turns: TrainedTurns,
+  ): {
+    readonly sequences: readonly { readonly tokenIds: ArrayLike<number>; readonly mask: ArrayLike<number> }[]
+    /** The messages that the chat template leaves out, as people are told of them. */
+    readonly leftOut: readonly string[]
+  }
+}
+
+/** One tokenized example. `tokenIds` and `lossMask` have the same length T; `lossMask[0]` is always 0. */
+export interface SftSequence {
+  readonly tokenIds: Int32Array
+  readonly lossMask: Uint8Array
+  readonly lineNumber: number
+}
+
+/** The examples of one optimizer step. */
+export interface SftBatch {
+  /** Position among all batches of the file, from 0: the index into a learning-rate list. */
+  readonly index: number
+  /** Sequences with at least one trainable token. Empty means: skip this batch, no step. */
+  readonly sequences: readonly SftSequence[]
+  /** Examples of the file that belong to this batch. */
+  readonly exampleCount: number
+  /** Examples longer than the limit. */
+  readonly droppedCount: number
+  /** Examples within the limit in which no token trains. */
+  readonly untrainableCount: number
+  readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
+  /** Examples that make several sequences. */
+  readonly splitCount: number
+  readonly tokenCount: number
+  readonly trainableTokenCount: number
+  /** Tokens of the longest sequence that is kept. */
+  readonly longestLength: number
+}
+
+/** How a file is cut into batches. */
+export interface SftBatchOptions extends RowOptions {
+  readonly text: SftText
+  readonly batchSize: number
+  readonly assistantTurns: 'all' | 'last'
+  /** Longest sequence that is kept, in tokens. */
+  readonly maxLength: number
+}
+
+/** What a file holds; a first pass over it, so that a job knows its number of steps before it starts. */
+export interface SftSurvey {
+  readonly exampleCount: number
+  readonly batchCount: number
+  /** Batches with at least one trainable token: the number of optimizer steps. */
+  readonly trainableBatchCount: number
+  readonly droppedCount: number
+  readonly untrainableCount: number
+  readonly leftOutLines: LeftOutLines
+  readonly leftOutMessages: LeftOutMessages
+  /** Examples that make several sequences. */
+  readonly splitCount: number
+  /** What else is worth saying of the rows, as sentences. */
+  readonly notes: readonly string[]
+  readonly tokenCount: number
+  readonly trainableTokenCount: number
+  /** Tokens of the longest sequence that is kept. */
+  readonly longestLength: number
+}
+
+/**
+ * Tokenizes a file batch by batch.
+ *
+ * @returns every batch of the file in order, also those in which nothing trains
+ * @throws {DataError} as `readSftExamples`; `unrenderable_example` when the chat template refuses a conversation
+ */
+export async function* readSftBatches(
+  source: AsyncIterable<Uint8Array>,
+  options: SftBatchOptions,
+): AsyncGenerator<SftBatch> {
+  const readerOptions = { ...options, isReasoningRead: options.text.isReasoningRead }
+  let index = 0
+  for await (const examples of inBatches(readSftExamples(source, readerOptions), options.batchSize)) {
+    yield toBatch(examples, index, options)
+    index += 1
+  }
+}
+
+/** Runs over a file once and adds up its batches; holds one batch in memory. */
+export async function surveySftData(source: AsyncIterable<Uint8Array>, options: SftBatchOptions): Promise<SftSurvey> {
+  const total = {
+    exampleCount: 0,
+    batchCount: 0,
+    trainableBatchCount: 0,
+    droppedCount: 0,
+    untrainableCount: 0,
+    splitCount: 0,
+    tokenCount: 0,
+    trainableTokenCount: 0,
+    longestLength: 0,
+  }
+  let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
+  let leftOutMessages = NO_MESSAGES
+  const notes = createDataNotes()
+  for await (const batch of readSftBatches(source, { ...options, notes })) {
+    total.batchCount += 1
+    leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
+    leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
+    total.longestLength = Math.max(total.longestLength, batch.longestLength)
+    if (batch.trainableTokenCount > 0) total.trainableBatchCount += 1
+    for (const name of [
+      'exampleCount',
+      'droppedCount',
+      'untrainableCount',
+      'splitCount',
+      'tokenCount',
+      'trainableTokenCount',
+    ] as const)
+      total[name] += batch[name]
+  }
+  return { ...total, leftOutLines, leftOutMessages, notes: notes.sentences() }
+}
+
+/**
+ * Checks that a list of learning rates has exactly one value per batch.
+ *
+ * @throws {InvalidRequestError} `learning_rate_count`, param `config.learning_rate`
+ */
+export function assertLearningRateCount(learningRate: number | readonly number[], batchCount: number): void {
+  if (typeof learningRate === 'number' || learningRate.length === batchCount) return
+  throw new InvalidRequestError(
+    'learning_rate_count',
+    `config.learning_rate has ${learningRate.length} values but the training data makes ${batchCount} batches.`,
+    {
+      param: 'config.learning_rate',
+      hint: 'Give one number, or one value for each batch of batch_size examples.',
+    },
+  )
+}
+
+/** Number of batches that `exampleCount` examples make. */
+export function sftBatchCount(exampleCount: number, batchSize: number): number {
+  return Math.ceil(exampleCount / batchSize)
+}
+
+function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
+  let leftOutMessages = NO_MESSAGES
+  const rendered = examples.map((example) => {
+    const { leftOut, sequences } = render(example, options)
+    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
+    return sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example.lineNumber))
+  })
+  const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
+  const trainable = fitting.map((row) => row.filter(({ lossMask }) => lossMask.includes(1)))
+  const sequences = trainable.flat()
+  const linesOf = (rows: readonly (readonly SftSequence[])[]): number[] =>
+    rows.flatMap(([first]) => first?.lineNumber ?? [])
+  const untrainable = fitting.filter((_, row) => trainable[row]?.length === 0)
+  return {
+    index,
+    sequences,
+    exampleCount: examples.length,
+    droppedCount: rendered.length - fitting.length,
+    untrainableCount: untrainable.length,
+    leftOutLines: {
+      overlength: linesOf(rendered.filter((row) => !fitting.includes(row))),
+      untrainable: linesOf(untrainable),
+    },
+    splitCount: trainable.filter((row) => row.length > 1).length,
+    leftOutMessages,
+    tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),
+    longestLength: sequences.reduce((longest, sequence) => Math.max(longest, sequence.tokenIds.length), 0),
+    trainableTokenCount: sequences.reduce(
+      (sum, sequence) => sum + sequence.lossMask.reduce((ones, bit) => ones + bit, 0),
+      0,
+    ),
+  }
+}
+
+function toSequence(tokenIds: ArrayLike<number>, mask: ArrayLike<number>, lineNumber: number): SftSequence {
+  const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
+  if (lossMask.length > 0) lossMask[0] = 0
+  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber }
+}
+
+function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderTurns']> {
+  try {
+    return options.text.renderTurns(
+      { messages: example.messages, tools: example.tools },
+      example.trainedTurns ?? options.assistantTurns,
+    )
+  } catch (cause) {
+    throw unrenderable(example.lineNumber, cause)
+  }
+}
+
+function unrenderable(lineNumber: number, cause: unknown): DataError {
+  const reason =
+    cause instanceof AppError || cause instanceof Error ? cause.message.replace(/\.$/, '') : 'unknown reason'
+  return lineError(
+    'unrenderable_example',
+    lineNumber,
+    `cannot be rendered by the chat template: ${reason.slice(0, 500)}`,
+    { cause },
+  )
+}

@@ -1,0 +1,179 @@
+/**
+ * The part of W&B's API that its own client needs, so that programs which upload training data, pull and fork checkpoints and
+ * log metrics through it work with `WANDB_BASE_URL` pointed at this server.
+ *
+ * Two halves: GraphQL (`executeQuery` over the fields put together here) and bytes at signed addresses.
+ * Source: the operations wandb 0.22 to 0.31 sends; a query that is not here is refused by name.
+ */
+import { createHash } from 'node:crypto'
+import type { ReadStream } from 'node:fs'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import type { JsonValue } from '#base/util/json.js'
+import type { FileStreamRequest, Grant } from '#contract/wire/compatible/wandb.js'
+import { maxBytesOf } from '#service/bodies/body-store.js'
+import { putArtifactFile, setArtifactManifest } from '#service/storage/wandb/artifacts.js'
+import { putRunFile } from '#service/storage/wandb/runs.js'
+import { ensureSecret } from '#service/storage/wandb/secrets.js'
+import type { Principal } from '../../operations/access/principal.js'
+import { isOwn, requireScope } from '../../operations/access/tenant.js'
+import type { ServiceContext } from '../../operations/context.js'
+import { MAX_UPLOAD_BYTES } from '../../operations/files.js'
+import { checkpointManifest } from './artifact-view.js'
+import { artifactRootFields, projectArtifactFields } from './artifacts.js'
+import { optionalText, ownEntity, ownProject, projectInfo, textOf, type WandbCall } from './context.js'
+import type { Arguments } from './execute-query.js'
+import { executeQuery, type Fields, type GraphqlRequest } from './execute-query.js'
+import { projectRunFields, runFields, storeStream } from './runs.js'
+import { type AddressSigner, createAddressSigner } from './signed-addresses.js'
+
+export interface WandbService {
+  /** @param origin where the client reaches this server */
+  graphql(principal: Principal, request: GraphqlRequest, origin: string): ReturnType<typeof executeQuery>
+  /** Stores lines of a run's files. */
+  stream(principal: Principal, run: RunPath, request: FileStreamRequest): Promise<void>
+  /** Stores what a signed address takes. @returns the MD5 of the bytes, base64 */
+  put(token: string, body: AsyncIterable<Uint8Array>): Promise<void>
+  /** What a signed address gives. */
+  open(token: string): Promise<OpenBytes>
+}
+
+export interface RunPath {
+  readonly entity: string
+  readonly project: string
+  readonly run: string
+}
+
+export interface OpenBytes {
+  readonly bytes: ReadStream | Uint8Array
+}
+
+export function createWandbService(context: ServiceContext): WandbService {
+  const { db, blobs } = context
+  let signer: Promise<AddressSigner> | null = null
+
+  function getSigner(): Promise<AddressSigner> {
+    signer ??= ensureSecret(db, 'wandb_addresses', context.ids.secret(32)).then((secret) =>
+      createAddressSigner(secret, context.clock),
+    )
+    return signer
+  }
+
+  async function receive(body: AsyncIterable<Uint8Array>, maxBytes: number, md5?: string) {
+    const hash = createHash('md5')
+    async function* watch() {
+      for await (const chunk of body) {
+        hash.update(chunk)
+        yield chunk
+      }
+    }
+    const blob = await blobs.put(watch(), { maxBytes })
+    const digest = hash.digest('base64')
+    if (md5 !== undefined && md5 !== digest) {
+      throw new InvalidRequestError(
+        'digest_mismatch',
+        `the body has MD5 ${digest}, the upload was announced with ${md5}`,
+      )
+    }
+    return { blob, digest }
+  }
+
+  async function put(grant: Grant, body: AsyncIterable<Uint8Array>): Promise<void> {
+    if (grant.kind === 'put_run_file') {
+      const { blob } = await receive(body, MAX_UPLOAD_BYTES)
+      return putRunFile(db, grant.runId, { name: grant.name, ...blob })
+    }
+    if (grant.kind === 'put_manifest') {
+      const { blob } = await receive(body, maxBytesOf('artifactManifest', context.bodies.limits))
+      return setArtifactManifest(db, grant.artifactId, blob.sha256)
+    }
+    if (grant.kind === 'put_artifact_file') {
+      const { blob, digest } = await receive(body, MAX_UPLOAD_BYTES, grant.md5)
+      return putArtifactFile(db, grant.artifactId, { name: grant.name, md5: digest, ...blob })
+    }
+    throw new InvalidRequestError('method_not_allowed', 'Method Not Allowed')
+  }
+
+  return {
+    graphql: async (principal, request, origin) => {
+      const { sign } = await getSigner()
+      const call: WandbCall = {
+        context,
+        principal,
+        addressOf: (grant) => `${origin}/wandb/storage?token=${sign(grant)}`,
+      }
+      return executeQuery(rootOf(call), request, () => requireScope(principal, 'write'))
+    },
+    stream: async (principal, { entity, project, run }, request) => {
+      if (!isOwn(principal, { entity, project })) {
+        throw new NotFoundError('run_not_found', `run "${project.slice(0, 100)}/${run.slice(0, 100)}" was not found`)
+      }
+      return storeStream(context, { entity, project, name: run }, request)
+    },
+    put: async (token, body) => put((await getSigner()).verify(token), body),
+    open: async (token) => {
+      const grant = (await getSigner()).verify(token)
+      if (grant.kind === 'get_blob') return { bytes: await blobs.openRead(grant.sha256) }
+      if (grant.kind !== 'get_checkpoint_manifest') {
+        throw new InvalidRequestError('method_not_allowed', 'Method Not Allowed')
+      }
+      const manifest = await checkpointManifest(context, grant.checkpointId)
+      return { bytes: new TextEncoder().encode(JSON.stringify(manifest)) }
+    },
+  }
+}
+
+/** Everything the client may ask. */
+function rootOf(call: WandbCall) {
+  const runs = runFields(call)
+  const artifacts = artifactRootFields(call)
+  const { entity } = call.principal
+  const project = (args: Arguments): Fields => {
+    const owner = ownEntity(call, args['entityName'])
+    const name = ownProject(call, optionalText(args, 'name') ?? 'uncategorized')
+    return {
+      ...projectInfo(owner, name),
+      ...projectRunFields(call, owner, name),
+      ...projectArtifactFields(call, owner, name),
+    }
+  }
+  const query: Fields = {
+    viewer: {
+      id: entity,
+      entity,
+      username: entity,
+      name: entity,
+      email: null,
+      flags: '{}',
+      admin: false,
+      deletedAt: null,
+      teams: { edges: [{ node: { id: entity, name: entity } }] },
+      apiKeys: { edges: [] },
+    },
+    // no client is too new: what it asks is answered field by field
+    serverInfo: { cliVersionInfo: { max_cli_version: '999.0.0' }, latestLocalVersionInfo: null, features: [] },
+    entity: (args) => {
+      const name = ownEntity(call, textOf(args, 'name'))
+      return { id: name, name, isTeam: false, organization: null, xxhashDigestsEnabled: false }
+    },
+    organization: () => null,
+    project,
+    model: project,
+    ...artifacts.query,
+  }
+  const mutation: Fields = { ...runs.mutation, ...artifacts.mutation }
+  return { query: { ...query, __type: describeRoot({ Query: query, Mutation: mutation }) }, mutation }
+}
+
+/** Older clients ask which fields there are before they use them. */
+function describeRoot(roots: Readonly<Record<string, Fields>>) {
+  return (args: Arguments): Fields => {
+    const name = String(args['name'])
+    const names: readonly JsonValue[] = Object.hasOwn(roots, name) ? Object.keys(roots[name] ?? {}) : []
+    return {
+      name: args['name'] ?? null,
+      fields: names.map((field) => ({ name: field, args: [] })),
+      inputFields: [],
+      enumValues: [],
+    }
+  }
+}

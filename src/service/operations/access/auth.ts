@@ -1,0 +1,70 @@
+/**
+ * Who a bearer key belongs to, and for which project a request is counted.
+ */
+
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { findApiKey } from '#service/storage/api-keys.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import type { Principal } from './principal.js'
+import { checkProject } from './tenant.js'
+
+export interface AuthService {
+  /**
+   * @param usageProject header that names the project to count the request for: `project` or `entity/project`
+   * @throws {AppError} `missing_api_key` or `invalid_api_key`, also for a key that has expired; `forbidden` for a foreign
+   *   project or entity
+   */
+  authenticate(authorization: string | undefined, usageProject?: string | undefined): Promise<Principal>
+}
+
+export function createAuthService(db: DatabaseHandle): AuthService {
+  return {
+    authenticate: async (authorization, usageProject) => {
+      if (authorization === undefined || authorization.trim() === '') {
+        throw new AppError('authentication', 'missing_api_key', 'Not authenticated', {
+          hint: 'send Authorization: Bearer <API key>',
+        })
+      }
+      const key = parseBearer(authorization)
+      const record = key === null ? null : await findApiKey(db, key)
+      if (record === null) {
+        throw new AppError('authentication', 'invalid_api_key', 'Invalid authentication credentials', {
+          hint: 'trainyard whoami shows which key was sent; a lost one is replaced where the data lies: trainyard keys create --local',
+        })
+      }
+      const tenant = { entity: record.entity, project: record.project }
+      return {
+        ...tenant,
+        keyId: record.id,
+        keyPrefix: record.keyPrefix,
+        scope: record.scope,
+        usageProject: usageProject === undefined ? null : readUsageProject(tenant, usageProject),
+      }
+    },
+  }
+}
+
+/** The token of `Bearer <token>`; the scheme's case does not matter. Null if malformed. */
+export function parseBearer(authorization: string): string | null {
+  return /^bearer +([\x21-\x7e]{1,512})$/i.exec(authorization.trim())?.[1] ?? null
+}
+
+/** Null for an empty header. */
+function readUsageProject(tenant: Pick<Principal, 'entity' | 'project'>, header: string): string | null {
+  const parts = header.trim().split('/')
+  const project = parts.at(-1) ?? ''
+  if (header.trim() === '') return null
+  if (parts.length > 2 || project === '' || project.length > 256) {
+    throw new InvalidRequestError(
+      'invalid_project',
+      `header Compat-Project must be project or entity/project, got "${header.slice(0, 100)}"`,
+    )
+  }
+  const entity = parts.length === 2 ? parts[0] : tenant.entity
+  if (entity !== tenant.entity) {
+    throw new AppError('permission', 'forbidden', `entity "${entity?.slice(0, 100)}" does not belong to this API key`, {
+      hint: `write ${tenant.entity}/${project} in the header Compat-Project, or the project alone`,
+    })
+  }
+  return checkProject(tenant, project) ?? null
+}

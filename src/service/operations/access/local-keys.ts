@@ -1,0 +1,128 @@
+/**
+ * API keys made where the data lies: the first one, and a new one for the owner who lost it. Whoever may write the data
+ * directory owns it, so no key is asked for.
+ */
+import { randomBytes } from 'node:crypto'
+import { chmod, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { type IdSource, systemIds } from '#base/util/ids.js'
+import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
+import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
+import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
+import { unusedName } from '#service/storage/upkeep/ownership.js'
+import { checkName } from './names.js'
+
+/** Entity of the keys made here, and of every model they create. */
+const DEFAULT_ENTITY = 'local'
+
+export interface LocalKey {
+  /** Shown once; the database has its hash only. */
+  readonly key: string
+  readonly id: string
+  readonly entity: string
+  /** Where it was stored, because the key file was lost; null when that file holds another valid key. */
+  readonly keyFile: string | null
+  /** Where the key file is kept whose place it took; it holds no key of this database. */
+  readonly keptFile: string | null
+}
+
+/** The first key, and where the key file of before is kept; null if there was none. */
+export interface FirstKey {
+  readonly key: string
+  readonly keptFile: string | null
+}
+
+/**
+ * Makes the first key, if there is none. The file is complete before the row exists, so a crash between loses nothing.
+ *
+ * @returns null if there were keys
+ */
+export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: IdSource): Promise<FirstKey | null> {
+  if (await hasApiKeys(db)) return null
+  const key = newApiKey(ids)
+  const keptFile = await writeKeyFile(dataDir.apiKeyPath, key)
+  await insertApiKey(db, { id: ids.uuid(), entity: DEFAULT_ENTITY }, key)
+  return { key, keptFile }
+}
+
+/** Whether there are keys, and the key file is gone or holds none of them. */
+export async function isKeyFileLost(db: DatabaseHandle, { apiKeyPath }: Pick<DataDir, 'apiKeyPath'>): Promise<boolean> {
+  const text = await readFile(apiKeyPath, 'utf8').catch(() => '')
+  return (await findApiKey(db, text.trim())) === null && (await hasApiKeys(db))
+}
+
+/**
+ * Makes another key in a data directory, also beside a server that runs on it: the server accepts it at once.
+ *
+ * @param wanted its limits; by default it may do everything in the entity of the first key
+ * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory yet
+ */
+export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKey, 'id'>> = {}): Promise<LocalKey> {
+  if (wanted.project != null) checkName('project', wanted.project)
+  const root = resolve(path)
+  const databasePath = join(root, 'trainyard.sqlite3')
+  if ((await stat(databasePath).catch(() => null)) === null) {
+    throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
+      hint: 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key',
+    })
+  }
+  const dataDir = await lockIfFree(root)
+  const database = await openLocal(databasePath, dataDir)
+  try {
+    const apiKeyPath = join(root, 'api-key')
+    const key = newApiKey(systemIds)
+    const isLost = (await isKeyFileLost(database.db, { apiKeyPath })) || !(await hasApiKeys(database.db))
+    const entity = wanted.entity ?? DEFAULT_ENTITY
+    const id = systemIds.uuid()
+    // the key file lets the command line do everything in the entity of the first key: no lesser key takes its place
+    const isWhole =
+      entity === DEFAULT_ENTITY && (wanted.scope ?? 'admin') === 'admin' && (wanted.project ?? null) === null
+    const keyFile = isLost && isWhole && (wanted.expiresInMs ?? null) === null ? apiKeyPath : null
+    const keptFile = keyFile === null ? null : await writeKeyFile(keyFile, key)
+    await insertApiKey(database.db, { ...wanted, id, entity }, key)
+    return { id, key, entity, keyFile, keptFile }
+  } finally {
+    await database.close()
+    dataDir?.unlock()
+  }
+}
+
+/** Looks whether it belongs to the directory, as a start does; a server that works with it has looked. */
+async function openLocal(databasePath: string, dataDir: DataDir | null): Promise<OpenDatabase> {
+  if (dataDir === null) return openDatabase(databasePath, { isMigrating: false })
+  try {
+    return await openOwnDatabase(dataDir)
+  } catch (error) {
+    dataDir.unlock()
+    throw error
+  }
+}
+
+/** Null while a server holds it: its tables are as this version wants them, and one row beside it harms nothing. */
+async function lockIfFree(root: string): Promise<DataDir | null> {
+  try {
+    return await openDataDir(root)
+  } catch (error) {
+    if (error instanceof ConflictError) return null
+    throw error
+  }
+}
+
+/**
+ * Without a line break at the end: scripts read the file as it is. A key that is there may be one that another database knows, so its
+ * file gets another name.
+ *
+ * @returns that name; null if there was none
+ */
+async function writeKeyFile(path: string, key: string): Promise<string | null> {
+  const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
+  await writeFile(temporary, key, { mode: 0o600, flush: true })
+  await chmod(temporary, 0o600)
+  const before = (await readFile(path, 'utf8').catch(() => '')).trim()
+  const keptFile = before === '' ? null : await unusedName(`${path}.kept`)
+  if (keptFile !== null) await rename(path, keptFile)
+  await rename(temporary, path)
+  return keptFile
+}

@@ -1,0 +1,265 @@
+/**
+ * Engine events → the wire's choices, logprobs and usage, for whole answers and for chunks, in vLLM's form
+ * (v0.17). Knows nothing of engines or HTTP.
+ */
+
+import type {
+  ChatChoice,
+  ChatChunk,
+  ChatDelta,
+  ChatResponse,
+  ChoiceLogprobs,
+  PromptLogprobs,
+  Usage,
+} from '#contract/wire/chat-completions.js'
+import type {
+  AnswerFormat,
+  DeltaEvent,
+  PositionLogprobs,
+  PromptEvent,
+  PromptPosition,
+  StartedEvent,
+} from '#inference/host/protocol.js'
+import { AnswerText, type TextPiece } from './answer-text.js'
+import { AnswerTimer } from './answer-timer.js'
+import type { AnswerOptions } from './chat-request.js'
+
+/** JSON has no minus infinity; vLLM sends this instead. */
+const LOWEST_LOGPROB = -9999
+
+/** What all objects of one answer share. */
+export interface AnswerIdentity {
+  readonly id: string
+  readonly createdSeconds: number
+  readonly model: string
+  readonly fingerprint: string
+}
+
+interface ChoiceState {
+  text: AnswerText
+  readonly callIds: string[]
+  readonly tokenIds: number[]
+  readonly logprobs: NonNullable<ChoiceLogprobs['content']>
+  finishReason: string | null
+  stopReason: string | number | null
+}
+
+/** Collects the events of one answer. */
+export interface AnswerBuilder {
+  start(event: StartedEvent): void
+  addPrompt(event: PromptEvent): void
+  usage(): Usage
+  response(): ChatResponse
+  /** Chunks that open the stream: one per choice, with the role. */
+  firstChunks(): readonly ChatChunk[]
+  /** One delta: it joins the whole answer; the chunks that a stream sends for it, none while its text is held back. */
+  add(event: DeltaEvent): readonly ChatChunk[]
+  usageChunk(): ChatChunk
+}
+
+/** @param createCallId makes the ids of tool calls */
+export function createAnswerBuilder(
+  identity: AnswerIdentity,
+  options: AnswerOptions,
+  { format, createCallId }: { readonly format: AnswerFormat; readonly createCallId: () => string },
+): AnswerBuilder {
+  const choices: ChoiceState[] = Array.from({ length: options.n }, () => ({
+    text: new AnswerText(options.toolMode, format, false),
+    callIds: [],
+    tokenIds: [],
+    logprobs: [],
+    finishReason: null,
+    stopReason: null,
+  }))
+  let promptTokenIds: readonly number[] = []
+  let cachedTokens = 0
+  const timer = new AnswerTimer()
+  const promptLogprobs: PromptLogprobs = []
+
+  function usage(): Usage {
+    const completionTokens = choices.reduce((sum, choice) => sum + choice.tokenIds.length, 0)
+    return {
+      prompt_tokens: promptTokenIds.length,
+      total_tokens: promptTokenIds.length + completionTokens,
+      completion_tokens: completionTokens,
+      prompt_tokens_details: { cached_tokens: cachedTokens },
+    }
+  }
+
+  /** @param isLast the chunk ends a choice or the stream */
+  function chunkOf(content: ChatChunk['choices'], isLast = false): ChatChunk {
+    const hasTimings = options.timings === 'each' || (options.timings === 'end' && isLast)
+    return {
+      id: identity.id,
+      object: 'chat.completion.chunk',
+      created: identity.createdSeconds,
+      model: identity.model,
+      system_fingerprint: identity.fingerprint,
+      choices: content,
+      ...(options.continuousUsage ? { usage: usage() } : {}),
+      ...(hasTimings ? { timings: timer.timings(usage()) } : {}),
+    }
+  }
+
+  function callId(state: ChoiceState, index: number): string {
+    state.callIds[index] ??= createCallId()
+    return state.callIds[index]
+  }
+
+  function toChoice(state: ChoiceState, index: number): ChatChoice {
+    const isCut = state.finishReason !== 'stop' && state.finishReason !== 'tool_calls'
+    const { content, reasoning, calls } = state.text.whole(isCut)
+    const shown = options.includesReasoning ? reasoning : null
+    return {
+      index,
+      message: {
+        role: options.role,
+        content: options.echo === null ? content : options.echo + (content ?? ''),
+        refusal: null,
+        annotations: null,
+        audio: null,
+        function_call: null,
+        tool_calls: calls.map((call, number) => ({ id: callId(state, number), type: 'function', function: call })),
+        reasoning: shown,
+        reasoning_content: shown,
+      },
+      logprobs: options.hasLogprobs ? { content: state.logprobs, refusal: null } : null,
+      finish_reason: state.finishReason,
+      stop_reason: state.stopReason,
+      token_ids: options.hasTokenIds ? state.tokenIds : null,
+    }
+  }
+
+  /** What a stream shows of one piece of text: reasoning, content and each call in a chunk of its own. */
+  function toDeltas(state: ChoiceState, piece: TextPiece): ChatDelta[] {
+    const { reasoning, content, calls } = piece
+    const deltas: ChatDelta[] = []
+    if (reasoning !== '' && options.includesReasoning) deltas.push({ reasoning, reasoning_content: reasoning })
+    if (content !== '') deltas.push({ content })
+    for (const { index, name, arguments: given } of calls) {
+      const head = name === null ? {} : { id: callId(state, index), type: 'function' as const }
+      const called = { ...(name === null ? {} : { name }), arguments: given }
+      deltas.push({ tool_calls: [{ index, ...head, function: called }] })
+    }
+    return deltas
+  }
+
+  /** vLLM's rule: a call that was not asked for by name ends the turn with `tool_calls`, unless the budget ended it. */
+  function finishReasonOf(state: ChoiceState, reason: DeltaEvent['finishReason']): string | null {
+    const { kind } = options.toolMode
+    const isCall = reason === 'stop' && (kind === 'auto' || kind === 'required') && state.text.callCount > 0
+    return isCall ? 'tool_calls' : reason
+  }
+
+  return {
+    usage,
+    addPrompt: ({ positions }) => {
+      for (const position of positions) promptLogprobs.push(toPromptPosition(position))
+    },
+    start: (event) => {
+      timer.start(event.atMs)
+      promptTokenIds = event.promptTokenIds
+      cachedTokens = event.cachedTokens
+      for (const choice of choices) choice.text = new AnswerText(options.toolMode, format, event.isReasoningOpen)
+    },
+    add: (event) => {
+      const state = choices[event.choice]
+      if (state === undefined) return []
+      timer.heard(event.atMs)
+      const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
+      const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
+      state.tokenIds.push(...event.tokenIds)
+      state.logprobs.push(...entries)
+      const finishReason = finishReasonOf(state, event.finishReason)
+      if (finishReason !== null) {
+        state.finishReason = finishReason
+        state.stopReason = event.stopReason
+      }
+      const deltas = pieces.flatMap((piece) => toDeltas(state, piece))
+      const hasTokens = event.tokenIds.length > 0 && (options.hasTokenIds || options.hasLogprobs)
+      if (deltas.length === 0 && (hasTokens || finishReason !== null)) deltas.push({ content: '' })
+      // tokens belong to the step: they come with its first chunk, the end with its last
+      return deltas.map((delta, number) => {
+        const isFirst = number === 0
+        const end = number === deltas.length - 1 ? finishReason : null
+        const choice = {
+          index: event.choice,
+          delta,
+          logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
+          finish_reason: end,
+          ...(end === null ? {} : { stop_reason: event.stopReason }),
+          token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
+        }
+        return chunkOf([choice], end !== null)
+      })
+    },
+    response: () => ({
+      id: identity.id,
+      object: 'chat.completion',
+      created: identity.createdSeconds,
+      model: identity.model,
+      choices: choices.map(toChoice),
+      service_tier: null,
+      system_fingerprint: identity.fingerprint,
+      usage: usage(),
+      prompt_logprobs: options.hasPromptLogprobs ? promptLogprobs : null,
+      prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
+      kv_transfer_params: null,
+      ...(options.timings === 'none' ? {} : { timings: timer.timings(usage()) }),
+    }),
+    firstChunks: () => {
+      const chunkWith = (index: number, delta: ChatDelta): ChatChunk =>
+        chunkOf([{ index, delta, logprobs: null, finish_reason: null }])
+      const { echo } = options
+      return choices.flatMap((_, index) => [
+        {
+          ...chunkWith(index, { role: options.role, content: '' }),
+          prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
+        },
+        ...(echo === null || echo === '' ? [] : [chunkWith(index, { content: echo })]),
+      ])
+    },
+    usageChunk: () => ({ ...chunkOf([], true), usage: usage() }),
+  }
+}
+
+/** One position: the sampled token, then the first alternatives of "sampled first, the rest by rank", and the tokens that were asked for. */
+export function toWireLogprob(
+  entry: PositionLogprobs,
+  options: Pick<AnswerOptions, 'isTokenAsId' | 'topLogprobs' | 'logprobTokenIds'>,
+): NonNullable<ChoiceLogprobs['content']>[number] {
+  const all = [entry, ...entry.top.filter((other) => other.id !== entry.id)]
+  const asked = new Set(options.logprobTokenIds)
+  const ranked = all.filter((other, place) => place < options.topLogprobs || asked.has(other.id))
+  return {
+    token: options.isTokenAsId ? `token_id:${entry.id}` : entry.text,
+    logprob: floor(entry.logprob),
+    // the real text's bytes even when the token is shown as its id
+    bytes: [...entry.bytes],
+    top_logprobs: ranked.map((other) => {
+      const token = options.isTokenAsId ? `token_id:${other.id}` : other.text
+      return {
+        token,
+        logprob: floor(other.logprob),
+        bytes: options.isTokenAsId ? [...Buffer.from(token, 'utf8')] : [...other.bytes],
+      }
+    }),
+  }
+}
+
+/** The alternatives by rank, and the token itself if it is not among them; equals share a rank. */
+function toPromptPosition(position: PromptPosition): PromptLogprobs[number] {
+  const { top } = position
+  // the first token has nothing before it
+  if (position.logprob === null) return null
+  const entries = top.map((other) => {
+    const rank = top.findIndex(({ logprob }) => logprob === other.logprob) + 1
+    return [String(other.id), { logprob: floor(other.logprob), rank, decoded_token: other.text }]
+  })
+  const own = { logprob: floor(position.logprob), rank: position.rank, decoded_token: position.text }
+  return Object.fromEntries([[String(position.id), own], ...entries])
+}
+
+function floor(logprob: number): number {
+  return Math.max(LOWEST_LOGPROB, logprob)
+}

@@ -1,0 +1,177 @@
+/**
+ * Chat completions: resolves the policy, runs the engine, shapes the answer.
+ *
+ * The answer names what produced it in `system_fingerprint` and in `checkpoint`, which the route sends as the header
+ * `x-trainyard-checkpoint`. Errors before the first event are thrown, also for a stream; later ones end the stream.
+ */
+
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import type { ChatChunk, ChatRequest, ChatResponse } from '#contract/wire/chat-completions.js'
+import type { ServedModel } from '#contract/wire/models.js'
+import { answerFormatOf } from '#formats/answers/answer-format.js'
+import { callIdOf } from '#formats/answers/call-id.js'
+import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
+import type { EngineProcess, GenerationEvent } from '#service/processes/engine-process.js'
+import { usageKeyOf } from '../../access/usage.js'
+import type { Principal, ServiceContext } from '../../context.js'
+import { withAllowedTools } from './allowed-tools.js'
+import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
+import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
+import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
+
+/** An admitted request. Exactly one of the two ways to read it is used. */
+export interface ChatAnswer {
+  /** What answers: model, step and adapter digest, in ASCII. */
+  readonly checkpoint: string
+  readonly isStream: boolean
+  /** The whole answer. */
+  response(): Promise<ChatResponse>
+  /** The chunks of a stream, without the final `[DONE]`. */
+  chunks(): AsyncIterable<ChatChunk>
+}
+
+export interface ChatService {
+  /**
+   * Admits a request: everything that can be refused has been refused when this resolves.
+   *
+   * @param requestId the client's id, used in the answer's id
+   * @param signal aborted when the client goes away
+   */
+  create(principal: Principal, request: ChatRequest, requestId: string, signal: AbortSignal): Promise<ChatAnswer>
+  /** All of them, in parts; at least one. */
+  listModels(principal: Principal): AsyncIterable<readonly ServedModel[]>
+  /** @param requested a name as in a request */
+  describeModel(principal: Principal, requested: string): Promise<ServedModel>
+}
+
+export function createChatService(context: ServiceContext): ChatService {
+  const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
+  return {
+    listModels: (principal) => listServedModels(context, principal, startedSeconds),
+    describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
+    create: async (principal, given, requestId, signal) => {
+      const request = withAllowedTools(given)
+      const policy = await resolvePolicy(context, principal, request.model ?? null)
+      const options = toAnswerOptions(request, policy.model !== null)
+      const command = toEngineCommand(request, policy.model !== null, context.chatRules)
+      const engine = context.engines.engineOf(policy.baseModel)
+      const { answerFormat, weightsDigest } = await engine.ready()
+      const { chatTemplate = null } = command.template
+      const format = chatTemplate === null ? answerFormat : answerFormatOf(chatTemplate)
+      checkToolsAreShown(format, options)
+      await checkTruncation(engine, command)
+      const generation = context.usage.count(
+        engine.generate(
+          { id: context.ids.uuid(), keyId: principal.keyId, adapter: policy.adapter, ...command },
+          signal,
+        ),
+        usageKeyOf(principal, policy.model, policy.baseModel),
+      )
+      const started = await readStart(generation, signal)
+      const checkpoint = checkpointOf(policy, weightsDigest)
+      const builder = createAnswerBuilder(
+        {
+          id: `chatcmpl-${requestId}`,
+          createdSeconds: Math.floor(context.clock.nowMs() / 1000),
+          model: policy.servedName,
+          fingerprint: checkpoint,
+        },
+        options,
+        { format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
+      )
+      builder.start(started)
+      return {
+        checkpoint,
+        isStream: options.isStream,
+        response: () => collect(generation, builder, signal),
+        chunks: () => stream(generation, builder, options),
+      }
+    },
+  }
+}
+
+/** The first event; anything thrown before it becomes a plain HTTP error. */
+async function readStart(generation: AsyncIterator<GenerationEvent>, signal: AbortSignal): Promise<StartedEvent> {
+  const first = await generation.next()
+  // the engine says that it stopped, without having started: the client left while the request waited
+  if (first.done === true || (first.value.type === 'delta' && signal.aborted)) {
+    await generation.return?.()
+    throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
+  }
+  if (first.value.type !== 'started') {
+    await generation.return?.()
+    throw new AppError('internal', 'engine_protocol', 'the engine sent a delta before it started the request')
+  }
+  return first.value
+}
+
+async function collect(
+  generation: AsyncIterator<GenerationEvent>,
+  builder: AnswerBuilder,
+  signal: AbortSignal,
+): Promise<ChatResponse> {
+  for (;;) {
+    const next = await generation.next()
+    if (next.done === true) break
+    if (next.value.type === 'delta') builder.add(next.value)
+    else if (next.value.type === 'prompt') builder.addPrompt(next.value)
+  }
+  if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
+  return builder.response()
+}
+
+async function* stream(
+  generation: AsyncIterator<GenerationEvent>,
+  builder: AnswerBuilder,
+  options: AnswerOptions,
+): AsyncGenerator<ChatChunk> {
+  try {
+    yield* builder.firstChunks()
+    for (;;) {
+      const next = await generation.next()
+      if (next.done === true) break
+      if (next.value.type !== 'delta') continue
+      yield* builder.add(next.value)
+    }
+    if (options.includeUsage) yield builder.usageChunk()
+  } finally {
+    await generation.return?.()
+  }
+}
+
+/** Tools that the model never sees could only be ignored. */
+function checkToolsAreShown(format: AnswerFormat, { toolMode }: AnswerOptions): void {
+  if (toolMode.kind !== 'auto' || (format.showsTools && format.toolFormat !== null)) return
+  throw new InvalidRequestError(
+    'tools_not_supported',
+    "tools are not part of the model's chat template, so it cannot call them",
+    {
+      param: 'tools',
+      hint: 'set tool_choice to "required" or to one tool, which holds the answer to its schema, or to "none"',
+    },
+  )
+}
+
+/** @throws {InvalidRequestError} if the prompt is to be cut to more than the context holds */
+export async function checkTruncation(
+  engine: EngineProcess,
+  command: Pick<EngineCommand, 'truncatePromptTokens' | 'sampling'>,
+): Promise<void> {
+  const wanted = command.truncatePromptTokens
+  if (wanted === null || wanted === -1) return
+  const { contextLength } = await engine.ready()
+  const limit = contextLength - (command.sampling.maxTokens ?? 0)
+  if (wanted <= limit) return
+  throw new InvalidRequestError(
+    'invalid_value',
+    `truncate_prompt_tokens=${wanted} cannot be greater than max_model_len - max_completion_tokens = ${limit}. Please request a smaller truncation size.`,
+    { param: 'truncate_prompt_tokens' },
+  )
+}
+
+/** `<model id or base model>:step<n>:<digest of the adapter, or base-<digest of the base model>>`, safe in a header. */
+export function checkpointOf(policy: Policy, baseDigest?: string): string {
+  const name = policy.model?.id ?? policy.baseModel
+  const base = baseDigest === undefined ? 'base' : `base-${baseDigest.slice(0, 16)}`
+  return encodeURI(`${name}:step${policy.step}:${policy.adapter?.digest.slice(0, 16) ?? base}`)
+}

@@ -1,0 +1,217 @@
+/**
+ * Resolves the `model` that a chat request names to what answers it.
+ *
+ * Accepted: a base model's name; `name`, `project/name`, `entity/project/name` or the model's id, each with `:stepN`, `:vN`
+ * (the same as `:stepN`) or `:latest`; a name alone means the model of the key's own project or else of `DEFAULT_PROJECT`, before the
+ * only one of that name; any of them behind `wandb-artifact:///` (two or three slashes) and behind litellm's
+ * `hosted_vllm/`. "Latest" is resolved here, when the request is admitted: a checkpoint published later does not touch it.
+ * A model without checkpoints answers with its base model, which is its step 0.
+ */
+
+import { setImmediate } from 'node:timers/promises'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { DEFAULT_PROJECT } from '#contract/settings/service.js'
+import type { ServedModel } from '#contract/wire/models.js'
+import {
+  ADAPTER_CONFIG_FILE,
+  ADAPTER_WEIGHTS_FILE,
+  checkpointTitle,
+  MANIFEST_FILE,
+} from '#formats/checkpoint-manifest.js'
+import type { AdapterRef } from '#inference/host/protocol.js'
+import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
+import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
+import { isOwn } from '../../access/tenant.js'
+import type { ServiceContext, Tenant } from '../../context.js'
+
+/** What answers a request: fixed for its whole life. */
+export interface Policy {
+  /** What the answer calls the model. */
+  readonly servedName: string
+  readonly baseModel: string
+  /** Null for a plain base model. */
+  readonly model: ModelRecord | null
+  readonly step: number
+  readonly adapter: AdapterRef | null
+}
+
+interface Address {
+  readonly parts: readonly string[]
+  readonly step: number | 'latest'
+}
+
+/** @throws {NotFoundError} `model_not_found` in vLLM's words; {InvalidRequestError} `ambiguous_model` */
+export async function resolvePolicy(
+  context: ServiceContext,
+  principal: Tenant,
+  requested: string | null,
+): Promise<Policy> {
+  const name = (requested ?? '').replace(/^hosted_vllm\//, '')
+  const base = name === '' ? context.baseModels[0] : context.baseModels.find((entry) => entry.name === name)
+  if (base !== undefined) {
+    return { servedName: base.name, baseModel: base.name, model: null, step: 0, adapter: null }
+  }
+  const address = parseAddress(name)
+  const model = address === null ? null : await findAddressed(context, principal, address.parts)
+  if (address === null || model === null) throw doesNotExist(requested ?? '')
+  const checkpoint = address.step === 0 ? null : await findCheckpoint(context.db, model.id, address.step)
+  if (checkpoint === null && address.step !== 0 && address.step !== 'latest') throw doesNotExist(requested ?? '')
+  return {
+    servedName: requested ?? '',
+    baseModel: model.baseModel,
+    model,
+    step: checkpoint?.step ?? 0,
+    adapter: checkpoint === null ? null : toAdapter(context, model, checkpoint),
+  }
+}
+
+/** A read of this many rows takes a few milliseconds. */
+const MODELS_PER_READ = 1000
+
+/**
+ * Base models, then the latest and every step of the principal's models, in parts of some hundred kilobytes: nobody can ask for a
+ * page of this list, and as a whole it would hold up all others.
+ *
+ * @param startedSeconds when this server began to serve its base models, unix time
+ */
+export async function* listServedModels(
+  context: ServiceContext,
+  principal: Tenant,
+  startedSeconds: number,
+): AsyncGenerator<readonly ServedModel[]> {
+  let cards: ServedModel[] = context.baseModels.map((base) => baseCard(context, base.name, startedSeconds))
+  let after: string | undefined
+  for (;;) {
+    const page = await listModels(context.db, {
+      entity: principal.entity,
+      project: principal.project ?? undefined,
+      after,
+      limit: MODELS_PER_READ,
+    })
+    const steps = await listStepsOf(
+      context.db,
+      page.items.map(({ id }) => id),
+    )
+    const stepsByModel = new Map<string, (typeof steps)[number][]>(page.items.map(({ id }) => [id, []]))
+    for (const entry of steps) stepsByModel.get(entry.modelId)?.push(entry)
+    for (const model of page.items) {
+      cards.push(modelCard(model, null, model.createdAtMs))
+      for (const { step, createdAtMs } of stepsByModel.get(model.id) ?? [])
+        cards.push(modelCard(model, step, createdAtMs))
+    }
+    after = page.items.at(-1)?.id
+    yield cards
+    cards = []
+    if (!page.hasMore || after === undefined) return
+    // other requests take their turn between reads
+    await setImmediate()
+  }
+}
+
+/**
+ * The card of one name, in any form that a request may use.
+ *
+ * @throws as `resolvePolicy`
+ */
+export async function describeServedModel(
+  context: ServiceContext,
+  principal: Tenant,
+  { requested, startedSeconds }: { readonly requested: string; readonly startedSeconds: number },
+): Promise<ServedModel> {
+  const { model, baseModel, step } = await resolvePolicy(context, principal, requested)
+  if (model === null) return baseCard(context, baseModel, startedSeconds)
+  const isStep = /:(?:step|v)\d+$/.test(requested)
+  const checkpoint = isStep ? await findCheckpoint(context.db, model.id, step) : null
+  return modelCard(model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
+}
+
+function baseCard(context: ServiceContext, name: string, startedSeconds: number): ServedModel {
+  const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
+  return { ...card(name, startedSeconds), max_model_len: engine?.loaded()?.contextLength ?? null }
+}
+
+/** @param step null: the latest */
+function modelCard(model: ModelRecord, step: number | null, createdAtMs: number): ServedModel {
+  const name = `${model.entity}/${model.project}/${model.name}`
+  const id = step === null ? name : `${name}:step${step}`
+  return { ...card(id, Math.floor(createdAtMs / 1000)), root: name, parent: model.baseModel }
+}
+
+function card(id: string, created: number): ServedModel {
+  return {
+    id,
+    object: 'model',
+    created,
+    owned_by: 'trainyard',
+    root: id,
+    parent: null,
+    max_model_len: null,
+    permission: [],
+  }
+}
+
+function parseAddress(name: string): Address | null {
+  const path = name.replace(/^wandb-artifact:\/\/\/?/, '')
+  const [address, alias, ...rest] = path.split(':')
+  if (address === undefined || rest.length > 0) return null
+  const parts = address.split('/')
+  if (parts.length > 3 || parts.some((part) => part === '')) return null
+  if (alias === undefined || alias === 'latest') return { parts, step: 'latest' }
+  const step = /^(?:step|v)(\d{1,9})$/.exec(alias)?.[1]
+  return step === undefined ? null : { parts, step: Number(step) }
+}
+
+async function findAddressed(
+  context: ServiceContext,
+  principal: Tenant,
+  parts: readonly string[],
+): Promise<ModelRecord | null> {
+  const found = await findInEntity(context, principal, parts)
+  return found !== null && isOwn(principal, found) ? found : null
+}
+
+async function findInEntity(
+  { db }: ServiceContext,
+  principal: Tenant,
+  parts: readonly string[],
+): Promise<ModelRecord | null> {
+  const [first = '', second, third] = parts
+  if (third !== undefined && second !== undefined) {
+    return first === principal.entity ? findModelByName(db, first, second, third) : null
+  }
+  if (second !== undefined) return findModelByName(db, principal.entity, first, second)
+  // what somebody makes in another project must not change what a name means
+  const own = await findModelByName(db, principal.entity, principal.project ?? DEFAULT_PROJECT, first)
+  if (own !== null) return own
+  const named = await findModelsNamed(db, principal, first, 10)
+  if (named.length > 1) {
+    const candidates = named.map((model) => `"${model.project}/${model.name}"`).join(', ')
+    throw new InvalidRequestError('ambiguous_model', `model "${first}" exists in several projects: ${candidates}`, {
+      param: 'model',
+      hint: 'write project/name',
+    })
+  }
+  if (named[0] !== undefined) return named[0]
+  const byId = await findModel(db, first)
+  return byId?.entity === principal.entity ? byId : null
+}
+
+/** Files a host needs; a checkpoint from before manifests has only the first two. */
+const SERVED_FILES: readonly string[] = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE]
+
+function toAdapter(context: ServiceContext, model: ModelRecord, checkpoint: CheckpointRecord): AdapterRef {
+  const files = checkpoint.files
+    .filter((file) => SERVED_FILES.includes(file.name))
+    .map((file) => [file.name, { path: context.blobs.pathOf(file.sha256), sha256: file.sha256 }])
+  return {
+    digest: checkpoint.adapterDigest,
+    checkpoint: checkpointTitle(model.name, checkpoint.step),
+    files: Object.fromEntries(files),
+  }
+}
+
+function doesNotExist(requested: string): NotFoundError {
+  return new NotFoundError('model_not_found', `The model \`${requested.slice(0, 500)}\` does not exist.`, {
+    param: 'model',
+  })
+}

@@ -1,0 +1,200 @@
+/**
+ * Chunks of a chat answer → the blocks of a message, and the events that a stream sends for them.
+ *
+ * A block is opened by its first text and closed when another kind begins; white space that is followed by a call belongs to nothing.
+ * Events and their order follow Anthropic's reference. Reasoning is sent whole, as `thinking`, with an empty signature: nothing here
+ * is encrypted, and nothing is checked when it comes back.
+ */
+
+import { parseExact } from '#base/json/exact-json.js'
+import type { ChatChunk, ChatDelta, Usage } from '#contract/wire/chat-completions.js'
+import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
+
+/** An event of a stream; its name is its type. */
+export interface MessageEvent {
+  readonly type: string
+  readonly [field: string]: unknown
+}
+
+type ToolUse = Extract<OutputBlock, { type: 'tool_use' }>
+type OpenBlock =
+  | { readonly block: Exclude<OutputBlock, ToolUse> }
+  | { readonly block: ToolUse; readonly number: number; input: string }
+
+export interface MessageBuilder {
+  /** The event that opens a stream. */
+  begin(): MessageEvent
+  /** The events of one chunk. */
+  add(chunk: ChatChunk): readonly MessageEvent[]
+  /** The events that end it, after the last chunk. */
+  end(): readonly MessageEvent[]
+  /** As far as it is; a call that was cut off is not in it, for half its input would be another call. */
+  message(): Message
+}
+
+/** @param frame the message before anything was generated */
+export function createMessageBuilder(
+  frame: Pick<Message, 'id' | 'model'>,
+  { createId }: { readonly createId: (prefix: string) => string },
+): MessageBuilder {
+  const content: OutputBlock[] = []
+  /** Blocks that were begun: a stream cannot take back a call that was cut off. */
+  let begun = 0
+  let open: OpenBlock | null = null
+  /** White space that begins a text, if anything follows. */
+  let held = ''
+  let hasCalls = false
+  let ending: Pick<Message, 'stop_reason' | 'stop_sequence'> = { stop_reason: null, stop_sequence: null }
+  let usage: Usage | null = null
+  let thinkingTokens = 0
+
+  const message = (): Message => ({
+    id: frame.id,
+    type: 'message',
+    role: 'assistant',
+    model: frame.model,
+    content: content.map((block) => ({ ...block })),
+    ...ending,
+    stop_details: null,
+    container: null,
+    diagnostics: null,
+    usage: toUsage(usage, thinkingTokens),
+  })
+
+  function begin(opened: OpenBlock): MessageEvent[] {
+    const events = close()
+    open = opened
+    begun++
+    return [...events, { type: 'content_block_start', index: begun - 1, content_block: { ...opened.block } }]
+  }
+
+  function delta(fields: Readonly<Record<string, string>>): MessageEvent {
+    return { type: 'content_block_delta', index: begun - 1, delta: fields }
+  }
+
+  function close(): MessageEvent[] {
+    if (open === null) return []
+    const { block } = open
+    const input = 'input' in open ? readInput(open.input) : null
+    const signed = block.type === 'thinking' ? [delta({ type: 'signature_delta', signature: block.signature })] : []
+    if (block.type !== 'tool_use') content.push(block)
+    else if (input !== null) content.push({ ...block, input })
+    open = null
+    return [...signed, { type: 'content_block_stop', index: begun - 1 }]
+  }
+
+  function addText(text: string): MessageEvent[] {
+    if (open?.block.type === 'text') {
+      open.block.text += text
+      return [delta({ type: 'text_delta', text })]
+    }
+    held += text
+    if (held.trim() === '') return []
+    const shown = held
+    held = ''
+    const events = begin({ block: { type: 'text', text: '', citations: null } })
+    return [...events, ...addText(shown)]
+  }
+
+  function addThinking(thinking: string): MessageEvent[] {
+    const events =
+      open?.block.type === 'thinking' ? [] : begin({ block: { type: 'thinking', thinking: '', signature: '' } })
+    if (open?.block.type === 'thinking') open.block.thinking += thinking
+    return [...events, delta({ type: 'thinking_delta', thinking })]
+  }
+
+  function addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): MessageEvent[] {
+    held = ''
+    hasCalls = true
+    const events: MessageEvent[] = []
+    if (open === null || !('number' in open) || open.number !== call.index) {
+      const block: ToolUse = {
+        type: 'tool_use',
+        id: call.id ?? createId('toolu'),
+        name: call.function.name ?? '',
+        input: {},
+        caller: { type: 'direct' },
+      }
+      events.push(...begin({ block, number: call.index, input: '' }))
+    }
+    const text = call.function.arguments ?? ''
+    if (text === '' || open === null || !('number' in open)) return events
+    open.input += text
+    return [...events, delta({ type: 'input_json_delta', partial_json: text })]
+  }
+
+  /** A call that was asked for by name ends a message as any other does. */
+  function end(
+    reason: string,
+    stop: string | number | null | undefined,
+  ): Pick<Message, 'stop_reason' | 'stop_sequence'> {
+    const isText = typeof stop === 'string'
+    const others: StopReason = hasCalls ? 'tool_use' : 'end_turn'
+    if (reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null }
+    return isText ? { stop_reason: 'stop_sequence', stop_sequence: stop } : { stop_reason: others, stop_sequence: null }
+  }
+
+  return {
+    message,
+    begin: () => ({ type: 'message_start', message: message() }),
+    add: (chunk) => {
+      if (chunk.usage !== undefined) usage = chunk.usage
+      const [choice] = chunk.choices
+      if (choice === undefined) return []
+      const { content: text = '', reasoning = '', tool_calls: calls = [] } = choice.delta
+      if (reasoning !== '') thinkingTokens += choice.token_ids?.length ?? 0
+      const events = [
+        ...(reasoning === '' ? [] : addThinking(reasoning)),
+        ...(text === '' ? [] : addText(text)),
+        ...calls.flatMap(addCall),
+      ]
+      if (choice.finish_reason !== null) ending = end(choice.finish_reason, choice.stop_reason)
+      return events
+    },
+    end: () => {
+      const events = close()
+      const { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, ...counted } = message().usage
+      return [
+        ...events,
+        {
+          type: 'message_delta',
+          delta: { ...ending, stop_details: null, container: null },
+          usage: {
+            input_tokens,
+            cache_creation_input_tokens,
+            cache_read_input_tokens,
+            output_tokens: counted.output_tokens,
+            output_tokens_details: counted.output_tokens_details,
+            server_tool_use: null,
+          },
+        },
+        { type: 'message_stop' },
+      ]
+    },
+  }
+}
+
+/** Null for what was cut off. */
+function readInput(text: string): ToolUse['input'] {
+  try {
+    return parseExact(text === '' ? '{}' : text) as ToolUse['input']
+  } catch {
+    return null
+  }
+}
+
+function toUsage(usage: Usage | null, thinkingTokens: number): Message['usage'] {
+  const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0
+  return {
+    input_tokens: (usage?.prompt_tokens ?? 0) - cached,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cached,
+    output_tokens: usage?.completion_tokens ?? 0,
+    output_tokens_details: { thinking_tokens: thinkingTokens },
+    cache_creation: null,
+    inference_geo: null,
+    server_tool_use: null,
+    service_tier: 'standard',
+    speed: null,
+  }
+}

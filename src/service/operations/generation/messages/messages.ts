@@ -1,0 +1,79 @@
+/**
+ * Messages: a conversation in Anthropic's blocks, chat's answer to it in blocks. Everything that generates is chat's.
+ */
+
+import { AppError } from '#base/errors/errors.js'
+import type { ChatRequest } from '#contract/wire/chat-completions.js'
+import type {
+  CountMessageTokensRequest,
+  Message,
+  MessageRequest,
+  MessageTokens,
+} from '#contract/wire/inference/messages.js'
+import type { Principal, ServiceContext } from '../../context.js'
+import type { ChatService } from '../chat/chat.js'
+import type { TokenService } from '../text/tokens.js'
+import { toChatRequest, toPrompt } from './message-request.js'
+import { createMessageBuilder, type MessageEvent } from './message-stream.js'
+
+/** An admitted request. Exactly one of the two ways to read it is used. */
+export interface MessageAnswer {
+  readonly checkpoint: string
+  readonly isStream: boolean
+  message(): Promise<Message>
+  events(): AsyncIterable<MessageEvent>
+}
+
+export interface MessageService {
+  /** As `ChatService.create`. */
+  create(principal: Principal, request: MessageRequest, requestId: string, signal: AbortSignal): Promise<MessageAnswer>
+  /** How long the prompt of a request would be. */
+  countTokens(principal: Principal, request: CountMessageTokensRequest): Promise<MessageTokens>
+}
+
+export function createMessageService(
+  context: Pick<ServiceContext, 'ids'>,
+  { chat, tokens }: { readonly chat: ChatService; readonly tokens: TokenService },
+): MessageService {
+  const createId = (prefix: string): string => `${prefix}_${context.ids.uuid().replaceAll('-', '')}`
+  return {
+    create: async (principal, request, requestId, signal) => {
+      const answer = await chat.create(principal, toChatRequest(request), requestId, signal)
+      const chunks = answer.chunks()[Symbol.asyncIterator]()
+      // the first chunk knows what the model is called, and how long the prompt is
+      const first = await chunks.next()
+      const model = first.done === true ? request.model : first.value.model
+      const builder = createMessageBuilder({ id: `msg_${requestId}`, model }, { createId })
+      if (first.done !== true) builder.add(first.value)
+
+      async function* events(): AsyncGenerator<MessageEvent> {
+        try {
+          yield builder.begin()
+          for (let next = await chunks.next(); next.done !== true; next = await chunks.next())
+            yield* builder.add(next.value)
+          yield* builder.end()
+        } finally {
+          await chunks.return?.()
+        }
+      }
+
+      return {
+        checkpoint: answer.checkpoint,
+        isStream: request.stream === true,
+        events,
+        message: async () => {
+          for await (const _ of events());
+          if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
+          return builder.message()
+        },
+      }
+    },
+    countTokens: async (principal, request) => {
+      const { messages, tools, reasoning_effort, chat_template_kwargs, model, ...rest } = toPrompt(request)
+      const { continue_final_message, add_generation_prompt } = rest
+      const counted: ChatRequest = { messages, tools, reasoning_effort, chat_template_kwargs, model }
+      const { count } = await tokens.tokenize(principal, { ...counted, continue_final_message, add_generation_prompt })
+      return { input_tokens: count }
+    },
+  }
+}

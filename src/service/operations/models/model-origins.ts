@@ -1,0 +1,101 @@
+/**
+ * What a new model begins as: its base model, a checkpoint of another model, or an adapter from elsewhere.
+ *
+ * A fork shares the other checkpoint's files and keeps its step and metrics, so training goes on as it would have there. An
+ * imported adapter becomes step 1; it has no optimizer state.
+ */
+
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import type { IdSource } from '#base/util/ids.js'
+import type { CreateModelRequest } from '#contract/wire/models.js'
+import { findCheckpoint, insertCheckpoint, type NewCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database } from '#service/storage/database.js'
+import { findFile } from '#service/storage/files.js'
+import { setModelStep } from '#service/storage/models.js'
+import type { Principal, ServiceContext } from '../context.js'
+import { resolvePolicy } from '../generation/chat/served-models.js'
+import { importAdapter } from './import-adapter.js'
+
+/** The first checkpoint of a new model. */
+export type ModelOrigin = Pick<NewCheckpoint, 'step' | 'kind' | 'adapterDigest' | 'metrics' | 'files'>
+
+/**
+ * The base model of a request and what the model begins as; `origin` null: the base model itself.
+ *
+ * @throws {NotFoundError} `checkpoint_not_found`, `file_not_found`; {InvalidRequestError} `base_model_mismatch`; {WeightsError} what is
+ *   wrong with an adapter
+ */
+export async function originOf(
+  context: ServiceContext,
+  principal: Principal,
+  request: CreateModelRequest,
+): Promise<{ readonly baseModel: string; readonly origin: ModelOrigin | null }> {
+  const baseModel = request.base_model ?? null
+  if (typeof request.from_checkpoint === 'string') {
+    const fork = await forkOf(context, principal, request.from_checkpoint)
+    if (baseModel !== null && baseModel !== fork.baseModel) {
+      throw new InvalidRequestError(
+        'base_model_mismatch',
+        `base_model is "${baseModel}", but "${request.from_checkpoint}" was trained from "${fork.baseModel}"`,
+        { param: 'base_model', hint: 'leave base_model out' },
+      )
+    }
+    return fork
+  }
+  if (baseModel === null) throw new Error('a request without base_model has from_checkpoint')
+  const adapter = request.from_adapter ?? null
+  const base = context.baseModels.find(({ name }) => name === baseModel)
+  if (adapter === null || base === undefined) return { baseModel, origin: null }
+  return { baseModel, origin: await imported(context, principal, { base, adapter }) }
+}
+
+/** Publishes the origin as the model's checkpoint; call inside the transaction that inserts the model. */
+export async function beginAs(db: Database, ids: IdSource, modelId: string, origin: ModelOrigin): Promise<void> {
+  // no job of this server made it; the column wants an id of its own
+  await insertCheckpoint(db, { id: ids.uuid(), modelId, jobId: ids.uuid(), ...origin })
+  await setModelStep(db, modelId, origin.step)
+}
+
+async function forkOf(
+  context: ServiceContext,
+  principal: Principal,
+  reference: string,
+): Promise<{ readonly baseModel: string; readonly origin: ModelOrigin | null }> {
+  const notFound = (cause?: unknown): NotFoundError =>
+    new NotFoundError('checkpoint_not_found', `from_checkpoint "${reference.slice(0, 200)}" names no checkpoint`, {
+      param: 'from_checkpoint',
+      hint: 'name a model with :step3 or :latest; GET /v1/preview/models/{id}/checkpoints lists them',
+      cause,
+    })
+  const policy = await resolvePolicy(context, principal, reference).catch((error: unknown) => {
+    throw error instanceof NotFoundError ? notFound(error) : error
+  })
+  if (policy.model === null) throw notFound()
+  if (policy.step === 0) return { baseModel: policy.baseModel, origin: null }
+  const checkpoint = await findCheckpoint(context.db, policy.model.id, policy.step)
+  if (checkpoint === null) throw notFound()
+  const { step, kind, adapterDigest, metrics, files } = checkpoint
+  return { baseModel: policy.baseModel, origin: { step, kind, adapterDigest, metrics, files } }
+}
+
+async function imported(
+  context: ServiceContext,
+  principal: Principal,
+  given: {
+    readonly base: ServiceContext['baseModels'][number]
+    readonly adapter: NonNullable<CreateModelRequest['from_adapter']>
+  },
+): Promise<ModelOrigin> {
+  const path = async (id: string, param: string): Promise<string> => {
+    const file = await findFile(context.db, principal, { id })
+    if (file !== null) return context.blobs.pathOf(file.sha256)
+    throw new NotFoundError('file_not_found', `file "${id.slice(0, 100)}" was not found`, {
+      param: `from_adapter.${param}`,
+      hint: 'upload both files with POST /v1/files first',
+    })
+  }
+  const configPath = await path(given.adapter.adapter_config, 'adapter_config')
+  const weightsPath = await path(given.adapter.adapter_model, 'adapter_model')
+  const adopted = await importAdapter(context, given.base, { keyId: principal.keyId, configPath, weightsPath })
+  return { step: 1, kind: null, metrics: {}, adapterDigest: adopted.adapterDigest, files: adopted.files }
+}

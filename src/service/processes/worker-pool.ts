@@ -1,0 +1,262 @@
+/**
+ * Training workers: child processes that make one attempt after the other.
+ *
+ * The first attempt comes by environment, as for a worker started by hand on another machine; further ones over the child's
+ * IPC channel once it has said that it is idle. Everything else goes over HTTP. A kept worker saves the start of a process
+ * and of a training session; it is given up when it was idle too long, holds too much, or the machine's memory gets short.
+ * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
+import { endOf, startChild } from '#base/processes/child.js'
+import { withHugePages } from '#base/processes/huge-pages.js'
+import { type WorkerAssignment, workerIdleSchema } from '#contract/processes/worker.js'
+
+export interface WorkerPoolOptions {
+  /** Environment of the children. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+  /** How long an idle worker is kept, milliseconds; 0 keeps none. Default 10 minutes. */
+  readonly keepMs?: number | undefined
+  /** Idle workers hold at most this together. Default: a quarter of the machine's memory. */
+  readonly maxKeptBytes?: number | undefined
+  /** Memory that could still be given out, bytes; for tests. Default: as the operating system or container says. */
+  readonly availableBytes?: () => number
+  /** Module the children run. Default: the built training worker. */
+  readonly entryPath?: string | undefined
+  /** Hears when the first of several attempts begins and when the last one is over. */
+  readonly onComputing?: (isComputing: boolean) => void
+}
+
+/** One attempt as the pool starts it. */
+export interface AttemptStart {
+  /** Where the server listens, for example `http://127.0.0.1:8642`. */
+  readonly serverUrl: string
+  readonly token: string
+  readonly jobId: string
+  readonly attempt: number
+  /** A kept worker that last trained this model is preferred. */
+  readonly modelId: string
+}
+
+/** An attempt that runs. */
+export interface WorkerProcess {
+  readonly pid: number | null
+  /** One clause that says how the attempt's process ended, or that it became idle; never rejects. */
+  readonly ended: Promise<string>
+  kill(): void
+}
+
+export interface WorkerPool {
+  /** Starts an attempt in a kept worker or a new one; a failure to start shows in `ended`. */
+  start(attempt: AttemptStart): WorkerProcess
+  /**
+   * Whether memory is left for one more worker beside those that run: as much as the largest of them holds, and a tenth of the
+   * machine's. Kept workers are given up for it.
+   */
+  hasRoom(): boolean
+  /**
+   * Shows that a worker can run: one does, one waits, or one is started that loads its runtime and ends.
+   *
+   * @returns which, as a clause; rejects with why not
+   */
+  probe(): Promise<string>
+  /** Process ids of kept workers. */
+  idlePids(): readonly number[]
+  /** Ends the kept workers and keeps none from now on. */
+  stop(): void
+}
+
+interface IdleWorker {
+  readonly child: ChildProcess
+  readonly residentBytes: number
+  readonly modelId: string
+  readonly timer: NodeJS.Timeout
+  readonly onExit: () => void
+}
+
+const WORKER = 'training/worker/main.js'
+/** A worker that has not loaded its runtime by then is ended. */
+const PROBE_MS = 60_000
+const DEFAULT_KEEP_MS = 10 * 60_000
+/** How often memory is looked at while workers are kept. */
+const MEMORY_CHECK_MS = 5000
+/** Kept workers are given up when less than this share of the machine's memory is left. */
+const MIN_AVAILABLE_SHARE = 0.1
+
+export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
+  const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
+  const maxKeptBytes = options.maxKeptBytes ?? memoryBytes() / 4
+  const availableBytes = options.availableBytes ?? (() => availableMemoryBytes() ?? Number.POSITIVE_INFINITY)
+  /** Longest idle first. */
+  let idle: IdleWorker[] = []
+  const running = new Set<ChildProcess>()
+  let isStopped = false
+  let memoryTimer: NodeJS.Timeout | null = null
+
+  function take(modelId: string): ChildProcess | null {
+    const found = idle.find((worker) => worker.modelId === modelId) ?? idle.at(-1)
+    if (found === undefined) return null
+    forget(found)
+    return found.child
+  }
+
+  function forget(worker: IdleWorker): void {
+    clearTimeout(worker.timer)
+    worker.child.off('exit', worker.onExit)
+    idle = idle.filter((other) => other !== worker)
+    if (idle.length === 0 && memoryTimer !== null) {
+      clearInterval(memoryTimer)
+      memoryTimer = null
+    }
+  }
+
+  function giveUp(worker: IdleWorker): void {
+    forget(worker)
+    // it holds nothing that is not stored
+    worker.child.kill('SIGKILL')
+  }
+
+  function keep(child: ChildProcess, modelId: string, residentBytes: number): void {
+    const keptBytes = idle.reduce((sum, worker) => sum + worker.residentBytes, residentBytes)
+    if (isStopped || keepMs === 0 || keptBytes > maxKeptBytes || isMemoryShort()) {
+      child.kill('SIGKILL')
+      return
+    }
+    const worker: IdleWorker = {
+      child,
+      residentBytes,
+      modelId,
+      timer: setTimeout(() => giveUp(worker), keepMs).unref(),
+      onExit: () => forget(worker),
+    }
+    idle.push(worker)
+    child.once('exit', worker.onExit)
+    memoryTimer ??= setInterval(() => {
+      const oldest = idle[0]
+      if (oldest !== undefined && isMemoryShort()) giveUp(oldest)
+    }, MEMORY_CHECK_MS).unref()
+  }
+
+  const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * memoryBytes()
+
+  function hasRoom(): boolean {
+    const largest = Math.max(0, ...[...running].map((child) => residentBytesOf(child.pid)))
+    const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * memoryBytes()
+    // what it holds is free by the next time somebody asks
+    if (!isRoom && idle[0] !== undefined) giveUp(idle[0])
+    return isRoom
+  }
+
+  return {
+    start: (attempt) => {
+      const kept = take(attempt.modelId)
+      const child = kept ?? launch(attempt, options)
+      if (running.size === 0) options.onComputing?.(true)
+      running.add(child)
+      let isOver = false
+      const ended = settle(child, (residentBytes) => {
+        isOver = true
+        keep(child, attempt.modelId, residentBytes)
+      })
+      void ended.then(() => {
+        running.delete(child)
+        if (running.size === 0) options.onComputing?.(false)
+      })
+      // a channel that closed meanwhile shows as the process's exit
+      if (kept !== null) kept.send(toAssignment(attempt), () => undefined)
+      return {
+        pid: child.pid ?? null,
+        ended,
+        kill: () => {
+          if (!isOver) child.kill('SIGKILL')
+        },
+      }
+    },
+    hasRoom,
+    probe: async () => {
+      if (running.size > 0) return 'a worker trains'
+      if (idle.some(({ child }) => child.connected)) return 'a worker is loaded and waits'
+      return probeNew(options)
+    },
+    idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
+    stop: () => {
+      isStopped = true
+      for (const worker of idle) giveUp(worker)
+    },
+  }
+}
+
+/** Starts a worker that only loads its runtime. */
+function probeNew(options: WorkerPoolOptions): Promise<string> {
+  const child = startChild(options.entryPath ?? WORKER, {
+    environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
+  })
+  const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
+  return new Promise((resolve, reject) => {
+    let isReady = false
+    child.on('message', () => {
+      isReady = true
+    })
+    child.on('error', (error) => reject(new Error(`a worker could not be started: ${error.message}`)))
+    child.on('exit', (code, signal) => {
+      clearTimeout(timer)
+      if (isReady) resolve('a worker was started and loaded its runtime')
+      else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready`))
+    })
+  })
+}
+
+/** Memory a process holds, bytes; 0 where the system does not tell. */
+function residentBytesOf(pid: number | undefined): number {
+  try {
+    const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+    return Number(kilobytes ?? 0) * 1024
+  } catch {
+    return 0
+  }
+}
+
+/** Resolves when the child's attempt is over, because it became idle or because the process ended. */
+function settle(child: ChildProcess, onIdle: (residentBytes: number) => void): Promise<string> {
+  return new Promise((resolve) => {
+    const onMessage = (message: unknown): void => {
+      const said = workerIdleSchema.safeParse(message)
+      if (!said.success) return
+      finish('the worker left its attempt without an end')
+      onIdle(said.data.resident_bytes)
+    }
+    const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
+      finish(`the worker ${endOf(code, signal)}`)
+    const onError = (error: Error): void => finish(`the worker could not be started: ${error.message}`)
+    function finish(reason: string): void {
+      child.off('message', onMessage).off('exit', onExit).off('error', onError)
+      resolve(reason)
+    }
+    child.on('message', onMessage).on('exit', onExit).on('error', onError)
+  })
+}
+
+function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess {
+  return startChild(options.entryPath ?? WORKER, {
+    isBehind: true,
+    environment: {
+      ...withHugePages(options.environment),
+      TRAINYARD_WORKER_URL: attempt.serverUrl,
+      TRAINYARD_WORKER_TOKEN: attempt.token,
+      TRAINYARD_WORKER_JOB: attempt.jobId,
+      TRAINYARD_WORKER_ATTEMPT: String(attempt.attempt),
+      TRAINYARD_WORKER_KEEP: options.keepMs === 0 ? '0' : '1',
+    },
+  })
+}
+
+function toAssignment(attempt: AttemptStart): WorkerAssignment {
+  return {
+    type: 'attempt',
+    url: attempt.serverUrl,
+    token: attempt.token,
+    job_id: attempt.jobId,
+    attempt: attempt.attempt,
+  }
+}

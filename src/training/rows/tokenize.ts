@@ -1,0 +1,193 @@
+/**
+ * Trajectories as token sequences with loss mask, log-probabilities and group advantage.
+ *
+ * Prefix merging: the turns of a trajectory are walked in order and a turn whose prompt starts with everything so far is
+ * appended, so an append-only conversation becomes one sequence; otherwise a new sequence starts. All sequences of a
+ * trajectory share its advantage and weight. A turn that appears in two histories that do not merge trains twice, as in ART.
+ * Finding the turns is turns.ts's work, batch scaling advantages.ts's.
+ */
+
+import type { Trajectory, TrajectoryGroup } from '../../formats/rows/trajectory.js'
+import { groupAdvantages, type LossAggregation, trajectoryWeight } from './advantages.js'
+import { findSplit, type HistorySplit } from './splits.js'
+import {
+  noSkips,
+  type SkipCounts,
+  type SkipReason,
+  type TrainableTurn,
+  type TurnOptions,
+  trainableTurns,
+} from './turns.js'
+
+/** One sequence to train on. The arrays have the same length T and are in token order: entry t describes token t. */
+export interface TrainingSequence {
+  readonly tokenIds: Int32Array
+  /** 1 where the token was sampled and trains; never on the first token, which nothing predicts. */
+  readonly lossMask: Uint8Array
+  /** Sampler's log-probability; NaN where unknown or not sampled. */
+  readonly logprobs: Float32Array
+  /** Advantage inside the group until `normalizeBatch`, the final one after. */
+  readonly advantage: number
+  /** Trajectory weight until `normalizeBatch`, the final one after. */
+  readonly weight: number
+  readonly trainableTokenCount: number
+  readonly groupIndex: number
+  readonly trajectoryIndex: number
+  /** A trained completion ended by length. */
+  readonly isTruncated: boolean
+}
+
+/** Options of `tokenizeGroups`. */
+export interface TokenizeOptions extends TurnOptions {
+  readonly scaleRewards: boolean
+  readonly lossAggregation: LossAggregation
+}
+
+/** Sequences in the order of their groups and trajectories, and what was left out. */
+export interface TokenizedGroups {
+  readonly sequences: readonly TrainingSequence[]
+  readonly skips: SkipCounts
+  /** Histories that prefix merging cut into several sequences. */
+  readonly unmergedHistoryCount: number
+  /** Of each reason, the paths of the first `NAMED_PATHS` trajectories it befell. */
+  readonly examples: ReadonlyMap<SkipReason, readonly string[]>
+  /** How many histories were cut by each cause, and the first of them. */
+  readonly splits: HistorySplits
+}
+
+/** Histories that did not become one sequence. */
+export interface HistorySplits {
+  readonly counts: Readonly<Record<HistorySplit['cause'], number>>
+  readonly examples: readonly string[]
+}
+
+/** How many trajectories are named of each kind that is left out. */
+export const NAMED_PATHS = 20
+
+/**
+ * Tokenizes all groups of a train call.
+ *
+ * @throws {DataError} as `trainableTurns`, with the trajectory's path
+ */
+export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: TokenizeOptions): TokenizedGroups {
+  const skips = noSkips()
+  let unmergedHistoryCount = 0
+  const examples = new Map<SkipReason, string[]>()
+  const counts = { other_tokens: 0, other_text: 0 }
+  const cut: string[] = []
+  const sequences = groups.flatMap((group, groupIndex) => {
+    const advantages = groupAdvantages(
+      group.trajectories.map((trajectory) => trajectory.reward),
+      options.scaleRewards,
+    )
+    return group.trajectories.flatMap((trajectory, trajectoryIndex) => {
+      const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
+      const before = { ...skips }
+      skips.unsupported_exchange += trajectory.unsupportedExchangeCount
+      const advantage = advantages[trajectoryIndex] ?? 0
+      if (advantage === 0) {
+        skips.zero_advantage += 1
+        noteExamples(examples, before, skips, path)
+        return []
+      }
+      const histories = turnsOf(trajectory, path, options, skips)
+      for (const turns of histories) {
+        const split = findSplit(turns, options.text.textOf)
+        if (split === null) continue
+        unmergedHistoryCount += 1
+        counts[split.cause] += 1
+        if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split, options.text.textOf))
+      }
+      const merged = mergeTurns(histories.flat())
+      const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
+      if (trainableTokenCount === 0) skips.no_trainable_turn += 1
+      noteExamples(examples, before, skips, path)
+      const weight = trajectoryWeight(trainableTokenCount, options.lossAggregation)
+      return merged
+        .filter((sequence) => sequence.trainableTokenCount > 0)
+        .map((sequence) => ({ ...sequence, advantage, weight, groupIndex, trajectoryIndex }))
+    })
+  })
+  return { sequences, skips, unmergedHistoryCount, examples, splits: { counts, examples: cut } }
+}
+
+/** Names the trajectory under every reason that its turn has added to. */
+function noteExamples(examples: Map<SkipReason, string[]>, before: SkipCounts, after: SkipCounts, path: string): void {
+  for (const reason of Object.keys(after) as SkipReason[]) {
+    if (after[reason] === before[reason]) continue
+    const named = examples.get(reason) ?? []
+    if (named.length < NAMED_PATHS) examples.set(reason, [...named, path])
+  }
+}
+
+function describeSplit(
+  path: string,
+  { turn, position, cause, before, now }: HistorySplit,
+  textOf: TokenizeOptions['text']['textOf'],
+): string {
+  const why = { other_tokens: 'spells the same text in other tokens', other_text: 'is rendered in another way' }[cause]
+  const name = (id: number): string => `${id} ${JSON.stringify(textOf([id]))}`
+  const first = now === null ? `it ends before ${name(before)}` : `${name(now)} instead of ${name(before)}`
+  return `${path}: the prompt of turn ${turn} ${why} from token ${position} on: ${first}`
+}
+
+type MergedSequence = Pick<
+  TrainingSequence,
+  'tokenIds' | 'lossMask' | 'logprobs' | 'trainableTokenCount' | 'isTruncated'
+>
+
+/**
+ * Joins turns into sequences by prefix merging.
+ *
+ * @returns as few sequences as the order of the turns allows; each turn's completion is in exactly one of them
+ */
+export function mergeTurns(turns: readonly TrainableTurn[]): MergedSequence[] {
+  const runs: TrainableTurn[][] = []
+  let open: { run: TrainableTurn[]; ids: number[] } | null = null
+  for (const turn of turns) {
+    if (open === null || !startsWith(turn.promptIds, open.ids)) {
+      open = { run: [], ids: [] }
+      runs.push(open.run)
+    }
+    open.run.push(turn)
+    for (let t = open.ids.length; t < turn.promptIds.length; t += 1) open.ids.push(turn.promptIds[t] ?? 0)
+    for (let t = 0; t < turn.completionIds.length; t += 1) open.ids.push(turn.completionIds[t] ?? 0)
+  }
+  return runs.map(toSequence)
+}
+
+function turnsOf(trajectory: Trajectory, path: string, options: TokenizeOptions, skips: SkipCounts): TrainableTurn[][] {
+  return trajectory.histories.map((history) => trainableTurns(history, path, options, skips))
+}
+
+/** A run of turns, each prompt starting with all tokens before it. */
+function toSequence(run: readonly TrainableTurn[]): MergedSequence {
+  const last = run.at(-1)
+  const length = last === undefined ? 0 : last.promptIds.length + last.completionIds.length
+  const tokenIds = new Int32Array(length)
+  const lossMask = new Uint8Array(length)
+  const logprobs = new Float32Array(length).fill(Number.NaN)
+  let filled = 0
+  for (const turn of run) {
+    const start = turn.promptIds.length
+    for (; filled < start; filled += 1) tokenIds[filled] = turn.promptIds[filled] ?? 0
+    tokenIds.set(turn.completionIds, start)
+    lossMask.fill(1, start, start + turn.completionIds.length)
+    if (turn.logprobs !== null) logprobs.set(turn.logprobs, start)
+    filled = start + turn.completionIds.length
+  }
+  if (lossMask[0] === 1) {
+    lossMask[0] = 0
+    logprobs[0] = Number.NaN
+  }
+  const trainableTokenCount = lossMask.reduce((sum, bit) => sum + bit, 0)
+  return { tokenIds, lossMask, logprobs, trainableTokenCount, isTruncated: run.some((turn) => turn.isTruncated) }
+}
+
+function startsWith(ids: ArrayLike<number>, prefix: readonly number[]): boolean {
+  if (ids.length < prefix.length) return false
+  for (let t = 0; t < prefix.length; t += 1) {
+    if (ids[t] !== prefix[t]) return false
+  }
+  return true
+}

@@ -1,0 +1,198 @@
+/**
+ * Rows of other trainers: each form by its name, the rows its line makes, and that no row that is read is refused; files that are
+ * no JSON Lines. The readers of both sides say the same sentence.
+ */
+import { execFileSync } from 'node:child_process'
+import { describe, expect, it, test } from 'vitest'
+import { AppError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
+import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
+import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { checkConversations, checkPreferences } from '../../../../../src/cli/input/conversation-file.js'
+
+const user = (content: string): JsonObject => ({ role: 'user', content })
+const answer = (content: string): JsonObject => ({ role: 'assistant', content })
+const system = { role: 'system', content: 'Be brief.' }
+const turns = [
+  { from: 'human', value: "What's tea?" },
+  { from: 'gpt', value: 'A drink.' },
+]
+const messages = [user("What's tea?"), answer('A drink.')]
+
+/** Kind of job, part of the name, the row, and the row its line makes; null where it takes more than a line. */
+const foreign: readonly (readonly [RowKind, string, JsonObject, JsonObject | null])[] = [
+  ['conversation', 'a ShareGPT row', { conversations: turns, id: 7 }, { id: 7, messages }],
+  ['conversation', 'a ShareGPT row', { messages: turns }, { messages }],
+  ['conversation', 'a ShareGPT row', { dialog: turns, system: 'Be brief.' }, { messages: [system, ...messages] }],
+  ['conversation', 'a conversation by another name', { conversation: messages }, { messages }],
+  ['conversation', 'messages as JSON text', { messages: JSON.stringify(messages) }, { messages }],
+  [
+    'conversation',
+    'an Alpaca row (instruction, input and output)',
+    { instruction: 'Add.', input: '1+1', output: '2' },
+    { messages: [user('Add.\n1+1'), answer('2')] },
+  ],
+  [
+    'conversation',
+    'an Alpaca row',
+    { instruction: 'Add.', input: '', output: '2', system: 'Be brief.', history: [['Hi', 'Hello']] },
+    { messages: [system, user('Hi'), answer('Hello'), user('Add.'), answer('2')] },
+  ],
+  [
+    'conversation',
+    'a question and its answer',
+    { instruction: 'Who?', context: 'A text.', response: 'Me.', category: 'qa' },
+    { category: 'qa', messages: [user('Who?\nA text.'), answer('Me.')] },
+  ],
+  ['conversation', 'a question and its answer', { question: 'q', answer: 'a' }, { messages: [user('q'), answer('a')] }],
+  ['conversation', 'a question and its answer', { prompt: 'q', response: 'a' }, { messages: [user('q'), answer('a')] }],
+  ['conversation', 'a question and its answer', { input: 'q', output: 'a' }, { messages: [user('q'), answer('a')] }],
+  ['conversation', 'a row of plain text', { text: 'Once.' }, null],
+  ['conversation', 'a message instead of a conversation', answer('a'), null],
+  ['conversation', 'a preference row, expected messages', { prompt: 'q', chosen: 'a', rejected: 'b' }, null],
+  ['conversation', 'a trajectory group', { trajectories: [] }, null],
+  ['preference', 'a trajectory group', { trajectories: [] }, null],
+  ['preference', 'a conversation without a preference, expected prompt, chosen', { messages }, null],
+  ['preference', 'a conversation without a preference', { prompt: 'q', completion: 'a' }, null],
+  ['preference', 'a ShareGPT row', { conversations: turns }, null],
+  ['preference', 'a KTO row', { prompt: 'q', completion: 'a', label: false }, null],
+  [
+    'preference',
+    'a ShareGPT preference row',
+    {
+      conversations: turns.slice(0, 1),
+      chosen: { from: 'gpt', value: 'A drink.' },
+      rejected: { from: 'gpt', value: 'No.' },
+    },
+    { prompt: messages.slice(0, 1), chosen: [answer('A drink.')], rejected: [answer('No.')] },
+  ],
+  [
+    'preference',
+    'an HH-RLHF row',
+    { chosen: '\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant: s', rejected: '\n\nHuman: q\n\nAssistant: b' },
+    { chosen: [user('q'), answer('a'), user('r'), answer('s')], rejected: [user('q'), answer('b')] },
+  ],
+  [
+    'preference',
+    'a preference row whose prompt has another name',
+    { question: 'q', chosen: 'a', rejected: 'b' },
+    { prompt: 'q', chosen: 'a', rejected: 'b' },
+  ],
+  [
+    'preference',
+    'a preference row whose prompt has another name',
+    { system: 'Be brief.', question: 'q', chosen: 'a', rejected: 'b' },
+    { prompt: [system, user('q')], chosen: 'a', rejected: 'b' },
+  ],
+]
+
+const readers = {
+  conversation: { service: countSftExamples, commandLine: checkConversations },
+  preference: { service: countPreferenceExamples, commandLine: checkPreferences },
+}
+
+async function refusalOf(read: Promise<unknown>): Promise<{ readonly message: string; readonly hint: string }> {
+  const error = await read.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  )
+  if (!(error instanceof AppError)) throw new Error(`no refusal: ${String(error)}`)
+  return { message: error.message, hint: error.hint ?? '' }
+}
+
+async function* bytes(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text)
+}
+
+function hasJq(): boolean {
+  try {
+    execFileSync('jq', ['--version'])
+    return true
+  } catch {
+    return false
+  }
+}
+
+describe('a row in the form of another trainer', () => {
+  test.each(foreign)('%s: is %s in the words of both readers', async (kind, name, row) => {
+    const text = JSON.stringify(row)
+    const service = await refusalOf(readers[kind].service(bytes(text)))
+    const commandLine = await refusalOf(readers[kind].commandLine(new Blob([text]), 'f'))
+    expect(service.message).toMatch(
+      /^Line 1 is .*, expected (messages, or prompt and completion|prompt, chosen and rejected)\.$/,
+    )
+    expect(service.message).toContain(name)
+    expect(`Line ${commandLine.message.slice('f:'.length).replace(':', '')}.`).toBe(service.message)
+    expect(commandLine.hint).toBe(service.hint)
+    expect(service.hint).not.toBe('')
+  })
+
+  const converted = foreign.filter(([, , , row]) => row !== null)
+  test.runIf(hasJq()).each(converted)('%s: %s becomes one that is read', async (kind, _name, row, wanted) => {
+    const { hint } = findForeignRow(row, kind) ?? { hint: '' }
+    const program = /^convert it: jq -c '([^']*)' rows\.jsonl > converted\.jsonl$/.exec(hint)?.[1] ?? ''
+    const made = execFileSync('jq', ['-c', program], { input: JSON.stringify(row), encoding: 'utf8' })
+    expect(JSON.parse(made)).toEqual(wanted)
+    expect(await readers[kind].service(bytes(made))).toBe(1)
+    await readers[kind].commandLine(new Blob([made]), 'f')
+  })
+
+  it('of calls says what the line cannot convert', () => {
+    const call = { from: 'function_call', value: '{"name":"look","arguments":{}}' }
+    expect(findForeignRow({ conversations: [turns[0] ?? {}, call] }, 'conversation')?.hint).toMatch(
+      /then write function_call turns/,
+    )
+  })
+
+  it('that nobody knows is told by at most five of its names', () => {
+    const row = Object.fromEntries(['a', 'b', 'c', 'd', 'e', 'f'].map((name) => [name, 1]))
+    expect(findForeignRow(row, 'preference')?.problem).toBe(
+      'has "a", "b", "c", "d", "e", …, expected prompt, chosen and rejected',
+    )
+  })
+})
+
+test.each<readonly [RowKind, JsonObject]>([
+  ['conversation', { messages, conversations: turns, instruction: 'x', output: 'y' }],
+  ['conversation', { prompt: 'q', completion: 'a', question: 'x', answer: 'y', chosen: 'c', rejected: 'd' }],
+  [
+    'preference',
+    { prompt: 'q', chosen: 'Human: a\n\nAssistant: b', rejected: 'Human: a\n\nAssistant: c', question: 'x' },
+  ],
+  ['preference', { chosen: messages, rejected: [...messages.slice(0, 1), answer('No.')], messages, question: 'x' }],
+  [
+    'preference',
+    { input: { messages: [user('q')] }, preferred_output: [answer('a')], non_preferred_output: [answer('b')] },
+  ],
+])('%s: a row that is read stays one, whatever else it has', async (kind, row) => {
+  const text = JSON.stringify(row)
+  expect(findForeignRow(row, kind)).toBeNull()
+  expect(await readers[kind].service(bytes(text))).toBe(1)
+  await readers[kind].commandLine(new Blob([text]), 'f')
+})
+
+describe('a file that is no JSON Lines', () => {
+  const rows = [{ messages }, { messages }]
+  const array = ['is one JSON array, expected JSON Lines: one object a line', '.[]'] as const
+  test.each([
+    ['an array over lines', JSON.stringify(rows, null, 2), ...array],
+    ['an array on one line, behind blank ones', `\n\n${JSON.stringify(rows)}\n`, ...array],
+    [
+      'objects over lines',
+      JSON.stringify(rows[0], null, 2),
+      'has JSON over several lines, expected JSON Lines: one object a line',
+      '.',
+    ],
+  ])('%s is told in one sentence', async (_name, text, problem, program) => {
+    const hint = `convert it: jq -c '${program}' rows.json > rows.jsonl`
+    for (const { service, commandLine } of Object.values(readers)) {
+      expect(await refusalOf(service(bytes(`\ufeff${text}`)))).toEqual({ message: `The file ${problem}.`, hint })
+      expect(await refusalOf(commandLine(new Blob([`\ufeff${text}`]), 'f'))).toEqual({ message: `f ${problem}`, hint })
+    }
+  })
+
+  test.each(['{"messages":[', '[1]', '[]', JSON.stringify(messages)])('%s is looked at as a row', (line) => {
+    expect(findForeignFile(line)).toBeNull()
+  })
+})

@@ -1,0 +1,314 @@
+/** Trajectory JSON to types: what is accepted, and the path of what is refused. */
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { parseTrajectoryGroups } from '#formats/rows/parse.js'
+import { leastCpuMs } from '../../../support/process-cost.js'
+
+type Json = Record<string, unknown>
+
+const user = { role: 'user', content: 'hi' }
+const message = { role: 'assistant', content: 'yes', refusal: null, tool_calls: null }
+const choice = (extra: Json = {}): Json => ({ index: 0, finish_reason: 'stop', message, ...extra })
+const entry = (token: string, logprob: unknown = -0.5): Json => ({ token, logprob, bytes: null, top_logprobs: [] })
+const group = (trajectory: Json): Json[] => [{ trajectories: [{ reward: 1, messages_and_choices: [], ...trajectory }] }]
+const parseChoice = (extra: Json, options = {}) => {
+  const item = parseTrajectoryGroups(group({ messages_and_choices: [choice(extra)] }), options)[0].trajectories[0]
+    .histories[0].items[0]
+  if (item.kind !== 'choice') throw new Error('not a choice')
+  return item
+}
+
+describe('parseTrajectoryGroups', () => {
+  it('tells choices from messages by the presence of message', () => {
+    const [parsed] = parseTrajectoryGroups(
+      group({ messages_and_choices: [user, choice(), { role: 'tool', content: null }] }),
+    )
+    expect(parsed.trajectories[0].histories[0].items.map((item) => item.kind)).toEqual(['message', 'choice', 'message'])
+  })
+
+  it('keeps reward, versions, metrics and metadata, and counts null as absent', () => {
+    const [parsed] = parseTrajectoryGroups([
+      {
+        trajectories: [
+          {
+            reward: -0.25,
+            messages_and_choices: [],
+            metrics: { solved: true, turns: 3, gone: null },
+            metadata: { id: 'a' },
+            initial_policy_version: 2,
+            final_policy_version: null,
+          },
+        ],
+        exceptions: [{ type: 'TimeoutError', message: 'late', traceback: '...' }],
+        metadata: null,
+        metrics: { pass: false },
+        logs: ['x'],
+        unknown: 1,
+      },
+    ])
+    expect(parsed).toEqual({
+      trajectories: [
+        {
+          histories: [],
+          reward: -0.25,
+          initialPolicyVersion: 2,
+          finalPolicyVersion: null,
+          metrics: { solved: 1, turns: 3 },
+          metadata: { id: 'a' },
+          unsupportedExchangeCount: 0,
+        },
+      ],
+      exceptions: [{ type: 'TimeoutError', message: 'late' }],
+      metadata: {},
+      metrics: { pass: 0 },
+    })
+  })
+
+  it('takes a missing reward as 0, as newer clients leave defaults out', () => {
+    expect(parseTrajectoryGroups([{ trajectories: [{}] }])[0].trajectories[0].reward).toBe(0)
+  })
+
+  it('keeps groups of none and one', () => {
+    expect(
+      parseTrajectoryGroups([{ trajectories: [] }, { trajectories: [{ reward: 1 }] }]).map(
+        (g) => g.trajectories.length,
+      ),
+    ).toEqual([0, 1])
+  })
+
+  it('reads token ids from token_ids, else from token_id texts, else keeps texts and bytes', () => {
+    expect([...(parseChoice({ token_ids: [5, 6] }).tokenIds ?? [])]).toEqual([5, 6])
+    const spelled = parseChoice({ logprobs: { content: [entry('token_id:5'), entry('token_id:6')] } })
+    expect([...(spelled.tokenIds ?? [])]).toEqual([5, 6])
+    expect(spelled.tokens).toBeNull()
+    const texts = parseChoice({ logprobs: { content: [{ ...entry('ye'), bytes: [121, 101] }, entry('s')] } })
+    expect(texts.tokenIds).toBeNull()
+    expect(texts.tokens).toEqual([
+      { text: 'ye', bytes: [121, 101] },
+      { text: 's', bytes: null },
+    ])
+  })
+
+  it('uses refusal logprobs when content is absent', () => {
+    const parsed = parseChoice({ logprobs: { content: null, refusal: [entry('token_id:5')] } })
+    expect([...(parsed.tokenIds ?? [])]).toEqual([5])
+  })
+
+  it('stores the rounding of a certain token as 0', () => {
+    expect(parseChoice({ logprobs: { content: [entry('token_id:5', 5e-7)] } }).logprobs?.[0]).toBe(0)
+  })
+
+  it('turns each choice of a recorded chat completion into a history with the prompt ids of the response', () => {
+    const exchange = {
+      request: { model: 'm', messages: [user], tools: [{ type: 'function' }] },
+      response: { prompt_token_ids: [1, 2], choices: [choice({ token_ids: [3] }), choice({ token_ids: [4] })] },
+    }
+    const [parsed] = parseTrajectoryGroups([
+      {
+        trajectories: [
+          { reward: 1, exchanges: { chat_completions: [exchange], completions: [{}], responses: [], messages: null } },
+        ],
+      },
+    ])
+    const { histories, unsupportedExchangeCount } = parsed.trajectories[0]
+    expect(histories.map((h) => [h.source, h.items.length, h.tools?.length])).toEqual([
+      ['exchange', 2, 1],
+      ['exchange', 2, 1],
+    ])
+    const item = histories[1].items[1]
+    expect(item.kind === 'choice' ? [...(item.promptTokenIds ?? [])] : null).toEqual([1, 2])
+    expect(unsupportedExchangeCount).toBe(1)
+  })
+
+  const t = 'trajectory_groups[0].trajectories[0]'
+  const c = `${t}.messages_and_choices[0]`
+  const refused: [string, unknown, string, string][] = [
+    ['no array', { a: 1 }, 'invalid_trajectory', 'trajectory_groups'],
+    ['a group that is a list', [[]], 'invalid_trajectory', 'trajectory_groups[0]'],
+    ['a group without trajectories', [{}], 'invalid_trajectory', 'trajectory_groups[0].trajectories'],
+    ['a trajectory that is null', [{ trajectories: [null] }], 'invalid_trajectory', t],
+    ['a text reward', group({ reward: '1' }), 'invalid_reward', `${t}.reward`],
+    ['a boolean reward', group({ reward: true }), 'invalid_reward', `${t}.reward`],
+    ['a null reward', group({ reward: null }), 'invalid_reward', `${t}.reward`],
+    ['an infinite reward', JSON.parse('[{"trajectories":[{"reward":1e999}]}]'), 'invalid_reward', `${t}.reward`],
+    ['an absurd reward', group({ reward: -1e200 }), 'invalid_reward', `${t}.reward`],
+    [
+      'a negative policy version',
+      group({ initial_policy_version: -1 }),
+      'invalid_policy_version',
+      `${t}.initial_policy_version`,
+    ],
+    [
+      'a fractional policy version',
+      group({ final_policy_version: 1.5 }),
+      'invalid_policy_version',
+      `${t}.final_policy_version`,
+    ],
+    ['a text metric', group({ metrics: { a: 'x' } }), 'invalid_metric', `${t}.metrics.a`],
+    [
+      'an element without role or message',
+      group({ messages_and_choices: [{ content: 'x' }] }),
+      'invalid_trajectory',
+      c,
+    ],
+    ['an empty role', group({ messages_and_choices: [{ role: '', content: 'x' }] }), 'invalid_trajectory', c],
+    [
+      'a content part that is text',
+      group({ messages_and_choices: [{ role: 'user', content: [{ type: 'text', text: 'a' }, 'b'] }] }),
+      'invalid_trajectory',
+      `${c}.content[1]`,
+    ],
+    [
+      'a numeric content',
+      group({ messages_and_choices: [{ role: 'user', content: 5 }] }),
+      'invalid_trajectory',
+      `${c}.content`,
+    ],
+    [
+      'a choice with a text message',
+      group({ messages_and_choices: [{ message: 'x' }] }),
+      'invalid_choice',
+      `${c}.message`,
+    ],
+    ['tools that are no list', group({ messages_and_choices: [user], tools: {} }), 'invalid_trajectory', `${t}.tools`],
+    [
+      'a negative token id',
+      group({ messages_and_choices: [choice({ token_ids: [1, -2] })] }),
+      'invalid_token_id',
+      `${c}.token_ids[1]`,
+    ],
+    [
+      'a fractional prompt id',
+      group({ messages_and_choices: [choice({ prompt_token_ids: [0.5] })] }),
+      'invalid_token_id',
+      `${c}.prompt_token_ids[0]`,
+    ],
+    [
+      'a positive logprob',
+      group({ messages_and_choices: [choice({ logprobs: { content: [entry('a', 0.1)] } })] }),
+      'invalid_logprob',
+      `${c}.logprobs.content[0].logprob`,
+    ],
+    [
+      'a null logprob',
+      group({ messages_and_choices: [choice({ logprobs: { content: [entry('a', null)] } })] }),
+      'invalid_logprob',
+      `${c}.logprobs.content[0].logprob`,
+    ],
+    [
+      'more ids than logprobs',
+      group({ messages_and_choices: [choice({ token_ids: [1, 2], logprobs: { content: [entry('a')] } })] }),
+      'logprobs_mismatch',
+      `${c}.logprobs.content`,
+    ],
+    [
+      'ids that contradict the texts',
+      group({ messages_and_choices: [choice({ token_ids: [1], logprobs: { content: [entry('token_id:2')] } })] }),
+      'logprobs_mismatch',
+      `${c}.logprobs.content[0].token`,
+    ],
+    [
+      'a logprob entry without token',
+      group({ messages_and_choices: [choice({ logprobs: { content: [{ logprob: -1 }] } })] }),
+      'invalid_choice',
+      `${c}.logprobs.content[0].token`,
+    ],
+    [
+      'bytes beyond 255',
+      group({ messages_and_choices: [choice({ logprobs: { content: [{ ...entry('a'), bytes: [256] }] } })] }),
+      'invalid_choice',
+      `${c}.logprobs.content[0].bytes`,
+    ],
+    [
+      'an additional history with a wrong element',
+      group({ additional_histories: [{ messages_and_choices: [7] }] }),
+      'invalid_trajectory',
+      `${t}.additional_histories[0].messages_and_choices[0]`,
+    ],
+    [
+      'an exchange without request',
+      group({ exchanges: { chat_completions: [{ response: { choices: [] } }] } }),
+      'invalid_trajectory',
+      `${t}.exchanges.chat_completions[0].request`,
+    ],
+  ]
+  for (const [what, value, code, param] of refused) {
+    it(`refuses ${what}, naming ${param}`, () => {
+      expect(() => parseTrajectoryGroups(value)).toThrow(
+        expect.objectContaining({ category: 'invalid_request', code, param, message: expect.stringContaining(param) }),
+      )
+    })
+  }
+
+  it('refuses ids outside the vocabulary and versions from the future when the limits are known', () => {
+    expect(() => parseChoice({ token_ids: [100] }, { vocabularySize: 100 })).toThrow(
+      expect.objectContaining({ code: 'invalid_token_id' }),
+    )
+    expect(() => parseChoice({ logprobs: { content: [entry('token_id:100')] } }, { vocabularySize: 100 })).toThrow(
+      expect.objectContaining({ code: 'invalid_token_id' }),
+    )
+    expect(() => parseTrajectoryGroups(group({ initial_policy_version: 4 }), { currentStep: 3 })).toThrow(
+      expect.objectContaining({ code: 'invalid_policy_version' }),
+    )
+    expect(parseTrajectoryGroups(group({ initial_policy_version: 3 }), { currentStep: 3 }).length).toBe(1)
+  })
+
+  it('names the largest id of each list, and where it stands', () => {
+    const noted: [number, string][] = []
+    const noteLargestId = (id: number, path: string) => void noted.push([id, path])
+    parseChoice(
+      {
+        prompt_token_ids: [5, 90, 7],
+        token_ids: [100],
+        logprobs: { content: [entry('token_id:100')] },
+      },
+      { noteLargestId },
+    )
+    expect(noted.map(([id, path]) => [id, path.replace(/^.*?(?=prompt_|token_|logprobs)/, '')])).toEqual([
+      [90, 'prompt_token_ids[1]'],
+      [100, 'token_ids[0]'],
+      [100, 'logprobs.content[0].token'],
+    ])
+  })
+
+  it('does not take inherited names for fields', () => {
+    const parsed = parseTrajectoryGroups(
+      JSON.parse('[{"trajectories":[{"reward":1,"metrics":{"__proto__":2,"constructor":3}}]}]'),
+    )
+    expect(Object.entries(parsed[0].trajectories[0].metrics)).toEqual([
+      ['__proto__', 2],
+      ['constructor', 3],
+    ])
+  })
+
+  it('reads a hundred thousand logprobs in less than ten times what JSON.parse needs', () => {
+    const content = Array.from({ length: 10_000 }, (_, i) => entry(`token_id:${i % 1000}`))
+    const body = JSON.stringify(
+      Array.from({ length: 10 }, () => group({ messages_and_choices: [choice({ logprobs: { content } })] })[0]),
+    )
+    const value: unknown = JSON.parse(body)
+    const parseMs = leastCpuMs(10, () => JSON.parse(body))
+    const readMs = leastCpuMs(10, () => expect(parseTrajectoryGroups(value).length).toBe(10))
+    expect(readMs).toBeLessThan(10 * parseMs)
+  })
+
+  it('reads what the Python client posts', () => {
+    const body = JSON.parse(
+      readFileSync(new URL('../../../fixtures/trajectories/client-train-request.json', import.meta.url), 'utf8'),
+    )
+    const groups = parseTrajectoryGroups(body.trajectory_groups)
+    expect(groups.map((g) => [g.trajectories.length, g.exceptions.length])).toEqual([
+      [2, 1],
+      [2, 0],
+    ])
+    const [first] = groups[0].trajectories
+    expect(first.histories.map((history) => history.items.map((item) => item.kind))).toEqual([
+      ['message', 'message', 'choice', 'message', 'choice'],
+      ['message', 'choice'],
+    ])
+    expect(first.histories[0].tools?.length).toBe(1)
+    const sampled = first.histories[0].items[2]
+    expect(sampled.kind === 'choice' ? [...(sampled.tokenIds ?? [])] : null).toEqual([11, 12, 13])
+    expect(sampled.kind === 'choice' ? [...(sampled.promptTokenIds ?? [])] : null).toEqual([1, 2, 3, 4])
+  })
+})

@@ -4,8 +4,9 @@
  *
  * Source of the samples: what the client library openpipe-art sends and reads, restated.
  */
-import type { z } from '@hono/zod-openapi'
+
 import { describe, expect, it } from 'vitest'
+import type { z } from 'zod'
 import { chatRequestSchema, chatResponseSchema } from '#contract/wire/chat-completions.js'
 import { checkpointListSchema, deleteCheckpointsRequestSchema } from '#contract/wire/checkpoints.js'
 import { errorBodySchema } from '#contract/wire/errors.js'

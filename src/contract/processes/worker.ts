@@ -18,7 +18,7 @@
  * Every request carries `Authorization: Bearer <attempt token>` and `x-trainyard-attempt: <n>`. A stale attempt gets 409
  * and must stop at once. All writes are idempotent for one attempt.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { JOB_KINDS } from '../wire/job-words.js'
 import { jobReportSchema } from '../wire/training/job-report.js'
 

@@ -5,7 +5,7 @@
  * `service/operations/generation/chat/chat-request.ts`, which words its errors as vLLM does; this file only knows types.
  * Source: the OpenAI chat API and vLLM's additions to it (v0.17).
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { isExactNumber } from '#base/json/exact-number.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'

@@ -9,7 +9,7 @@
  * Both take `format` and `precision` and then name other files: those of an export, made while they are sent. Their digest is
  * not known beforehand. Step 0 is the base model.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { EXPORT_FORMATS, EXPORT_PRECISIONS } from './export-words.js'
 import { laxInteger } from './lax.js'
 import { listSchema } from './list.js'

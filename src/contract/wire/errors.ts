@@ -4,7 +4,7 @@
  * Knows nothing of HTTP status codes; `service/http/middleware/errors.ts` chooses them. Error types and
  * texts follow pydantic 2.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { InvalidRequestError } from '#base/errors/errors.js'
 
 /** One failed field: where, what, and the stable type of failure. */

@@ -3,7 +3,7 @@
  * list, get, content, delete. An extra field `artifact` (`entity/project/name:version`) registers the file under that artifact name,
  * so that `training_data_url: "wandb-artifact:///entity/project/name:version"` finds it.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { laxInteger } from './lax.js'
 import { listSchema } from './list.js'
 

@@ -1,7 +1,7 @@
 /**
  * Health, system check and who-am-I. The sub-keys are ours, the published API shows none.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { KEY_SCOPES } from './access/key-words.js'
 
 export const healthResponseSchema = z.object({ status: z.literal('ok'), version: z.string() })

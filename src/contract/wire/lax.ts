@@ -5,7 +5,7 @@
  * match on it; `contract/wire/errors.ts` turns issues into the published `{detail: [{loc, msg, type}]}`.
  * Source: pydantic 2 conversion table (lax mode, JSON input), error catalogue of pydantic-core 2.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 
 /** Bounds of a number, both inclusive. */
 export interface Range {

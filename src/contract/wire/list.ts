@@ -1,7 +1,7 @@
 /**
  * The list envelope and its cursors, shared by every list route, in the form the OpenAI SDKs' pages read.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { canonicalId } from '#base/util/ids.js'
 import { laxInteger } from './lax.js'
 

@@ -3,7 +3,7 @@
  *
  * `step` and `created_at` are additions of ours. List and get do not exist upstream.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 

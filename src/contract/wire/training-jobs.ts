@@ -5,7 +5,7 @@
  * events on `GET …/{id}/events` with `Accept: text/event-stream` (`id:` is the event id, `data:` one event; resumes from
  * `Last-Event-ID` or `after`; ends after the terminal event).
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'

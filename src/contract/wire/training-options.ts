@@ -4,7 +4,7 @@
  * Bounds and defaults are in `contract/jobs/training.ts`, meanings in `training/hyperparameters.ts`. Scalars are read as leniently as everywhere (`lax.ts`). Null counts as absent;
  * whoever parses strips it first. An option without a default here has one that depends on other options.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import type { JsonObject } from '#base/util/json.js'
 import {
   ADVANTAGE_BALANCE,

@@ -4,7 +4,7 @@
  * Unknown fields are kept, null is absent. Only the outer shape is described here; token ids, logprobs and messages are
  * checked by `formats/rows/parse.ts`, which names the path of the element that is wrong.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { laxInteger, laxNumber } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 

@@ -4,7 +4,7 @@
  * A name is all that crosses to the thread that reads the body (`thread-main.ts`). Counts are checked while bytes arrive,
  * so that no schema ever meets a million elements.
  */
-import type { z } from '@hono/zod-openapi'
+import type { z } from 'zod'
 import {
   workerCompletionSchema,
   workerEventsSchema,

@@ -4,7 +4,7 @@
  * A schema makes an issue of every wrong element, which costs far more than reading it: long lists are therefore tried in
  * slices first, and the first slice with a wrong element ends it.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
 import { RequestValidationError, toSentences, toValidationProblems } from '#contract/wire/errors.js'
 import { BODIES, type BodyKind, type BodyName } from './bodies.js'

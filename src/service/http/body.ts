@@ -3,7 +3,7 @@
  */
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
-import type { z } from '@hono/zod-openapi'
+import type { z } from 'zod'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'

@@ -5,7 +5,7 @@
  * A key sees one entity, or one project of it. Scopes contain each other: `read` reads everything and asks models for
  * answers, `write` also creates, trains and deletes, `admin` also manages keys.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { listSchema, pageQuerySchema } from '../list.js'
 import { KEY_SCOPES, MAX_KEY_LIFE_SECONDS } from './key-words.js'
 

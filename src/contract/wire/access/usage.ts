@@ -1,7 +1,7 @@
 /**
  * `GET /v1/usage`: what projects used, by day (UTC), project and model.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 
 const daySchema = z.iso.date()
 

@@ -4,7 +4,7 @@
  * A base model as `model` makes a new model; the name of a trained one trains that one on. Methods other than supervised and dpo,
  * and integrations, are refused by name.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { BATCH_SIZE, BETA, EPOCHS } from '#contract/jobs/training.js'
 import type { JobKind } from '../job-words.js'
 import { laxInteger, laxNumber } from '../lax.js'

@@ -3,7 +3,7 @@
  *
  * Source: OpenAI API reference, `metadata`: up to 16 pairs, keys of 64 characters, values of 512.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 
 export const metadataSchema = z.record(z.string().max(64), z.string().max(512))
 

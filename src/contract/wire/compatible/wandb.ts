@@ -2,7 +2,7 @@
  * The part of W&B's API that its client needs here: GraphQL requests, the stream of a run's metrics, and what signed addresses
  * carry. Also a model's runs, as `GET /v1/preview/models/{model_id}/runs` shows them.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { listSchema } from '../list.js'
 
 /** `POST /graphql`. */

@@ -5,7 +5,7 @@
  * by `service/operations/generation/completions/completion-request.ts`.
  * Source: OpenAI's reference of the legacy completions endpoint; vLLM's additions to it (v0.17).
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { chatRequestSchema, usageSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 

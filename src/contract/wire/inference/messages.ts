@@ -6,7 +6,7 @@
  * `service/operations/generation/messages/message-request.ts`.
  * Source: Anthropic's reference of the Messages API; field names of answers as its SDKs type them (TypeScript 1.14, Python 2.14).
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { chatRequestSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 

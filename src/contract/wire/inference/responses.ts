@@ -6,7 +6,7 @@
  * `service/operations/generation/responses/response-request.ts`.
  * Source: OpenAI's reference of the Responses API.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { chatRequestSchema } from '../chat-completions.js'
 import { metadataSchema } from '../compatible/metadata.js'
 import { laxBoolean, laxInteger } from '../lax.js'

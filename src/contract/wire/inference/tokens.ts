@@ -2,7 +2,7 @@
  * Text and tokens without generation: `/tokenize`, `/detokenize` and `/tokenizer_info` in vLLM's shapes (v0.17),
  * `/apply-template` in llama.cpp's.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { chatMessageSchema, chatRequestSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 

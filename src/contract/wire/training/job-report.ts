@@ -2,7 +2,7 @@
  * What a training job tells about itself on its record: what was left out and why, tokens, where the time went, validation,
  * and sentences about what looks wrong.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 
 export const jobReportSchema = z.object({
   /** What of the data did not train. */

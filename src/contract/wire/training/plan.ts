@@ -1,7 +1,7 @@
 /**
  * What a job would do, as `?plan=true` on the three routes that create jobs answers it: nothing is started, nothing is kept.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { JOB_KINDS } from '../job-words.js'
 import { laxBoolean } from '../lax.js'
 import { trainingJobSchema } from '../training-jobs.js'

@@ -2,7 +2,7 @@
  * Webhooks: addresses that are told what becomes of jobs, signed as Standard Webhooks has it (https://www.standardwebhooks.com):
  * headers `webhook-id`, `webhook-timestamp` and `webhook-signature` (`v1,` and base64 of HMAC-SHA256 over `id.timestamp.body`).
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { listSchema, pageQuerySchema } from '../list.js'
 import { WEBHOOK_EVENTS } from './webhook-words.js'
 

@@ -1,7 +1,7 @@
 /**
  * The reference of the API as HTML, from the same table as `/openapi.json`: one section a route.
  */
-import type { z } from '@hono/zod-openapi'
+import type { z } from 'zod'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { ROUTES, statusesOf, toSchema } from '../openapi/document.js'
 import { type Route, TAGS } from '../openapi/row.js'

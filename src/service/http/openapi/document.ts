@@ -4,7 +4,7 @@
  *
  * Source: OpenAPI Specification 3.1.0; its schemas are JSON Schema 2020-12.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
 import { INFERENCE_ROUTES } from './inference-rows.js'

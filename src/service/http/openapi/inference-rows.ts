@@ -2,7 +2,7 @@
  * Routes that answer with text or tokens, and what is served.
  */
 
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '#contract/wire/chat-completions.js'
 import {
   completionChunkSchema,

@@ -1,7 +1,7 @@
 /**
  * Routes of files, fine-tuning, keys, the wandb client and the server itself.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import {
   apiKeyListSchema,
   apiKeySchema,

@@ -1,7 +1,7 @@
 /**
  * A row of the table of routes: what goes in, what comes out.
  */
-import type { z } from '@hono/zod-openapi'
+import type { z } from 'zod'
 
 /** Sections of the reference, in this order. */
 export const TAGS = [

@@ -1,7 +1,7 @@
 /**
  * `/v1/files` as OpenAI's SDKs use it; an upload may also be the raw bytes with `?filename=&purpose=&artifact=`.
  */
-import { z } from '@hono/zod-openapi'
+import { z } from 'zod'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { listFilesQuerySchema } from '#contract/wire/files.js'
 import { readBytes, readFields, readQuery } from '../body.js'

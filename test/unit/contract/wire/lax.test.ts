@@ -1,8 +1,9 @@
 /**
  * Pydantic's lax scalars and the published problem shape.
  */
-import { z } from '@hono/zod-openapi'
+
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { toJsonPath, toValidationProblems } from '#contract/wire/errors.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from '#contract/wire/lax.js'
 

@@ -68,6 +68,7 @@ export const addBaseModel = defineCommand({
       if (flags.wait !== false) model = await waitUntilThere(context, client, model)
     }
     output.result(model, sentence(model), [model.name])
+    for (const warning of model.warnings ?? []) output.warning(`${model.name}: ${warning}`)
     if (model.status === 'ready') output.hint(`trainyard models create <name> --base-model ${model.name}`)
   },
 })

@@ -32,6 +32,10 @@ export const listBaseModels = defineCommand({
     // mostly all are ready, and 80 columns are few
     const isPlain = output.isTerminal && page.data.every((model) => model.status === 'ready')
     output.list(page, isPlain ? columns.filter((column) => column.kind !== 'status') : columns)
-    for (const { name, error } of page.data) if (error !== null) output.warning(`${name}: ${error}`)
+    for (const { name, error, warnings } of page.data) {
+      if (error !== null) output.warning(`${name}: ${error}`)
+      // a server of an earlier version names none
+      for (const warning of warnings ?? []) output.warning(`${name}: ${warning}`)
+    }
   },
 })

@@ -47,14 +47,17 @@ const HINTS: Readonly<Record<string, string>> = {
 }
 
 function toCheck(check: SystemCheck): Check {
-  const { name, success, is_slow: isSlow, duration_ms, message, errors } = check
+  const { name, success, is_slow: isSlow, duration_ms, message, errors, warnings } = check
   const time = `${Math.round(duration_ms)} ms`
+  // a server of an earlier version names none
+  const known = warnings ?? []
+  const did = [`${message}, ${time}${isSlow ? ', which is slow' : ''}`, ...known].join('; ')
   return {
     scope: 'server',
     name,
-    status: success ? (isSlow ? 'warn' : 'pass') : 'fail',
+    status: success ? (isSlow || known.length > 0 ? 'warn' : 'pass') : 'fail',
     duration_ms,
-    message: success ? `${message}, ${time}${isSlow ? ', which is slow' : ''}` : `${errors.join('; ')} (${time})`,
+    message: success ? did : `${errors.join('; ')} (${time})`,
     hint: success && !isSlow ? null : (HINTS[name] ?? null),
   }
 }

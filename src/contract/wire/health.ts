@@ -16,12 +16,14 @@ export type CheckResult = z.infer<typeof checkResultSchema>
 
 /** One part of the service, tried for real. */
 export const systemCheckSchema = checkResultSchema.extend({
-  /** `database`, `blob_store`, `cpu_queue`, `gpu_queue` or `worker`. */
+  /** `database`, `blob_store`, `cpu_queue`, `gpu_queue`, `base_models` or `worker`. */
   name: z.string(),
   /** It took far longer than it should. */
   is_slow: z.boolean(),
   /** What was done, when it succeeded. */
   message: z.string(),
+  /** What works and yet should be known, as sentences. */
+  warnings: z.array(z.string()).optional(),
 })
 export type SystemCheck = z.infer<typeof systemCheckSchema>
 

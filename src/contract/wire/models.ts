@@ -115,6 +115,8 @@ export const baseModelSchema = z.object({
   /** Your models that are trained from it. */
   models: z.number().int(),
   error: z.string().nullable(),
+  /** Sentences: what its files lack or say otherwise than it is served. */
+  warnings: z.array(z.string()),
   /** ISO 8601, UTC; null for one given at the start. */
   added_at: z.string().nullable(),
 })

@@ -13,6 +13,7 @@ import { openWeights } from '#model/weights/base-weights.js'
 import { readTextFile } from '#model/weights/byte-file.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
+import { modelWarnings } from './model-warnings.js'
 
 /** Facts of a base model that can be served. */
 export interface ModelFacts {
@@ -27,6 +28,8 @@ export interface ModelFacts {
   readonly precision: string
   /** Whether it has a chat template. */
   readonly isChat: boolean
+  /** Sentences: what its files lack, or say otherwise than it is served. */
+  readonly warnings: readonly string[]
   /** SHA-256 of configuration and weights; null when it was not asked for. */
   readonly digest: string | null
 }
@@ -43,7 +46,8 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
   try {
     const config = decoderConfigOf(source)
     checkDecoderTensors(source, config)
-    const { chatTemplate } = await loadTextModel(path)
+    const text = await loadTextModel(path)
+    const { chatTemplate } = text
     if (chatTemplate !== null) checkTemplate(chatTemplate)
     if (options.hasDigest) await source.checkValues()
     return {
@@ -53,6 +57,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
       sizeBytes: await weightBytes(path),
       precision: mainStorage(source),
       isChat: chatTemplate !== null,
+      warnings: modelWarnings(source, text),
       digest: options.hasDigest ? await source.digest() : null,
     }
   } finally {

@@ -31,11 +31,15 @@ const tools: readonly JsonValue[] = [
 
 /** Plain chat, which every template must render. */
 const PLAIN: readonly Conversation[] = [{ messages: [user] }, { messages: [user, answer, user] }]
+const withSystem: Conversation = { messages: [system, user] }
+const withTools: Conversation = { messages: [user], tools }
+const withCall: Conversation = { messages: [user, call, result], tools }
+const withoutCall: readonly JsonObject[] = [user, { role: 'assistant', content: '' }, result]
 /** What a template may fail on, but not for want of something in the renderer. */
 const OTHERS: readonly Conversation[] = [
-  { messages: [system, user] },
-  { messages: [user], tools },
-  { messages: [user, call, result], tools },
+  withSystem,
+  withTools,
+  withCall,
   { messages: [user, { ...answer, reasoning: 'The sky is clear.' }, user], kwargs: { enable_thinking: true } },
   { messages: [user], kwargs: { enable_thinking: false } },
   { messages: [system, user, answer], addGenerationPrompt: false },
@@ -55,6 +59,45 @@ export function checkTemplate(template: ChatTemplate): void {
       `chat template cannot be rendered: ${reason}${place === null ? '' : `, ${place}`}`,
       { hint: 'change that place of the template, in chat_template.jinja or tokenizer_config.json' },
     )
+  }
+}
+
+/** What a template does not write of chats that most templates know; each in words for people. */
+export interface TemplateLimits {
+  /** Nothing of it reaches the prompt. */
+  readonly leftOut: readonly string[]
+  /** The template refuses it in words of its own, or cannot render it. */
+  readonly refused: readonly string[]
+}
+
+/** Of a template that `checkTemplate` let pass. */
+export function templateLimits(template: ChatTemplate): TemplateLimits {
+  const leftOut: string[] = []
+  const refused: string[] = []
+  const look = (words: string, conversation: Conversation, isLeftOut: () => boolean): void => {
+    if (!canRender(template, conversation)) refused.push(words)
+    else if (isLeftOut()) leftOut.push(words)
+  }
+  const isMessageLeftOut = (conversation: Conversation, index: number): boolean =>
+    template.leftOutMessages(conversation).includes(index)
+  look('system messages', withSystem, () => isMessageLeftOut(withSystem, 0))
+  const textOf = (conversation: Conversation): string | null =>
+    canRender(template, conversation) ? template.render(conversation).text : null
+  look('tools', withTools, () => textOf(withTools) === textOf({ messages: [user] }))
+  // a turn of nothing but a call may be written as an empty one
+  look('earlier calls of tools', withCall, () => textOf(withCall) === textOf({ ...withCall, messages: withoutCall }))
+  // what is refused with a call was said above
+  if (canRender(template, withCall) && isMessageLeftOut(withCall, 2)) leftOut.push('results of tools')
+  return { leftOut, refused }
+}
+
+function canRender(template: ChatTemplate, conversation: Conversation): boolean {
+  try {
+    template.render(conversation)
+    return true
+  } catch (error) {
+    if (error instanceof AppError) return false
+    throw error
   }
 }
 

@@ -27,6 +27,8 @@ export interface TextModel {
    * behind an answer. May be empty.
    */
   readonly eosTokenIds: readonly number[]
+  /** The last of them, where the chat template alone tells that it ends a turn; null where the model's files name it too. */
+  readonly templateEndId: number | null
   readonly bosTokenId: number | null
   /** `bos_token`, `eos_token` and the like, as templates see them. */
   readonly tokenVariables: Readonly<Record<string, string>>
@@ -62,7 +64,7 @@ async function loadGguf(path: string): Promise<TextModel> {
   return {
     tokenizer,
     chatTemplate,
-    eosTokenIds: withTurnEnd(eosTokenIds, chatTemplate, tokenizer),
+    ...endsOf(eosTokenIds, chatTemplate, tokenizer),
     bosTokenId,
     tokenVariables,
   }
@@ -143,19 +145,20 @@ async function loadDirectory(directory: string): Promise<TextModel> {
   return {
     tokenizer,
     chatTemplate,
-    eosTokenIds: withTurnEnd(eosTokenIds, chatTemplate, tokenizer),
+    ...endsOf(eosTokenIds, chatTemplate, tokenizer),
     bosTokenId,
     tokenVariables,
   }
 }
 
-function withTurnEnd(
-  eosTokenIds: readonly number[],
+function endsOf(
+  named: readonly number[],
   chatTemplate: ChatTemplate | null,
   tokenizer: Tokenizer,
-): readonly number[] {
+): Pick<TextModel, 'eosTokenIds' | 'templateEndId'> {
   const turnEnd = chatTemplate === null ? null : turnEndOf(chatTemplate, tokenizer)
-  return [...new Set([...eosTokenIds, ...(turnEnd === null ? [] : [turnEnd])])]
+  const templateEndId = turnEnd !== null && !named.includes(turnEnd) ? turnEnd : null
+  return { eosTokenIds: [...new Set([...named, ...(templateEndId === null ? [] : [templateEndId])])], templateEndId }
 }
 
 /** Templates in files of their own, as transformers writes them since 4.50, before those of `tokenizer_config.json`. */

@@ -59,6 +59,8 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
       ggufMetadata: metadata,
       ropeFrequencyDivisors: divisors === undefined ? null : await readStored(divisors, ROPE_DIVISORS),
       hasOwnHead: byName.has('lm_head.weight'),
+      // parts for images lie in a file of their own
+      isTextPart: false,
       tensorNames: [...byName.keys()].filter((name) => name !== ROPE_DIVISORS),
       tensorStorage: (name) => locate(name).type.name,
       tensorShape: (name) => locate(name).shape,

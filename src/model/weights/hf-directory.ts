@@ -71,6 +71,7 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     ggufMetadata: null,
     ropeFrequencyDivisors: null,
     hasOwnHead,
+    isTextPart: hfConfig !== config,
     tensorNames: [...located.keys()],
     tensorStorage: (name) => entryOf(locate(name)).dtype,
     tensorShape: (name) => entryOf(locate(name)).shape,

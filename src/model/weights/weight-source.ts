@@ -21,6 +21,8 @@ export interface WeightSource {
    * tied embeddings, which is often left over from the model it was trained from; transformers 5 does the same.
    */
   readonly hasOwnHead: boolean
+  /** Whether it is the text part of a model for images and text, whose other parts are not read. */
+  readonly isTextPart: boolean
   /** Hugging Face names; tensors with no such name keep their own. */
   readonly tensorNames: readonly string[]
   /** How a tensor is stored, in the format's own words: `BF16`, `Q4_K`. */

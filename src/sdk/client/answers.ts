@@ -73,6 +73,7 @@ const baseModelFields = {
   total_bytes: maybe(number),
   models: maybe(number),
   error: maybe(text),
+  warnings: maybe(listOf(text)),
   added_at: maybe(text),
 }
 export const baseModel = objectOf<BaseModel>({ ...baseModelFields, id: text, name: text, status: text })
@@ -377,6 +378,7 @@ export const systemCheck = objectOf<SystemCheckResponse>({
         errors: listOf(text),
         is_slow: maybe(truth),
         message: maybe(text),
+        warnings: maybe(listOf(text)),
       }),
     ),
   ),

@@ -1,6 +1,6 @@
 /**
  * Health checks that use the real parts, each timed: a row is written and read back, a blob too, the queue is asked, the default
- * engine answers a ping, a training worker loads its runtime. The answer names the part that is slow.
+ * engine answers a ping, what base models' files lack is told, a training worker loads its runtime. The answer names the part that is slow.
  *
  * Anybody may ask, so asking must cost little: calls that come together share one run, and a worker is only started for it when
  * none runs or waits, at most once a minute.
@@ -16,11 +16,18 @@ import type { ServiceContext } from './context.js'
 const CHECK_TIMEOUT_MS = 5_000
 /** Loading the runtime on a busy machine takes its time. */
 const WORKER_TIMEOUT_MS = 30_000
-/** How long a started worker counts as proof. */
-const WORKER_FRESH_MS = 60_000
+/** How long a started worker counts as proof, and what was found in the files of base models as news. */
+const FRESH_MS = 60_000
 
 /** What is slow on a laptop, milliseconds: an order of magnitude above what the part usually takes. */
-const SLOW_MS = { database: 100, blob_store: 250, cpu_queue: 100, gpu_queue: 1000, worker: 10_000 } as const
+const SLOW_MS = {
+  database: 100,
+  blob_store: 250,
+  cpu_queue: 100,
+  gpu_queue: 1000,
+  base_models: 5000,
+  worker: 10_000,
+} as const
 type CheckName = keyof typeof SLOW_MS
 
 export interface SystemCheckService {
@@ -31,6 +38,7 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
   const { db, ids, blobs, clock } = context
   let shared: ReturnType<SystemCheckService['run']> | null = null
   let worker: { readonly check: SystemCheck; readonly atMs: number } | null = null
+  let models: { readonly names: string; readonly check: SystemCheck; readonly atMs: number } | null = null
 
   async function checkDatabase(): Promise<string> {
     const value = ids.secret(8)
@@ -65,8 +73,33 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
     return `the engine of ${base.name} answers${loaded === null ? '' : `, served as ${servedAs(loaded)}`}`
   }
 
+  /** What is said of one model's files. One that cannot be used fails its own requests, not the service. */
+  async function warningsOf(model: ServiceContext['baseModels'][number]): Promise<string[]> {
+    try {
+      const { warnings } = await context.modelFacts.factsOf(model)
+      return warnings.map((warning) => `${model.name}: ${warning}`)
+    } catch (error) {
+      return [`${model.name} cannot be used: ${error instanceof Error ? error.message : String(error)}`]
+    }
+  }
+
+  async function checkBaseModels(): Promise<SystemCheck> {
+    const names = context.baseModels.map(({ name }) => name).join()
+    if (models?.names === names && clock.monotonicMs() - models.atMs < FRESH_MS) return models.check
+    let warnings: string[] = []
+    const check = await measure('base_models', async () => {
+      warnings = (await Promise.all(context.baseModels.map(warningsOf))).flat()
+      const { length } = context.baseModels
+      return `the files of ${length} base model${length === 1 ? '' : 's'} were looked at`
+    })
+    // large files on a busy machine take longer than a check: they are read on, and known the next time
+    if (!check.success) return { ...check, success: true, errors: [], message: 'base models are still being read' }
+    models = { names, check: { ...check, warnings }, atMs: clock.monotonicMs() }
+    return models.check
+  }
+
   async function checkWorker(): Promise<SystemCheck> {
-    if (worker !== null && clock.monotonicMs() - worker.atMs < WORKER_FRESH_MS) return worker.check
+    if (worker !== null && clock.monotonicMs() - worker.atMs < FRESH_MS) return worker.check
     const check = await measure('worker', () => context.probeWorker(), WORKER_TIMEOUT_MS)
     worker = check.success ? { check, atMs: clock.monotonicMs() } : null
     return check
@@ -108,7 +141,8 @@ export function createSystemCheckService(context: ServiceContext): SystemCheckSe
     const blobStore = await measure('blob_store', checkBlobs)
     const queue = await measure('cpu_queue', checkQueue)
     const engine = await measure('gpu_queue', checkEngine)
-    const checks = [database, blobStore, queue, engine, await checkWorker()]
+    const baseModels = await checkBaseModels()
+    const checks = [database, blobStore, queue, engine, baseModels, await checkWorker()]
     const slowest = checks.filter((check) => check.is_slow).sort((a, b) => b.duration_ms - a.duration_ms)[0]
     return {
       isHealthy: checks.every((check) => check.success),

@@ -291,6 +291,7 @@ describe('quantized step graph', () => {
         ropeFrequencyDivisors: null,
         tensorNames: [...weights.keys()],
         hasOwnHead: false,
+        isTextPart: false,
         tensorStorage: () => 'F32',
         tensorShape: (name: string) => find(name).shape,
         readFloat32: async (name: string) => find(name).data,

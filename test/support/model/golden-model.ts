@@ -32,6 +32,7 @@ export async function prepareFormulaModel(
     ropeFrequencyDivisors: null,
     tensorNames: [...weights.keys()],
     hasOwnHead: false,
+    isTextPart: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => find(name).shape,
     readFloat32: async (name) => find(name).data,

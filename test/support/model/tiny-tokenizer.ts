@@ -69,6 +69,7 @@ export function createTinyTextModel(
       tokenVariables: { eos_token: ends[0] ?? '', bos_token: '<|endoftext|>' },
     }),
     eosTokenIds: ends.map((token) => tokenizer.tokenToId(token) ?? -1),
+    templateEndId: null,
     bosTokenId: null,
     tokenVariables: {},
   }

@@ -55,7 +55,10 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
   const addedNames = new Set(options.added.map((entry) => entry.name))
   const configured = new Set(served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
   const shelved = new Map(options.added.filter(({ name }) => !configured.has(name)).map((entry) => [entry.name, entry]))
-  for (const { name, facts } of shelved.values()) if (facts !== null) modelFacts.remember(name, facts)
+  for (const { name, facts } of shelved.values()) {
+    // one that an older version wrote knows no warnings: it is looked at again
+    if (Array.isArray(facts?.warnings)) modelFacts.remember(name, facts)
+  }
   const hub = createHubImports({
     ...options,
     logger,
@@ -116,6 +119,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
       total_bytes: totalBytes,
       models: await countModelsOf(db, name, principal),
       error: typeof found === 'string' ? found : (progress?.error ?? null),
+      warnings: [...(known?.warnings ?? [])],
       added_at: entry === undefined ? null : new Date(entry.addedAtMs).toISOString(),
     }
   }

@@ -82,6 +82,7 @@ export function createTrainingPlanService(context: ServiceContext): TrainingPlan
         ...dataWarnings(kind, { ...findings.started }),
         ...rateWarnings(kind, resolvedConfig, baseParameters),
         ...findings.warnings,
+        ...(await context.modelFacts.factsOf(base)).warnings.map((warning) => `base model ${base.name}: ${warning}`),
       ],
     }
   }

@@ -33,6 +33,7 @@ describe('the system check', () => {
       ['blob_store', true],
       ['cpu_queue', true],
       ['gpu_queue', true],
+      ['base_models', true],
       ['worker', true],
     ])
     for (const each of body.checks ?? []) expect(each.duration_ms, each.name).toBeGreaterThanOrEqual(0)

@@ -38,6 +38,7 @@ function sourceOf(shapes: ReadonlyMap<string, readonly number[]>, config: JsonOb
     ropeFrequencyDivisors: null,
     tensorNames: [...shapes.keys()],
     hasOwnHead: false,
+    isTextPart: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => shapes.get(name) ?? [],
     readFloat32: unused,

@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { createEngine } from '../../dist/src/inference/engine/engine.js'
-import { withIntegerProducts } from '../../dist/src/inference/engine/precision/integer-weights.js'
+import { withIntegerProducts } from '../../dist/src/inference/engine/runner/integer-weights.js'
 import { CALIBRATION_TEXT } from '../../dist/src/inference/host/calibration-text.js'
 import { prepareBaseModel } from '../../dist/src/model/architectures/prepare.js'
 import { loadTextModel } from '../../dist/src/model/text/text-model.js'

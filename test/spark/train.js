@@ -12,8 +12,8 @@ import { parameterCount } from '#model/architectures/decoder-config.js'
 import { fromHfConfig } from '#model/architectures/hf-config.js'
 import { toHfTensors } from '#model/architectures/parameters.js'
 import { encodeSafetensors } from '#model/weights/safetensors.js'
-import { warmupCosine } from '#numerics/nn/learning-rate-schedule.js'
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
+import { warmupCosine } from '#numerics/optim/learning-rate-schedule.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import {
   createFullTrainer,

@@ -10,57 +10,26 @@
 
 import { AppError, RuntimeError } from '#base/errors/errors.js'
 import { memoryBytes } from '#base/machine/memory.js'
-import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
-import { type ActiveRequest, activateRequest } from './active-request.js'
-import { AdapterStore } from './adapters/adapter-store.js'
-import { assertAdmissible, queueFullError } from './admission.js'
-import { Beam, type BeamSearch } from './beams/beam-search.js'
-import { AnswerKeeper } from './cache/answer-keeper.js'
-import { createIdleGiving, type IdleGiving, type IdleSteps, type KeptBytes, keptBytes } from './cache/kept-memory.js'
-import { KvMemory } from './cache/kv-memory.js'
-import { type KvShape, kvBytesPerToken } from './cache/kv-shape.js'
-import { type ComputedPrompt, PrefixCache } from './cache/prefix-cache.js'
-import { CoreSharing, type ThreadsChange } from './core-sharing.js'
-import type { Seat } from './decode-lane.js'
-import { DecodeLanes } from './decode-lanes.js'
+import type { EngineOptions } from './engine-options.js'
 import type { GenerationListener, GenerationRequest, TokenEvent } from './generation.js'
-import { nextOf } from './key-turns.js'
-import { cacheableTokens, scopeOf } from './prompt.js'
-import { PromptQueue } from './prompt-queue.js'
-import { type FixedChunk, PromptTurns } from './prompt-turns.js'
-import { SeatQueue } from './seat-queue.js'
-import { loadStepModel, type StepModel } from './steps/step-model.js'
-
-export interface EngineOptions {
-  readonly runtime: Runtime
-  readonly prepared: PreparedModel
-  readonly precision: Precision
-  /** Threads of one operator; null: all cores. */
-  readonly threads: number | null
-  /** Threads of one operator while a job computes on the same machine; null, the default: the same. */
-  readonly threadsBesideJob?: number | null
-  readonly onThreadsChange?: (change: ThreadsChange) => void
-  /** Ceiling for prompt + answer; null: the model's own. */
-  readonly maxContextLength: number | null
-  /** Choices generated at once. */
-  readonly maxConcurrentSequences: number
-  readonly eosTokenIds: readonly number[]
-  /** Requests that may wait; default 256. */
-  readonly maxWaiting?: number
-  /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's. */
-  readonly kvCacheBytes?: number
-  /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
-  readonly prefixCacheBytes?: number
-  /** Memory for adapters not in use; default 256 MB. */
-  readonly adapterBytes?: number
-  /** When what is kept is given back while nobody asks; default 10 s, 30 s and 10 minutes. */
-  readonly idleSteps?: IdleSteps
-  /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
-  readonly speculation?: 'auto' | 'off'
-  /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */
-  readonly prefillChunk?: FixedChunk
-}
+import { AdapterStore } from './runner/adapter-store.js'
+import { KvMemory } from './runner/kv-memory.js'
+import { type KvShape, kvBytesPerToken } from './runner/kv-shape.js'
+import { loadStepModel, type StepModel } from './runner/step-model.js'
+import { Beam, type BeamSearch } from './sampling/beam-search.js'
+import { type ActiveRequest, activateRequest } from './scheduling/active-request.js'
+import { assertAdmissible, queueFullError } from './scheduling/admission.js'
+import { AnswerKeeper } from './scheduling/answer-keeper.js'
+import { CoreSharing } from './scheduling/core-sharing.js'
+import type { Seat } from './scheduling/decode-lane.js'
+import { DecodeLanes } from './scheduling/decode-lanes.js'
+import { createIdleGiving, type IdleGiving, type KeptBytes, keptBytes } from './scheduling/kept-memory.js'
+import { nextOf } from './scheduling/key-turns.js'
+import { type ComputedPrompt, PrefixCache } from './scheduling/prefix-cache.js'
+import { cacheableTokens, scopeOf } from './scheduling/prompt.js'
+import { PromptQueue } from './scheduling/prompt-queue.js'
+import { PromptTurns } from './scheduling/prompt-turns.js'
+import { SeatQueue } from './scheduling/seat-queue.js'
 
 /** A running engine. */
 export interface Engine {

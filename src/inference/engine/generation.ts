@@ -3,7 +3,7 @@
  */
 import type { AppError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import type { BeamRules } from './beams/beam-rules.js'
+import type { BeamRules } from './sampling/beam-rules.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
 import type { SamplingRules } from './sampling/sampler.js'

@@ -1,7 +1,7 @@
 /**
  * The weights an engine host serves: prepared in the wanted precision, int8 in the kind that suits the machine.
  */
-import { hasFastIntegerProducts, withIntegerProducts } from '#inference/engine/precision/integer-weights.js'
+import { hasFastIntegerProducts, withIntegerProducts } from '#inference/engine/runner/integer-weights.js'
 import { type Precision, type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'

@@ -8,7 +8,7 @@
 import type { ErrorMessage } from '#base/errors/error-message.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#formats/answers/answer-format.js'
-import type { BeamRules } from '../engine/beams/beam-rules.js'
+import type { BeamRules } from '../engine/sampling/beam-rules.js'
 import type { DryRules } from '../engine/sampling/dry.js'
 import type { XtcRules } from '../engine/sampling/sampler.js'
 import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'

@@ -3,7 +3,7 @@
  *
  * A step is general: every sequence has its own position and its own number of new tokens. Hidden states are flat, [N, E], one
  * row for each new token of all sequences; only attention sees sequences (`step-attention.ts`). Adapters are inputs: the tokens
- * of each are multiplied with its own matrices, z = x·Aᵀ, y += z·B (see `inference/engine/adapters/joined-adapters.ts`).
+ * of each are multiplied with its own matrices, z = x·Aᵀ, y += z·B (see `inference/engine/runner/joined-adapters.ts`).
  *
  * The decoder is there twice, with adapters and without, as the branches of one If: a step without adapters pays for none, and
  * one with its first adapter waits for no second session. ONNX Runtime packs a weight that both branches read once.

@@ -2,7 +2,7 @@
  * Copies of adapter and optimizer between two gradient steps, and going back to one.
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import type { AdamWState } from '#numerics/nn/adamw.js'
+import type { AdamWState } from '#numerics/optim/adamw.js'
 import type { KeptState } from './progress.js'
 import { adapterParameters } from './trainer.js'
 

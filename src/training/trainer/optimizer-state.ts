@@ -7,7 +7,7 @@
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
-import { type AdamWState, createAdamWState } from '#numerics/nn/adamw.js'
+import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
 /** Serializes a state; equal states give equal bytes. @param kind what kind of job made it: a label, compared exactly */

@@ -4,7 +4,7 @@
  *
  * Kept as sums, so that a job that goes on from a resume point ends with the same numbers to the last bit.
  */
-import type { AdamWState } from '#numerics/nn/adamw.js'
+import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createReport, type JobReport } from './report.js'
 
 /** Changed in place by the job that makes it. */

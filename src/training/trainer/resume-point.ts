@@ -8,7 +8,7 @@
 import { CheckpointError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
-import type { AdamWState, Moments } from '#numerics/nn/adamw.js'
+import type { AdamWState, Moments } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { createProgress, type JobProgress, type KeptState } from './progress.js'
 import { type JobReport, restoreReport } from './report.js'

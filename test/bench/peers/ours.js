@@ -7,7 +7,7 @@ import { createEngine } from '../../../dist/src/inference/engine/engine.js'
 import {
   hasFastIntegerProducts,
   withIntegerProducts,
-} from '../../../dist/src/inference/engine/precision/integer-weights.js'
+} from '../../../dist/src/inference/engine/runner/integer-weights.js'
 import { CALIBRATION_TEXT } from '../../../dist/src/inference/host/calibration-text.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/model/architectures/decoder-config.js'
 import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.js'

@@ -3,8 +3,8 @@
  * is none, with the same bits, and never by force.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { ThreadsChange } from '#inference/engine/core-sharing.js'
 import type { Engine } from '#inference/engine/engine.js'
+import type { ThreadsChange } from '#inference/engine/scheduling/core-sharing.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'

@@ -2,10 +2,10 @@
  * Memory of keys and values that choices leave is used by the next ones, and by nobody before.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { KvMemory } from '#inference/engine/cache/kv-memory.js'
-import { DecodeLanes } from '#inference/engine/decode-lanes.js'
 import type { Engine } from '#inference/engine/engine.js'
 import type { GenerationRules } from '#inference/engine/generation.js'
+import { KvMemory } from '#inference/engine/runner/kv-memory.js'
+import { DecodeLanes } from '#inference/engine/scheduling/decode-lanes.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import {
   engineFor,

@@ -2,9 +2,9 @@
  * Runs a step model by hand: whole prompts, chunks, single tokens, batches; returns logits row by row.
  */
 
-import type { AdapterLayout } from '#inference/engine/adapters/adapter-layout.js'
-import { KvCache } from '#inference/engine/cache/kv-cache.js'
-import { loadStepModel, type StepModel } from '#inference/engine/steps/step-model.js'
+import type { AdapterLayout } from '#inference/engine/runner/adapter-layout.js'
+import { KvCache } from '#inference/engine/runner/kv-cache.js'
+import { loadStepModel, type StepModel } from '#inference/engine/runner/step-model.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'

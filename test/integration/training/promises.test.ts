@@ -10,7 +10,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { RuntimeError } from '#base/errors/errors.js'
 import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
-import { createAdamWState } from '#numerics/nn/adamw.js'
+import { createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { attentionBlockRows } from '#training/rows/attention-blocks.js'

@@ -11,7 +11,7 @@
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
 import { mul, neg, sub } from '#numerics/graph/ops/elementwise.js'
-import { gather } from '#numerics/graph/ops/index.js'
+import { gather } from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
 import { softmax } from '#numerics/graph/ops/normalize.js'

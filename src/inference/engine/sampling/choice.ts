@@ -4,7 +4,8 @@
 import { AppError, InvalidRequestError, RuntimeError } from '#base/errors/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import type { StepFetch } from '../steps/step-model.js'
+import { type LogitsRow, logprobsOf } from '../runner/logits-row.js'
+import type { StepFetch } from '../runner/step-model.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'
@@ -20,19 +21,6 @@ import {
   maskScores,
   type TokenMask,
 } from './token-mask.js'
-
-/** One row of what a step returned; a view is valid until the next step. */
-export interface LogitsRow {
-  readonly logits: Float32Array | null
-  readonly logprobs: Float32Array | null
-  readonly probabilities: Float32Array | null
-}
-
-/** The row's log-probabilities, which its choice asked for. */
-export function logprobsOf({ logprobs }: Pick<LogitsRow, 'logprobs'>): Float32Array {
-  if (logprobs === null) throw new Error('step did not fetch log-probabilities')
-  return logprobs
-}
 
 /** A choice in progress. */
 export class Choice {

@@ -23,7 +23,7 @@ import {
   stackHeads,
 } from '#numerics/graph/ops/attention.js'
 import { add, mul, sub } from '#numerics/graph/ops/elementwise.js'
-import { gather } from '#numerics/graph/ops/index.js'
+import { gather } from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { fusedMatmul } from '#numerics/graph/ops/matmul.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'

@@ -12,7 +12,7 @@ import {
   scatterElements,
   scatterND,
   topK,
-} from '#numerics/graph/ops/index.js'
+} from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { integers, normals, opCase } from '../../../support/reference/op-case.js'
 import { reference } from '../../../support/reference/reference-tensor.js'

@@ -1,7 +1,7 @@
 /**
  * Cases of reductions, softmax, RMS norms and rotary embedding.
  */
-import { argMax } from '#numerics/graph/ops/index.js'
+import { argMax } from '#numerics/graph/ops/indexing.js'
 import { logSoftmax, rmsNorm, rotaryEmbedding, skipRmsNorm, softmax } from '#numerics/graph/ops/normalize.js'
 import { reduceMax, reduceMean, reduceSum } from '#numerics/graph/ops/reduce.js'
 import { integers, normals, opCase } from '../../../support/reference/op-case.js'

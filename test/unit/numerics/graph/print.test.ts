@@ -4,7 +4,7 @@
 import { expect, test } from 'vitest'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import { add, mul } from '#numerics/graph/ops/elementwise.js'
-import { gather } from '#numerics/graph/ops/index.js'
+import { gather } from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { reshape } from '#numerics/graph/ops/shape.js'
 import { optimize } from '#numerics/graph/passes/optimize.js'

@@ -1,0 +1,188 @@
+/**
+ * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
+ */
+import { join } from 'node:path'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
+import { leastColumns } from '#model/architectures/step-attention.js'
+import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
+import { toOnnxModel } from '#numerics/graph/to-onnx.js'
+import { productShares } from '#numerics/runtime/product-shares.js'
+import type { Runtime, Session } from '#numerics/runtime/runtime.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { AdapterLayout } from './adapter-layout.js'
+import { JoinedAdapters } from './joined-adapters.js'
+import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
+import { batchFeeds, cacheFeeds, longestSequence, type StepBatch, tokenCount } from './step-batch.js'
+import { StepSessions } from './step-sessions.js'
+
+/** What a step may return besides the new keys and values. */
+export type StepFetch = 'logits' | 'logprobs' | 'probabilities'
+
+/** Valid until the model's next step, which may write to the same memory. */
+export interface StepResult {
+  /** [2L, slots, T, D] */
+  readonly newRows: Float32Array
+  /** [W, V] each; absent if not fetched. */
+  readonly logits: Float32Array | null
+  readonly logprobs: Float32Array | null
+  readonly probabilities: Float32Array | null
+}
+
+export interface StepModelOptions {
+  readonly runtime: Runtime
+  readonly prepared: PreparedModel
+  readonly precision: Precision
+  readonly threads: number | null
+  /** Threads beside a job; null, the default: the same. */
+  readonly threadsBesideJob?: number | null | undefined
+  /** Positions served; the rotary tables have as many rows. */
+  readonly contextLength: number
+}
+
+/** The step graph, loaded. */
+export interface StepModel {
+  readonly config: DecoderConfig
+  readonly sessions: StepSessions
+  run(batch: StepBatch, fetch: readonly StepFetch[]): Promise<StepResult>
+  release(): Promise<void>
+}
+
+/** Memory of a result that is this many times as large as needed is given back. */
+const MOST_UNUSED = 4
+
+/** Loads the step graph of a prepared model. */
+export async function loadStepModel(options: StepModelOptions): Promise<StepModel> {
+  const { config } = options.prepared
+  const sessions = await StepSessions.open({
+    load: (threads) => loadStepSession(options, { threads }),
+    threads: options.threads,
+    fewThreads: options.threadsBesideJob ?? null,
+    weightBytes: weightBytesOf(options),
+  })
+  const shares = productShares(options.threads)
+  const least = leastColumns(config, shares)
+  const joined = new JoinedAdapters(config, shares)
+  const results = new ResultMemory(config)
+  return {
+    config,
+    sessions,
+    async run(batch, fetch) {
+      const session = sessions.current
+      const feeds = batchFeeds(config, batch, least)
+      Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
+      feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
+      feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
+      feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))
+      const outputs = await session.run(feeds, results.tensors(batch, fetch))
+      return {
+        newRows: floats(outputs, STEP_OUTPUTS.newRows),
+        logits: fetch.includes('logits') ? floats(outputs, STEP_OUTPUTS.logits) : null,
+        logprobs: fetch.includes('logprobs') ? floats(outputs, STEP_OUTPUTS.logprobs) : null,
+        probabilities: fetch.includes('probabilities') ? floats(outputs, STEP_OUTPUTS.probabilities) : null,
+      }
+    },
+    async release() {
+      await sessions.release()
+    },
+  }
+}
+
+/**
+ * Memory that steps write their results to. Fresh arrays for each step, 25 MB of 64 rows over 49,152 tokens, would keep the
+ * garbage collector busy, and the system with zeroing pages.
+ */
+class ResultMemory {
+  readonly #config: DecoderConfig
+  readonly #arrays = new Map<string, Float32Array>()
+
+  constructor(config: DecoderConfig) {
+    this.#config = config
+  }
+
+  /** What the step of a batch fills. */
+  tensors(batch: StepBatch, fetch: readonly StepFetch[]): Record<string, HostTensor> {
+    const { layerCount, kvHeadCount, headSize, vocabularySize } = this.#config
+    const slots = batch.groups * batch.width * kvHeadCount
+    const rows = [batch.logitRows.length, vocabularySize]
+    // Prompts and running choices take turns, and are of different sizes.
+    const kind = batch.tails === null ? 'prompts' : 'choices'
+    return {
+      [STEP_OUTPUTS.newRows]: this.#tensor(`${kind} rows`, [2 * layerCount * slots, longestSequence(batch), headSize]),
+      ...Object.fromEntries(fetch.map((name) => [name, this.#tensor(`${kind} ${name}`, rows)])),
+    }
+  }
+
+  /** Larger memory when it is needed, smaller when most of it is not. */
+  #tensor(key: string, shape: readonly number[]): HostTensor {
+    const size = shape.reduce((product, dim) => product * dim, 1)
+    let array = this.#arrays.get(key)
+    if (array === undefined || array.length < size || array.length > MOST_UNUSED * size) {
+      array = new Float32Array(size)
+      this.#arrays.set(key, array)
+    }
+    return float32Tensor(array.length === size ? array : array.subarray(0, size), shape)
+  }
+}
+
+/**
+ * Builds a step graph and loads it. Writes nothing.
+ *
+ * @param variant.threads of the session, where they are fewer than those that the graph is built for; null: all cores
+ */
+export async function loadStepSession(
+  options: StepModelOptions,
+  { threads = options.threads, ...variant }: { readonly isObserved?: boolean; readonly threads?: number | null } = {},
+): Promise<Session> {
+  const { prepared, precision, runtime, contextLength } = options
+  const tensors = prepared.tensors(precision)
+  const rotary = await rotaryTablesOf(prepared, contextLength)
+  const slidingRotary = await slidingTablesOf(prepared, contextLength)
+  const { config } = prepared
+  const shares = productShares(options.threads)
+  const graph = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
+  // From memory: a full disk must not keep a model that is prepared from being served.
+  const { directory } = prepared
+  const bytes = toOnnxModel(graph, join(directory, 'step.onnx'), isHiddenState)
+  return await runtime.loadSession({ bytes, directory }, threads === null ? {} : { threads })
+}
+
+/** What the runtime packs for itself, at most. */
+function weightBytesOf({ prepared, precision }: StepModelOptions): number {
+  return [...prepared.tensors(precision).values()].reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+}
+
+/** The middle of the unsigned range, for every row that is quantized. */
+function zeroPointFeeds(session: Session, batch: StepBatch): Record<string, HostTensor> {
+  const counts = { [STEP_INPUTS.zeroPoints]: tokenCount(batch), [STEP_INPUTS.headZeroPoints]: batch.logitRows.length }
+  const feeds: Record<string, HostTensor> = {}
+  for (const [name, count] of Object.entries(counts)) {
+    if (!session.inputNames.includes(name)) continue
+    feeds[name] = { dtype: 'uint8', shape: [count], data: new Uint8Array(count).fill(128) }
+  }
+  return feeds
+}
+
+function flag(value: boolean): HostTensor {
+  return { dtype: 'bool', shape: [], data: Uint8Array.of(value ? 1 : 0) }
+}
+
+function floats(outputs: Readonly<Record<string, HostTensor>>, name: string): Float32Array {
+  const tensor = outputs[name]
+  if (tensor?.dtype !== 'float32') throw new Error(`step graph returned no float32 output "${name}"`)
+  return tensor.data
+}
+
+/** The adapters of a batch without repetition, and each sequence's place among them (-1: none). */
+export function distinctAdapters(layouts: readonly (AdapterLayout | null)[]): {
+  readonly adapters: readonly AdapterLayout[]
+  readonly indexOf: readonly number[]
+} {
+  const adapters: AdapterLayout[] = []
+  const indexOf = layouts.map((layout) => {
+    if (layout === null) return -1
+    const known = adapters.indexOf(layout)
+    return known >= 0 ? known : adapters.push(layout) - 1
+  })
+  return { adapters, indexOf }
+}

@@ -1,0 +1,74 @@
+/**
+ * How much an engine keeps for later requests, and for how long.
+ *
+ * Prompts and answers are kept by the number of whole conversations they come to, because memory beyond that finds nothing more: with
+ * the share of the machine alone, the engine of a small model on a large machine grew by gigabytes. An engine without requests
+ * gives it back in steps: at once what nothing refers to, soon all but the latest conversation, in the end everything.
+ */
+import { collectGarbage } from '#base/machine/collect-garbage.js'
+import { type KvShape, kvBytesPerToken } from '../runner/kv-shape.js'
+
+/** Conversations as long as the model's context. */
+const KEPT_CONVERSATIONS = 12
+/** Share of the memory for keys and values. */
+const KEPT_SHARE = 0.5
+
+/** What may be kept, bytes of keys and values. */
+export interface KeptBytes {
+  readonly most: number
+  /** While nobody asks: the latest conversation. */
+  readonly idle: number
+}
+
+/** @param kvBytes memory for all keys and values */
+export function keptBytes(shape: KvShape, contextLength: number, kvBytes: number): KeptBytes {
+  const conversation = contextLength * kvBytesPerToken(shape)
+  const most = Math.min(KEPT_SHARE * kvBytes, KEPT_CONVERSATIONS * conversation)
+  return { most, idle: Math.min(most, conversation) }
+}
+
+/** When an idle engine gives what back. */
+export interface IdleSteps {
+  /** Memory that running answers left. */
+  readonly trimMs: number
+  /** What is kept for later, but for the latest. */
+  readonly shrinkMs: number
+  /** All of it. */
+  readonly emptyMs: number
+}
+
+export const IDLE_STEPS: IdleSteps = { trimMs: 10_000, shrinkMs: 30_000, emptyMs: 600_000 }
+
+/** Gives memory back step by step from `start` on, until `stop`. */
+export interface IdleGiving {
+  start(): void
+  stop(): void
+}
+
+/** @param give what each step does; memory that nothing refers to any more is collected behind the later ones */
+export function createIdleGiving(
+  give: { readonly trim: () => void; readonly shrink: () => void; readonly empty: () => void },
+  { trimMs, shrinkMs, emptyMs }: IdleSteps = IDLE_STEPS,
+): IdleGiving {
+  let timers: readonly NodeJS.Timeout[] = []
+  const collecting = (step: () => void) => (): void => {
+    step()
+    // a Node that cannot be asked collects when it likes
+    collectGarbage().catch(() => undefined)
+  }
+  const stop = (): void => {
+    for (const timer of timers) clearTimeout(timer)
+    timers = []
+  }
+  return {
+    start: () => {
+      stop()
+      timers = [
+        setTimeout(give.trim, trimMs),
+        setTimeout(collecting(give.shrink), shrinkMs),
+        setTimeout(collecting(give.empty), emptyMs),
+      ].map((timer) => timer.unref())
+    },
+    stop,
+  }
+}

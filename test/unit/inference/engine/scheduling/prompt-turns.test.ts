@@ -1,0 +1,96 @@
+/**
+ * When prompts are computed while choices run, by a clock that only the steps move.
+ */
+import { describe, expect, test } from 'vitest'
+import { PromptTurns } from '#inference/engine/scheduling/prompt-turns.js'
+
+const MS_PER_TOKEN = 1.5
+
+/** Prompts of 128 tokens that wait beside running choices. */
+function engineWith(options: {
+  readonly waiting: number
+  readonly waitingSince: number
+  readonly runningSince: number
+}) {
+  let left = Array.from({ length: options.waiting }, () => 128)
+  const roundMs = 40
+  let nowMs = 10_000
+  const turns = new PromptTurns({
+    prompts: {
+      get length() {
+        return left.length
+      },
+      get requests() {
+        return left.map(() => ({ admittedMs: options.waitingSince }))
+      },
+      tokensIn: (ms) => Math.round(ms / MS_PER_TOKEN),
+      wholeTokens: (budget) => budget,
+      msOf: (tokens) => tokens * MS_PER_TOKEN,
+    },
+    lanes: {
+      rowCount: 16,
+      laneCount: 1,
+      roundMs,
+      running: new Map([[{ admittedMs: options.runningSince }, 1]]),
+    },
+    config: { mlpSize: 1536 },
+    fixed: null,
+  })
+  /** Takes turns until no prompt is left. @returns the longest time between two steps of the running choices, and how many steps of each */
+  return () => {
+    let gapMs = 0
+    let lastMs = nowMs
+    let steps = 0
+    let chunks = 0
+    while (left.length > 0) {
+      const budget = turns.next(nowMs)
+      if (budget === 0) {
+        turns.decoded()
+        nowMs += roundMs
+        gapMs = Math.max(gapMs, nowMs - lastMs)
+        lastMs = nowMs
+        steps++
+        continue
+      }
+      const [first = 0, ...others] = left
+      const tokens = Math.min(first, budget)
+      chunks++
+      nowMs += tokens * MS_PER_TOKEN
+      left = first === tokens ? others : [first - tokens, ...others]
+    }
+    return { gapMs, steps, chunks }
+  }
+}
+
+describe('prompts beside running choices', () => {
+  test('that came long before hold them up for 300 ms at most, and use that time', () => {
+    const { gapMs, steps } = engineWith({ waiting: 32, waitingSince: 9000, runningSince: 0 })()
+    expect(gapMs).toBeLessThanOrEqual(300)
+    // 6,144 ms of prompts, 160 to 200 a window while many wait
+    expect(steps).toBeGreaterThan(25)
+    expect(steps).toBeLessThan(50)
+  })
+
+  test('that came with them are computed almost at a stretch, and not cut where a window ends', () => {
+    const { gapMs, steps, chunks } = engineWith({ waiting: 32, waitingSince: 9000, runningSince: 9000 })()
+    expect(gapMs).toBeLessThanOrEqual(1000 + 40 + 128 * MS_PER_TOKEN)
+    expect(steps).toBeLessThanOrEqual(16)
+    // the last one gets what one prompt gets, 90 ms
+    expect(chunks).toBe(34)
+  })
+
+  test('one prompt gets 60 ms between two tokens', () => {
+    const { gapMs } = engineWith({ waiting: 1, waitingSince: 9000, runningSince: 0 })()
+    expect(gapMs).toBeLessThanOrEqual(60 + 40)
+  })
+
+  test('also one that came with them gets little', () => {
+    const { gapMs } = engineWith({ waiting: 1, waitingSince: 9000, runningSince: 9000 })()
+    expect(gapMs).toBeLessThanOrEqual(90 + 40)
+  })
+
+  test('with nothing to compute choices are next', () => {
+    const run = engineWith({ waiting: 0, waitingSince: 0, runningSince: 0 })
+    expect(run()).toEqual({ gapMs: 0, steps: 0, chunks: 0 })
+  })
+})

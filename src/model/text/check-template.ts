@@ -46,7 +46,7 @@ const OTHERS: readonly Conversation[] = [
 ]
 
 /** How the interpreter says that it does not know something. */
-const isLack = (reason: string): boolean => /^Unknown |^Object keys must be|^Cannot convert to JSON/.test(reason)
+const isLack = (reason: string): boolean => /^Unknown |^unhashable key|^Cannot convert to JSON/.test(reason)
 
 /** @throws {TokenizerError} `unsupported_chat_template` with line and construct, where they can be told */
 export function checkTemplate(template: ChatTemplate): void {

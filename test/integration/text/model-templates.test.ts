@@ -4,12 +4,15 @@
  * The templates come with `node test/support/fetch-llama-vocab.js`; without them the tests are skipped. The vocabulary
  * is ours, with the control tokens of each template.
  */
+import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { parseExact } from '#base/json/exact-json.js'
 import { systemClock } from '#base/util/clock.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { createChatTemplate } from '#model/text/chat-template.js'
+import { type ChatTemplate, createChatTemplate } from '#model/text/chat-template.js'
 import { renderConversation } from '#model/text/render.js'
 import { renderTurns } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
@@ -30,6 +33,43 @@ const goldens: readonly {
   readonly expected: string
 }[] = JSON.parse(readFileSync(join(import.meta.dirname, '../../fixtures/model-template-goldens.json'), 'utf8'))
 const noon = { ...systemClock, nowMs: () => new Date(2026, 2, 1, 12).getTime() }
+
+/** What transformers makes of all templates (`test/support/model/make-rendering-digests.py`), as digests. */
+const fixtureText = (name: string): string => readFileSync(join(import.meta.dirname, '../../fixtures', name), 'utf8')
+const digests: Readonly<Record<string, Readonly<Record<string, string>>>> = JSON.parse(
+  fixtureText('rendering-digests.json'),
+)
+const conversations = parseExact(fixtureText('rendering-conversations.json')) as Readonly<Record<string, JsonObject>>
+/** Refused by Python, which cannot print what `map` gives; the template of llama.cpp's own renders here. */
+const LENIENT = new Set(
+  ['tools', 'tool results', 'parallel calls', 'arrays'].map((title) => `llama-cpp-deepseek-r1 ${title}`),
+)
+
+function digestOf(template: ChatTemplate, given: JsonObject): string {
+  const {
+    messages,
+    tools,
+    documents,
+    continue_final_message: isContinued,
+    add_generation_prompt: asks,
+    ...kwargs
+  } = given
+  const list = (value: JsonValue | undefined): readonly JsonValue[] | null => (Array.isArray(value) ? value : null)
+  try {
+    const { text } = template.render({
+      messages: list(messages) ?? [],
+      tools: list(tools),
+      documents: list(documents),
+      continueFinalMessage: isContinued === true,
+      addGenerationPrompt: asks !== false,
+      kwargs,
+    })
+    return createHash('sha256').update(text).digest('hex').slice(0, 16)
+  } catch (error) {
+    if (error instanceof InvalidRequestError) return 'refused'
+    throw error
+  }
+}
 
 /** File name, its control tokens, and what it cannot do. */
 const templates: readonly (readonly [string, { controlTokens?: string[]; ends?: string[] }, string?])[] = [
@@ -66,6 +106,15 @@ describe.skipIf(!existsSync(directory))('templates of models (skipped without .c
       kwargs,
     })
     expect(text).toBe(expected)
+  })
+
+  test.each(Object.entries(digests))('%s renders every conversation as transformers does', (template, expected) => {
+    const source = readFileSync(join(directory, `${template}.jinja`), 'utf8')
+    const tokenVariables = { bos_token: '<s>', eos_token: '</s>' }
+    const compiled = createChatTemplate(source, { controlTokens: [], tokenVariables, clock: noon })
+    const rendered = Object.entries(conversations).map(([title, given]) => [title, digestOf(compiled, given)])
+    const exceptions = Object.fromEntries(rendered.filter(([title]) => LENIENT.has(`${template} ${title}`)))
+    expect(Object.fromEntries(rendered)).toEqual({ ...expected, ...exceptions })
   })
 
   describe.each(templates.map(([name, options, lacks]) => ({ name, options, lacks })))(

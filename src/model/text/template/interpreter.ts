@@ -11,9 +11,13 @@ import { AppError, InvalidRequestError, TokenizerError } from '#base/errors/erro
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import { formatTime } from './format-time.js'
-import { evaluateAsPython, printedAsPython, printedNodes } from './python-semantics.js'
-import { createRuntimeValues, evaluateText, withNumberLiterals } from './python-values.js'
+import { LoopControl } from './python-loops.js'
+import { evaluateAsPython, newMapping, printedAsPython, printedNodes } from './python-semantics.js'
+import { createRuntimeValues } from './python-values.js'
+import { createValueMaker, field, type Runtime, typeOf, type ValueMaker } from './runtime-values.js'
 import { locateParseFault } from './template-faults.js'
+import { readableSource } from './template-source.js'
+import { repairTokens } from './template-tokens.js'
 
 export interface RenderBudget {
   /** Longest time of one rendering: processor time of the thread, but for a tenth. */
@@ -49,17 +53,17 @@ export const templateGlobals: ReadonlySet<string> = new Set([
  * @throws {TokenizerError} `invalid_chat_template` when it is no valid Jinja
  */
 export function compileTemplate(source: string, budget: RenderBudget, clock: Clock): CompiledTemplate {
-  // Hugging Face's `{% generation %}` marks assistant text for masks and prints nothing.
-  const plain = withLineFeeds(source).replace(/\{%-?\s*(?:end)?generation\s*-?%\}/g, (tag) =>
-    tag.replace(/(?:end)?generation/, (word) => (word === 'generation' ? 'if true' : 'endif')),
-  )
-  const program = parseOrThrow(plain)
+  const program = parseOrThrow(readableSource(source))
   const printed = printedNodes(program)
   return {
     syntax: program,
     render: (variables) => {
       const environment = new Environment()
       for (const [name, value] of Object.entries(globals(clock))) environment.set(name, value)
+      environment.setVariable(
+        'dict',
+        make.callable((args) => newMapping(args, make)),
+      )
       for (const [name, value] of Object.entries(variables)) environment.setVariable(name, toRuntimeValue(value))
       const guard = createGuard(budget.maxOutputLength, createDeadline(budget.timeoutMs, clock))
       try {
@@ -76,9 +80,6 @@ export function compileTemplate(source: string, budget: RenderBudget, clock: Clo
   }
 }
 
-/** Jinja knows one line end, whatever a file was written with: what is trimmed hangs on it. */
-const withLineFeeds = (source: string): string => source.replace(/\r\n?/g, '\n')
-
 interface Run {
   readonly program: unknown
   readonly printed: WeakSet<object>
@@ -93,25 +94,69 @@ function runGuarded({ program, printed, environment, guard }: Run): unknown {
   const evaluate: unknown = Reflect.get(interpreter, 'evaluate')
   const run: unknown = Reflect.get(interpreter, 'run')
   if (typeof evaluate !== 'function' || typeof run !== 'function') throw new Error('unexpected template interpreter')
-  const evaluateGuarded = (node: unknown, scope: unknown): unknown => {
-    const runtime = { evaluate: (inner: unknown) => evaluateGuarded(inner, scope), makeString: runtimeString }
-    const value: unknown =
-      evaluateAsPython(node, runtime) ??
-      evaluateText(node, runtime) ??
-      Reflect.apply(evaluate, interpreter, [node, scope])
+  const evaluateBlock = (statements: unknown, scope: object): string => {
+    let text = ''
+    for (const statement of Array.isArray(statements) ? statements : []) {
+      try {
+        const value = evaluateGuarded(statement, scope)
+        if (typeOf(value) !== 'NullValue' && typeOf(value) !== 'UndefinedValue') text += String(value)
+      } catch (control) {
+        if (control instanceof LoopControl) control.text = text + control.text
+        throw control
+      }
+    }
+    return text
+  }
+  const evaluateGuarded = (node: unknown, scope: object): unknown => {
+    const evaluateAsLibrary = (inner: unknown): unknown => Reflect.apply(evaluate, interpreter, [inner, scope])
+    const runtime: Runtime = {
+      make,
+      scope,
+      evaluate: (inner, other = scope) => evaluateGuarded(inner, other),
+      evaluateAsLibrary,
+      evaluateBlock,
+      newScope: (parent) => new Environment(parent as Environment),
+      setVariable: (target, name, value) => (target as Environment).setVariable(name, value),
+    }
+    const value: unknown = evaluateAsPython(node, runtime) ?? evaluateAsLibrary(node)
     guard(value)
     const text =
       typeof node === 'object' && node !== null && printed.has(node) ? printedAsPython(node, value) : undefined
-    return text === undefined ? value : runtimeString(text)
+    return text === undefined ? value : make.text(text)
   }
   Object.defineProperty(interpreter, 'evaluate', { value: evaluateGuarded })
+  Object.defineProperty(interpreter, 'evaluateBlock', {
+    value: (statements: unknown, scope: object) => make.text(evaluateBlock(statements, scope)),
+  })
   return Reflect.apply(run, interpreter, [program])
 }
 
 /** A value of the interpreter, whose classes the package does not export. */
 const runtimeValue = (value: unknown): unknown => new Environment().set('value', value)
-const runtimeString = (text: string): unknown => runtimeValue(text)
 const toRuntimeValue = createRuntimeValues(runtimeValue)
+const make: ValueMaker = createValueMaker(runtimeValue, sampleArguments())
+
+/** Values that only a running template makes. */
+function sampleArguments(): { readonly tuple: unknown; readonly keywords: unknown } {
+  const Callable: unknown = field(
+    runtimeValue(() => null),
+    'constructor',
+  )
+  if (typeof Callable !== 'function') throw new Error('unexpected template value')
+  let samples: readonly unknown[] = []
+  const environment = new Environment()
+  environment.setVariable(
+    'f',
+    Reflect.construct(Callable, [
+      (args: readonly unknown[]) => {
+        samples = args
+        return runtimeValue(null)
+      },
+    ]),
+  )
+  new Interpreter(environment).run(parse(tokenize('{{ f((1, 2), a=1) }}')))
+  return { tuple: samples[0], keywords: samples[1] }
+}
 
 /**
  * Says when a rendering has used its time. A tenth of it counts by the clock, which costs little to read; the rest in processor time of
@@ -154,7 +199,7 @@ function stringOf(value: unknown): string {
 
 function parseOrThrow(source: string): unknown {
   try {
-    return parse(withNumberLiterals(tokenize(source, { lstrip_blocks: true, trim_blocks: true })))
+    return parse(repairTokens(tokenize(source, { lstrip_blocks: true, trim_blocks: true })))
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : 'unknown error'
     const place = locateParseFault(source, canParse)
@@ -165,7 +210,7 @@ function parseOrThrow(source: string): unknown {
 
 function canParse(source: string): boolean {
   try {
-    parse(withNumberLiterals(tokenize(source)))
+    parse(repairTokens(tokenize(source)))
     return true
   } catch {
     return false

@@ -5,7 +5,6 @@
  * - `tojson` writes `5.0` as `5`, `1e-7` as `1e-7` instead of `1e-07`, refuses tuples, and sorts keys by language
  * - `~` and `join` drop the `.0` of floats, refuse none, print lists without brackets, and `true` in lower case
  * - printed floats: `1e16` and `1e-5` are written out
- * - number literals with an exponent, underscores or another base (`1e-7`, `1_000`, `0x1F`) are no numbers to the lexer
  * - a number that comes with the data is a float only if it has a fraction, and has no more digits than a double
  *
  * Left as it is: an integer literal beyond 2^53 in a template's own text. Knows the shapes of the library's values, not their classes,
@@ -13,15 +12,8 @@
  */
 import { type ExactNumber, isExactNumber, textOfNumber, valueOfNumber } from '#base/json/exact-number.js'
 import type { JsonValue } from '#base/util/json.js'
+import { type Arguments, argument, field, looped, memberOf, spellingOfKey, type ValueMaker } from './runtime-values.js'
 import { isWritten, textOfWritten, valueOfWritten } from './written-json.js'
-
-/** What evaluates the nodes of a template. */
-export interface Evaluation {
-  /** Evaluates an inner node to a runtime value. */
-  evaluate(node: unknown): unknown
-  /** A runtime value of a text. */
-  makeString(text: string): unknown
-}
 
 type Make = new (value: unknown) => object
 
@@ -55,44 +47,15 @@ export function createRuntimeValues(wrap: (value: unknown) => unknown): (value: 
 /** Of values that came as JSON text which is to be printed as it was written. */
 const writtenTexts = new WeakMap<object, string>()
 
-/** Evaluates a node that makes text of values; undefined for all others. */
-export function evaluateText(node: unknown, evaluation: Evaluation): unknown {
-  const type = field(node, 'type')
-  if (type === 'BinaryExpression') {
-    if (field(field(node, 'operator'), 'value') !== '~') return undefined
-    const [left, right] = [field(node, 'left'), field(node, 'right')].map(evaluation.evaluate)
-    return evaluation.makeString(textOf(left) + textOf(right))
-  }
-  return type === 'FilterExpression' ? evaluateFilter(node, evaluation) : undefined
-}
-
-function evaluateFilter(node: unknown, evaluation: Evaluation): unknown {
-  const filter = field(node, 'filter')
-  const name = String(field(filter, 'value') ?? field(field(filter, 'callee'), 'value'))
-  if (name !== 'tojson' && name !== 'string' && name !== 'join') return undefined
-  const { positional, named } = argumentsOf(field(filter, 'args'), evaluation)
-  if (name === 'join' && named.has('attribute')) return undefined
-  const operand = evaluation.evaluate(field(node, 'operand'))
-  if (name === 'string') return evaluation.makeString(textOf(operand))
-  if (name === 'tojson') return evaluation.makeString(toJson(operand, optionsOf(positional, named)))
-  const items = field(operand, 'value')
-  if (!Array.isArray(items)) return undefined
-  const separator = positional[0] ?? named.get('d') ?? named.get('separator')
-  return evaluation.makeString(items.map(textOf).join(separator === undefined ? '' : textOf(separator)))
-}
-
-interface Arguments {
-  readonly positional: readonly unknown[]
-  readonly named: ReadonlyMap<string, unknown>
-}
-
-function argumentsOf(args: unknown, { evaluate }: Evaluation): Arguments {
-  const all: readonly unknown[] = Array.isArray(args) ? args : []
-  const isNamed = (argument: unknown): boolean => field(argument, 'type') === 'KeywordArgumentExpression'
-  const entries = all
-    .filter(isNamed)
-    .map((argument) => [String(field(field(argument, 'key'), 'value')), evaluate(field(argument, 'value'))] as const)
-  return { positional: all.filter((argument) => !isNamed(argument)).map(evaluate), named: new Map(entries) }
+/** The filters that make text of any value: `tojson`, `string`, `join`; undefined for other names. */
+export function applyTextFilter(name: string, operand: unknown, args: Arguments, make: ValueMaker): unknown {
+  if (name === 'string') return make.text(textOf(operand))
+  if (name === 'tojson') return make.text(toJson(operand, optionsOf(args.positional, args.named)))
+  if (name !== 'join') return undefined
+  const attribute = args.named.get('attribute') ?? args.positional[1]
+  const items = looped(operand, make).map((item) => (attribute === undefined ? item : memberOf(item, attribute, make)))
+  const separator = argument(args, 0, 'd') ?? args.named.get('separator')
+  return make.text(items.map(textOf).join(separator === undefined ? '' : textOf(separator)))
 }
 
 /** Options of `json.dumps`, as the `tojson` of transformers has them: `ensure_ascii`, `indent`, `separators`, `sort_keys`. */
@@ -148,7 +111,8 @@ function toJson(value: unknown, options: JsonOptions, depth = 0): string {
       const entries = [...(inner as ReadonlyMap<string, unknown>)]
       if (options.isSorted) entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
       const items = entries.map(
-        ([key, item]) => quoted(key, options) + options.separators[1] + toJson(item, options, depth + 1),
+        ([key, item]) =>
+          quoted(spellingOfKey(key) ?? key, options) + options.separators[1] + toJson(item, options, depth + 1),
       )
       return joined(items, '{}', options, depth)
     }
@@ -229,7 +193,7 @@ function notation(value: unknown): string {
     case 'KeywordArgumentsValue':
     case 'NamespaceValue': {
       const entries = [...(inner as ReadonlyMap<string, unknown>)]
-      return `{${entries.map(([key, item]) => `${stringNotation(key)}: ${notation(item)}`).join(', ')}}`
+      return `{${entries.map(([key, item]) => `${spellingOfKey(key) ?? stringNotation(key)}: ${notation(item)}`).join(', ')}}`
     }
     default:
       throw new Error(`Cannot print: ${String(field(value, 'type'))}`)
@@ -272,49 +236,4 @@ function floatText(value: number, names: { readonly infinity: string; readonly n
   if (exponent < 0) return `${sign}0.${'0'.repeat(-exponent - 1)}${digits}`
   const whole = digits.slice(0, exponent + 1).padEnd(exponent + 1, '0')
   return `${sign}${whole}.${digits.slice(exponent + 1) || '0'}`
-}
-
-interface Token {
-  readonly type: string
-  value: string
-}
-
-/**
- * Puts number literals together that the lexer takes apart: `1e-7` comes as `1`, `e`, `-`, `7`. No valid template has a name
- * right behind a number that looks like the rest of one.
- */
-export function withNumberLiterals<T extends Token>(tokens: readonly T[]): T[] {
-  const joinedTokens: T[] = []
-  for (let i = 0; i < tokens.length; i++) {
-    const token = tokens[i] as T
-    joinedTokens.push(token)
-    const next = tokens[i + 1]
-    if (token.type !== 'NumericLiteral' || next?.type !== 'Identifier') continue
-    const number = token.value
-    if (/^[eE]\d[\d_]*$/.test(next.value)) {
-      token.value = withExponent(number, next.value.slice(1))
-      i += 1
-    } else if (/^[eE]$/.test(next.value)) {
-      const [sign, digits] = [tokens[i + 2], tokens[i + 3]]
-      if (sign?.type !== 'AdditiveBinaryOperator' || digits?.type !== 'NumericLiteral') continue
-      token.value = withExponent(number, sign.value + digits.value)
-      i += 3
-    } else if (/^(_\d+)+$/.test(next.value)) {
-      token.value = number + next.value.replaceAll('_', '')
-      i += 1
-    } else if (/^[+-]?0$/.test(number) && /^([xX][\da-fA-F_]+|[oO][0-7_]+|[bB][01_]+)$/.test(next.value)) {
-      token.value = String(Number(`0${next.value.replaceAll('_', '')}`) * (number.startsWith('-') ? -1 : 1))
-      i += 1
-    }
-  }
-  return joinedTokens
-}
-
-/** With a point, by which the parser tells floats. */
-function withExponent(number: string, exponent: string): string {
-  return `${number.includes('.') ? number : `${number}.0`}e${exponent.replaceAll('_', '')}`
-}
-
-function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
 }

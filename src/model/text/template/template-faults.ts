@@ -34,6 +34,10 @@ export function locateParseFault(source: string, canParse: (template: string) =>
 /** The first tag with the filter, test, function or operator that a message of the interpreter names. */
 export function locateRenderFault(source: string, message: string): string | null {
   const named = /(filter|test): (\w+)|operator "([^"]+)"/.exec(message)
+  const called = /^"(\w+)" is .*not a function/.exec(message)?.[1]
+  if (called !== undefined) {
+    return describe(tagsOf(source).find(({ text }) => new RegExp(`\\b${called}\\s*\\(`).test(text)))
+  }
   if (named === null) return null
   const [, kind, name = '', operator = ''] = named
   const tags = tagsOf(source)

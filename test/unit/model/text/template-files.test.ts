@@ -45,7 +45,11 @@ describe('a template that cannot be rendered', () => {
       '{% for m in messages %}{{ m.content }}{% endfor %}\n{% if tools %}{{ tools | frob }}{% endif %}',
       'line 2: {{ tools | frob }}',
     ],
-    ['a function of plain chat', '{{ frobnicate() }}', 'not a function'],
+    [
+      'a function of plain chat',
+      'a\n{{ frobnicate() }}',
+      'not a function, and cannot be called, line 2: {{ frobnicate() }}',
+    ],
   ])('names line and construct of %s when the model is added', (_, source, place) => {
     expect(() => checkTemplate(template(source))).toThrow(
       expect.objectContaining({ code: 'unsupported_chat_template', message: expect.stringContaining(place) }),

@@ -7,6 +7,7 @@ import { usableCores } from '#base/machine/cores.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
+import { serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
 import { isLoopbackUrl, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { assertOpenFiles } from '#cli/local/open-files.js'
@@ -32,42 +33,7 @@ export const serve = defineCommand({
   ],
   args: {},
   flags: {
-    host: flag.setting('host'),
-    port: flag.setting('port'),
-    dataDir: flag.setting('data-dir'),
-    baseModel: flag.setting('base-models'),
-    threads: flag.setting('threads', { isAdvanced: true }),
-    precision: flag.setting('precision', { isAdvanced: true }),
-    trainWorkers: flag.setting('train-workers', { isAdvanced: true }),
-    jobLease: flag.setting('job-lease', { isAdvanced: true }),
-    workerStartTimeout: flag.setting('worker-start-timeout', { isAdvanced: true }),
-    workerStallTimeout: flag.setting('worker-stall-timeout', { isAdvanced: true }),
-    keepWorker: flag.setting('keep-worker', { isAdvanced: true }),
-    resumeInterval: flag.setting('resume-interval', { isAdvanced: true }),
-    maxContextLength: flag.setting('max-context-length', { isAdvanced: true }),
-    maxSequences: flag.setting('max-sequences', { isAdvanced: true }),
-    maxPendingRequests: flag.setting('max-pending-requests', { isAdvanced: true }),
-    maxConcurrentRequests: flag.setting('max-concurrent-requests', { isAdvanced: true }),
-    requestsPerMinute: flag.setting('requests-per-minute', { isAdvanced: true }),
-    maxConnections: flag.setting('max-connections', { isAdvanced: true }),
-    maxPipelined: flag.setting('max-pipelined-requests', { isAdvanced: true }),
-    maxUnread: flag.setting('max-unread-answers', { isAdvanced: true }),
-    maxQueuedJobs: flag.setting('max-queued-jobs', { isAdvanced: true }),
-    maxRequestBody: flag.setting('max-request-body', { isAdvanced: true }),
-    maxChatBody: flag.setting('max-chat-body', { isAdvanced: true }),
-    maxTrajectories: flag.setting('max-trajectories-body', { isAdvanced: true }),
-    maxGroup: flag.setting('max-trajectory-group', { isAdvanced: true }),
-    maxUpload: flag.setting('max-upload', { isAdvanced: true }),
-    maxUnfinished: flag.setting('max-unfinished-bodies', { isAdvanced: true }),
-    kvCacheMemory: flag.setting('kv-cache-memory', { isAdvanced: true }),
-    speculation: flag.setting('speculation', { isAdvanced: true }),
-    schedulingPolicy: flag.setting('scheduling-policy', { isAdvanced: true }),
-    trustRequestChatTemplate: flag.setting('trust-request-chat-template', { isAdvanced: true }),
-    trainingDataRoot: flag.setting('training-data-root', { isAdvanced: true }),
-    allowedHost: flag.setting('allowed-hosts', { isAdvanced: true }),
-    webhookHost: flag.setting('webhook-hosts', { isAdvanced: true }),
-    trainingDataHost: flag.setting('training-data-hosts', { isAdvanced: true }),
-    sweepGrace: flag.setting('sweep-grace', { isAdvanced: true }),
+    ...serviceFlags,
     adoptEmpty: flag.switch(
       '--adopt-empty',
       'begin anew although data lies beside an empty or missing database; it stays',
@@ -76,8 +42,6 @@ export const serve = defineCommand({
       '--adopt-database',
       'go on with a database that is older than the data beside it, or of another directory',
     ),
-    logLevel: flag.setting('log-level', { isAdvanced: true }),
-    logFormat: flag.setting('log-format', { isAdvanced: true }),
   },
   environment: [
     ['HF_ENDPOINT', 'hub that base-models add downloads from'],
@@ -85,60 +49,21 @@ export const serve = defineCommand({
   ],
   next: ['trainyard base-models list', 'trainyard models create <name> --base-model <name>'],
   async run({ config, output, io, signal, version, environment, flags }) {
-    const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
-    const trainingDataRoot = config.get('training-data-root')
+    const settings = serviceSettings(config)
+    const dataDir = settings.dataDir ?? resolve(config.paths.dataDir)
     assertOpenFiles()
     const { createService, isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
-    const { createLogger } = await import('#base/logging/logger.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
-    for (const text of config.get('base-models')) {
+    for (const text of settings.baseModels) {
       baseModels.push(isBuiltInModel(text) ? text : await parseBaseModel(text))
     }
     const service = await createService({
+      ...settings,
       dataDir,
-      host: config.get('host'),
-      port: config.get('port'),
       baseModels,
-      threads: config.get('threads'),
-      precision: config.get('precision'),
-      trainWorkers: config.get('train-workers'),
-      resumeIntervalMs: config.get('resume-interval'),
-      sweepGraceMs: config.get('sweep-grace'),
       adoptsEmptyDatabase: flags.adoptEmpty,
       adoptsOtherDatabase: flags.adoptDatabase,
-      maxContextLength: config.get('max-context-length'),
-      maxConcurrentSequences: config.get('max-sequences'),
-      maxPendingRequests: config.get('max-pending-requests'),
-      maxConcurrentRequests: config.get('max-concurrent-requests'),
-      requestsPerMinute: config.get('requests-per-minute'),
-      maxConnections: config.get('max-connections'),
-      maxPipelinedRequests: config.get('max-pipelined-requests'),
-      maxUnreadBytes: config.get('max-unread-answers'),
-      maxQueuedJobs: config.get('max-queued-jobs'),
-      maxRequestBodyBytes: config.get('max-request-body'),
-      maxChatBodyBytes: config.get('max-chat-body'),
-      maxTrajectoriesBytes: config.get('max-trajectories-body'),
-      maxGroupBytes: config.get('max-trajectory-group'),
-      maxUploadBytes: config.get('max-upload'),
-      maxUnfinishedBytes: config.get('max-unfinished-bodies'),
-      kvCacheBytes: config.get('kv-cache-memory'),
-      speculation: config.get('speculation'),
-      schedulingPolicy: config.get('scheduling-policy'),
-      trustsRequestChatTemplate: config.get('trust-request-chat-template'),
-      trainingDataRoot: trainingDataRoot === null ? null : resolve(trainingDataRoot),
-      allowedHosts: config.get('allowed-hosts'),
-      webhookHosts: config.get('webhook-hosts'),
-      trainingDataHosts: config.get('training-data-hosts'),
       hub: { endpoint: environment['HF_ENDPOINT'] || undefined, token: environment['HF_TOKEN'] || undefined },
-      tuning: {
-        jobs: {
-          leaseMs: config.get('job-lease'),
-          startMs: config.get('worker-start-timeout'),
-          stallMs: config.get('worker-stall-timeout'),
-        },
-        keptWorkers: { keepMs: config.get('keep-worker') },
-      },
-      logger: createLogger({ level: config.get('log-level'), format: config.get('log-format') }),
     })
     const idleCollection = startIdleCollection()
     const { apiKeyFile, inventory } = service
@@ -166,7 +91,7 @@ export const serve = defineCommand({
           `  API     ${service.url}/v1`,
           `  Data    ${dataDir}`,
           `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
-          `  Device  CPU, ${describeThreads(config.get('threads'))}, precision ${config.get('precision')}`,
+          `  Device  CPU, ${describeThreads(settings.threads)}, precision ${settings.precision}`,
           `  Key     ${apiKeyFile}`,
           `  Docs    ${service.url}/docs`,
           'Press Ctrl-C to stop.',
@@ -175,7 +100,7 @@ export const serve = defineCommand({
       if (!isLoopbackUrl(service.url)) {
         output.warning(`${service.url} can be reached from other machines; keys and data travel unencrypted`)
       }
-      const crowd = describeCrowd(config.get('threads'))
+      const crowd = describeCrowd(settings.threads)
       if (crowd !== null) output.warning(crowd)
       if (output.mode === 'json') {
         const ready = {

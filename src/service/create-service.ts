@@ -11,7 +11,6 @@ import { createLogger, type Logger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
 import { createIdSource, timeOfId } from '#base/util/ids.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { DEFAULT_BODY_LIMITS } from '#service/bodies/bodies.js'
 import { createBodyStore } from '#service/bodies/body-store.js'
 import { BUILT_IN_MODELS, DEFAULT_BASE_MODEL } from '#service/built-in-models.js'
@@ -52,7 +51,7 @@ import { createTrajectoryLogService } from '#service/operations/trajectory-log.j
 import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
 import { createOutbox, DEFAULT_OUTBOX_TIMING } from '#service/operations/webhooks/outbox.js'
 import { createWebhookService } from '#service/operations/webhooks/webhooks.js'
-import { resolveHub, resolveSettings, type ServiceOptions } from '#service/options.js'
+import { type ResolvedSettings, resolveHub, resolveSettings, type ServiceOptions } from '#service/options.js'
 import { queueFull } from '#service/processes/engine-errors.js'
 import { createEnginePool } from '#service/processes/engine-pool.js'
 import { createExporter } from '#service/processes/exporter.js'
@@ -108,18 +107,25 @@ export interface Service {
  * @example const service = await createService({ dataDir: './data', port: 0 })
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const logger = options.logger ?? createLogger({ level: options.logLevel ?? SERVICE_DEFAULTS.logLevel })
+  const settings = resolveSettings(options)
+  const logger = options.logger ?? createLogger({ level: settings.logLevel, format: settings.logFormat })
   const undo: (() => unknown)[] = []
   try {
-    return await build(options, logger, undo)
+    return await build({ options, settings, logger, undo })
   } catch (error) {
     for (const step of undo.reverse()) await step()
     throw toStorageError(error) ?? error
   }
 }
 
-async function build(options: ServiceOptions, logger: Logger, undo: (() => unknown)[]): Promise<Service> {
-  const settings = resolveSettings(options)
+interface BuildInput {
+  readonly options: ServiceOptions
+  readonly settings: ResolvedSettings
+  readonly logger: Logger
+  readonly undo: (() => unknown)[]
+}
+
+async function build({ options, settings, logger, undo }: BuildInput): Promise<Service> {
   const seams = options.seams ?? {}
   const dataDir = await openDataDir(options.dataDir)
   undo.push(() => dataDir.unlock())
@@ -210,10 +216,17 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const hub = createHubConnection(resolveHub(options))
 
   const signals = createJobSignals()
-  const timing = { ...DEFAULT_JOB_TIMING, ...options.tuning?.jobs }
+  const timing = {
+    ...DEFAULT_JOB_TIMING,
+    leaseMs: settings.jobLeaseMs,
+    startMs: settings.workerStartTimeoutMs,
+    stallMs: settings.workerStallTimeoutMs,
+    ...options.tuning?.jobs,
+  }
   let listening: Listening | null = null
   const workers = createWorkerPool({
     environment: workerEnvironment(options),
+    keepMs: settings.keepWorkerMs,
     ...options.tuning?.keptWorkers,
     entryPath: seams.entryPaths?.worker,
     onComputing: (isComputing) => engines.shareCores(isComputing),
@@ -224,7 +237,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   const clockWatch = createClockWatch(db, systemClock, logger)
   undo.push(() => clockWatch.stop())
   const remoteData = createRemoteData({
-    allowedHosts: options.trainingDataHosts ?? [],
+    allowedHosts: settings.trainingDataHosts,
     userAgent: `Trainyard/${packageVersion()}`,
     maxBytes: settings.maxUploadBytes,
     ...options.tuning?.remoteData,
@@ -282,7 +295,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
   }
   const models = createModelService(context)
   const trainingJobs = createTrainingJobService(context)
-  const rules = createAddressRules(options.webhookHosts ?? [])
+  const rules = createAddressRules(settings.webhookHosts)
   const outbox = createOutbox({
     db,
     ids,
@@ -333,7 +346,7 @@ async function build(options: ServiceOptions, logger: Logger, undo: (() => unkno
     clock: systemClock,
     ids,
     version: context.version,
-    allowedHosts: [...(options.allowedHosts ?? []), ...(options.host === undefined ? [] : [options.host])],
+    allowedHosts: [...settings.allowedHosts, ...(options.host === undefined ? [] : [options.host])],
     metrics,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it

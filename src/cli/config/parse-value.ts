@@ -3,10 +3,8 @@
  * of a sentence; whoever knows where the text came from adds that.
  */
 import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
+import { type Bounds, MAX_DURATION_MS } from '#contract/settings/setting.js'
 import { MAX_KEY_LIFE_SECONDS } from '#contract/wire/access/key-words.js'
-
-/** Longest time a timer can wait. */
-export const MAX_DURATION_MS = 24 * 24 * 3_600_000
 
 /** Thrown by a `parse` export function with what it wanted. */
 export class ExpectedError extends Error {}
@@ -77,7 +75,7 @@ export function parseBoolean(text: string): boolean {
   throw new ExpectedError('1 or 0 (true, false, yes, no)')
 }
 
-export function parseWhole(text: string, { min, max }: { readonly min: number; readonly max: number }): number {
+export function parseWhole(text: string, { min, max }: Bounds): number {
   const value = /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
   if (!(value >= min && value <= max)) throw new ExpectedError(`a whole number from ${min} to ${max}`)
   return value
@@ -101,7 +99,7 @@ export function parseList(text: string): readonly string[] {
 const SIZE_UNITS = { B: 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 }
 
 /** `500KB`, `64MB`, `1GB` or plain bytes → bytes. @throws {ExpectedError} outside the bounds too */
-export function parseSize(text: string, { min, max }: { readonly min: number; readonly max: number }): number {
+export function parseSize(text: string, { min, max }: Bounds): number {
   const match = /^(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$/i.exec(text.trim())
   const unit = `${match?.[2]?.toUpperCase() ?? ''}B` as keyof typeof SIZE_UNITS
   const value = Math.trunc(Number(match?.[1]) * SIZE_UNITS[unit])
@@ -111,7 +109,15 @@ export function parseSize(text: string, { min, max }: { readonly min: number; re
   return value
 }
 
-function formatSize(bytes: number): string {
+/** @example formatSize(16_777_216) // '16MB' */
+export function formatSize(bytes: number): string {
   const unit = Object.entries(SIZE_UNITS).findLast(([, size]) => bytes % size === 0) ?? ['B', 1]
   return `${bytes / unit[1]}${unit[0]}`
+}
+
+/** In the longest unit that divides it. @example formatDuration(86_400_000) // '24h' */
+export function formatDuration(ms: number): string {
+  const units = Object.entries({ ms: 1, s: 1000, m: 60_000, h: 3_600_000 })
+  const unit = units.findLast(([, size]) => ms % size === 0) ?? ['ms', 1]
+  return `${ms / unit[1]}${unit[0]}`
 }

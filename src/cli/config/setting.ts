@@ -1,66 +1,26 @@
 /**
- * What a setting is, and the type of each one's value; the settings themselves are the table in `schema.ts`.
+ * From a row of a table of settings to what the command line needs of it: flag, variables, help with its default, and how its
+ * text is read. Knows no setting; `schema.ts` puts the tables together.
  */
-import type { LOG_FORMATS, LOG_LEVELS, Precision, SchedulingPolicy, Speculation } from '#contract/settings/service.js'
+import type { SettingRow } from '#contract/settings/setting.js'
+import {
+  formatDuration,
+  formatSize,
+  parseBoolean,
+  parseChoice,
+  parseDurationBetween,
+  parseDurationMs,
+  parseList,
+  parseSize,
+  parseText,
+  parseUrl,
+  parseWhole,
+} from './parse-value.js'
 
-/** What a setting's text is parsed to. */
-export interface SettingValues {
-  readonly server: string
-  readonly 'api-key': string | null
-  readonly 'api-key-file': string | null
-  readonly project: string
-  readonly entity: string | null
-  readonly json: boolean
-  readonly color: boolean | null
-  readonly 'no-input': boolean
-  readonly timeout: number | null
-  readonly verbose: boolean
-  readonly host: string
-  readonly port: number
-  readonly 'data-dir': string | null
-  readonly 'base-models': readonly string[]
-  readonly threads: number | null
-  readonly precision: Precision
-  readonly 'train-workers': number
-  readonly 'job-lease': number
-  readonly 'worker-start-timeout': number
-  readonly 'worker-stall-timeout': number
-  readonly 'keep-worker': number
-  readonly 'resume-interval': number
-  readonly 'sweep-grace': number
-  readonly 'max-context-length': number | null
-  readonly 'max-sequences': number
-  readonly 'max-pending-requests': number
-  readonly 'max-concurrent-requests': number
-  readonly 'requests-per-minute': number | null
-  readonly 'max-connections': number
-  readonly 'max-pipelined-requests': number
-  readonly 'max-unread-answers': number
-  readonly 'max-queued-jobs': number
-  readonly 'max-request-body': number
-  readonly 'max-chat-body': number
-  readonly 'max-trajectories-body': number
-  readonly 'max-trajectory-group': number
-  readonly 'max-upload': number
-  readonly 'max-unfinished-bodies': number
-  readonly 'scheduling-policy': SchedulingPolicy
-  readonly 'trust-request-chat-template': boolean
-  readonly 'kv-cache-memory': number | null
-  readonly speculation: Speculation
-  readonly 'training-data-root': string | null
-  readonly 'allowed-hosts': readonly string[]
-  readonly 'webhook-hosts': readonly string[]
-  readonly 'training-data-hosts': readonly string[]
-  readonly 'log-level': (typeof LOG_LEVELS)[number]
-  readonly 'log-format': (typeof LOG_FORMATS)[number]
-}
-
-export type SettingKey = keyof SettingValues
-
-/** One row of the table; `T` is the type of its value. */
+/** One setting; `T` is the type of its value. */
 export interface Setting<T> {
   /** Shown in help and errors: `url`, `path`, `duration`… */
-  readonly type: string
+  readonly type: SettingRow['type']
   readonly default: T
   /** Unit of a numeric value, for help. */
   readonly unit?: string
@@ -75,4 +35,83 @@ export interface Setting<T> {
   readonly summary: string
   /** Text from a flag, a variable or the file → value; throws a plain sentence fragment such as `a URL`. */
   readonly parse: (text: string) => T
+}
+
+export function toSetting(row: SettingRow, usedBy: 'client' | 'service'): Setting<unknown> {
+  const unit = unitOf(row)
+  return Object.freeze({
+    type: row.type,
+    default: row.default,
+    ...(unit === undefined ? {} : { unit }),
+    env: row.env ?? [`TRAINYARD_${row.key.toUpperCase().replaceAll('-', '_')}`],
+    flag: row.flag === undefined ? [`--${row.key}`, placeholderOf(row)].join(' ').trim() : row.flag,
+    usedBy,
+    ...(row.isSecret === undefined ? {} : { isSecret: row.isSecret }),
+    summary: [row.summary, ...addedTo(row)].join('; '),
+    parse: parserOf(row),
+  })
+}
+
+/** What help says after the sentence: the default, or that it may be given often. */
+function addedTo(row: SettingRow): readonly string[] {
+  if (row.type === 'list') return ['repeatable']
+  const words = row.whenAbsent ?? defaultInWords(row)
+  return words === null ? [] : [`default ${words}`]
+}
+
+/** Null for a default that is not said: of texts, switches and choices `config list` shows it. */
+function defaultInWords(row: SettingRow): string | null {
+  if (row.default === null) return null
+  if (row.type === 'size') return formatSize(row.default)
+  if (row.type === 'duration') return row.hidesDefault === true ? null : formatDuration(row.default)
+  if (row.type === 'integer') return row.hidesDefault === true ? null : String(row.default)
+  return null
+}
+
+function unitOf(row: SettingRow): string | undefined {
+  if (row.type === 'integer') return row.unit
+  return { size: 'bytes', duration: 'ms' }[row.type as string]
+}
+
+/** The value in a flag's spelling. */
+function placeholderOf(row: SettingRow): string {
+  if (row.type === 'choice') return `<${row.choices.join('|')}>`
+  if (row.type === 'boolean') return ''
+  return `<${PLACEHOLDERS[row.type]}>`
+}
+
+const PLACEHOLDERS = {
+  integer: 'n',
+  size: 'size',
+  duration: 'duration',
+  path: 'dir',
+  url: 'url',
+  address: 'address',
+  text: 'name',
+  list: 'name',
+} as const
+
+function parserOf(row: SettingRow): (text: string) => unknown {
+  switch (row.type) {
+    case 'integer':
+      return (text) => parseWhole(text, row.bounds)
+    case 'size':
+      return (text) => parseSize(text, row.bounds)
+    case 'duration': {
+      const { bounds } = row
+      return bounds === undefined ? parseDurationMs : (text) => parseDurationBetween(text, bounds.min, bounds.max)
+    }
+    case 'choice':
+      return (text) => parseChoice(text, row.choices)
+    case 'boolean':
+      return parseBoolean
+    case 'list':
+      return parseList
+    case 'url':
+      return parseUrl
+    case 'text':
+    case 'path':
+    case 'address':
+      return parseText
+  }
 }

@@ -1,62 +1,12 @@
 /**
- * Defaults, bounds and choices of what a user sets on a service, each written once: the command line's table of settings and
- * the service itself read them here. Plain data; which flag and variable set them is `cli/config/schema.ts`.
+ * The settings of a service, one row each: what it is called in the library (the name), in the config file, as a flag and as a
+ * variable (its key), its type, default, bounds and sentence. The options of `createService` and their types, the flags of `serve`
+ * with their help, the environment, the keys of the config file and the table in the documentation follow from these rows, in
+ * this order. A new setting is a row here, and its use as `settings.<name>` in `service/create-service.ts`.
+ *
+ * Plain data; knows neither how texts are read (`cli/config/`) nor what a setting does.
  */
-
-export const SERVICE_DEFAULTS = {
-  host: '127.0.0.1',
-  port: 8642,
-  precision: 'auto',
-  trainWorkers: 1,
-  resumeIntervalMs: 60_000,
-  sweepGraceMs: 86_400_000,
-  maxConcurrentSequences: 64,
-  maxPendingRequests: 512,
-  maxConcurrentRequests: 2000,
-  maxConnections: 4096,
-  maxPipelinedRequests: 2000,
-  maxUnreadBytes: 256 * 1024 ** 2,
-  maxQueuedJobs: 1000,
-  maxRequestBodyBytes: 8 * 1024 ** 2,
-  maxChatBodyBytes: 16 * 1024 ** 2,
-  maxTrajectoriesBytes: 1024 ** 3,
-  maxGroupBytes: 128 * 1024 ** 2,
-  maxUploadBytes: 16 * 1024 ** 3,
-  maxUnfinishedBytes: 4 * 1024 ** 3,
-  speculation: 'auto',
-  schedulingPolicy: 'fcfs',
-  trustsRequestChatTemplate: false,
-  logLevel: 'info',
-  logFormat: 'auto',
-} as const
-
-/** Inclusive bounds of whole numbers. */
-export const SERVICE_BOUNDS = {
-  port: { min: 0, max: 65_535 },
-  threads: { min: 1, max: 1024 },
-  trainWorkers: { min: 0, max: 64 },
-  resumeIntervalMs: { min: 0, max: 86_400_000 },
-  sweepGraceMs: { min: 120_000, max: 365 * 86_400_000 },
-  /** Tokens. */
-  maxContextLength: { min: 16, max: 2 ** 24 },
-  maxConcurrentSequences: { min: 1, max: 1024 },
-  maxPendingRequests: { min: 1, max: 1_000_000 },
-  maxConcurrentRequests: { min: 1, max: 1_000_000 },
-  requestsPerMinute: { min: 1, max: 1_000_000_000 },
-  maxConnections: { min: 16, max: 1_000_000 },
-  maxPipelinedRequests: { min: 0, max: 1_000_000 },
-  maxQueuedJobs: { min: 1, max: 1_000_000 },
-  /** Bytes, as the rest. */
-  maxUnreadBytes: { min: 1024 ** 2, max: 1024 ** 4 },
-  maxRequestBodyBytes: { min: 64 * 1024, max: 256 * 1024 ** 2 },
-  maxChatBodyBytes: { min: 64 * 1024, max: 256 * 1024 ** 2 },
-  maxTrajectoriesBytes: { min: 64 * 1024, max: 1024 ** 4 },
-  /** A group is one text while it is written, and no text is longer. */
-  maxGroupBytes: { min: 64 * 1024, max: 512 * 1024 ** 2 },
-  maxUploadBytes: { min: 64 * 1024, max: 16 * 1024 ** 3 },
-  maxUnfinishedBytes: { min: 64 * 1024, max: 1024 ** 4 },
-  kvCacheBytes: { min: 16 * 1024 ** 2, max: 1024 ** 5 },
-} as const
+import { defineSettings, MAX_DURATION_MS, type SettingValue } from './setting.js'
 
 /** Weights while serving. */
 export const PRECISIONS = ['auto', 'f32', 'int8', 'int4'] as const
@@ -65,12 +15,343 @@ export type Precision = (typeof PRECISIONS)[number]
 /** Whether answers that repeat what was said are computed several tokens at a time. */
 export const SPECULATIONS = ['auto', 'off'] as const
 export type Speculation = (typeof SPECULATIONS)[number]
+
 /** Who gets a row first: who came first, or who has the lower `priority`. */
 export const SCHEDULING_POLICIES = ['fcfs', 'priority'] as const
 export type SchedulingPolicy = (typeof SCHEDULING_POLICIES)[number]
 
-export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
-export const LOG_FORMATS = ['auto', 'json', 'lines', 'pretty'] as const
+const KB = 1024
+const MB = 1024 ** 2
+const GB = 1024 ** 3
+const TB = 1024 ** 4
+const SECOND = 1000
+const MINUTE = 60_000
+const HOUR = 3_600_000
+const DAY = 86_400_000
+
+export const SERVICE_SETTINGS = defineSettings({
+  /** Address to listen on. */
+  host: { key: 'host', type: 'address', default: '127.0.0.1', isCommon: true, summary: 'address to listen on' },
+  /** 0 takes any free port. */
+  port: {
+    key: 'port',
+    type: 'integer',
+    default: 8642,
+    bounds: { min: 0, max: 65_535 },
+    hidesDefault: true,
+    isCommon: true,
+    summary: 'port to listen on, 0 for any free one',
+  },
+  dataDir: {
+    key: 'data-dir',
+    type: 'path',
+    default: null,
+    whenAbsent: '$XDG_DATA_HOME/trainyard',
+    isCommon: true,
+    summary: 'where models, checkpoints and jobs live',
+  },
+  baseModels: {
+    key: 'base-models',
+    type: 'list',
+    default: [],
+    flag: '--base-model <path>',
+    isCommon: true,
+    summary: 'weights to serve and train: a folder or GGUF file, name=path, or trainyard/spark',
+  },
+  /** Threads of the engine and of training; null for all cores. */
+  threads: {
+    key: 'threads',
+    type: 'integer',
+    default: null,
+    bounds: { min: 1, max: 1024 },
+    whenAbsent: 'all cores, up to 50M parameters half',
+    summary: 'threads for inference and training each',
+  },
+  /** Weights while serving. */
+  precision: {
+    key: 'precision',
+    type: 'choice',
+    default: 'auto',
+    choices: PRECISIONS,
+    summary: 'weights while serving; auto is f32 for small models and measures f32 against int8 once for others',
+  },
+  /** Jobs that train side by side; 0 trains nothing here. */
+  trainWorkers: {
+    key: 'train-workers',
+    type: 'integer',
+    default: 1,
+    bounds: { min: 0, max: 64 },
+    hidesDefault: true,
+    summary: 'training jobs that run side by side',
+  },
+  /** Silence after which a job whose worker is not known to live is given away. */
+  jobLeaseMs: {
+    key: 'job-lease',
+    type: 'duration',
+    default: 30 * SECOND,
+    bounds: { min: SECOND, max: HOUR },
+    summary:
+      'silence after which a job runs again: this long when its worker is not known to live, ten times as long when it is',
+  },
+  /** How long a worker may take from its start to its first request. */
+  workerStartTimeoutMs: {
+    key: 'worker-start-timeout',
+    type: 'duration',
+    default: 10 * MINUTE,
+    bounds: { min: SECOND, max: MAX_DURATION_MS },
+    summary: 'a training worker that has not reported by then is started again',
+  },
+  /** How long a worker that answers may make no progress. */
+  workerStallTimeoutMs: {
+    key: 'worker-stall-timeout',
+    type: 'duration',
+    default: HOUR,
+    bounds: { min: SECOND, max: MAX_DURATION_MS },
+    summary: 'a training worker that answers but does nothing for so long is started again',
+  },
+  /** How long a training worker without a job stays; 0: not at all. */
+  keepWorkerMs: {
+    key: 'keep-worker',
+    type: 'duration',
+    default: 10 * MINUTE,
+    bounds: { min: 0, max: MAX_DURATION_MS },
+    summary: 'how long an idle training worker stays loaded for the next job, 0s for not at all',
+  },
+  /** Least time between two points from which a job goes on when it loses its worker; 0: after every step. */
+  resumeIntervalMs: {
+    key: 'resume-interval',
+    type: 'duration',
+    default: MINUTE,
+    bounds: { min: 0, max: DAY },
+    hidesDefault: true,
+    summary: 'least time between points from which a job goes on after a crash, for example 60s',
+  },
+  /** Ceiling for prompt + answer, tokens; null for the model's own. */
+  maxContextLength: {
+    key: 'max-context-length',
+    type: 'integer',
+    default: null,
+    bounds: { min: 16, max: 2 ** 24 },
+    unit: 'tokens',
+    whenAbsent: "the model's own",
+    summary: 'ceiling for prompt and answer together',
+  },
+  /** Sequences an engine computes at once. */
+  maxConcurrentSequences: {
+    key: 'max-sequences',
+    type: 'integer',
+    default: 64,
+    bounds: { min: 1, max: 1024 },
+    summary: 'answers computed at once; more wait',
+  },
+  /** Chat requests of one base model that may run or wait; beyond it 429. */
+  maxPendingRequests: {
+    key: 'max-pending-requests',
+    type: 'integer',
+    default: 512,
+    bounds: { min: 1, max: 1_000_000 },
+    summary: 'chat requests of one base model that may run or wait; beyond it 429',
+  },
+  /** Requests of one key that may run at once; beyond it 429. */
+  maxConcurrentRequests: {
+    key: 'max-concurrent-requests',
+    type: 'integer',
+    default: 2000,
+    bounds: { min: 1, max: 1_000_000 },
+    summary: 'requests of one key that may run at once, streams included; beyond it 429',
+  },
+  /** Requests one key may send in a minute; beyond it 429. Null: no limit, the default. */
+  requestsPerMinute: {
+    key: 'requests-per-minute',
+    type: 'integer',
+    default: null,
+    bounds: { min: 1, max: 1_000_000_000 },
+    whenAbsent: 'no limit',
+    summary: 'requests that one key may send in a minute; beyond it 429',
+  },
+  /** Open connections; a further one takes the place of one that is idle, or is closed. */
+  maxConnections: {
+    key: 'max-connections',
+    type: 'integer',
+    default: 4096,
+    bounds: { min: 16, max: 1_000_000 },
+    summary: 'open connections; a further one takes the place of an idle one, or is closed',
+  },
+  /** Requests of one connection that may wait behind the one that runs; with more it is cut. */
+  maxPipelinedRequests: {
+    key: 'max-pipelined-requests',
+    type: 'integer',
+    default: 2000,
+    bounds: { min: 0, max: 1_000_000 },
+    summary: 'requests of one connection that may wait behind its running one; with more it is cut',
+  },
+  /** Bytes of answers that clients have not read, together; beyond it connections that were unread longest are cut. */
+  maxUnreadBytes: {
+    key: 'max-unread-answers',
+    type: 'size',
+    default: 256 * MB,
+    bounds: { min: MB, max: TB },
+    summary: 'answers that clients have not read, together; beyond it connections unread longest are cut',
+  },
+  /** Training jobs of one entity that may wait or run; beyond it 429. */
+  maxQueuedJobs: {
+    key: 'max-queued-jobs',
+    type: 'integer',
+    default: 1000,
+    bounds: { min: 1, max: 1_000_000 },
+    summary: 'training jobs of one entity that may wait or run; beyond it 429',
+  },
+  /** Largest body of requests that no other limit is for, bytes. */
+  maxRequestBodyBytes: {
+    key: 'max-request-body',
+    type: 'size',
+    default: 8 * MB,
+    bounds: { min: 64 * KB, max: 256 * MB },
+    summary: 'largest body of requests that no other limit is for',
+  },
+  /** Largest body of a request for an answer, bytes. */
+  maxChatBodyBytes: {
+    key: 'max-chat-body',
+    type: 'size',
+    default: 16 * MB,
+    bounds: { min: 64 * KB, max: 256 * MB },
+    summary: 'largest body of a request for an answer',
+  },
+  /** Largest body of trajectory groups, bytes. */
+  maxTrajectoriesBytes: {
+    key: 'max-trajectories-body',
+    type: 'size',
+    default: GB,
+    bounds: { min: 64 * KB, max: TB },
+    summary: 'largest body of trajectory groups; costs disk, not memory',
+  },
+  /** Largest trajectory group, bytes. A group is one text while it is written, and no text is longer than its bound. */
+  maxGroupBytes: {
+    key: 'max-trajectory-group',
+    type: 'size',
+    default: 128 * MB,
+    bounds: { min: 64 * KB, max: 512 * MB },
+    summary: 'largest trajectory group, which is read in memory',
+  },
+  /** Largest uploaded file, bytes. */
+  maxUploadBytes: {
+    key: 'max-upload',
+    type: 'size',
+    default: 16 * GB,
+    bounds: { min: 64 * KB, max: 16 * GB },
+    summary: 'largest uploaded file',
+  },
+  /** All bodies on disk that are not read to their end yet, bytes; beyond it 503. */
+  maxUnfinishedBytes: {
+    key: 'max-unfinished-bodies',
+    type: 'size',
+    default: 4 * GB,
+    bounds: { min: 64 * KB, max: TB },
+    summary: 'request bodies on disk that are not read to their end yet, together; beyond it 503',
+  },
+  /** Memory of a base model's keys and values, bytes; null for a quarter of the machine's. */
+  kvCacheBytes: {
+    key: 'kv-cache-memory',
+    type: 'size',
+    default: null,
+    bounds: { min: 16 * MB, max: 1024 * TB },
+    whenAbsent: "a quarter of the machine's",
+    summary:
+      "memory of a base model's keys and values; half of it may stay for later prompts, at most twelve full conversations",
+  },
+  /** Whether an answer that repeats earlier text is computed several tokens at a time. */
+  speculation: {
+    key: 'speculation',
+    type: 'choice',
+    default: 'auto',
+    choices: SPECULATIONS,
+    summary: 'auto computes several tokens at a time where an answer repeats earlier text; the answers are the same',
+  },
+  /** `priority`: requests with a lower `priority` go first; otherwise the field is refused. Default `fcfs`. */
+  schedulingPolicy: {
+    key: 'scheduling-policy',
+    type: 'choice',
+    default: 'fcfs',
+    choices: SCHEDULING_POLICIES,
+    summary: 'who is answered first: who came first, or who has the lower priority; fcfs refuses the field',
+  },
+  /** Whether requests may bring a chat template of their own, which then runs in the engine's process. Default false. */
+  trustsRequestChatTemplate: {
+    key: 'trust-request-chat-template',
+    type: 'boolean',
+    default: false,
+    summary: 'let requests bring a chat_template, which runs in the engine within limits of time and size',
+  },
+  /** Folder below which `file:` training data is read; null refuses all. Default null. */
+  trainingDataRoot: {
+    key: 'training-data-root',
+    type: 'path',
+    default: null,
+    whenAbsent: 'none',
+    summary: 'folder below which training_data_url may name file: URLs',
+  },
+  /** Host names requests may carry besides loopback names and addresses. Default none. */
+  allowedHosts: {
+    key: 'allowed-hosts',
+    type: 'list',
+    default: [],
+    flag: '--allowed-host <name>',
+    summary: 'host name clients may call this service by, besides loopback ones',
+  },
+  /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
+  webhookHosts: {
+    key: 'webhook-hosts',
+    type: 'list',
+    default: [],
+    flag: '--webhook-host <host>',
+    summary: 'host webhooks may be sent to although it is private or plain http',
+  },
+  /** Hosts (`name` or `name:port`) that training data may be fetched from although they are in a private network or speak plain http. Default none. */
+  trainingDataHosts: {
+    key: 'training-data-hosts',
+    type: 'list',
+    default: [],
+    flag: '--training-data-host <host>',
+    summary: 'host training data may be fetched from although it is private or plain http',
+  },
+  /** How long blobs that no row names any more are kept. Default 24 hours. */
+  sweepGraceMs: {
+    key: 'sweep-grace',
+    type: 'duration',
+    default: DAY,
+    bounds: { min: 2 * MINUTE, max: 365 * DAY },
+    summary: 'how long blobs stay on the disk that nothing names any more',
+  },
+  /** Least severe log line to print. Default `info`. */
+  logLevel: {
+    key: 'log-level',
+    type: 'choice',
+    default: 'info',
+    choices: ['debug', 'info', 'warn', 'error'],
+    env: ['TRAINYARD_LOG'],
+    summary: 'least severe log line to print',
+  },
+  /** How log lines look; `auto`: short lines on a terminal, else JSON. */
+  logFormat: {
+    key: 'log-format',
+    type: 'choice',
+    default: 'auto',
+    choices: ['auto', 'json', 'lines', 'pretty'],
+    summary: 'log lines; auto is a short line per request on a terminal, without reads, and JSON elsewhere',
+  },
+})
+
+export type ServiceSettingName = keyof typeof SERVICE_SETTINGS
+
+/** Values by name. */
+export type ServiceSettingValues = {
+  readonly [Name in ServiceSettingName]: SettingValue<(typeof SERVICE_SETTINGS)[Name]>
+}
+
+/** Defaults by name. */
+export const SERVICE_DEFAULTS = Object.freeze(
+  Object.fromEntries(Object.entries(SERVICE_SETTINGS).map(([name, row]) => [name, row.default])),
+) as { readonly [Name in ServiceSettingName]: (typeof SERVICE_SETTINGS)[Name]['default'] }
 
 /** Project of a model that is named without one. */
 export const DEFAULT_PROJECT = 'default'

@@ -4,7 +4,7 @@
 
 import type { ReadStream } from 'node:fs'
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import { SERVICE_BOUNDS } from '#contract/settings/service.js'
+import { SERVICE_SETTINGS } from '#contract/settings/service.js'
 import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#contract/wire/files.js'
 import { type List, toList } from '#contract/wire/list.js'
 import { isUniqueViolation } from '#service/storage/database.js'
@@ -16,7 +16,7 @@ import type { Principal, ServiceContext } from './context.js'
 import { toWireFile } from './to-wire.js'
 
 /** Largest file there can be; the setting for uploads is at most this. Files are streamed, so size costs disk only. */
-export const MAX_UPLOAD_BYTES = SERVICE_BOUNDS.maxUploadBytes.max
+export const MAX_UPLOAD_BYTES = SERVICE_SETTINGS.maxUploadBytes.bounds.max
 
 export interface UploadFields {
   readonly filename: string

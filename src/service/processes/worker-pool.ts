@@ -16,8 +16,8 @@ import { type WorkerAssignment, workerIdleSchema } from '#contract/processes/wor
 export interface WorkerPoolOptions {
   /** Environment of the children. */
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** How long an idle worker is kept, milliseconds; 0 keeps none. Default 10 minutes. */
-  readonly keepMs?: number | undefined
+  /** How long an idle worker is kept, milliseconds; 0 keeps none. */
+  readonly keepMs: number
   /** Idle workers hold at most this together. Default: a quarter of the machine's memory. */
   readonly maxKeptBytes?: number | undefined
   /** Memory that could still be given out, bytes; for tests. Default: as the operating system or container says. */
@@ -78,14 +78,13 @@ interface IdleWorker {
 const WORKER = 'training/worker/main.js'
 /** A worker that has not loaded its runtime by then is ended. */
 const PROBE_MS = 60_000
-const DEFAULT_KEEP_MS = 10 * 60_000
 /** How often memory is looked at while workers are kept. */
 const MEMORY_CHECK_MS = 5000
 /** Kept workers are given up when less than this share of the machine's memory is left. */
 const MIN_AVAILABLE_SHARE = 0.1
 
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
-  const keepMs = options.keepMs ?? DEFAULT_KEEP_MS
+  const { keepMs } = options
   const maxKeptBytes = options.maxKeptBytes ?? memoryBytes() / 4
   const availableBytes = options.availableBytes ?? (() => availableMemoryBytes() ?? Number.POSITIVE_INFINITY)
   /** Longest idle first. */

@@ -5,6 +5,7 @@
  * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
  */
 
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
@@ -54,9 +55,9 @@ export interface JobTiming {
 }
 
 export const DEFAULT_JOB_TIMING: JobTiming = {
-  leaseMs: 30_000,
-  startMs: 10 * 60_000,
-  stallMs: 60 * 60_000,
+  leaseMs: SERVICE_DEFAULTS.jobLeaseMs,
+  startMs: SERVICE_DEFAULTS.workerStartTimeoutMs,
+  stallMs: SERVICE_DEFAULTS.workerStallTimeoutMs,
   backoffMs: RESTART_BACKOFF_MS,
   sweepMs: 500,
   cancelGraceMs: 15_000,

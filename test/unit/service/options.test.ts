@@ -1,7 +1,7 @@
 /** Settings of a service: defaults from one place, bounds that hold for a library's callers as for the command line. */
 import { describe, expect, test } from 'vitest'
 import { settings } from '#cli/config/schema.js'
-import { SERVICE_BOUNDS, SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import { SERVICE_DEFAULTS, SERVICE_SETTINGS, type ServiceSettingName } from '#contract/settings/service.js'
 import { resolveSettings } from '#service/options.js'
 import { expectCode } from '../../support/expect-code.js'
 
@@ -40,26 +40,13 @@ describe('resolveSettings', () => {
     }
   })
 
-  test('the defaults of both are the same', () => {
-    for (const [key, name] of [
-      ['max-concurrent-requests', 'maxConcurrentRequests'],
-      ['max-connections', 'maxConnections'],
-      ['max-pipelined-requests', 'maxPipelinedRequests'],
-      ['max-unread-answers', 'maxUnreadBytes'],
-      ['max-queued-jobs', 'maxQueuedJobs'],
-      ['max-request-body', 'maxRequestBodyBytes'],
-      ['max-chat-body', 'maxChatBodyBytes'],
-      ['max-trajectories-body', 'maxTrajectoriesBytes'],
-      ['max-trajectory-group', 'maxGroupBytes'],
-      ['max-upload', 'maxUploadBytes'],
-      ['max-unfinished-bodies', 'maxUnfinishedBytes'],
-    ] as const) {
-      expect(resolveSettings({ dataDir: '/data' })[name], key).toBe(settings[key].default)
+  test('the command line has the same defaults and bounds', () => {
+    const resolved: Readonly<Record<string, unknown>> = resolveSettings({ dataDir: '/data' })
+    for (const name of Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]) {
+      if (name === 'dataDir' || name === 'baseModels') continue
+      expect(resolved[name], name).toEqual(settings[SERVICE_SETTINGS[name].key].default)
     }
-  })
-
-  test('the command line has the same bounds', () => {
-    expect(() => settings.port.parse(String(SERVICE_BOUNDS.port.max + 1))).toThrow('from 0 to 65535')
-    expect(settings['max-sequences'].parse(String(SERVICE_BOUNDS.maxConcurrentSequences.max))).toBe(1024)
+    expect(() => settings.port.parse(String(SERVICE_SETTINGS.port.bounds.max + 1))).toThrow('from 0 to 65535')
+    expect(settings['max-sequences'].parse(String(SERVICE_SETTINGS.maxConcurrentSequences.bounds.max))).toBe(1024)
   })
 })

@@ -3,9 +3,9 @@
  * `contract/settings/service.ts`. Knows no single setting.
  */
 import { resolve } from 'node:path'
+import type { Config } from '#cli/config/load.js'
 import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } from '#contract/settings/service.js'
 import type { SettingRow } from '#contract/settings/setting.js'
-import type { Config } from '#cli/config/load.js'
 import { type Flag, flag } from './flags.js'
 
 const names = Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]

@@ -5,9 +5,9 @@
  * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
  */
 
-import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
+import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'

@@ -11,7 +11,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
 import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
-import type { History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
+import type { ChoiceItem, History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
 
 /** Rewards beyond this would overflow when squared deviations are averaged. */
 const MAX_REWARD_MAGNITUDE = 1e30
@@ -25,6 +25,11 @@ export interface ParseOptions extends TokenLimits {
 }
 
 const HISTORY_FIELDS = ['messages_and_choices', 'tools', 'functions']
+/** What besides messages and tools a prompt is made of, as requests for a chat say it. */
+const PROMPT_FIELDS = [
+  ...['chat_template', 'chat_template_kwargs', 'documents', 'reasoning_effort'],
+  ...['add_generation_prompt', 'continue_final_message'],
+]
 const GROUP_FIELDS: ReadonlySet<string> = new Set(['trajectories', 'exceptions', 'metadata', 'metrics', 'logs'])
 const TRAJECTORY_FIELDS: ReadonlySet<string> = new Set([
   ...HISTORY_FIELDS,
@@ -143,10 +148,7 @@ function parseItem(
   options: ParseOptions & { readonly reader: MessageReader },
 ): HistoryItem {
   const item = objectAt(value, path)
-  if ('message' in item) {
-    const choice = parseChoice(item, path, options)
-    return { ...choice, message: readMessage(choice.message, `${path}.message`, options) }
-  }
+  if ('message' in item) return readChoice(item, path, options)
   if (typeof item['role'] !== 'string' || item['role'] === '') {
     throw new DataError('invalid_trajectory', `${path} must be a message with a role or a choice with a message.`, {
       param: path,
@@ -164,6 +166,21 @@ function parseItem(
   return { kind: 'message', message: readMessage(item, path, options) }
 }
 
+function readChoice(
+  choice: JsonObject,
+  path: string,
+  options: ParseOptions & { readonly reader: MessageReader },
+): ChoiceItem {
+  const parsed = parseChoice(choice, path, options)
+  return { ...parsed, message: readMessage(parsed.message, `${path}.message`, options) }
+}
+
+/** Fields of a recorded request that its prompt was made with, and that nobody knows any more without its ids. */
+function notePromptFields(request: JsonObject, path: string, { notes }: ParseOptions): void {
+  const others = new Set(Object.keys(request).filter((name) => !PROMPT_FIELDS.includes(name)))
+  noteUnreadFields(request, others, (kind, name) => notes?.add(kind, path, `request.${name}`))
+}
+
 /** A message with its older forms converted. What a server writes into a choice besides is no slip of whoever made the data. */
 function readMessage(
   message: JsonObject,
@@ -172,7 +189,8 @@ function readMessage(
 ): JsonObject {
   const read = reader.read(message, (kind, name) => {
     if (kind === 'unread' && path.endsWith('.message')) return
-    notes?.add(kind, path, kind === 'unread' ? `messages_and_choices[].${name}` : name)
+    const list = /(\w+)\[\d+\]$/.exec(path)?.[1] ?? ''
+    notes?.add(kind, path, kind === 'unread' ? `${list}[].${name}` : name)
   })
   if (typeof read !== 'string') return read
   throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
@@ -202,12 +220,16 @@ function parseExchange(exchange: JsonObject, path: string, options: ParseOptions
     parseItem(message, `${path}.request.messages[${m}]`, { ...options, reader }),
   )
   const tools = parseTools(request, `${path}.request`, options)
-  return arrayAt(response['choices'], `${path}.response.choices`).map((value, c) => {
+  const choices = arrayAt(response['choices'], `${path}.response.choices`)
+  const hasPrompt = (value: unknown): boolean => isJsonObject(value) && (value['prompt_token_ids'] ?? null) !== null
+  if (!hasPrompt(response) && !choices.every(hasPrompt)) notePromptFields(request, `${path}.request`, options)
+  return choices.map((value, c) => {
     const choicePath = `${path}.response.choices[${c}]`
     const choice = objectAt(value, choicePath)
     const promptTokenIds = choice['prompt_token_ids'] ?? response['prompt_token_ids'] ?? null
+    const withPrompt = { ...choice, prompt_token_ids: promptTokenIds }
     return {
-      items: [...context, parseChoice({ ...choice, prompt_token_ids: promptTokenIds }, choicePath, options)],
+      items: [...context, readChoice(withPrompt, choicePath, { ...options, reader: reader.fork() })],
       tools,
       source: 'exchange',
     }

@@ -9,6 +9,8 @@ import { stringifyExact } from '#base/json/exact-json.js'
 import type { JsonValue } from '#base/util/json.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { countBatch } from '#formats/rows/metrics.js'
+import { createDataNotes } from '#formats/rows/notes/data-notes.js'
+import { isWellFormedJson } from '#formats/rows/notes/json-text.js'
 import { type ParseOptions, parseTrajectoryGroup } from '#formats/rows/parse.js'
 import { encodeTotals, splitTotals } from '#formats/rows/split-metrics.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
@@ -44,7 +46,9 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
   let trajectoryCount = 0
   let newest: GroupsRead['newest'] = null
   let largestTokenId: GroupsRead['largestTokenId'] = null
+  const notes = createDataNotes()
   const options: ParseOptions = {
+    notes,
     noteLargestId: (id, path) => {
       if (largestTokenId === null || id > largestTokenId.id) largestTokenId = { id, path }
     },
@@ -57,6 +61,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
 
   function add(value: JsonInput, index: number, text: Uint8Array | null): void {
     const path = `trajectory_groups[${index}]`
+    if (text !== null && hasLoneSurrogate(text)) notes.add('lone_surrogate', path)
     const group = parseTrajectoryGroup(value, path, options)
     trajectoryCount += group.trajectories.length
     if (trajectoryCount > MAX_TRAJECTORIES) {
@@ -83,7 +88,16 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
     const request = parseWith(schema, body, 'body')
     const ignoredFields = ignoredFieldsOf(schema, body)
     const totals = 'split' in request ? encodeTotals(splitTotals(kept, request.split)) : null
-    return { request, ignoredFields, ...target.end(), newest, largestTokenId, counts: countBatch(kept), totals }
+    return {
+      request,
+      ignoredFields,
+      ...target.end(),
+      newest,
+      largestTokenId,
+      counts: countBatch(kept),
+      notes: notes.sentences(),
+      totals,
+    }
   }
 
   return {
@@ -119,6 +133,13 @@ export function* readSlices(source: BodySource): Generator<Uint8Array, undefined
     releaseBytes(buffer)
     closeSync(file)
   }
+}
+
+/** Most groups have no such escape, and are not decoded for it. */
+function hasLoneSurrogate(text: Uint8Array): boolean {
+  const bytes = Buffer.from(text.buffer, text.byteOffset, text.byteLength)
+  if (!bytes.includes('\\ud') && !bytes.includes('\\uD')) return false
+  return !isWellFormedJson(bytes.toString('utf8'))
 }
 
 /** The group as it was sent, unless that has line breaks between its values. */

@@ -42,6 +42,8 @@ export interface GroupsRead {
   /** The largest token id any trajectory holds, and where. */
   readonly largestTokenId: { readonly id: number; readonly path: string } | null
   readonly counts: BatchCounts
+  /** Sentences: what is worth saying of the groups. */
+  readonly notes: readonly string[]
   /** Totals under the body's `split`, as they are stored; null for a body without one. */
   readonly totals: ReturnType<typeof encodeTotals> | null
 }

@@ -95,7 +95,7 @@ export interface TrainingJobsTable {
   input_sha256: string | null
   /** JSON Lines of rows that the job is measured on; null without, and once the job has ended. */
   validation_sha256: string | null
-  /** JSON object: what the job tells about itself, and when it said so. */
+  /** JSON object: what the job tells about itself, and when it said so; of one that waits what is known of its data. */
   report: string | null
   reported_at_ms: number | null
   /** SHA-256 of kind, input and config: equal for a repeated create. */

@@ -26,7 +26,7 @@ export interface JobRecord {
   readonly baseParameters: number | null
   readonly inputSha256: string | null
   readonly validationSha256: string | null
-  /** As the worker wrote it, see `contract/wire/training/job-report.ts`; null before the job has started. */
+  /** As the worker wrote it, see `contract/wire/training/job-report.ts`; before the job has started its `warnings` at most, or null. */
   readonly report: JsonObject | null
   readonly reportedAtMs: number | null
   readonly requestDigest: string
@@ -66,6 +66,8 @@ export interface NewJob {
   readonly validationSha256: string | null
   readonly requestDigest: string
   readonly sourceUrl: string | null
+  /** Sentences: what is known of its data before it starts. */
+  readonly dataNotes: readonly string[]
 }
 
 export interface JobFilter extends PageOptions {
@@ -94,6 +96,8 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       validation_sha256: job.validationSha256,
       request_digest: job.requestDigest,
       source_url: job.sourceUrl,
+      // the worker's own report begins with the same
+      report: job.dataNotes.length === 0 ? null : JSON.stringify({ warnings: job.dataNotes }),
       created_at_ms: databaseNowMs,
     })
     .execute()

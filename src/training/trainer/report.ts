@@ -109,14 +109,6 @@ export function leftOutRows(
   ]
 }
 
-/** What is worth saying of a job's rows, those it is measured on last. */
-export function notesOfRows(
-  { notes }: { readonly notes: readonly string[] },
-  validation: { readonly survey: { readonly notes: readonly string[] } } | null,
-): string[] {
-  return [...notes, ...(validation?.survey.notes ?? []).map((note) => `validation rows: ${note}`)]
-}
-
 /** Messages that the chat template leaves out, as event data; nothing for none. */
 export function leftOutMessageMetric(count: number): Record<string, number> {
   return count === 0 ? {} : { num_skipped_left_out_message: count }

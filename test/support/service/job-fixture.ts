@@ -46,6 +46,7 @@ export async function createJobFixture(): Promise<JobFixture> {
         inputSha256: 'a'.repeat(64),
         requestDigest: `digest ${counter}`,
         sourceUrl: null,
+        dataNotes: [],
         validationSha256: null,
       }
     },

@@ -55,6 +55,11 @@ const DIALOG =
   '[("\\n\\n" + ltrimstr("\\n\\n")) | split("\\n\\nHuman:")[1:][] | split("\\n\\nAssistant:") | map(gsub("^\\\\s+|\\\\s+$"; "")) | ' +
   '{role: "user", content: .[0]}, (.[1:][] | {role: "assistant", content: .})]'
 
+const LABELLED_NAME = 'a KTO row (an answer and a label that says whether it is good)'
+/** jq: of each prompt the first good and the first bad completion. */
+const PAIR_COMMAND =
+  "jq -sc 'group_by(.prompt)[] | {prompt: .[0].prompt, chosen: (map(select(.label))[0].completion), rejected: (map(select(.label | not))[0].completion)} | select(.chosen != null and .rejected != null)' rows.jsonl > pairs.jsonl"
+
 /** The more particular ones first. */
 const FORMS: readonly RowForm[] = [
   {
@@ -99,10 +104,13 @@ const FORMS: readonly RowForm[] = [
     advice: null,
   },
   {
-    name: 'a KTO row (prompt, completion and label)',
+    name: LABELLED_NAME,
     kind: 'preference',
-    matches: (row) => typeof row['label'] === 'boolean' && has(row, 'prompt') && has(row, 'completion'),
-    advice: () => `pair a good and a bad completion of each prompt: ${WANTED.preference}`,
+    matches: isLabelled,
+    advice: (row) =>
+      isPair(row)
+        ? `pair a good and a bad completion of each prompt: ${PAIR_COMMAND}`
+        : `pair a good and a bad answer to each prompt: ${WANTED.preference}`,
   },
   {
     name: 'a ShareGPT row (conversations of from and value)',
@@ -162,6 +170,12 @@ const FORMS: readonly RowForm[] = [
   },
 ]
 
+/** As a conversation such a row would be read, and bad answers train like good ones. */
+const LABELLED: RowProblem = {
+  problem: `is ${LABELLED_NAME}, expected messages, or prompt and completion, that are all to be learned`,
+  hint: "train the good ones (jq -c 'select(.label) | del(.label)' rows.jsonl > good.jsonl), or pair good and bad ones and train preferences (trainyard train dpo)",
+}
+
 /** Names that a row of a kind has; with one of them it is a near miss, which its reader names better. */
 const OWN_NAMES: Readonly<Record<RowKind, readonly string[]>> = {
   conversation: ['messages', 'prompt', 'completion'],
@@ -170,6 +184,7 @@ const OWN_NAMES: Readonly<Record<RowKind, readonly string[]>> = {
 
 /** What a row is that has the form of another trainer or of another kind of job; null for any other. */
 export function findForeignRow(row: JsonObject, kind: RowKind): RowProblem | null {
+  if (kind === 'conversation' && isLabelled(row)) return LABELLED
   if (IS_READ[kind](row)) return null
   const form = FORMS.find(({ matches }) => matches(row))
   const expected = `expected ${EXPECTED[kind]}`
@@ -245,6 +260,12 @@ function questionOf(row: JsonObject): { readonly content: string; readonly names
   if (context === null) return { content: `.${question}`, names: [question] }
   const content = `([.${question}, .${context}] | map(select(. != null and . != "")) | join("\\n"))`
   return { content, names: [question, context] }
+}
+
+/** Rows of KTO, where answers that are bad stand among the good ones. */
+function isLabelled(row: JsonObject): boolean {
+  const isLabel = typeof row['label'] === 'boolean' || typeof row['kto_tag'] === 'boolean'
+  return isLabel && (isPair(row) || Array.isArray(row['messages']))
 }
 
 function isAsked(row: JsonObject): boolean {

@@ -54,9 +54,12 @@ export async function* readPreferenceExamples(
 }
 
 /** Checks a whole file. @returns number of pairs, at least 1 @throws {DataError} as `readPreferenceExamples` */
-export async function countPreferenceExamples(source: AsyncIterable<Uint8Array>): Promise<number> {
+export async function countPreferenceExamples(
+  source: AsyncIterable<Uint8Array>,
+  options: RowOptions = {},
+): Promise<number> {
   let count = 0
-  for await (const _ of readPreferenceExamples(source)) count += 1
+  for await (const _ of readPreferenceExamples(source, options)) count += 1
   return count
 }
 

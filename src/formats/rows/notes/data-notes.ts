@@ -86,6 +86,11 @@ export function createDataNotes(): DataNotes {
   }
 }
 
+/** What is said of the rows of a job, those it is measured on last. */
+export function notesOfRows(notes: readonly string[], validation: readonly string[] = []): string[] {
+  return [...notes, ...validation.map((note) => `validation rows: ${note}`)]
+}
+
 function placed(count: number, first: string): string {
   return count === 1 ? first : `${count} times, first ${first}`
 }

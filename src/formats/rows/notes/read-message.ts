@@ -23,12 +23,23 @@ export type MessageProblem = string
 /** Converts the messages of one conversation, in order: a function's result belongs to the call before it. */
 export interface MessageReader {
   read(message: JsonObject, note: NoteField): JsonObject | MessageProblem
+  /** A reader that goes on from here, for one of several answers to the same messages. */
+  fork(): MessageReader
+}
+
+interface OpenCall {
+  readonly id: string
+  readonly name: string
 }
 
 /** @param also fields that the caller reads itself */
 export function createMessageReader(also: readonly string[] = []): MessageReader {
-  let callCount = 0
-  const open: { readonly id: string; readonly name: string }[] = []
+  return readerFrom(also, 0, [])
+}
+
+/** @param open calls whose results are still to come */
+function readerFrom(also: readonly string[], calls: number, open: OpenCall[]): MessageReader {
+  let callCount = calls
 
   function withCall(message: JsonObject, call: JsonValue): JsonObject | MessageProblem {
     const { function_call: _, ...others } = message
@@ -47,6 +58,7 @@ export function createMessageReader(also: readonly string[] = []): MessageReader
   }
 
   return {
+    fork: () => readerFrom(also, callCount, [...open]),
     read(message, note) {
       noteUnread(message, also, note)
       let read = message

@@ -9,7 +9,8 @@ import type { JobKind } from '#contract/wire/job-words.js'
 import { assertNoUnusedOptions, assertSupportedOptions } from '#contract/wire/option-notes.js'
 import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
-import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { countSftExamples, type RowOptions } from '#formats/rows/examples/sft-example.js'
+import { createDataNotes, notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, sftBatchCount } from '#formats/rows/sft-data.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { ModelRecord } from '#service/storage/models.js'
@@ -40,11 +41,16 @@ export interface CheckedRequest {
   readonly baseParameters: number | null
 }
 
-/** The stored rows of a job. */
-export type StoredRows = Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sourceUrl'>
+/** The stored rows of a job, and what is worth saying of them. */
+export type StoredRows = Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sourceUrl' | 'dataNotes'>
 
 /** Checks every row of some kind of data and says how many there are. */
-type CountRows = (source: AsyncIterable<Uint8Array>) => Promise<number>
+type CountRows = (source: AsyncIterable<Uint8Array>, options: RowOptions) => Promise<number>
+
+interface CheckedRows {
+  readonly exampleCount: number
+  readonly notes: readonly string[]
+}
 
 /** Checks a request for an RL job. @throws {AppError} what is wrong with it */
 export async function checkRlRequest(
@@ -84,7 +90,9 @@ export async function checkSftRequest(
   if (request.strict === true) assertNoUnusedOptions('sft', config)
   await assertAdapterShape(context, model, hyperparameters.lora)
   assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
-  const { exampleCount, ...rows } = await receiveRows(context, principal, request, countSftExamples)
+  const { exampleCount, ...rows } = await receiveRows(context, principal, request, (source, options) =>
+    countSftExamples(source, { ...options, assistantTurns: hyperparameters.assistantTurns }),
+  )
   assertLearningRateCount(
     hyperparameters.learningRate,
     sftBatchCount(exampleCount, hyperparameters.batchSize) * hyperparameters.epochs,
@@ -133,12 +141,15 @@ async function receiveRows(
   const inputSha256 = await resolve({ field: 'training_data_url', url })
   const validationSha256 =
     validationUrl === null ? null : await resolve({ field: 'validation_data_url', url: validationUrl })
-  if (validationSha256 !== null) await checkRows(context, 'validation_data_url', validationSha256, count)
+  const validation =
+    validationSha256 === null ? null : await checkRows(context, 'validation_data_url', validationSha256, count)
+  const { exampleCount, notes } = await checkRows(context, 'training_data_url', inputSha256, count)
   return {
     inputSha256,
     validationSha256,
     sourceUrl: sourceOf(url),
-    exampleCount: await checkRows(context, 'training_data_url', inputSha256, count),
+    dataNotes: notesOfRows(notes, validation?.notes),
+    exampleCount,
   }
 }
 
@@ -148,15 +159,17 @@ function sourceOf(url: string): string | null {
   return /^https?:/i.test(url) ? url.replace(/[?#].*$/s, '') : url
 }
 
-/** @returns how many rows; an error about validation rows says that they are meant */
+/** Reads all rows; an error about validation rows says that they are meant. */
 async function checkRows(
   { blobs }: ServiceContext,
   field: DataAddress['field'],
   sha256: string,
   count: CountRows,
-): Promise<number> {
+): Promise<CheckedRows> {
+  const notes = createDataNotes()
   try {
-    return await count(await blobs.openRead(sha256))
+    const exampleCount = await count(await blobs.openRead(sha256), { notes })
+    return { exampleCount, notes: notes.sentences() }
   } catch (cause) {
     if (field === 'training_data_url' || !(cause instanceof AppError)) throw cause
     const { category, code, message, hint, details } = cause

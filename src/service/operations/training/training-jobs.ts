@@ -141,7 +141,7 @@ export function createTrainingJobService(context: ServiceContext): TrainingJobSe
       return withGroups(blobs, groups, async (publish) => {
         const checked = await checkRlRequest(context, principal, groups)
         const { sha256 } = await publish()
-        const rows = { inputSha256: sha256, sourceUrl: null, validationSha256: null }
+        const rows = { inputSha256: sha256, sourceUrl: null, validationSha256: null, dataNotes: groups.notes }
         return submit(principal, { ...checked, rows }, headers)
       })
     },

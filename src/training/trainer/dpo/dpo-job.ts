@@ -5,6 +5,7 @@
  * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
  */
 
+import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import type { PreferenceBatch } from '#formats/rows/preference-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type DpoHyperparameters, type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
@@ -13,7 +14,7 @@ import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps } from '../progress.js'
-import { leftOutMessageMetric, leftOutRows, notesOfRows } from '../report.js'
+import { leftOutMessageMetric, leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import { openScores, type ReferencePolicy, type ScoringContext } from '../scores.js'
 import { rateNotes } from '../sft/sft-schedule.js'
@@ -85,7 +86,7 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
   const stepCount = survey.trainableBatchCount * hyperparameters.epochs
   progress.report.plannedSteps = stepCount
   progress.report.notes = [
-    ...notesOfRows(survey, validation),
+    ...notesOfRows(survey.notes, validation?.survey.notes),
     ...rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs),
   ]
   progress.report.leftOut = [

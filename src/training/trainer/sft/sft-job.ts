@@ -5,6 +5,7 @@
  * into. Batches in which nothing trains are passed over and make no step.
  */
 
+import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
 import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
 import { type BatchSteps, trainEpochs } from '../epochs/epochs.js'
@@ -12,7 +13,7 @@ import type { ValidationMetrics } from '../epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, type JobProgress } from '../progress.js'
-import { leftOutMessageMetric, leftOutRows, notesOfRows } from '../report.js'
+import { leftOutMessageMetric, leftOutRows } from '../report.js'
 import { applyResumePoint } from '../resume-point.js'
 import type { ScoringContext } from '../scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '../trainer.js'
@@ -78,7 +79,10 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
   if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
   const { report } = progress
   report.plannedSteps = survey.trainableBatchCount * epochs
-  report.notes = [...notesOfRows(survey, validation), ...rateNotes(hyperparameters, survey.batchCount * epochs)]
+  report.notes = [
+    ...notesOfRows(survey.notes, validation?.survey.notes),
+    ...rateNotes(hyperparameters, survey.batchCount * epochs),
+  ]
   report.leftOut = [
     ...leftOutRows(unusedRows(survey)),
     ...(validation === null ? [] : leftOutRows(unusedRows(validation.survey), 'validation')),

@@ -35,7 +35,8 @@ const group = (more: JsonObject): JsonObject => ({
   trajectories: [1, 0].map((reward) => ({ messages_and_choices: [user, answer('Hello')], reward, ...more })),
 })
 
-const kinds: readonly (readonly [string, JsonObject, readonly string[]])[] = [
+/** The route, the body, what the plan and the job say, and what of it the answer to the request says: null is all. */
+const kinds: readonly (readonly [string, JsonObject, readonly string[], readonly string[] | null])[] = [
   [
     'sft-training-jobs',
     {
@@ -51,22 +52,32 @@ const kinds: readonly (readonly [string, JsonObject, readonly string[]])[] = [
       'older forms were converted: refusal as content (line 2)',
       'validation rows: fields that nothing reads: source (line 1)',
     ],
+    [
+      'fields that nothing reads: source (line 1)',
+      'older forms were converted: refusal as content (line 2)',
+      'validation rows: fields that nothing reads: source (line 1)',
+    ],
   ],
   [
     'dpo-training-jobs',
     { training_data_url: address([{ prompt: 'Hi', chosen: 'Hello', rejected: 'no', score_chosen: 8.5 }]), config },
     ['fields that nothing reads: score_chosen (line 1)'],
+    null,
   ],
   [
     'training-jobs',
     {
-      trajectory_groups: [group({ mood: 'good' })],
+      trajectory_groups: [group({ mood: 'good', metadata: { half: '\ud83d' } })],
       experimental_config: { allow_training_without_logprobs: true },
     },
-    ['fields that nothing reads: trajectories[].mood (2 times, first trajectory_groups[0].trajectories[0])'],
+    [
+      'fields that nothing reads: trajectories[].mood (2 times, first trajectory_groups[0].trajectories[0])',
+      '1 text has half of a surrogate pair (an escape such as \\ud83d alone), which is read as U+FFFD (trajectory_groups[0])',
+    ],
+    null,
   ],
 ]
-it.each(kinds)('%s', async (route, body, sentences) => {
+it.each(kinds)('%s', async (route, body, sentences, atOnce) => {
   const made = await service.json<{ id: string }>('/v1/preview/models', {
     json: { project: 'tests', name: route, base_model: 'plain' },
   })
@@ -74,7 +85,9 @@ it.each(kinds)('%s', async (route, body, sentences) => {
   const plan = await service.json<TrainingPlan>(`/v1/preview/${route}?plan=true`, { json })
   expect(plan.body.warnings).toEqual(expect.arrayContaining([...sentences]))
   const created = await service.json<TrainingJob>(`/v1/preview/${route}`, { json })
+  expect(created.body.warnings).toEqual(expect.arrayContaining([...(atOnce ?? sentences)]))
   const job = await service.waitForJob(created.body.id)
   expect(job.status).toBe('completed')
   expect(job.warnings).toEqual(expect.arrayContaining([...sentences]))
+  expect(new Set(job.warnings).size).toBe(job.warnings.length)
 })

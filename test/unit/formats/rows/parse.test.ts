@@ -1,6 +1,7 @@
 /** Trajectory JSON to types: what is accepted, and the path of what is refused. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { createDataNotes } from '#formats/rows/notes/data-notes.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { leastCpuMs } from '../../../support/process-cost.js'
 
@@ -118,6 +119,38 @@ describe('parseTrajectoryGroups', () => {
     const item = histories[1].items[1]
     expect(item.kind === 'choice' ? [...(item.promptTokenIds ?? [])] : null).toEqual([1, 2])
     expect(unsupportedExchangeCount).toBe(1)
+  })
+
+  it('reads older forms of recorded answers, each as if it were the only one, and names what its prompt was made with', () => {
+    const call = { name: 'look', arguments: '{}' }
+    const ask = (message: Record<string, unknown>) => ({
+      index: 0,
+      message: { role: 'assistant', content: null, ...message },
+    })
+    const exchange = {
+      request: { messages: [user], chat_template_kwargs: { enable_thinking: false }, temperature: 1, mood: 'x' },
+      response: { choices: [ask({ function_call: call }), ask({ function_call: call }), ask({ refusal: 'No.' })] },
+    }
+    const notes = createDataNotes()
+    const [parsed] = parseTrajectoryGroups([{ trajectories: [{ exchanges: { chat_completions: [exchange] } }] }], {
+      notes,
+    })
+    const said = parsed.trajectories[0].histories.map(({ items }) => items[1].message)
+    const called = {
+      role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'call_0', type: 'function', function: call }],
+    }
+    expect(said).toEqual([called, called, { role: 'assistant', content: 'No.' }])
+    const at = 'trajectory_groups[0].trajectories[0].exchanges.chat_completions[0]'
+    expect(notes.sentences()).toEqual([
+      `fields that nothing reads: request.chat_template_kwargs (${at}.request)`,
+      `older forms were converted: function_call as tool_calls (2 times, first ${at}.response.choices[0].message), refusal as content (${at}.response.choices[2].message)`,
+    ])
+    const known = { ...exchange, response: { ...exchange.response, prompt_token_ids: [1] } }
+    const none = createDataNotes()
+    parseTrajectoryGroups([{ trajectories: [{ exchanges: { chat_completions: [known] } }] }], { notes: none })
+    expect(none.sentences().join()).not.toContain('request.')
   })
 
   const t = 'trajectory_groups[0].trajectories[0]'

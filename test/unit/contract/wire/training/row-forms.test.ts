@@ -57,6 +57,9 @@ const foreign: readonly (readonly [RowKind, string, JsonObject, JsonObject | nul
   ['preference', 'a conversation without a preference', { prompt: 'q', completion: 'a' }, null],
   ['preference', 'a ShareGPT row', { conversations: turns }, null],
   ['preference', 'a KTO row', { prompt: 'q', completion: 'a', label: false }, null],
+  ['preference', 'a KTO row', { messages, kto_tag: true }, null],
+  ['conversation', 'a KTO row', { prompt: 'q', completion: 'a', label: true }, null],
+  ['conversation', 'a KTO row', { messages, label: false }, null],
   [
     'preference',
     'a ShareGPT preference row',
@@ -120,7 +123,7 @@ describe('a row in the form of another trainer', () => {
     const service = await refusalOf(readers[kind].service(bytes(text)))
     const commandLine = await refusalOf(readers[kind].commandLine(new Blob([text]), 'f'))
     expect(service.message).toMatch(
-      /^Line 1 is .*, expected (messages, or prompt and completion|prompt, chosen and rejected)\.$/,
+      /^Line 1 is .*, expected (messages, or prompt and completion(, that are all to be learned)?|prompt, chosen and rejected)\.$/,
     )
     expect(service.message).toContain(name)
     expect(`Line ${commandLine.message.slice('f:'.length).replace(':', '')}.`).toBe(service.message)
@@ -136,6 +139,19 @@ describe('a row in the form of another trainer', () => {
     expect(JSON.parse(made)).toEqual(wanted)
     expect(await readers[kind].service(bytes(made))).toBe(1)
     await readers[kind].commandLine(new Blob([made]), 'f')
+  })
+
+  it.runIf(hasJq())('of KTO says how the good ones train, and how pairs are made', async () => {
+    const rows = [true, false].map((label) => ({ prompt: 'q', completion: label ? 'good' : 'bad', label }))
+    const run = (args: readonly string[]) =>
+      execFileSync('jq', args, { input: rows.map((row) => JSON.stringify(row)).join('\n'), encoding: 'utf8' })
+    const commandOf = (kind: RowKind) => /jq (-s?c) '([^']*)'/.exec(findForeignRow(rows[0] ?? {}, kind)?.hint ?? '')
+    const good = run(commandOf('conversation')?.slice(1) ?? [])
+    expect(JSON.parse(good)).toEqual({ prompt: 'q', completion: 'good' })
+    expect(await countSftExamples(bytes(good))).toBe(1)
+    const pairs = run(commandOf('preference')?.slice(1) ?? [])
+    expect(JSON.parse(pairs)).toEqual({ prompt: 'q', chosen: 'good', rejected: 'bad' })
+    expect(await countPreferenceExamples(bytes(pairs))).toBe(1)
   })
 
   it('of calls says what the line cannot convert', () => {

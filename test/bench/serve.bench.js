@@ -246,7 +246,7 @@ async function schemas(ask) {
 /** By how many tokens a stream with tools comes later than one without: counted, so the same on every machine. */
 async function tools() {
   const { tokenizer } = await loadTextModel(MODEL)
-  const format = { toolFormat: 'hermes', showsTools: true, hasReasoning: false }
+  const format = { toolFormat: 'hermes', hasReasoning: false }
   const call = '{"name": "weather", "arguments": {"city": "Rome", "days": 3}}'
   const firstDelta = (mode, text) => {
     const answer = new AnswerText(mode, format, false)

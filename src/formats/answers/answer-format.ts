@@ -3,20 +3,13 @@
  * own earlier turns in the same form.
  */
 
-/**
- * How tool calls are written.
- *
- * - `hermes`: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, repeated (Hermes, Qwen 2.5 and 3, SmolLM2, spark)
- * - `llama3_json`: the whole answer is `{"name": …, "parameters": {…}}`, several separated by `;` (Llama 3.1 and later)
- * - `mistral`: `[TOOL_CALLS]` and a JSON list of `{"name": …, "arguments": {…}}`
- */
-export type ToolFormat = 'hermes' | 'llama3_json' | 'mistral'
+import { type ToolFormat, toolFormatOf } from './calls/call-formats.js'
+
+export type { ToolFormat } from './calls/call-formats.js'
 
 export interface AnswerFormat {
-  /** Null: the template shows no calls that could be recognized in an answer. */
+  /** Null: the template shows no tools, or calls that could not be recognized in an answer; or there is no template. */
   readonly toolFormat: ToolFormat | null
-  /** The template shows the model its tools. */
-  readonly showsTools: boolean
   /** Reasoning stands between `<think>` and `</think>`. */
   readonly hasReasoning: boolean
 }
@@ -24,17 +17,21 @@ export interface AnswerFormat {
 /** @param source the template's text; with tools and without, where a model has two */
 export function answerFormatOf(source: string): AnswerFormat {
   return {
-    toolFormat: toolFormatOf(source),
-    showsTools: /\btools\b/.test(source),
+    toolFormat:
+      source === '' || showsTools(source) ? toolFormatOf(source) : needsToolPrompt(source) ? GENERIC_FORMAT : null,
     hasReasoning: source.includes('<think>') || source.includes('</think>'),
   }
 }
 
-function toolFormatOf(source: string): ToolFormat | null {
-  if (source.includes('[TOOL_CALLS]')) return 'mistral'
-  if (source.includes('<tool_call>')) return 'hermes'
-  const isLlama = source.includes('<|python_tag|>') || source.includes('ipython')
-  return isLlama && source.includes('parameters') ? 'llama3_json' : null
+/** How a model is told to call tools where its template shows none (`generic-tools.ts`). */
+const GENERIC_FORMAT: ToolFormat = 'hermes'
+
+/** Whether a template shows the model its tools; `xml_tools` is SmolLM3's name for them. */
+const showsTools = (source: string): boolean => /\b(xml_)?tools\b/.test(source)
+
+/** Whether tools must be told in words: the template knows neither tools nor calls. One that writes calls has a form of its own. */
+export function needsToolPrompt(source: string): boolean {
+  return !showsTools(source) && !/\btool_calls\b/.test(source)
 }
 
 /** Ends a reasoning block. */

@@ -8,6 +8,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { needsToolPrompt } from '#formats/answers/answer-format.js'
 
 import {
   type BarredText,
@@ -17,6 +18,7 @@ import {
   someString,
   unmark,
 } from './template/control-tokens.js'
+import { withGenericTools } from './template/generic-tools.js'
 import { compileTemplate, type RenderBudget, type TemplateVariables, templateGlobals } from './template/interpreter.js'
 import { appendToText, createLeftOutFinder } from './template/left-out.js'
 import { type ChatMessage, normalizeMessages } from './template/messages.js'
@@ -111,6 +113,16 @@ export function createChatTemplate(source: string, options: ChatTemplateOptions)
   const assistantGuard = createControlTokenGuard(controlTokens.filter((token) => !isSearched(token)))
 
   const findLeftOut = createLeftOutFinder(render)
+  const isGeneric = needsToolPrompt(source)
+  let takesSystem: boolean | null = null
+  const plainOf = (
+    variables: ConversationVariables,
+  ): ConversationVariables & { readonly origins?: readonly number[] } => {
+    if (!isGeneric || variables.tools === null) return variables
+    takesSystem ??= writesSystem(render, facts)
+    const { messages, origins } = withGenericTools(variables.messages, variables.tools, takesSystem)
+    return { ...variables, messages, origins }
+  }
   const renderBarred = (variables: TemplateVariables): BarredText => {
     assertRolesAreText(variables, controlTokens)
     return renderGuarded({ source, render, guard, assistantGuard }, variables)
@@ -120,22 +132,39 @@ export function createChatTemplate(source: string, options: ChatTemplateOptions)
     source,
     facts,
     render(conversation) {
-      const variables = toVariables(conversation, facts)
+      const { origins: _, ...variables } = plainOf(toVariables(conversation, facts))
       return conversation.continueFinalMessage === true
         ? renderContinued(renderBarred, variables, source)
         : renderBarred(variables)
     },
     leftOutMessages(conversation) {
-      const variables = toVariables(conversation, facts)
-      return findLeftOut(variables, variables.messages)
+      const { origins, ...variables } = plainOf(toVariables(conversation, facts))
+      return findLeftOut(variables, variables.messages).map((at) => origins?.[at] ?? at)
     },
   }
 }
 
-function toVariables(
-  conversation: Conversation,
-  facts: TemplateFacts,
-): TemplateVariables & { readonly messages: readonly JsonObject[] } {
+type ConversationVariables = TemplateVariables & {
+  readonly messages: readonly JsonObject[]
+  readonly tools: readonly JsonValue[] | null
+}
+
+/** Whether a template writes what a system message says: some refuse one, some leave it out. */
+function writesSystem(render: (variables: TemplateVariables) => string, facts: TemplateFacts): boolean {
+  const said = 'Be brief.'
+  const messages = [
+    { role: 'system', content: said },
+    { role: 'user', content: 'x' },
+  ]
+  try {
+    const variables = { tools: null, documents: null, add_generation_prompt: true }
+    return render({ ...variables, messages: normalizeMessages(messages, facts) }).includes(said)
+  } catch {
+    return false
+  }
+}
+
+function toVariables(conversation: Conversation, facts: TemplateFacts): ConversationVariables {
   const { messages, tools, documents, addGenerationPrompt, continueFinalMessage = false, kwargs } = conversation
   if (continueFinalMessage && addGenerationPrompt === true) {
     throw new InvalidRequestError(
@@ -153,10 +182,14 @@ function toVariables(
   for (const [name, value] of Object.entries({ messages, tools, documents, chat_template_kwargs: kwargs })) {
     assertShallow(value ?? null, name, MAX_DEPTH)
   }
+  const given = tools === undefined || tools === null || tools.length === 0 ? null : tools.map(wrapTool)
+  // SmolLM3's name for tools that are called in JSON; it prints each as it is, and knows no wrapping
+  const isSmolLm = facts.variables.has('xml_tools') && !facts.variables.has('tools')
   return {
+    ...(isSmolLm && given !== null ? { xml_tools: given.map((tool) => functionOf(tool)) } : {}),
     ...kwargs,
     messages: normalizeMessages(messages, facts),
-    tools: tools === undefined || tools === null || tools.length === 0 ? null : tools.map(wrapTool),
+    tools: given,
     documents: documents ?? null,
     add_generation_prompt: addGenerationPrompt ?? !continueFinalMessage,
   }
@@ -178,6 +211,10 @@ function wrapTool(tool: JsonValue, index: number): JsonValue {
     throw new InvalidRequestError('invalid_value', `tools[${index}] must be an object`, { param: `tools[${index}]` })
   }
   return 'type' in tool ? tool : { type: 'function', function: tool }
+}
+
+function functionOf(tool: JsonValue): JsonValue {
+  return isJsonObject(tool) && isJsonObject(tool['function']) ? tool['function'] : tool
 }
 
 interface Guarded {

@@ -127,7 +127,7 @@ process.on('message', (command) => {
         precision: 'f32',
         loadMs: 1,
         tokenizer: { bosToken: null, eosToken: '\u0002', chatTemplate: '{{ messages }}' },
-        answerFormat: { toolFormat: 'hermes', showsTools: true, hasReasoning: true },
+        answerFormat: { toolFormat: 'hermes', hasReasoning: true },
       })
       break
     case 'generate':

@@ -12,7 +12,7 @@ interface Read {
 }
 
 function read(format: StreamFormat, pieces: readonly string[]): Read {
-  const stream = createToolCallStream(format, isTool)
+  const stream = createToolCallStream(format, tools)
   const calls: { name: string; arguments: string }[] = []
   let content = ''
   for (const part of [...pieces.map((piece) => stream.push(piece)), stream.end()]) {
@@ -28,7 +28,10 @@ function read(format: StreamFormat, pieces: readonly string[]): Read {
 }
 
 /** Names of tools. */
-const isTool = (name: string): boolean => ['f', 'g', 'gé"', 'look'].includes(name)
+const tools = {
+  isTool: (name: string): boolean => ['f', 'g', 'gé"', 'look'].includes(name),
+  parametersOf: () => null,
+}
 
 const f = { name: 'f', arguments: '{"a": "x </tool_call> \\" {", "b": [1, {"c": 2}]}' }
 const g = { name: 'gé"', arguments: '{}' }
@@ -83,7 +86,7 @@ test.each<[StreamFormat, string, number]>([
   ['list', `[${call(f, 'parameters')},${call(g, 'parameters').slice(0, -1)}`, 1],
   ['llama3_json', call(f, 'parameters').slice(0, -1), 0],
 ])('%s, cut off behind a name: %s', (format, text, whole) => {
-  const stream = createToolCallStream(format, isTool)
+  const stream = createToolCallStream(format, tools)
   const shown = [...text].flatMap((piece) => stream.push(piece).calls)
   expect(stream.end()).toEqual({ content: '', calls: [] })
   // a stream has shown the last one by then
@@ -92,7 +95,7 @@ test.each<[StreamFormat, string, number]>([
 })
 
 test('a call is told once it names a tool and its arguments begin as an object does', () => {
-  const told = (format: StreamFormat, text: string) => createToolCallStream(format, isTool).push(text).calls
+  const told = (format: StreamFormat, text: string) => createToolCallStream(format, tools).push(text).calls
   expect(told('hermes', '<tool_call>{"name": "f", "arguments": {')).toEqual([])
   expect(told('hermes', '<tool_call>{"name": "f", "arguments": { "')).toEqual([
     { index: 0, name: 'f', arguments: '{ "' },
@@ -164,14 +167,16 @@ test('formats are told by what templates write', () => {
   expect(of('{% for tool in tools %}<tool_call>{% endfor %}')).toBe('hermes')
   expect(of("{{ '[TOOL_CALLS]' }}{{ tools }}")).toBe('mistral')
   expect(of('{% if tools %}{{ \'ipython\' }}"parameters": {% endif %}')).toBe('llama3_json')
-  expect(of('{{ messages }}')).toBeNull()
+  // told in words; a template that writes calls and shows no tools has no form that is known
+  expect(of('{{ messages }}')).toBe('hermes')
+  expect([of('{{ message.tool_calls }}'), of('{{ tools }}'), of('')]).toEqual([null, null, null])
   expect(answerFormatOf("{{ '<think>' }}").hasReasoning).toBe(true)
 })
 
 describe('how soon something is told', () => {
   /** Which push tells content or a call first. */
   const firstTold = (format: StreamFormat, pieces: readonly string[]): number => {
-    const stream = createToolCallStream(format, isTool)
+    const stream = createToolCallStream(format, tools)
     const told = pieces.findIndex((piece) => {
       const { content, calls } = stream.push(piece)
       return content !== '' || calls.length > 0

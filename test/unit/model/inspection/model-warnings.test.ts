@@ -4,6 +4,10 @@ import { templateLimits } from '#model/text/check-template.js'
 import { createTinyTextModel } from '../../../support/model/tiny-tokenizer.js'
 
 const ROLES = `{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}`
+const CALLS = ROLES.replace(
+  '{{ m.content }}',
+  '{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}',
+)
 const ALL =
   '{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}'
 const NO_SYSTEM = `{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}${ALL}`
@@ -25,13 +29,13 @@ test('what a template leaves out and what it refuses', () => {
     return chatTemplate === null ? null : templateLimits(chatTemplate)
   }
   expect(limitsOf(ALL)).toEqual({ leftOut: [], refused: [] })
-  expect(limitsOf(ROLES)).toEqual({
-    leftOut: ['system messages', 'tools', 'earlier calls of tools', 'results of tools'],
-    refused: [],
-  })
+  // a template that knows calls, but no tools and no results
+  expect(limitsOf(CALLS)).toEqual({ leftOut: ['system messages', 'tools', 'results of tools'], refused: [] })
+  // one that knows neither is told them in words
+  expect(limitsOf(ROLES)).toEqual({ leftOut: ['system messages'], refused: [] })
   expect(limitsOf(NO_SYSTEM)).toEqual({ leftOut: [], refused: ['system messages'] })
-  expect(warningsOf({}, createTinyTextModel(ROLES))).toEqual([
-    'its chat template leaves out system messages, tools, earlier calls of tools, results of tools: the model is told nothing of them',
+  expect(warningsOf({}, createTinyTextModel(CALLS))).toEqual([
+    'its chat template leaves out system messages, tools, results of tools: the model is told nothing of them',
   ])
   expect(warningsOf({}, createTinyTextModel(NO_SYSTEM))).toEqual(['its chat template refuses system messages'])
 })

@@ -5,14 +5,30 @@
  * Token ids and log-probabilities are not touched: they belong to the step that made them, whatever its text became.
  */
 
+import type { JsonObject } from '#base/util/json.js'
 import { ReasoningStream } from '#formats/answers/reasoning-stream.js'
-import { createToolCallStream, type ToolCallPiece, type ToolCallStream } from '#formats/answers/tool-call-stream.js'
+import {
+  createToolCallStream,
+  createWholeCallStream,
+  type OfferedTools,
+  type StreamFormat,
+  type ToolCallPiece,
+  type ToolCallStream,
+} from '#formats/answers/tool-call-stream.js'
 import type { AnswerFormat } from '#inference/host/protocol.js'
 
 /** What becomes of calls in an answer. */
 export type ToolMode =
   | { readonly kind: 'none' }
-  | { readonly kind: 'auto'; readonly isParallel: boolean; readonly names: readonly string[] }
+  | {
+      readonly kind: 'auto'
+      readonly isParallel: boolean
+      readonly names: readonly string[]
+      /** The schemas of their parameters, by name. */
+      readonly parameters?: ReadonlyMap<string, JsonObject>
+      /** The whole answer is either calls, which begin so, or text; in another form than the model's own where one is named. */
+      readonly whole?: { readonly form: StreamFormat | null; readonly opening: string }
+    }
   /** The whole answer is a JSON list of calls. */
   | { readonly kind: 'required'; readonly isParallel: boolean; readonly names: readonly string[] }
   /** The whole answer is the arguments of this function. */
@@ -108,7 +124,13 @@ export class AnswerText {
 
 function createStream(mode: ToolMode, format: AnswerFormat): ToolCallStream | null {
   if (mode.kind !== 'required' && mode.kind !== 'auto') return null
-  const isTool = (name: string): boolean => mode.names.includes(name)
-  if (mode.kind === 'required') return createToolCallStream('list', isTool)
-  return format.toolFormat === null ? null : createToolCallStream(format.toolFormat, isTool)
+  const tools: OfferedTools = {
+    isTool: (name) => mode.names.includes(name),
+    parametersOf: (name) => (mode.kind === 'auto' ? (mode.parameters?.get(name) ?? null) : null),
+  }
+  if (mode.kind === 'required') return createToolCallStream('list', tools)
+  const form = mode.whole?.form ?? format.toolFormat
+  if (form === null) return null
+  const stream = createToolCallStream(form, tools)
+  return mode.whole === undefined ? stream : createWholeCallStream(stream, mode.whole.opening)
 }

@@ -15,6 +15,7 @@ import type { EngineProcess, GenerationEvent } from '#service/processes/engine-p
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { withAllowedTools } from './allowed-tools.js'
+import { callsOrSchema } from './calls-or-schema.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
 import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
@@ -52,13 +53,16 @@ export function createChatService(context: ServiceContext): ChatService {
     create: async (principal, given, requestId, signal) => {
       const request = withAllowedTools(given)
       const policy = await resolvePolicy(context, principal, request.model ?? null)
-      const options = toAnswerOptions(request, policy.model !== null)
-      const command = toEngineCommand(request, policy.model !== null, context.chatRules)
+      const asked = toAnswerOptions(request, policy.model !== null)
+      const wanted = toEngineCommand(request, policy.model !== null, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel)
       const { answerFormat, weightsDigest } = await engine.ready()
-      const { chatTemplate = null } = command.template
+      const { chatTemplate = null } = wanted.template
       const format = chatTemplate === null ? answerFormat : answerFormatOf(chatTemplate)
-      checkToolsAreShown(format, options)
+      checkToolsAreShown(format, asked)
+      const either = callsOrSchema(request, { grammar: wanted.grammar, mode: asked.toolMode, format })
+      const options = either === null ? asked : { ...asked, toolMode: either.mode }
+      const command = either === null ? wanted : { ...wanted, grammar: either.grammar }
       await checkTruncation(engine, command)
       const generation = context.usage.count(
         engine.generate(
@@ -139,12 +143,12 @@ async function* stream(
   }
 }
 
-/** Tools that the model never sees could only be ignored. */
+/** Calls that nobody reads would be handed out as text. */
 function checkToolsAreShown(format: AnswerFormat, { toolMode }: AnswerOptions): void {
-  if (toolMode.kind !== 'auto' || (format.showsTools && format.toolFormat !== null)) return
+  if (toolMode.kind !== 'auto' || format.toolFormat !== null) return
   throw new InvalidRequestError(
     'tools_not_supported',
-    "tools are not part of the model's chat template, so it cannot call them",
+    "the model's chat template shows no tools, or writes calls in a form that is not read: an answer would hold them as text",
     {
       param: 'tools',
       hint: 'set tool_choice to "required" or to one tool, which holds the answer to its schema, or to "none"',

@@ -29,7 +29,12 @@ export function toToolUse(request: ChatRequest): ToolUse {
   if (choice === 'none') return { mode: { kind: 'none' }, grammar: null }
   if (tools.length === 0) throw invalid('tool_choice', 'When using `tool_choice`, `tools` must be set.')
   const names = tools.map((tool) => tool.function.name)
-  if (choice === 'auto') return { mode: { kind: 'auto', isParallel, names }, grammar: null }
+  if (choice === 'auto') {
+    const parameters = new Map(
+      tools.map((tool) => [tool.function.name, (tool.function.parameters ?? {}) as JsonObject]),
+    )
+    return { mode: { kind: 'auto', isParallel, names, parameters }, grammar: null }
+  }
   if (choice === 'required') {
     return { mode: { kind: 'required', isParallel, names }, grammar: schemaGrammar(listOfCalls(tools, isParallel)) }
   }
@@ -106,7 +111,7 @@ function listOfCalls(tools: readonly Tool[], isParallel: boolean): JsonObject {
 }
 
 /** A tool without parameters takes an empty object. Arguments that are none could not be sent back as part of the conversation. */
-function parametersOf(tool: Tool, index: number): JsonObject {
+export function parametersOf(tool: Tool, index: number): JsonObject {
   const given = (tool.function.parameters ?? null) as JsonObject | null
   if (given === null || Object.keys(given).length === 0) return { type: 'object', properties: {} }
   const types = [given['type'] ?? 'object'].flat()

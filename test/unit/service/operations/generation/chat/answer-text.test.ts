@@ -15,7 +15,7 @@ const NAMES = ['f', 'look_up']
 /** What a stream of these pieces shows, and what the whole answer says. */
 function read(toolFormat: ToolFormat, pieces: readonly string[]): { readonly shown: Shown; readonly whole: Shown } {
   const mode = { kind: 'auto', isParallel: true, names: NAMES } as const
-  const answer = new AnswerText(mode, { toolFormat, showsTools: true, hasReasoning: false }, false)
+  const answer = new AnswerText(mode, { toolFormat, hasReasoning: false }, false)
   const shown: Shown = { content: '', calls: [] }
   for (const part of [...pieces.map((piece) => answer.push(piece)), answer.end()]) {
     shown.content += part.content
@@ -46,7 +46,7 @@ const MARKS = {
 } as const
 
 /** Calls, half of them damaged, among texts; often cut off. */
-function randomAnswer(format: ToolFormat, rng: Rng): string {
+function randomAnswer(format: keyof typeof MARKS, rng: Rng): string {
   const [open, close] = MARKS[format]
   const one = (options: readonly string[]): string => options[rng.integer(options.length)]!
   const pieces = Array.from({ length: 1 + rng.integer(4) }, () => {
@@ -77,7 +77,7 @@ function randomAnswer(format: ToolFormat, rng: Rng): string {
   return rng.integer(3) === 0 ? text.slice(0, rng.integer(text.length + 1)) : text
 }
 
-test.each<ToolFormat>(['hermes', 'llama3_json', 'mistral'])(
+test.each<keyof typeof MARKS>(['hermes', 'llama3_json', 'mistral'])(
   '%s: whole and streamed are the same, however cut',
   (format) => {
     const rng = createRng(`answers ${format}`)
@@ -102,7 +102,7 @@ test('a call that the budget cuts off is text in a whole answer', () => {
   const mode = { kind: 'auto', isParallel: true, names: NAMES } as const
   const text = 'Well <tool_call>{"name": "f", "arguments": {"a": 1'
   const of = (more: string, isCut: boolean) => {
-    const answer = new AnswerText(mode, { toolFormat: 'hermes', showsTools: true, hasReasoning: false }, false)
+    const answer = new AnswerText(mode, { toolFormat: 'hermes', hasReasoning: false }, false)
     answer.push(text + more)
     answer.end()
     return answer.whole(isCut)
@@ -113,13 +113,17 @@ test('a call that the budget cuts off is text in a whole answer', () => {
   expect(of('}}', true).calls).toEqual([{ name: 'f', arguments: '{"a": 1}' }])
 })
 
-test.each<ToolFormat>(['hermes', 'llama3_json', 'mistral'])('%s: arguments are the text of the model', (format) => {
-  const rng = createRng(`arguments ${format}`)
-  const [open, close] = MARKS[format]
-  for (let round = 0; round < 300; round++) {
-    const given = randomObject(rng, { isSpaced: true })
-    const call = rng.integer(2) === 0 ? `{"name": "f", "arguments": ${given}}` : `{"arguments": ${given}, "name": "f"}`
-    const { shown, whole } = read(format, cut(open + call + close, rng))
-    expect([shown.calls, whole.calls]).toEqual([[{ name: 'f', arguments: given }], [{ name: 'f', arguments: given }]])
-  }
-})
+test.each<keyof typeof MARKS>(['hermes', 'llama3_json', 'mistral'])(
+  '%s: arguments are the text of the model',
+  (format) => {
+    const rng = createRng(`arguments ${format}`)
+    const [open, close] = MARKS[format]
+    for (let round = 0; round < 300; round++) {
+      const given = randomObject(rng, { isSpaced: true })
+      const call =
+        rng.integer(2) === 0 ? `{"name": "f", "arguments": ${given}}` : `{"arguments": ${given}, "name": "f"}`
+      const { shown, whole } = read(format, cut(open + call + close, rng))
+      expect([shown.calls, whole.calls]).toEqual([[{ name: 'f', arguments: given }], [{ name: 'f', arguments: given }]])
+    }
+  },
+)

@@ -24,7 +24,7 @@ const OPTIONS: AnswerOptions = {
   hasPromptLogprobs: false,
   timings: 'none',
 }
-const FORMAT: AnswerFormat = { toolFormat: 'hermes', showsTools: true, hasReasoning: true }
+const FORMAT: AnswerFormat = { toolFormat: 'hermes', hasReasoning: true }
 const build = (options: AnswerOptions, isReasoningOpen = false) => {
   let calls = 0
   const builder = createAnswerBuilder(IDENTITY, options, { format: FORMAT, createCallId: () => `call-${calls++}` })

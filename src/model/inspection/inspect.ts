@@ -4,6 +4,7 @@
  */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { answerFormatOf, type ToolFormat } from '#formats/answers/answer-format.js'
 import { parameterCount } from '#model/architectures/decoder-config.js'
 import { fromHfConfig } from '#model/architectures/hf-config.js'
 import { checkDecoderTensors, decoderConfigOf } from '#model/architectures/registry.js'
@@ -28,6 +29,8 @@ export interface ModelFacts {
   readonly precision: string
   /** Whether it has a chat template. */
   readonly isChat: boolean
+  /** The form in which its calls of tools are read; null where none is. */
+  readonly toolFormat: ToolFormat | null
   /** Sentences: what its files lack, or say otherwise than it is served. */
   readonly warnings: readonly string[]
   /** SHA-256 of configuration and weights; null when it was not asked for. */
@@ -57,6 +60,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
       sizeBytes: await weightBytes(path),
       precision: mainStorage(source),
       isChat: chatTemplate !== null,
+      toolFormat: answerFormatOf(chatTemplate?.source ?? '').toolFormat,
       warnings: modelWarnings(source, text),
       digest: options.hasDigest ? await source.digest() : null,
     }

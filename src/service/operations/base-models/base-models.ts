@@ -56,8 +56,8 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
   const configured = new Set(served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
   const shelved = new Map(options.added.filter(({ name }) => !configured.has(name)).map((entry) => [entry.name, entry]))
   for (const { name, facts } of shelved.values()) {
-    // one that an older version wrote knows no warnings: it is looked at again
-    if (Array.isArray(facts?.warnings)) modelFacts.remember(name, facts)
+    // one that an older version wrote knows no warnings, or no form of calls: it is looked at again
+    if (Array.isArray(facts?.warnings) && facts.toolFormat !== undefined) modelFacts.remember(name, facts)
   }
   const hub = createHubImports({
     ...options,
@@ -115,6 +115,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
       size_bytes: known?.sizeBytes ?? null,
       precision: known?.precision ?? null,
       serving_precision: engine?.loaded()?.precision ?? null,
+      tool_format: known?.toolFormat ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
       models: await countModelsOf(db, name, principal),

@@ -183,6 +183,17 @@ describe('forms of calls', () => {
     }
   })
 
+  it('the record of a base model names its form', async () => {
+    const { body } = await service.json<{ data: readonly { name: string; tool_format: string | null }[] }>(
+      '/v1/preview/base-models/details',
+    )
+    const forms = Object.fromEntries(body.data.map(({ name, tool_format }) => [name, tool_format]))
+    expect(forms).toMatchObject({
+      ...{ hermes: 'hermes', mistral: 'mistral', llama: 'llama3_json', coder: 'qwen3_coder', pythonic: 'pythonic' },
+      ...{ plain: 'hermes', unread: null },
+    })
+  })
+
   it('one that nobody reads is refused with the reason, never handed out as text', async () => {
     const { status, body } = await service.json<{ error: { message: string; param: string } }>('/v1/chat/completions', {
       json: { model: 'unread', messages: [{ role: 'user', content: 'Well?' }], tools },

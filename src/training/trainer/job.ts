@@ -16,6 +16,8 @@ import { createAdamWState } from '#numerics/optim/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '#training/hyperparameters.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
+import type { GradientEngines } from './gradient-engine.js'
+import { onnxEngines } from './onnx-engine.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'
@@ -93,7 +95,7 @@ export function startingPoint(
 }
 
 /**
- * The row model and session settings of a job's graphs.
+ * What a job's engines are made of, and where they come from.
  *
  * @param options.longestRow tokens of the longest row that runs in them, padding included
  * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products
@@ -101,7 +103,7 @@ export function startingPoint(
 export async function rowSettings(
   context: JobContext,
   { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
-): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions }> {
+): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context
   const tensors = prepared.tensors('f32')
   const { rank, alpha } = adapter.config
@@ -119,9 +121,8 @@ export async function rowSettings(
     slidingWindow: prepared.config.slidingWindow,
     ...(threads === undefined ? {} : { threads }),
   }
-  if (precision === 'f32') return { model, session }
-  return {
-    model: { ...model, integers: await integerLayers(prepared, runtime) },
-    session: { ...session, isPrepacked: true },
-  }
+  if (precision === 'f32') return { model, session, engines: onnxEngines(model, session) }
+  const integer = { ...model, integers: await integerLayers(prepared, runtime) }
+  const packed = { ...session, isPrepacked: true }
+  return { model: integer, session: packed, engines: onnxEngines(integer, packed) }
 }

@@ -15,7 +15,8 @@ import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 import type { Runtime, Session, SessionOptions } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { blockFeeds, type RowBatch } from './row-batch.js'
+import type { GradientEngine } from './gradient-engine.js'
+import { blockFeeds } from './row-batch.js'
 
 /** Where a row graph runs. */
 export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'profilePrefix'> {
@@ -34,25 +35,6 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   readonly attentionBlock?: number | undefined
 }
 
-/** A loaded row graph. */
-export interface RowSession {
-  /**
-   * Runs the graph on one batch.
-   *
-   * @param adapter adapter tensors by name
-   * @param extras loss inputs
-   * @param fetches outputs wanted; default all
-   * @throws {RuntimeError} `runtime_failed`
-   */
-  run(
-    batch: RowBatch,
-    adapter: Readonly<Record<string, HostTensor>>,
-    extras?: Readonly<Record<string, HostTensor>>,
-    fetches?: readonly string[],
-  ): Promise<Record<string, HostTensor>>
-  release(): Promise<void>
-}
-
 /** Tables grow in steps of this many positions. */
 const TABLE_STEP = 1024
 
@@ -61,7 +43,7 @@ const TABLE_STEP = 1024
  *
  * @throws {RuntimeError} `runtime_failed` if the runtime refuses the model
  */
-export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<RowSession> {
+export async function openRowSession(graph: Graph, options: RowSessionOptions): Promise<GradientEngine> {
   const { frequencies, slidingFrequencies = null, slidingWindow, attentionBlock } = options
   const session = await openGraphSession(graph, options)
   const known = new Set(session.inputNames)
@@ -71,7 +53,7 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
   })
   let tables = tablesFor(TABLE_STEP)
   return {
-    run: (batch, adapter, extras = {}, fetches) => {
+    run: (batch, adapter, lossInputs = {}, fetches) => {
       const needed = Math.ceil(batch.length / TABLE_STEP) * TABLE_STEP
       if (needed > tables.length) tables = tablesFor(needed)
       const { cos, sin, sliding } = tables
@@ -82,7 +64,7 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
             window: known.has('block_hidden_sliding') ? slidingWindow : undefined,
           })
         : {}
-      const feeds = { ...batch.feeds, ...blocks, cos, sin, ...windowed, ...adapter, ...extras }
+      const feeds = { ...batch.feeds, ...blocks, cos, sin, ...windowed, ...adapter, ...lossInputs }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
     },

@@ -5,8 +5,6 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { JobContext, rowSettings } from './job.js'
 import type { RowBatch } from './row-batch.js'
-import { openRowSession } from './row-session.js'
-import { buildScoreGraph } from './train-graph.js'
 import { adapterFeeds } from './trainer.js'
 
 /** A job with the settings of its graphs. */
@@ -18,27 +16,27 @@ export type Score = (batch: RowBatch) => Promise<Float32Array>
 /** A frozen policy: an adapter, or null for the base model. */
 export type ReferencePolicy = AdapterWeights | null
 
-/** A loaded score graph under one adapter. */
+/** A loaded engine under one adapter. */
 export interface Scores {
   readonly score: Score
   release(): Promise<void>
 }
 
 /**
- * Loads the score graph for an adapter, whose values are read at each call.
+ * Opens an engine for an adapter, whose values are read at each call.
  *
- * Memory: one session, until it is released; weights are mapped.
+ * Memory: one engine, until it is released.
  */
 export async function openScores(
-  context: Pick<ScoringContext, 'model' | 'session' | 'adapter'>,
+  context: Pick<ScoringContext, 'engines' | 'adapter'>,
   adapter: ReferencePolicy,
 ): Promise<Scores> {
   const { rank, alpha } = (adapter ?? context.adapter).config
-  const session = await openRowSession(buildScoreGraph({ ...context.model, adapter: { rank, alpha } }), context.session)
+  const engine = await context.engines.score({ rank, alpha })
   const feeds = adapter === null ? withoutAdapter(adapterFeeds(context.adapter)) : adapterFeeds(adapter)
   return {
-    score: async (batch) => float32Of((await session.run(batch, feeds, {}, ['logp']))['logp']),
-    release: () => session.release(),
+    score: async (batch) => float32Of((await engine.run(batch, feeds, {}, ['logp']))['logp']),
+    release: () => engine.release(),
   }
 }
 
@@ -50,6 +48,6 @@ function withoutAdapter(feeds: Readonly<Record<string, HostTensor>>): Record<str
 }
 
 function float32Of(tensor: HostTensor | undefined): Float32Array {
-  if (tensor?.dtype !== 'float32') throw new Error('the score graph returned no log-probabilities')
+  if (tensor?.dtype !== 'float32') throw new Error('the engine returned no log-probabilities')
   return tensor.data
 }

@@ -1,5 +1,5 @@
 /**
- * One adapter being trained: gradients from the train graph, summed over micro-batches, clipped, applied by AdamW.
+ * One adapter being trained: gradients from an engine, summed over micro-batches, clipped, applied by AdamW.
  *
  * Knows nothing of trajectories or examples: it takes batches with their loss inputs. Deterministic: the same calls give the
  * same bits on the same machine. A step either changes adapter and optimizer together or, when it throws, neither.
@@ -11,12 +11,12 @@ import { type AdamWState, adamWStep } from '#numerics/optim/adamw.js'
 import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { OptimizerSettings } from '#training/hyperparameters.js'
+import type { GradientEngines } from './gradient-engine.js'
 import { addGradients, float32Of, gradientsOf } from './gradients.js'
 import { memoryRemedy } from './memory.js'
 import type { RowBatch } from './row-batch.js'
-import { adapterTensorNames, type RowModel } from './row-decoder.js'
-import { openRowSession, type RowSessionOptions } from './row-session.js'
-import { buildTrainGraph, type LossKind } from './train-graph.js'
+import { adapterTensorNames } from './row-decoder.js'
+import type { LossKind } from './train-graph.js'
 
 /** Rows that go through the graph together. */
 export interface MicroBatch {
@@ -25,7 +25,7 @@ export interface MicroBatch {
   readonly lossInputs: Readonly<Record<string, HostTensor>>
 }
 
-/** What the graph returned for one micro-batch; arrays follow `batch.trained`, padding at the end. */
+/** What the engine returned for one micro-batch; arrays follow `batch.trained`, padding at the end. */
 export interface TokenOutputs {
   readonly logp: Float32Array
   readonly entropy: Float32Array
@@ -43,11 +43,11 @@ export interface StepResult {
   readonly outputs: readonly TokenOutputs[]
   /** False when the caller did not want the update. */
   readonly isMade: boolean
-  /** Time of the graph runs and of the update; 0 without a clock. */
+  /** Time of the engine's runs and of the update; 0 without a clock. */
   readonly seconds: { readonly gradient: number; readonly optimizer: number }
 }
 
-/** A trainer holds one session; release it when done. */
+/** A trainer holds one engine; release it when done. */
 export interface Trainer {
   /** The adapter as it is now; its arrays change with every step. */
   readonly adapter: AdapterWeights
@@ -73,8 +73,8 @@ export interface Trainer {
 
 /** How a trainer is made. */
 export interface TrainerOptions {
-  readonly model: RowModel
-  readonly session: RowSessionOptions
+  /** Where losses and gradients are computed. */
+  readonly engines: GradientEngines
   readonly loss: LossKind
   /** Changed in place by steps. */
   readonly adapter: AdapterWeights
@@ -113,14 +113,14 @@ export function adapterFeeds(adapter: AdapterWeights): Record<string, HostTensor
 }
 
 /**
- * Builds the train graph and its session.
+ * Opens an engine for the loss.
  *
- * Memory: the activations of one micro-batch while a step runs; weights are mapped.
+ * Memory: what the engine takes, and one sum of gradients while a step runs.
  */
 export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
   const { adapter, optimizer, settings, clock, isRecomputed = false } = options
   const nowMs = (): number => clock?.monotonicMs() ?? 0
-  const session = await openRowSession(buildTrainGraph(options.model, options.loss, { isRecomputed }), options.session)
+  const engine = await options.engines.train(options.loss, { isRecomputed })
   const parameters = adapterParameters(adapter)
   const feeds = adapterFeeds(adapter)
   return {
@@ -133,7 +133,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       const gradients = new Map<string, Float32Array>()
       let loss = 0
       for (const { batch, lossInputs } of microBatches) {
-        const result = await guarded({ where, loss: options.loss.kind }, () => session.run(batch, feeds, lossInputs))
+        const result = await guarded({ where, loss: options.loss.kind }, () => engine.run(batch, feeds, lossInputs))
         loss += float32Of(result, 'loss')[0] as number
         if (!Number.isFinite(loss)) throw nonFinite(`the loss of ${where} is ${loss}`, options.loss.kind)
         addGradients(gradients, gradientsOf(result, parameters.keys()))
@@ -153,7 +153,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       const seconds = { gradient: (computedMs - startedMs) / 1000, optimizer: (nowMs() - computedMs) / 1000 }
       return { loss, gradientNorm, outputs, isMade, seconds }
     },
-    release: () => session.release(),
+    release: () => engine.release(),
   }
 }
 

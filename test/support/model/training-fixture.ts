@@ -17,6 +17,7 @@ import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { type JobContext, startingPoint } from '#training/trainer/job.js'
+import { onnxEngines } from '#training/trainer/onnx-engine.js'
 import { perToken, type RowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
 import { openRowSession } from '#training/trainer/row-session.js'
@@ -89,7 +90,7 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
     }),
     trainer: ({ loss, adapter, optimizer, settings = SFT_OPTIMIZER, runFailure }) => {
       const used = runFailure === undefined ? session : { ...session, runtime: failingRuntime(runtime, runFailure) }
-      return createTrainer({ model: modelOf(adapter), session: used, loss, adapter, optimizer, settings })
+      return createTrainer({ engines: onnxEngines(modelOf(adapter), used), loss, adapter, optimizer, settings })
     },
     gradients: async (adapter, loss, microBatches, { attentionBlock, ...options } = {}) => {
       const model = { ...modelOf(adapter), isAttentionBlocked: attentionBlock !== undefined }

@@ -1,0 +1,212 @@
+/**
+ * What every `GradientEngine` has to do, whoever computes: right numbers by PyTorch's goldens, the same ones every time.
+ *
+ * A second implementation calls this with a factory of its own. Tolerance: 1e-4 relative to the largest number of each tensor.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { resolveRlConfig } from '#training/hyperparameters.js'
+import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
+import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
+import { gradientName, type LossKind } from '#training/trainer/train-graph.js'
+import { adapterFeeds } from '#training/trainer/trainer.js'
+import {
+  type DecoderGolden,
+  formulaAdapter,
+  readGolden,
+  rowsOf,
+  unpack,
+} from '../../../support/model/decoder-goldens.js'
+import { prepareFormulaModel } from '../../../support/model/golden-model.js'
+
+const TOLERANCE = 1e-4
+const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }
+
+/**
+ * @param name of the implementation
+ * @param open engines of a prepared base model for adapters of one form
+ */
+export function gradientEngineConformance(
+  name: string,
+  open: (base: {
+    readonly prepared: PreparedModel
+    readonly adapter: { readonly rank: number; readonly alpha: number }
+  }) => Promise<GradientEngines>,
+): void {
+  describe.each(['llama', 'qwen2', 'qwen3'])(`${name} is a gradient engine for %s`, (variant) => {
+    const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
+    const adapter = formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha)
+    const batch = toRowBatch(rowsOf(golden))
+    const inputs = { weight: perToken(batch, () => 1), denominator: scalar(batch.trained.length) }
+    let directory: string
+    let engines: GradientEngines
+
+    beforeAll(async () => {
+      directory = await mkdtemp(join(tmpdir(), 'trainyard-conformance-'))
+      const prepared = await prepareFormulaModel(golden.config, directory)
+      engines = await open({ prepared, adapter: golden.adapter })
+    })
+    afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
+
+    const using = async <T>(
+      engine: Promise<GradientEngine>,
+      use: (engine: GradientEngine) => Promise<T>,
+    ): Promise<T> => {
+      const opened = await engine
+      try {
+        return await use(opened)
+      } finally {
+        await opened.release()
+      }
+    }
+    const training = <T>(use: (engine: GradientEngine) => Promise<T>, isRecomputed = false): Promise<T> =>
+      using(engines.train(CROSS_ENTROPY, { isRecomputed }), use)
+
+    it('has the loss, scores and gradients of PyTorch, also where layers are recomputed', async () => {
+      for (const isRecomputed of [false, true]) {
+        const result = await training((engine) => engine.run(batch, adapterFeeds(adapter), inputs), isRecomputed)
+        expectGolden(result, golden, 'sft')
+      }
+    })
+
+    it('has the loss, ratio and gradients of a policy', async () => {
+      const loss: LossKind = {
+        kind: 'policy',
+        options: resolveRlConfig({ ...golden.losses.cispo.options }).policyLoss,
+      }
+      const result = await using(engines.train(loss, { isRecomputed: false }), (engine) =>
+        engine.run(batch, adapterFeeds(adapter), { ...inputs, ...policyInputs(golden, batch) }),
+      )
+      expectGolden(result, golden, 'cispo')
+      const [logp, old, ratio] = [dataOf(result, 'logp'), unpack(golden.old), dataOf(result, 'ratio')]
+      expect(
+        worstOf(
+          ratio,
+          Float32Array.from(old, (value, n) => Math.exp((logp[n] as number) - value)),
+        ),
+      ).toBeLessThan(TOLERANCE)
+    })
+
+    it('scores without a gradient as it does with one', async () => {
+      const feeds = adapterFeeds(adapter)
+      const scored = await using(engines.score(golden.adapter), (engine) => engine.run(batch, feeds, {}, ['logp']))
+      expect(Object.keys(scored)).toEqual(['logp'])
+      expect(worstOf(dataOf(scored, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
+    })
+
+    it('gives the same bits every time, in outputs that stay as they are', async () => {
+      await training(async (engine) => {
+        const first = await engine.run(batch, adapterFeeds(adapter), inputs)
+        const kept = bitsOf(first)
+        await engine.run(batch, adapterFeeds(zeroed()), inputs)
+        expect(bitsOf(first)).toEqual(kept)
+        expect(bitsOf(await engine.run(batch, adapterFeeds(adapter), inputs))).toEqual(kept)
+      })
+    })
+
+    it('returns what is asked for, and reads the adapter at each call without changing it', async () => {
+      const [tensor = ''] = golden.gradientNames
+      const changing = zeroed()
+      const feeds = adapterFeeds(changing)
+      await training(async (engine) => {
+        const wanted = ['loss', gradientName(tensor)]
+        const before = await engine.run(batch, feeds, inputs, wanted)
+        expect(Object.keys(before).sort()).toEqual([...wanted].sort())
+        for (const [path, values] of changing.b) values.set(adapter.b.get(path) ?? [])
+        const after = await engine.run(batch, feeds, inputs, wanted)
+        expect(dataOf(after, 'loss')).not.toEqual(dataOf(before, 'loss'))
+      })
+      expect(changing).toEqual(adapter)
+    })
+
+    it('gives losses and gradients that add up over parts of a step', async () => {
+      const rows = rowsOf(golden)
+      const parts = rows.map((row) => toRowBatch([row]))
+      expect(parts.length).toBeGreaterThan(1)
+      await training(async (engine) => {
+        const whole = await engine.run(batch, adapterFeeds(adapter), inputs)
+        const results: Record<string, HostTensor>[] = []
+        for (const part of parts) {
+          const own = { ...inputs, weight: perToken(part, () => 1) }
+          results.push(await engine.run(part, adapterFeeds(adapter), own))
+        }
+        for (const each of ['loss', ...golden.gradientNames.map(gradientName)]) {
+          const sum = dataOf(whole, each).map((_, i) =>
+            results.reduce((total, result) => total + (dataOf(result, each)[i] as number), 0),
+          )
+          expect(worstOf(dataOf(whole, each), sum), each).toBeLessThan(TOLERANCE)
+        }
+      })
+    })
+
+    /** The same adapter with every B zero. */
+    function zeroed(): typeof adapter {
+      const copy = new Map([...adapter.a].map(([path, values]) => [path, values.slice()]))
+      const b = new Map([...adapter.b].map(([path, values]) => [path, new Float32Array(values.length)]))
+      return { ...adapter, a: copy, b }
+    }
+  })
+}
+
+function policyInputs(golden: DecoderGolden, batch: RowBatch): Record<string, HostTensor> {
+  const column = (values: ArrayLike<number>): HostTensor =>
+    float32Tensor(
+      Float32Array.from({ length: batch.paddedCount }, (_, n) => values[n] ?? 0),
+      [batch.paddedCount],
+    )
+  const segments = [...new Set(golden.segments)]
+  const membership = new Float32Array(batch.paddedCount * segments.length)
+  golden.segments.forEach((segment, n) => {
+    membership[n * segments.length + segments.indexOf(segment)] = 1
+  })
+  return {
+    weight: column(golden.weight),
+    advantage: column(golden.advantage),
+    mask: perToken(batch, () => 1),
+    old_logp: column(unpack(golden.old)),
+    segments: float32Tensor(membership, [batch.paddedCount, segments.length]),
+  }
+}
+
+function expectGolden(
+  result: Readonly<Record<string, HostTensor>>,
+  golden: DecoderGolden,
+  name: keyof DecoderGolden['losses'],
+): void {
+  const expected = golden.losses[name]
+  expect(dataOf(result, 'loss')[0]).toBeCloseTo(expected.loss, 4)
+  expect(worstOf(dataOf(result, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
+  expect(worstOf(dataOf(result, 'entropy'), unpack(golden.entropy))).toBeLessThan(TOLERANCE)
+  const gradients = unpack(expected.gradients)
+  let at = 0
+  for (const tensor of golden.gradientNames) {
+    const actual = dataOf(result, gradientName(tensor))
+    expect(worstOf(actual, gradients.subarray(at, at + actual.length)), tensor).toBeLessThan(TOLERANCE)
+    at += actual.length
+  }
+  expect(at).toBe(gradients.length)
+}
+
+function dataOf(result: Readonly<Record<string, HostTensor>>, name: string): Float32Array {
+  const tensor = result[name]
+  if (tensor?.dtype !== 'float32') throw new Error(`no float32 output "${name}"`)
+  return tensor.data
+}
+
+function bitsOf(result: Readonly<Record<string, HostTensor>>): Record<string, number[]> {
+  return Object.fromEntries(Object.keys(result).map((name) => [name, Array.from(dataOf(result, name))]))
+}
+
+/** Largest difference of what is expected, relative to its largest number; what follows is padding. */
+function worstOf(actual: Float32Array, expected: Float32Array): number {
+  const scale = expected.reduce((max, value) => Math.max(max, Math.abs(value)), 0)
+  return expected.reduce((max, value, i) => Math.max(max, Math.abs(value - (actual[i] ?? Number.NaN)) / scale), 0)
+}
+
+function scalar(value: number): HostTensor {
+  return float32Tensor(Float32Array.of(value), [])
+}

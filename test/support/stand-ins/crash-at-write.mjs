@@ -100,7 +100,16 @@ const models = createModelService(context)
 
 async function submit(modelId, text) {
   const input = await blobs.put([Buffer.from(text)])
-  const job = { entity: 'local', project: 'p', usageProject: null, modelId, kind: 'rl', config: {}, sourceUrl: null, dataNotes: [] }
+  const job = {
+    entity: 'local',
+    project: 'p',
+    usageProject: null,
+    modelId,
+    kind: 'rl',
+    config: {},
+    sourceUrl: null,
+    dataNotes: [],
+  }
   const created = { ...job, id: ids.uuid(), inputSha256: input.sha256, requestDigest: text }
   return (await createJob(db, created, { idempotencyKey: `job ${text}`, isRetry: false, maxUnfinished: 100 })).job
 }

@@ -1,10 +1,11 @@
 /**
  * How far a job has come: its gradient steps, the running totals that its checkpoint's metrics are averaged from, the best
- * state so far where a job keeps one, and what it reports about itself.
+ * state so far where a job keeps one, what it has settled, and what it reports about itself.
  *
  * Kept as sums, so that a job that goes on from a resume point ends with the same numbers to the last bit.
  */
 import type { AdamWState } from '#numerics/optim/adamw.js'
+import { createDecisions, type JobDecisions } from './decisions.js'
 import { createReport, type JobReport } from './report.js'
 
 /** Changed in place by the job that makes it. */
@@ -15,6 +16,7 @@ export interface JobProgress {
   readonly totals: Map<string, { readonly sum: number; readonly count: number }>
   /** The state with the lowest validation loss; null in a job that keeps its last one. */
   best: KeptState | null
+  readonly decisions: JobDecisions
   readonly report: JobReport
 }
 
@@ -30,7 +32,7 @@ export interface KeptState {
 
 /** Nothing done yet. */
 export function createProgress(): JobProgress {
-  return { stepCount: 0, totals: new Map(), best: null, report: createReport() }
+  return { stepCount: 0, totals: new Map(), best: null, decisions: createDecisions(), report: createReport() }
 }
 
 /** Counts a gradient step and adds up those of its metrics that are named. */

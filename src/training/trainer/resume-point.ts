@@ -10,6 +10,7 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
 import type { AdamWState, Moments } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { decisionOf, type JobDecisions } from './decisions.js'
 import { createProgress, type JobProgress, type KeptState } from './progress.js'
 import { type JobReport, restoreReport } from './report.js'
 import { adapterParameters } from './trainer.js'
@@ -38,6 +39,8 @@ interface StoredProgress {
   readonly stepCount: number
   readonly totals: [string, { sum: number; count: number }][]
   readonly best: { readonly step: number; readonly loss: number; readonly optimizerStepCount: number } | null
+  /** Absent in points of versions that asked the report. */
+  readonly decisions?: JobDecisions
   readonly report: Omit<JobReport, 'seconds'>
 }
 
@@ -60,6 +63,7 @@ export function encodeResumePoint({ adapter, optimizer, progress }: JobState): U
     stepCount: progress.stepCount,
     totals: [...progress.totals],
     best: best === null ? null : { step: best.step, loss: best.loss, optimizerStepCount: best.optimizer.stepCount },
+    decisions: progress.decisions,
     report,
   }
   return encodeSafetensors(tensors, {
@@ -80,11 +84,17 @@ export function decodeResumePoint(bytes: Uint8Array): ResumePoint {
     progress.stepCount = stored.stepCount
     for (const [name, total] of stored.totals) progress.totals.set(name, total)
     progress.best = stored.best === null ? null : bestOf(stored.best, values)
+    Object.assign(progress.decisions, stored.decisions ?? decisionsOf(stored.report))
     restoreReport(progress.report, stored.report)
     return { tensors: values, optimizerStepCount: Number(metadata.get('optimizer_step_count')), progress }
   } catch (cause) {
     throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job is damaged', { cause })
   }
+}
+
+function decisionsOf({ facts }: Pick<JobReport, 'facts'>): JobDecisions {
+  const { sampler_mismatch: sampler } = facts
+  return { sampler: sampler === undefined ? null : decisionOf(sampler) }
 }
 
 function bestOf(
@@ -127,6 +137,7 @@ export function applyResumePoint({ adapter, optimizer, progress }: JobState, poi
   progress.stepCount = point.progress.stepCount
   progress.best = point.progress.best
   for (const [name, total] of point.progress.totals) progress.totals.set(name, total)
+  Object.assign(progress.decisions, point.progress.decisions)
   const { seconds: _, ...counted } = point.progress.report
   restoreReport(progress.report, counted)
 }

@@ -6,7 +6,7 @@
  */
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
-import type { JobReport } from '../report.js'
+import type { Mismatch, SamplerDecision } from '../decisions.js'
 import { rowOf } from '../row-batch.js'
 import type { TokenOutputs } from '../trainer.js'
 import { boundedDrift } from './drift.js'
@@ -17,19 +17,6 @@ import type { MeasuredBatch } from './rl-metrics.js'
  * a token is then, on average, sampled at a probability a fifth away from the trainer's.
  */
 export const MISMATCH_LIMIT = 0.02
-
-/** Sampler against trainer over some tokens. */
-export interface Mismatch {
-  readonly tokens: number
-  /** Mean of exp(x) - x - 1 with x the trainer's minus the sampler's: an estimate of KL(sampler || trainer), nats. */
-  readonly kl: number
-  /** Percentiles of exp(x). */
-  readonly ratioP01: number
-  readonly ratioP50: number
-  readonly ratioP99: number
-  /** Share of tokens whose ratio lies outside the clip range of the loss. */
-  readonly clippedShare: number
-}
 
 /** @returns null when no token carries the sampler's log-probability */
 export function measureMismatch(
@@ -78,28 +65,13 @@ export function shouldRecompute(
   )
 }
 
-/** Puts the measurement on the job's report, and a sentence where it is beyond the limit. */
-export function noteMismatch(
-  report: JobReport,
-  mismatch: Mismatch | null,
-  { isPrecalculated, isRecomputed }: { readonly isPrecalculated: boolean; readonly isRecomputed: boolean },
-): void {
-  if (mismatch === null) return
-  const { tokens, kl, ratioP01, ratioP50, ratioP99, clippedShare } = mismatch
-  report.facts['sampler_mismatch'] = {
-    tokens,
-    kl,
-    ratio_p01: ratioP01,
-    ratio_p50: ratioP50,
-    ratio_p99: ratioP99,
-    clipped_share: clippedShare,
-    recomputed: isRecomputed ? 1 : 0,
-  }
-  if (kl <= MISMATCH_LIMIT || isPrecalculated) return
+/** A sentence about a divergence beyond the limit; none where the job was asked to ignore the sampler's numbers. */
+export function mismatchNotes({ kl, isRecomputed }: SamplerDecision, isPrecalculated: boolean): string[] {
+  if (kl <= MISMATCH_LIMIT || isPrecalculated) return []
   const figures = `the sampler's log-probabilities diverge from the trainer's by ${kl.toPrecision(2)} nats per token (limit ${MISMATCH_LIMIT})`
-  report.notes.push(
+  return [
     isRecomputed
       ? `${figures}: the trainer computed them again, as with precalculate_logprobs`
       : `${figures}: the data was sampled from other weights, was held to a grammar (tool_choice other than auto, structured outputs), or is not of this service; precalculate_logprobs ignores the sampler's`,
-  )
+  ]
 }

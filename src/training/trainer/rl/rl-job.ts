@@ -10,6 +10,7 @@ import { countBatch, logMetrics, offPolicyMetrics } from '#formats/rows/metrics.
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
 import type { PackedStep } from '#training/rows/training-batch.js'
+import { mismatchFacts } from '../decisions.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '../job.js'
 import { memoryFacts, planMemory } from '../memory.js'
 import { averageSteps, countStep } from '../progress.js'
@@ -18,7 +19,7 @@ import { applyResumePoint } from '../resume-point.js'
 import { toRowBatch } from '../row-batch.js'
 import { openScores, type ScoringContext } from '../scores.js'
 import { createTrainer } from '../trainer.js'
-import { measureMismatch, noteMismatch, shouldRecompute } from './mismatch.js'
+import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
 import { isMeanGiven, isScoredBetweenSteps, type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
@@ -63,7 +64,7 @@ async function* trainSteps(
 ): AsyncGenerator<TrainingEvent, void> {
   const { groups, reference = null } = job
   const { progress, clock } = context
-  const { report } = progress
+  const { report, decisions } = progress
   const hyperparameters = withRecomputation(job.hyperparameters, context)
   const { ratioLevel: level, kl } = hyperparameters.policyLoss
   // Before anything is scored: what cannot fit fails at once.
@@ -95,12 +96,15 @@ async function* trainSteps(
       gradientStep: progress.stepCount + 1,
       // Weights are those of the start only before the first update.
       isWanted: (outputs) => {
-        if (progress.stepCount > 0 || report.facts['sampler_mismatch'] !== undefined) return true
+        if (progress.stepCount > 0 || decisions.sampler !== null) return true
         const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
+        if (mismatch === null) return true
         const isPrecalculated = hyperparameters.precalculateLogprobs
-        const isRejected = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
-        noteMismatch(report, mismatch, { isPrecalculated, isRecomputed: isRejected })
-        return !isRejected
+        const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
+        decisions.sampler = { ...mismatch, isRecomputed }
+        report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
+        report.notes.push(...mismatchNotes(decisions.sampler, isPrecalculated))
+        return !isRecomputed
       },
     })
     return { laidOut, result }
@@ -143,6 +147,6 @@ async function* trainSteps(
 
 /** A job that goes on has decided before its first step whether the sampler's numbers are used. */
 function withRecomputation(hyperparameters: RlHyperparameters, { resumePoint }: ScoringContext): RlHyperparameters {
-  const wasRecomputed = resumePoint?.progress.report.facts['sampler_mismatch']?.['recomputed'] === 1
+  const wasRecomputed = resumePoint?.progress.decisions.sampler?.isRecomputed === true
   return wasRecomputed ? { ...hyperparameters, precalculateLogprobs: true } : hyperparameters
 }

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { resolveRlConfig } from '#training/hyperparameters.js'
-import { createReport } from '#training/trainer/report.js'
-import { MISMATCH_LIMIT, measureMismatch, noteMismatch, shouldRecompute } from '#training/trainer/rl/mismatch.js'
+import { decisionOf, mismatchFacts } from '#training/trainer/decisions.js'
+import { MISMATCH_LIMIT, measureMismatch, mismatchNotes, shouldRecompute } from '#training/trainer/rl/mismatch.js'
 import { rewardNotes } from '#training/trainer/rl/reward-notes.js'
 import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 
@@ -89,10 +89,11 @@ describe('shouldRecompute', () => {
 
   it('is said on the report', () => {
     const said = (isPrecalculated: boolean, isRecomputed: boolean): string[] => {
-      const report = createReport()
-      noteMismatch(report, far, { isPrecalculated, isRecomputed })
-      expect(report.facts['sampler_mismatch']).toMatchObject({ tokens: 2, recomputed: isRecomputed ? 1 : 0 })
-      return report.notes
+      const decision = { ...far!, isRecomputed }
+      expect(mismatchFacts(decision)).toMatchObject({ tokens: 2, recomputed: isRecomputed ? 1 : 0 })
+      // as resume points of earlier versions hold it
+      expect(decisionOf(mismatchFacts(decision))).toEqual(decision)
+      return mismatchNotes(decision, isPrecalculated)
     }
     expect(said(false, true)).toEqual([expect.stringContaining('the trainer computed them again')])
     expect(said(false, false)).toEqual([

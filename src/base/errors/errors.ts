@@ -52,7 +52,7 @@ export class AppError extends Error {
 
 /** What happened and what to do next in one text, for places that have only one. */
 export function fullMessage({ message, hint }: AppError): string {
-  return hint === undefined ? message : `${message}; ${hint}`
+  return hint === undefined ? message : `${message.replace(/\.$/, '')}; ${hint}`
 }
 
 /** A request or a file given by the user is wrong. */

@@ -28,7 +28,10 @@ export const fileObjectSchema = z.object({
   created_at: z.number().int(),
   filename: z.string(),
   purpose: z.string(),
-  status: z.literal('processed'),
+  /** `error`: its purpose is `fine-tune`, and no job could train on its rows. */
+  status: z.enum(['processed', 'error']),
+  /** What is wrong with its rows and how to mend it, as a job would say it. */
+  status_details: z.string().nullable(),
   sha256: z.string(),
   artifact: z.string().nullable(),
 })

@@ -3,10 +3,11 @@
  */
 
 import type { ReadStream } from 'node:fs'
-import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { ConflictError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { SERVICE_SETTINGS } from '#contract/settings/service.js'
 import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#contract/wire/files.js'
 import { type List, toList } from '#contract/wire/list.js'
+import { findRowProblem } from '#formats/rows/examples/find-row-problem.js'
 import { isUniqueViolation } from '#service/storage/database.js'
 import { deleteFileRow, type FileRecord, findFile, insertFile, listFiles } from '#service/storage/files.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
@@ -14,6 +15,7 @@ import { digestOf } from './access/request-digest.js'
 import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
 import { toWireFile } from './to-wire.js'
+import { openRows } from './training/row-stream.js'
 
 /** Largest file there can be; the setting for uploads is at most this. Files are streamed, so size costs disk only. */
 export const MAX_UPLOAD_BYTES = SERVICE_SETTINGS.maxUploadBytes.bounds.max
@@ -53,6 +55,12 @@ export function createFileService(context: ServiceContext): FileService {
     throw new NotFoundError('file_not_found', `No such File object: ${id.slice(0, 100)}`, { param: 'id' })
   }
 
+  /** The file is kept all the same: what it is for is said by a job, and that reads all of it. */
+  async function problemOf(sha256: string): Promise<string | null> {
+    const problem = await findRowProblem(() => openRows(blobs, sha256, 'the file'))
+    return problem === null ? null : fullMessage(problem)
+  }
+
   return {
     list: async (principal, query) => {
       const page = await listFiles(db, principal, {
@@ -79,6 +87,7 @@ export function createFileService(context: ServiceContext): FileService {
       const fields = await readFields()
       if (!FILE_PURPOSES.some((purpose) => purpose === fields.purpose)) throw unknownPurpose(fields.purpose)
       const artifact = fields.artifact === null ? null : normalizeArtifact(fields.artifact)
+      const problem = fields.purpose === 'fine-tune' ? await problemOf(blob.sha256) : null
       const id = `file-${ids.uuid()}`
       const row = {
         id,
@@ -89,6 +98,7 @@ export function createFileService(context: ServiceContext): FileService {
         artifact,
         sha256: blob.sha256,
         sizeBytes: blob.sizeBytes,
+        problem,
       }
       const scope =
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'files' as const, key: idempotencyKey }

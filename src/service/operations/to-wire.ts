@@ -127,7 +127,8 @@ export function toWireFile(file: FileRecord): FileObject {
     created_at: Math.floor(file.createdAtMs / 1000),
     filename: file.filename,
     purpose: file.purpose,
-    status: 'processed',
+    status: file.problem === null ? 'processed' : 'error',
+    status_details: file.problem,
     sha256: file.sha256,
     artifact: file.artifact,
   }

@@ -17,6 +17,8 @@ export interface FileRecord {
   readonly artifact: string | null
   readonly sha256: string
   readonly sizeBytes: number
+  /** What is wrong with its rows, as a sentence; null for nothing, and where nobody looked. */
+  readonly problem: string | null
   readonly createdAtMs: number
 }
 
@@ -33,6 +35,7 @@ export async function insertFile(db: Database, file: Omit<FileRecord, 'createdAt
       artifact: file.artifact,
       sha256: file.sha256,
       size_bytes: file.sizeBytes,
+      problem: file.problem,
       created_at_ms: databaseNowMs,
     })
     .execute()
@@ -87,6 +90,7 @@ function toFile(row: Selectable<FilesTable>): FileRecord {
     artifact: row.artifact,
     sha256: row.sha256,
     sizeBytes: row.size_bytes,
+    problem: row.problem,
     createdAtMs: row.created_at_ms,
   }
 }

@@ -195,6 +195,8 @@ export interface FilesTable {
   artifact: string | null
   sha256: string
   size_bytes: number
+  /** What is wrong with its rows, as a sentence; null for nothing, and where nobody looked. */
+  problem: string | null
   created_at_ms: Generated<number>
 }
 

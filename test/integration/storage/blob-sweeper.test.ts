@@ -68,6 +68,7 @@ async function putNamed(text: string): Promise<{ readonly id: string; readonly s
     project: null,
     sha256,
     sizeBytes,
+    problem: null,
   })
   return { id, sha256 }
 }

@@ -15,14 +15,13 @@
 import { createReadStream } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { sep } from 'node:path'
-import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import { createGunzip } from 'node:zlib'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { findFile } from '#service/storage/files.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { MAX_UPLOAD_BYTES, normalizeArtifact } from '../files.js'
 import { findArtifactRows } from './artifact-rows.js'
+import { gunzip, isGzip } from './row-stream.js'
 
 /** An address and the field of the request it stands in. */
 export interface DataAddress {
@@ -108,30 +107,8 @@ function dataOf({ field, url }: DataAddress): Buffer {
 /** Stores the content of a gzip file; other data stays as it is. */
 async function decompressed({ blobs }: Context, sha256: string, { field }: DataAddress): Promise<string> {
   if (!(await isGzip(await blobs.openRead(sha256)))) return sha256
-  const source = await blobs.openRead(sha256)
-  const content = source.pipe(createGunzip())
-  source.on('error', (error) => content.destroy(error))
-  try {
-    return (await blobs.put(content, { maxBytes: MAX_UPLOAD_BYTES })).sha256
-  } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
-    if (cause instanceof AppError || !code.startsWith('Z_')) throw cause
-    throw new InvalidRequestError('invalid_gzip', `${field} begins like a gzip file but cannot be decompressed`, {
-      cause,
-      hint: 'compress the file again, or upload it uncompressed',
-    })
-  } finally {
-    source.destroy()
-  }
-}
-
-async function isGzip(source: Readable): Promise<boolean> {
-  const head: number[] = []
-  for await (const chunk of source) {
-    head.push(...(chunk as Uint8Array).subarray(0, 2))
-    if (head.length >= 2) break
-  }
-  return head[0] === 0x1f && head[1] === 0x8b
+  const content = gunzip(await blobs.openRead(sha256), field)
+  return (await blobs.put(content, { maxBytes: MAX_UPLOAD_BYTES })).sha256
 }
 
 async function copyLocalFile(context: Context, { field, url }: DataAddress): Promise<string> {

@@ -17,6 +17,7 @@ import { up as filterIndexes } from './0012-filter-indexes.js'
 import { up as modelCounts } from './0013-model-counts.js'
 import { up as blobUpkeep } from './0014-blob-upkeep.js'
 import { up as resolvedOptions } from './0015-resolved-options.js'
+import { up as fileProblems } from './0016-file-problems.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -35,4 +36,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0013-model-counts': { up: modelCounts },
   '0014-blob-upkeep': { up: blobUpkeep },
   '0015-resolved-options': { up: resolvedOptions },
+  '0016-file-problems': { up: fileProblems },
 }

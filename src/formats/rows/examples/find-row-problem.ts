@@ -1,0 +1,54 @@
+/**
+ * What is wrong with a file of rows before anybody says which job it is for: its first row tells whether it holds conversations or
+ * preferences, and the reader of those says the rest, in the words of the job that would refuse it.
+ *
+ * Of a large file the beginning is read, for whoever sent it waits; a job reads all of it.
+ */
+import { AppError } from '#base/errors/errors.js'
+import { isJsonObject } from '#base/util/json.js'
+import { countPreferenceExamples } from './preference-example.js'
+import { countSftExamples, readJsonLines } from './sft-example.js'
+
+const LINE_FEED = 10
+/** Bytes that are read; the line they end in is read to its end. */
+export const CHECKED_BYTES = 64 * 1024 ** 2
+const PREFERENCE_FIELDS = ['chosen', 'rejected', 'preferred_output', 'non_preferred_output']
+
+/**
+ * @param open the file's bytes from its beginning, decompressed; called twice
+ * @returns the error of the reader; null where the rows are right as far as they were read
+ */
+export async function findRowProblem(
+  open: () => Promise<AsyncIterable<Uint8Array>>,
+  maxBytes = CHECKED_BYTES,
+): Promise<AppError | null> {
+  try {
+    const count = (await holdsPreferences(await open())) ? countPreferenceExamples : countSftExamples
+    await count(headOf(await open(), maxBytes))
+    return null
+  } catch (error) {
+    if (error instanceof AppError && error.category === 'invalid_request') return error
+    throw error
+  }
+}
+
+async function holdsPreferences(source: AsyncIterable<Uint8Array>): Promise<boolean> {
+  for await (const { value } of readJsonLines(source)) {
+    return isJsonObject(value) && PREFERENCE_FIELDS.some((name) => (value[name] ?? null) !== null)
+  }
+  return false
+}
+
+/** The lines that begin within so many bytes. */
+async function* headOf(source: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array> {
+  let left = maxBytes
+  for await (const chunk of source) {
+    left -= chunk.length
+    const end = left >= 0 ? -1 : chunk.indexOf(LINE_FEED, Math.max(0, chunk.length + left))
+    if (end === -1) yield chunk
+    else {
+      yield chunk.subarray(0, end + 1)
+      return
+    }
+  }
+}

@@ -27,7 +27,8 @@ export async function uploadAdapter(
   const upload = async (name: string): Promise<string> => {
     const facts = await stat(join(folder, name)).catch(() => null)
     if (facts?.isFile() !== true) throw noAdapter(path, `${name} is missing`)
-    const file = await client.files.upload(await openAsBlob(join(folder, name)), name, { signal })
+    const blob = await openAsBlob(join(folder, name))
+    const file = await client.files.upload(blob, name, { signal, purpose: 'user_data' })
     return file.id
   }
   return { adapter_config: await upload(CONFIG_FILE), adapter_model: await upload(WEIGHTS_FILE) }

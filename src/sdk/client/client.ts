@@ -198,10 +198,14 @@ export function createClient(options: ClientOptions) {
       cancel: (id: string, call?: CallOptions) => post(answers.trainingJob, `${jobPath(id)}/cancel`, {}, call),
     },
     files: {
-      /** Uploads training data; `id` is then a `training_data_url`. */
-      upload(file: Blob, filename: string, call: CallOptions = {}): Promise<FileObject> {
+      /** Uploads training data; `id` is then a `training_data_url`. Files of another purpose are not read as rows. */
+      upload(
+        file: Blob,
+        filename: string,
+        { purpose = 'fine-tune', ...call }: CallOptions & { readonly purpose?: 'fine-tune' | 'user_data' } = {},
+      ): Promise<FileObject> {
         const form = new FormData()
-        form.set('purpose', 'fine-tune')
+        form.set('purpose', purpose)
         form.set('file', file, filename)
         return http.json({ method: 'POST', path: '/v1/files', form, isLong: true, ...call }, answers.uploadedFile)
       },

@@ -7,9 +7,10 @@
  * of JSON Schema are annotations and change nothing, as the specification says (2020-12, core 6.5).
  */
 import { stringifyExact } from '#base/json/exact-json.js'
+import { isExactNumber } from '#base/json/exact-number.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { checkHeap } from '../heap-limit.js'
-import { integerRangeRule, numberRangeRule } from './number-range.js'
+import { type Bound, integerRangeRule, nearestNumber, numberRangeRule } from './number-range.js'
 import { PatternError } from './pattern-reader.js'
 import { hasExactNumber, withPlainNumbers } from './plain-numbers.js'
 import {
@@ -247,8 +248,8 @@ function withFormatBounds(schema: JsonObject, types: readonly string[]): JsonObj
   const { minimum, maximum } = schema
   return {
     ...rest,
-    minimum: Math.max(least, typeof minimum === 'number' ? minimum : least),
-    maximum: Math.min(most, typeof maximum === 'number' ? maximum : most),
+    minimum: isBound(minimum) && nearestNumber(minimum) > least ? minimum : least,
+    maximum: isBound(maximum) && nearestNumber(maximum) < most ? maximum : most,
   }
 }
 
@@ -272,13 +273,17 @@ function plainNames(schema: JsonObject, marks: Marks): JsonObject {
   return { properties: Object.fromEntries(entries), ...needed }
 }
 
+function isBound(value: JsonValue | undefined): value is Bound {
+  return typeof value === 'number' || isExactNumber(value)
+}
+
 /** The rule of a number with bounds; null if it may be any, or is none. */
 function numberRule(schema: JsonObject, types: readonly string[], path: string): string | null {
   const isNumeric = types.includes('number') || types.includes('integer')
   if (!isNumeric || !BOUNDS.some((name) => Object.hasOwn(schema, name))) return null
-  const bound = (name: (typeof BOUNDS)[number]): number | null => {
+  const bound = (name: (typeof BOUNDS)[number]): Bound | null => {
     const value = schema[name]
-    return typeof value === 'number' ? value : null
+    return isBound(value) ? value : null
   }
   const [minimum, maximum, exclusiveMinimum, exclusiveMaximum] = BOUNDS.map(bound)
   const range = {

@@ -5,18 +5,24 @@
  * Up to 15 significant digits are written beside a bound, because decimals that short are told apart as 64-bit floats: what is below a
  * bound as text is below it after parsing too.
  */
+import { type ExactNumber, isExactNumber, textOfNumber, valueOfNumber } from '#base/json/exact-number.js'
+
+/** A number that keeps its text is as large as it says. */
+export type Bound = number | ExactNumber
 
 /** Bounds of a number; null: none. */
 export interface NumberRange {
-  readonly minimum: number | null
-  readonly maximum: number | null
-  readonly exclusiveMinimum: number | null
-  readonly exclusiveMaximum: number | null
+  readonly minimum: Bound | null
+  readonly maximum: Bound | null
+  readonly exclusiveMinimum: Bound | null
+  readonly exclusiveMaximum: Bound | null
 }
 
 /** Decimal digits that a 64-bit float keeps. */
 const DIGITS = 15
 const LARGEST = 10n ** BigInt(DIGITS) - 1n
+/** An integer that a bound may name beyond 64-bit floats: up to 128 bits. */
+const LONG_INTEGER = /^-?\d{16,39}$/
 
 /**
  * The right side of a rule that matches JSON numbers in the range.
@@ -24,8 +30,10 @@ const LARGEST = 10n ** BigInt(DIGITS) - 1n
  * @returns null if no number of at most 15 digits is in it
  */
 export function numberRangeRule(range: NumberRange): string | null {
-  const given = [range.minimum, range.maximum, range.exclusiveMinimum, range.exclusiveMaximum].filter((b) => b !== null)
-  const whole = Math.max(0, ...given.map((bound) => Math.min(Math.trunc(Math.abs(bound)), Number(LARGEST))))
+  const whole = Math.max(
+    0,
+    ...boundsOf(range).map((bound) => Math.min(Math.trunc(Math.abs(nearestNumber(bound))), Number(LARGEST))),
+  )
   const places = DIGITS - (whole === 0 ? 0 : String(whole).length)
   return ruleOf(range, places, (LARGEST + 1n) * 10n ** BigInt(places) - 1n)
 }
@@ -33,10 +41,24 @@ export function numberRangeRule(range: NumberRange): string | null {
 /**
  * The right side of a rule that matches the JSON integers in the range. xgrammar's own lets a lone minus sign through.
  *
- * @returns null if no integer that a 64-bit float holds exactly is in it
+ * Integers beyond what a 64-bit float holds exactly are among them only where a bound names one: who asks for `maximum` 2^63 - 1
+ * reads such integers.
+ *
+ * @returns null if no such integer is in it
  */
 export function integerRangeRule(range: NumberRange): string | null {
-  return ruleOf(range, 0, BigInt(Number.MAX_SAFE_INTEGER))
+  const named = boundsOf(range).filter(isExactNumber).map(textOfNumber)
+  const long = named.filter((text) => LONG_INTEGER.test(text)).map((text) => BigInt(text.replace('-', '')))
+  return ruleOf(range, 0, largest(BigInt(Number.MAX_SAFE_INTEGER), ...long))
+}
+
+function boundsOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: NumberRange): readonly Bound[] {
+  return [minimum, maximum, exclusiveMinimum, exclusiveMaximum].filter((bound) => bound !== null)
+}
+
+/** The nearest number. */
+export function nearestNumber(bound: Bound): number {
+  return isExactNumber(bound) ? valueOfNumber(bound) : bound
 }
 
 function ruleOf(range: NumberRange, places: number, limit: bigint): string | null {
@@ -50,14 +72,15 @@ function ruleOf(range: NumberRange, places: number, limit: bigint): string | nul
 }
 
 /** A number as an exact decimal: digits * 10 ** exponent. */
-function decimalOf(value: number): { readonly digits: bigint; readonly exponent: number } {
-  const [mantissa = '0', exponent = '0'] = value.toExponential().split('e')
+function decimalOf(value: Bound): { readonly digits: bigint; readonly exponent: number } {
+  const text = isExactNumber(value) ? textOfNumber(value) : value.toExponential()
+  const [mantissa = '0', exponent = '0'] = text.toLowerCase().split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')
   return { digits: BigInt(whole + fraction), exponent: Number(exponent) - fraction.length }
 }
 
 /** `value * 10 ** places` rounded down, and whether that is exact. */
-function scaled(value: number, places: number): { readonly floor: bigint; readonly isExact: boolean } {
+function scaled(value: Bound, places: number): { readonly floor: bigint; readonly isExact: boolean } {
   const { digits, exponent } = decimalOf(value)
   const power = exponent + places
   if (power >= 0) return { floor: digits * 10n ** BigInt(Math.min(power, 400)), isExact: true }
@@ -67,21 +90,21 @@ function scaled(value: number, places: number): { readonly floor: bigint; readon
   return { floor: !isExact && digits < 0n ? quotient - 1n : quotient, isExact }
 }
 
-function atLeast(bound: number | null, places: number): bigint | null {
+function atLeast(bound: Bound | null, places: number): bigint | null {
   if (bound === null) return null
   const { floor, isExact } = scaled(bound, places)
   return isExact ? floor : floor + 1n
 }
 
-function above(bound: number | null, places: number): bigint | null {
+function above(bound: Bound | null, places: number): bigint | null {
   return bound === null ? null : scaled(bound, places).floor + 1n
 }
 
-function atMost(bound: number | null, places: number): bigint | null {
+function atMost(bound: Bound | null, places: number): bigint | null {
   return bound === null ? null : scaled(bound, places).floor
 }
 
-function below(bound: number | null, places: number): bigint | null {
+function below(bound: Bound | null, places: number): bigint | null {
   if (bound === null) return null
   const { floor, isExact } = scaled(bound, places)
   return isExact ? floor - 1n : floor

@@ -1,19 +1,20 @@
 /**
- * Numbers of a JSON Schema: bounds and counts are compared, so they are plain; what `const` and `enum` list is written into answers as
- * it was, so `5.0` and an integer of twenty digits keep their text. Knows nothing of what the compiler makes of them.
+ * Numbers of a JSON Schema: counts are compared, so they are plain; bounds are as large as they say, and what `const` and `enum` list
+ * is written into answers as it was, so that `5.0` and an integer of twenty digits keep their text. Knows nothing of what the compiler makes of them.
  */
 import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
 import type { JsonValue } from '#base/util/json.js'
+import { BOUNDS } from './schema-checks.js'
 
-const LISTED = new Set(['const', 'enum'])
+const KEPT: ReadonlySet<string> = new Set([...BOUNDS, 'const', 'enum'])
 /** Keywords whose value has a schema for each name. */
 const BY_NAME = new Set(['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions'])
 
-/** The schema with plain numbers, but for those that an answer repeats. */
+/** The schema with plain numbers, but for bounds and those that an answer repeats. */
 export function withPlainNumbers(schema: JsonValue): JsonValue {
   if (isExactNumber(schema)) return valueOfNumber(schema)
   return mapValues(schema, (value, name) => {
-    if (LISTED.has(name)) return value
+    if (KEPT.has(name)) return value
     return BY_NAME.has(name) ? mapValues(value, withPlainNumbers) : withPlainNumbers(value)
   })
 }

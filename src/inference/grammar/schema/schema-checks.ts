@@ -124,7 +124,7 @@ export function checkValues(schema: JsonObject, path: string): void {
   for (const name of BOUNDS) {
     const value = schema[name]
     if (value === undefined) continue
-    if (typeof value !== 'number') throw unsupported(`${path}/${name}`, 'must be a number')
+    if (typeof value !== 'number' && !isExactNumber(value)) throw unsupported(`${path}/${name}`, 'must be a number')
   }
   checkProperties(schema, path)
 }

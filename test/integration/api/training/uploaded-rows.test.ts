@@ -59,9 +59,12 @@ test.each(wrong)('%s', async (_name, content, kind, says) => {
   expect(file.status_details).toContain(says)
   const kept = await service.json<FileObject>(`/v1/files/${file.id}`)
   expect(kept.body).toEqual(file)
-  const job = await service.json<{ error: { message: string; hint: string | null } }>(`/v1/preview/${kind}-training-jobs`, {
-    json: { model_id: modelId, training_data_url: file.id },
-  })
+  const job = await service.json<{ error: { message: string; hint: string | null } }>(
+    `/v1/preview/${kind}-training-jobs`,
+    {
+      json: { model_id: modelId, training_data_url: file.id },
+    },
+  )
   expect(job.status).toBe(400)
   const { message, hint } = job.body.error
   expect(file.status_details).toBe(hint === null ? message : `${message.replace(/\.$/, '')}; ${hint}`)

@@ -2,10 +2,17 @@
  * Rules of bounded numbers, as regular expressions, against plain comparison.
  */
 import { describe, expect, test } from 'vitest'
+import { readNumber } from '#base/json/exact-number.js'
 import { createRng } from '#base/util/rng.js'
 import { integerRangeRule, type NumberRange, numberRangeRule } from '#inference/grammar/schema/number-range.js'
 
-const FREE: NumberRange = { minimum: null, maximum: null, exclusiveMinimum: null, exclusiveMaximum: null }
+interface PlainRange {
+  readonly minimum: number | null
+  readonly maximum: number | null
+  readonly exclusiveMinimum: number | null
+  readonly exclusiveMaximum: number | null
+}
+const FREE: PlainRange = { minimum: null, maximum: null, exclusiveMinimum: null, exclusiveMaximum: null }
 
 /** The rules use what regular expressions have too, apart from quotes and spaces. */
 function toPattern(range: Partial<NumberRange>, toRule = numberRangeRule): RegExp | null {
@@ -15,7 +22,7 @@ function toPattern(range: Partial<NumberRange>, toRule = numberRangeRule): RegEx
   return new RegExp(`^(?:${pattern})$`)
 }
 
-const isInside = (value: number, range: NumberRange): boolean =>
+const isInside = (value: number, range: PlainRange): boolean =>
   value >= (range.minimum ?? Number.NEGATIVE_INFINITY) &&
   value <= (range.maximum ?? Number.POSITIVE_INFINITY) &&
   value > (range.exclusiveMinimum ?? Number.NEGATIVE_INFINITY) &&
@@ -35,6 +42,30 @@ describe('bounded numbers', () => {
     [{ minimum: -5, maximum: 1e20 }, ['-5', '0', '999999999999999'], ['-5.1']],
   ])('%j', (range, inside, outside) => {
     const pattern = toPattern(range)
+    expect(inside.filter((text) => pattern?.test(text) !== true)).toEqual([])
+    expect(outside.filter((text) => pattern?.test(text) === true)).toEqual([])
+  })
+
+  test.each<[Partial<NumberRange>, string[], string[]]>([
+    [
+      { minimum: 0, maximum: readNumber('9223372036854775807') },
+      ['0', '2512292042121000001', '9223372036854775807'],
+      ['9223372036854775808', '-1', '10000000000000000000'],
+    ],
+    [
+      { minimum: readNumber('2512292042121000001'), exclusiveMaximum: readNumber('2512292042121000004') },
+      ['2512292042121000001', '2512292042121000003'],
+      ['2512292042121000000', '2512292042121000004', '0'],
+    ],
+    [
+      { exclusiveMinimum: readNumber('-9223372036854775808'), maximum: readNumber('5.0') },
+      ['-9223372036854775807', '5', '-9007199254740993'],
+      ['-9223372036854775808', '6', '5.0'],
+    ],
+    // beyond any integer type a bound is none, and what 64-bit floats hold exactly is left
+    [{ minimum: 0, maximum: readNumber('1e400') }, ['9007199254740991'], ['9007199254740993']],
+  ])('integers between bounds of more digits than a float has: %j', (range, inside, outside) => {
+    const pattern = toPattern(range, integerRangeRule)
     expect(inside.filter((text) => pattern?.test(text) !== true)).toEqual([])
     expect(outside.filter((text) => pattern?.test(text) === true)).toEqual([])
   })

@@ -48,5 +48,12 @@ export const listFilesQuerySchema = z.object({
 })
 export type ListFilesQuery = z.infer<typeof listFilesQuerySchema>
 
+/** What an upload says of its file: fields of the form, or the query when the bytes are the whole body. */
+export const uploadFieldsSchema = z.object({
+  purpose: z.string().max(64).optional(),
+  artifact: z.string().max(1024).optional(),
+})
+export const uploadQuerySchema = uploadFieldsSchema.extend({ filename: z.string().min(1).max(512).optional() })
+
 export const deletedFileSchema = z.object({ id: z.string(), object: z.literal('file'), deleted: z.literal(true) })
 export type DeletedFile = z.infer<typeof deletedFileSchema>

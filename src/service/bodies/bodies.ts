@@ -1,45 +1,20 @@
 /**
- * Every JSON body the service reads: its schema and how much of it may be sent. One row per kind of request.
+ * The JSON bodies that the service reads: those of endpoints, whose kinds stand in the table, and one that is stored before it is read;
+ * and how fast a body must come.
  *
- * A name is all that crosses to the thread that reads the body (`thread-main.ts`). Counts are checked while bytes arrive,
- * so that no schema ever meets a million elements.
+ * A name is all that crosses to the thread that reads a body (`thread-main.ts`).
  */
 import type { z } from 'zod'
+import type { Endpoint, JsonBody } from '#contract/endpoints/endpoint.js'
 import {
-  workerCompletionSchema,
-  workerEventsSchema,
-  workerFailureSchema,
-  workerHeartbeatSchema,
-} from '#contract/processes/worker.js'
+  type BodyKey,
+  ENDPOINTS,
+  type BodyOf as EndpointBodyOf,
+  type EndpointKey,
+  type GroupsKey,
+} from '#contract/endpoints/table.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import { createKeyRequestSchema } from '#contract/wire/access/keys.js'
-import { CHAT_INT64_FIELDS, chatRequestSchema } from '#contract/wire/chat-completions.js'
-import { deleteCheckpointsRequestSchema } from '#contract/wire/checkpoints.js'
-import { createFineTuningJobRequestSchema } from '#contract/wire/compatible/fine-tuning.js'
-import {
-  artifactManifestSchema,
-  fileStreamRequestSchema,
-  graphqlRequestSchema,
-} from '#contract/wire/compatible/wandb.js'
-import { completionRequestSchema } from '#contract/wire/inference/completions.js'
-import { countMessageTokensRequestSchema, messageRequestSchema } from '#contract/wire/inference/messages.js'
-import { responseRequestSchema } from '#contract/wire/inference/responses.js'
-import {
-  applyTemplateRequestSchema,
-  detokenizeRequestSchema,
-  tokenizeRequestSchema,
-} from '#contract/wire/inference/tokens.js'
-import { addBaseModelRequestSchema, createModelRequestSchema } from '#contract/wire/models.js'
-import {
-  createDpoJobRequestSchema,
-  createRlJobRequestSchema,
-  createSftJobRequestSchema,
-} from '#contract/wire/training-jobs.js'
-import { logTrajectoriesRequestSchema } from '#contract/wire/trajectories.js'
-import { createWebhookRequestSchema } from '#contract/wire/webhooks/webhooks.js'
-import { idleOptionsOf } from './idle-options.js'
-import type { JsonReaderOptions } from './json-reader.js'
-import { unreadBlockFieldsOf, unreadFieldsOf } from './unread-fields.js'
+import { artifactManifestSchema } from '#contract/wire/compatible/wandb.js'
 
 /** What may be sent and how fast. Settings of the server; the defaults are `DEFAULT_BODY_LIMITS`. */
 export interface BodyLimits {
@@ -72,101 +47,33 @@ export const DEFAULT_BODY_LIMITS: BodyLimits = {
   minBytesPerSecond: 8192,
 }
 
-/** A kind of request. */
-export interface BodyKind {
-  readonly schema: z.ZodType
-  readonly size: 'smallBytes' | 'chatBytes' | 'trajectoriesBytes'
-  readonly reader: Omit<JsonReaderOptions, 'elements' | 'maxElementBytes'>
-  /** What a checked body says without effect although its schema knows it. */
-  readonly idle?: (value: Readonly<Record<string, unknown>>) => readonly string[]
-}
-
-const SMALL = {
-  size: 'smallBytes',
-  reader: { maxContainers: 20_000, maxValues: 200_000, maxNestedValues: 50_000, maxKeys: 20_000 },
-} as const
-const CONVERSATION = {
-  size: 'chatBytes',
-  // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
-  reader: {
-    maxContainers: 50_000,
-    maxValues: 300_000,
-    maxNestedValues: 60_000,
-    maxKeys: 20_000,
-    int64Fields: CHAT_INT64_FIELDS,
-    keepsNumbers: true,
-  },
-} as const
-/**
- * Most objects and arrays, and values, of one group: a million sampled tokens with their logprobs. Eleven million names kept the
- * thread that reads all large bodies for more than five minutes, collecting garbage near the end of its heap.
- */
-const GROUPS = {
-  size: 'trajectoriesBytes',
-  reader: { maxContainers: 4_000_000, maxValues: 20_000_000, maxNames: 100_000, keepsNumbers: true },
-} as const
-
-/** What of a request for an answer has no effect, though a schema knows it. */
-const idleFieldsOf = (value: Readonly<Record<string, unknown>>): readonly string[] => [
-  ...unreadFieldsOf(value),
-  ...idleOptionsOf(value),
-]
-
-export const BODIES = {
-  createKey: { schema: createKeyRequestSchema, ...SMALL },
-  createModel: { schema: createModelRequestSchema, ...SMALL },
-  addBaseModel: { schema: addBaseModelRequestSchema, ...SMALL },
-  deleteCheckpoints: { schema: deleteCheckpointsRequestSchema, ...SMALL },
-  createDpoJob: { schema: createDpoJobRequestSchema, ...SMALL },
-  createSftJob: { schema: createSftJobRequestSchema, ...SMALL },
-  createWebhook: { schema: createWebhookRequestSchema, ...SMALL },
-  createFineTuningJob: { schema: createFineTuningJobRequestSchema, ...SMALL },
-  graphql: { schema: graphqlRequestSchema, ...SMALL },
-  fileStream: {
-    schema: fileStreamRequestSchema,
-    size: 'chatBytes',
-    reader: { maxContainers: 10_000, maxValues: 300_000 },
-  },
+const STORED = {
   // an object a file, each with an entry of the map; clients that train send a handful of files
-  artifactManifest: {
+  'artifact manifest': {
     schema: artifactManifestSchema,
     size: 'chatBytes',
     reader: { maxContainers: 25_000, maxValues: 200_000, maxKeys: 20_000 },
   },
-  workerHeartbeat: { schema: workerHeartbeatSchema, ...SMALL },
-  workerEvents: { schema: workerEventsSchema, ...SMALL },
-  workerCompletion: { schema: workerCompletionSchema, ...SMALL },
-  workerFailure: { schema: workerFailureSchema, ...SMALL },
-  chat: { schema: chatRequestSchema, ...CONVERSATION, idle: idleFieldsOf },
-  completion: {
-    schema: completionRequestSchema,
-    size: 'chatBytes',
-    idle: idleFieldsOf,
-    // evaluation harnesses send many prompts of token ids at once
-    reader: {
-      maxContainers: 50_000,
-      maxValues: 2_000_000,
-      maxNestedValues: 2_000_000,
-      maxKeys: 20_000,
-      int64Fields: CHAT_INT64_FIELDS,
-      keepsNumbers: true,
-    },
-  },
-  response: { schema: responseRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
-  message: { schema: messageRequestSchema, ...CONVERSATION, idle: unreadBlockFieldsOf },
-  countMessageTokens: { schema: countMessageTokensRequestSchema, ...CONVERSATION, idle: unreadBlockFieldsOf },
-  tokenize: { schema: tokenizeRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
-  applyTemplate: { schema: applyTemplateRequestSchema, ...CONVERSATION, idle: unreadFieldsOf },
-  detokenize: {
-    schema: detokenizeRequestSchema,
-    size: 'smallBytes',
-    reader: { maxContainers: 1000, maxValues: 2_000_000, maxKeys: 1000 },
-  },
-  createRlJob: { schema: createRlJobRequestSchema, ...GROUPS },
-  logTrajectories: { schema: logTrajectoriesRequestSchema, ...GROUPS },
-} as const satisfies Readonly<Record<string, BodyKind>>
+} as const satisfies Readonly<Record<string, JsonBody>>
 
-export type BodyName = keyof typeof BODIES
+/** The key of an endpoint, or the name of a stored body. */
+export type BodyName = BodyKey | keyof typeof STORED
 /** Bodies whose `trajectory_groups` are streamed. */
-export type GroupsBodyName = 'createRlJob' | 'logTrajectories'
-export type BodyOf<N extends BodyName> = z.output<(typeof BODIES)[N]['schema']>
+export type GroupsBodyName = GroupsKey
+export type BodyOf<N extends BodyName> = N extends BodyKey ? EndpointBodyOf<N> : z.output<typeof artifactManifestSchema>
+
+/** The kind of a body. */
+export function bodyOf<N extends BodyName>(name: N): JsonBody<z.ZodType<BodyOf<N>>>
+export function bodyOf(name: BodyName): JsonBody {
+  return name in STORED ? STORED[name as keyof typeof STORED] : ENDPOINTS[name as BodyKey].body
+}
+
+export const BODY_NAMES: readonly BodyName[] = [
+  ...(Object.keys(ENDPOINTS) as EndpointKey[]).filter(hasJsonBody),
+  ...(Object.keys(STORED) as (keyof typeof STORED)[]),
+]
+
+function hasJsonBody(key: EndpointKey): key is BodyKey {
+  const row: Endpoint = ENDPOINTS[key]
+  return typeof row.body === 'object'
+}

@@ -8,7 +8,7 @@
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { AppError } from '#base/errors/errors.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
-import { BODIES, type BodyLimits, type BodyName, type BodyOf, type GroupsBodyName } from './bodies.js'
+import { type BodyLimits, type BodyName, type BodyOf, bodyOf, type GroupsBodyName } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
 import { createGroupReading } from './group-reading.js'
 import { type ParsedBody, parseBody } from './parse-body.js'
@@ -218,7 +218,7 @@ async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promi
 
 /** How many bytes a body of this kind may have. */
 export function maxBytesOf(name: BodyName, limits: BodyLimits): number {
-  return limits[BODIES[name].size]
+  return limits[bodyOf(name).size]
 }
 
 function readAtOnce(task: GroupsTask): GroupsRead {

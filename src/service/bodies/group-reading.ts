@@ -14,7 +14,7 @@ import { isWellFormedJson } from '#formats/rows/notes/json-text.js'
 import { type ParseOptions, parseTrajectoryGroup } from '#formats/rows/parse.js'
 import { encodeTotals, splitTotals } from '#formats/rows/split-metrics.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { BODIES } from './bodies.js'
+import { bodyOf } from './bodies.js'
 import { createJsonReader, type JsonInput } from './json-reader.js'
 import { ignoredFieldsOf, parseWith } from './parse-body.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
@@ -54,7 +54,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
     },
   }
   const reader = createJsonReader({
-    ...BODIES[task.name].reader,
+    ...bodyOf(task.name).reader,
     maxElementBytes: task.maxGroupBytes,
     elements: { key: 'trajectory_groups', onElement: add },
   })
@@ -83,7 +83,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
   }
 
   function finish(): GroupsRead {
-    const { schema } = BODIES[task.name]
+    const { schema } = bodyOf(task.name)
     const body = reader.finish()
     const request = parseWith(schema, body, 'body')
     const ignoredFields = ignoredFieldsOf(schema, body)

@@ -12,6 +12,7 @@ import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { keepsNumbers } from '#base/json/exact-json.js'
 import { isReservedKey, readNumber } from '#base/json/exact-number.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
+import type { BodyCounts } from '#contract/endpoints/endpoint.js'
 import { createRecordReader } from './json-records.js'
 import { AsciiTexts, isDelimiter, NUMBER, readShortNumber, SHORT_NUMBER } from './json-tokens.js'
 
@@ -25,27 +26,13 @@ export type JsonInput =
   | readonly JsonInput[]
   | { readonly [key: string]: JsonInput }
 
-export interface JsonReaderOptions {
+export interface JsonReaderOptions extends BodyCounts {
   /** Deepest nesting. Default 100. */
   readonly maxDepth?: number
-  /** Most objects and arrays; counted anew after each streamed element. Default 1,000,000. */
-  readonly maxContainers?: number
-  /** Most values of any kind; counted anew after each streamed element. Default 5,000,000. */
-  readonly maxValues?: number
-  /** Most values deeper than the elements of a top-level list, counted in the same way. Default: no limit of its own. */
-  readonly maxNestedValues?: number
-  /** Most keys of one object. Default: no limit of its own. */
-  readonly maxKeys?: number
-  /** Most different keys in all; counted anew after each streamed element. V8 keeps every name, at some 150 bytes. Default: no limit. */
-  readonly maxNames?: number
   /** Longest string, bytes between its quotes. Default 32 MiB. */
   readonly maxStringBytes?: number
   /** Longest text of one streamed element, bytes. Default: no limit. */
   readonly maxElementBytes?: number
-  /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
-  readonly int64Fields?: readonly string[]
-  /** Numbers keep their text in fields of prompts and grammars. Default false. */
-  readonly keepsNumbers?: boolean
   /** Elements of the top-level array `key` go to `onElement` and are not kept. */
   readonly elements?: {
     readonly key: string

@@ -7,7 +7,7 @@
 import { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
 import { RequestValidationError, toSentences, toValidationProblems } from '#contract/wire/errors.js'
-import { BODIES, type BodyKind, type BodyName } from './bodies.js'
+import { type BodyName, bodyOf } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
 
 /** A checked body. */
@@ -22,13 +22,12 @@ const MAX_NAMED = 20
 
 /** @throws {AppError} `malformed_json`, `request_too_large`; {RequestValidationError} for a body that does not fit */
 export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): ParsedBody {
-  const kind: BodyKind = BODIES[name]
-  const { schema, reader: options } = kind
+  const { schema, reader: options, idle: idleOf } = bodyOf(name)
   const reader = createJsonReader(options)
   for (const chunk of chunks) reader.push(chunk)
   const body = reader.finish()
   const value = parseWith(schema, body, 'body')
-  const idle = isFields(value) ? (kind.idle?.(value) ?? []) : []
+  const idle = isFields(value) ? (idleOf?.(value) ?? []) : []
   return { value, ignoredFields: [...ignoredFieldsOf(schema, body), ...idle].slice(0, MAX_NAMED) }
 }
 

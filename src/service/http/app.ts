@@ -1,38 +1,67 @@
 /**
- * The HTTP application: middleware in order, then one line per resource. The server's table of contents.
+ * The HTTP application: middleware in order, then the handlers of all endpoints, a file a resource. What there is stands in the table,
+ * `contract/endpoints/table.ts`.
  *
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
 import { AppError, shuttingDown } from '#base/errors/errors.js'
+import { ROUTES } from '#contract/endpoints/table.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
+import { bindEndpoints, type Handlers, patternOf } from './handlers.js'
 import { accessLog } from './middleware/access-log.js'
-import { bearerAuth, GUARDED_PATHS } from './middleware/auth.js'
+import { bearerAuth } from './middleware/auth.js'
 import { browserGuard } from './middleware/browser-guard.js'
 import { handleErrors } from './middleware/errors.js'
 import { dropBodyOfHead } from './middleware/head.js'
 import { limitRequests } from './middleware/rate-limit.js'
 import { requestId } from './middleware/request-id.js'
-import { bindAbout, unknownPath } from './routes/about.js'
-import { bindAccess } from './routes/access.js'
-import { bindChatCompletions } from './routes/chat-completions.js'
-import { bindCheckpoints } from './routes/checkpoints.js'
-import { bindDocs } from './routes/docs.js'
-import { bindFiles } from './routes/files.js'
-import { bindFineTuning } from './routes/fine-tuning.js'
-import { bindHealth } from './routes/health.js'
-import { bindCompletions } from './routes/inference/completions.js'
-import { bindMessages } from './routes/inference/messages.js'
-import { bindResponses } from './routes/inference/responses.js'
-import { bindTokens } from './routes/inference/tokens.js'
-import { bindLog } from './routes/log.js'
-import { bindModels } from './routes/models.js'
-import { bindRoot } from './routes/root.js'
-import { bindTrainingJobs } from './routes/training-jobs.js'
-import { bindWandb } from './routes/wandb.js'
-import { bindWebhooks } from './routes/webhooks.js'
-import { bindBaseModels } from './routes/weights/base-models.js'
-import { bindWorker } from './routes/worker.js'
+import { aboutHandlers, unknownPath } from './routes/about.js'
+import { accessHandlers } from './routes/access.js'
+import { baseModelHandlers } from './routes/base-models.js'
+import { chatHandlers } from './routes/chat-completions.js'
+import { checkpointHandlers } from './routes/checkpoints.js'
+import { docsHandlers } from './routes/docs.js'
+import { fileHandlers } from './routes/files.js'
+import { fineTuningHandlers } from './routes/fine-tuning.js'
+import { healthHandlers } from './routes/health.js'
+import { completionHandlers } from './routes/inference/completions.js'
+import { messageHandlers } from './routes/inference/messages.js'
+import { responseHandlers } from './routes/inference/responses.js'
+import { tokenHandlers } from './routes/inference/tokens.js'
+import { logHandlers } from './routes/log.js'
+import { modelHandlers } from './routes/models.js'
+import { rootHandlers } from './routes/root.js'
+import { trainingJobHandlers } from './routes/training-jobs.js'
+import { wandbHandlers } from './routes/wandb.js'
+import { webhookHandlers } from './routes/webhooks.js'
+import { requireLease, workerHandlers } from './routes/worker.js'
+
+/** One handler for each row of the table of endpoints. */
+function createHandlers(options: AppOptions): Handlers {
+  return {
+    ...aboutHandlers(options),
+    ...accessHandlers(options),
+    ...baseModelHandlers(options),
+    ...chatHandlers(options),
+    ...checkpointHandlers(options),
+    ...completionHandlers(options),
+    ...docsHandlers(options),
+    ...fileHandlers(options),
+    ...fineTuningHandlers(options),
+    ...healthHandlers(options),
+    ...logHandlers(options),
+    ...messageHandlers(options),
+    ...modelHandlers(options),
+    ...responseHandlers(options),
+    ...rootHandlers(options),
+    ...tokenHandlers(options),
+    ...trainingJobHandlers(options),
+    ...wandbHandlers(options),
+    ...webhookHandlers(options),
+    ...workerHandlers(options),
+  }
+}
 
 export function createApp(options: AppOptions): App {
   // `/v1/health/` is `/v1/health`: middleware and routes see the path without its last slash
@@ -51,29 +80,11 @@ export function createApp(options: AppOptions): App {
     c.set('bodies', options.bodies)
     await next()
   })
-  for (const guarded of GUARDED_PATHS) app.use(guarded, bearerAuth(options))
+  app.use('*', bearerAuth(options))
   app.use('*', limitRequests(options))
-
-  bindAbout(app, options)
-  bindDocs(app, options)
-  bindRoot(app, options)
-  bindHealth(app, options)
-  bindAccess(app, options)
-  bindModels(app, options)
-  bindBaseModels(app, options)
-  bindCheckpoints(app, options)
-  bindLog(app, options)
-  bindTrainingJobs(app, options)
-  bindFiles(app, options)
-  bindFineTuning(app, options)
-  bindChatCompletions(app, options)
-  bindCompletions(app, options)
-  bindResponses(app, options)
-  bindMessages(app, options)
-  bindTokens(app, options)
-  bindWandb(app, options)
-  bindWebhooks(app, options)
-  bindWorker(app, options)
+  const proven = new Set(ROUTES.filter(({ scope }) => scope === 'attempt').map(patternOf))
+  for (const path of proven) app.use(path, requireLease(options))
+  bindEndpoints(app, createHandlers(options), options)
 
   app.notFound(function answerUnknown(c) {
     const others = app.routes.filter((route) => route.method !== 'ALL' && matches(route.path, c.req.path))

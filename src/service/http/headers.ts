@@ -15,6 +15,11 @@ export function idempotencyKey(c: RequestContext): string | null {
 }
 
 /** True when OpenAI's or Stainless' client says that it sends this request again. */
-export function isRetry(c: RequestContext): boolean {
+function isRetry(c: RequestContext): boolean {
   return Number(c.req.header('x-stainless-retry-count') ?? 0) > 0
+}
+
+/** Both, as creates take them. */
+export function createHeaders(c: RequestContext) {
+  return { idempotencyKey: idempotencyKey(c), isRetry: isRetry(c) }
 }

@@ -37,7 +37,7 @@ export interface TrajectoryLogService {
   log(
     principal: Principal,
     modelId: string,
-    groups: ReceivedGroups<'logTrajectories'>,
+    groups: ReceivedGroups<'POST /v1/preview/models/{model_id}/log'>,
     repeat: CreateHeaders,
   ): Promise<LogTrajectoriesResponse>
   /** What was logged, newest first. */

@@ -9,7 +9,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
+import { ROUTES } from '#contract/endpoints/table.js'
+import { patternOf } from '#service/http/handlers.js'
 import { createApiKey } from '#service/storage/api-keys.js'
 import { openDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
@@ -19,6 +20,25 @@ beforeAll(async () => {
   service = await createTestService()
 })
 afterAll(() => service.dispose())
+
+/** What answers everyone, a second list on purpose: whoever opens an endpoint says it twice. */
+const OPEN: readonly string[] = [
+  'GET /',
+  'GET /docs',
+  'GET /docs/:page',
+  'GET /docs/pictures/:file',
+  'GET /health',
+  'GET /metrics',
+  'GET /openapi.json',
+  'GET /ping',
+  'GET /v1/health',
+  'GET /v1/preview/base-models',
+  'GET /v1/system-check',
+  'GET /version',
+  'GET /wandb/storage',
+  'POST /ping',
+  'PUT /wandb/storage',
+]
 
 describe('keys', () => {
   it('are made once, long enough, stored for their owner only', async () => {
@@ -30,10 +50,10 @@ describe('keys', () => {
   it('guard every route but the public ones', async () => {
     const routes = service.app.routes.filter((route) => route.method !== 'ALL')
     expect(routes.length).toBeGreaterThan(20)
+    const open = ROUTES.filter(({ scope }) => scope === 'open').map((route) => `${route.method} ${patternOf(route)}`)
+    expect(open.sort()).toEqual(OPEN)
     for (const { method, path } of routes) {
-      if (PUBLIC_PATHS.some((open) => open === path) && (method === 'GET' || path === '/ping')) continue
-      // the pages of the package, the same for everyone
-      if (['/openapi.json', '/docs', '/docs/:page', '/docs/pictures/:file'].includes(path)) continue
+      if (OPEN.includes(`${method} ${path}`) && path !== '/wandb/storage') continue
       const concrete = path.replaceAll(/:\w+/g, 'x')
       for (const authorization of [
         '',

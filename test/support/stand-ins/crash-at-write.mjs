@@ -169,7 +169,7 @@ function receivedGroups() {
   const trajectories = [{ messages_and_choices: [{ role: 'user', content: 'q' }], reward: 1 }]
   const bytes = Buffer.from(JSON.stringify({ split: 'val', trajectory_groups: [{ trajectories }] }))
   const targetPath = blobs.temporaryPath()
-  const task = { name: 'logTrajectories', source: { bytes }, targetPath, maxGroupBytes: 1e6 }
+  const task = { name: 'POST /v1/preview/models/{model_id}/log', source: { bytes }, targetPath, maxGroupBytes: 1e6 }
   const reading = createGroupReading(task)
   for (;;) {
     const read = reading.step()

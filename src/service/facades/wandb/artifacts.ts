@@ -251,7 +251,7 @@ async function assertComplete(context: ServiceContext, artifact: ArtifactRecord)
 /** @throws {InvalidRequestError} `artifact_incomplete` */
 async function readManifest({ blobs, bodies }: ServiceContext, sha256: string): Promise<ArtifactManifest> {
   try {
-    return (await bodies.parseFile('artifactManifest', blobs.pathOf(sha256))).value
+    return (await bodies.parseFile('artifact manifest', blobs.pathOf(sha256))).value
   } catch (cause) {
     if (!(cause instanceof AppError) || cause.category === 'unavailable') throw cause
     const reason = cause instanceof RequestValidationError ? cause.sentence : cause.message

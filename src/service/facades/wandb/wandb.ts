@@ -83,7 +83,7 @@ export function createWandbService(context: ServiceContext): WandbService {
       return putRunFile(db, grant.runId, { name: grant.name, ...blob })
     }
     if (grant.kind === 'put_manifest') {
-      const { blob } = await receive(body, maxBytesOf('artifactManifest', context.bodies.limits))
+      const { blob } = await receive(body, maxBytesOf('artifact manifest', context.bodies.limits))
       return setArtifactManifest(db, grant.artifactId, blob.sha256)
     }
     if (grant.kind === 'put_artifact_file') {

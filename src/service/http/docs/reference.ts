@@ -3,8 +3,9 @@
  */
 import type { z } from 'zod'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { ROUTES, statusesOf, toSchema } from '../openapi/document.js'
-import { type Route, TAGS } from '../openapi/row.js'
+import { TAGS } from '#contract/endpoints/endpoint.js'
+import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
+import { described, statusesOf, toSchema } from '../openapi/document.js'
 import { anchorOf, escapeHtml } from './page.js'
 
 /** Deepest level of fields that is shown; below it the name of the type stands. */
@@ -13,7 +14,7 @@ const MAX_DEPTH = 3
 export function renderReference(): string {
   const contents = TAGS.map((tag) => `<li><a href="#${anchorOf(tag)}">${escapeHtml(tag)}</a></li>`)
   const sections = TAGS.map((tag) => {
-    const routes = ROUTES.filter((route) => route.tag === tag)
+    const routes = API_ROUTES.filter((route) => route.tag === tag)
     return `<h2 id="${anchorOf(tag)}">${escapeHtml(tag)}</h2>\n${routes.map(renderRoute).join('\n')}`
   })
   return `<h1>API reference</h1>
@@ -24,11 +25,11 @@ ${sections.join('\n')}`
 }
 
 function renderRoute(route: Route): string {
-  const title = `${route.method.toUpperCase()} ${route.path}`
+  const title = `${route.method} ${described(route).path}`
   return `<h3 id="${anchorOf(title)}"><code>${escapeHtml(title)}</code></h3>
-<p>${escapeHtml(route.summary)}.${route.isOpen === true ? ' No key is needed.' : ''}</p>
+<p>${escapeHtml(route.summary)}.${route.scope === 'open' ? ' No key is needed.' : ''}</p>
 ${route.query === undefined ? '' : fields('Query', route.query, 'input')}
-${route.body === undefined ? '' : fields('Body', route.body, 'input')}
+${route.body === undefined ? '' : fields('Body', typeof route.body === 'string' ? route.body : route.body.schema, 'input')}
 ${route.answer === 'nothing' ? '' : fields('Answer', route.answer, 'output')}
 ${route.stream === undefined ? '' : fields('Each event of the stream', route.stream, 'output')}
 <p class="soft">Other statuses: ${statusesOf(route).join(', ')}.</p>`

@@ -1,21 +1,15 @@
 /**
- * The table of routes as an OpenAPI 3.1 document. Schemas come from the ones that requests are checked with, so they cannot
+ * The table of endpoints as an OpenAPI 3.1 document. Schemas come from the ones that requests are checked with, so they cannot
  * differ; numbers and booleans are also taken as text, which JSON Schema does not say here.
  *
  * Source: OpenAPI Specification 3.1.0; its schemas are JSON Schema 2020-12.
  */
 import { z } from 'zod'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { TAGS } from '#contract/endpoints/endpoint.js'
+import { describeParameter } from '#contract/endpoints/parameters.js'
+import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
-import { INFERENCE_ROUTES } from './inference-rows.js'
-import { OTHER_ROUTES } from './other-rows.js'
-import { describeParameter } from './parameters.js'
-import { type Route, TAGS } from './row.js'
-import { TRAINING_ROUTES } from './training-rows.js'
-import { WEBHOOK_ROUTES } from './webhook-rows.js'
-
-/** Every route but the worker's, which is no part of the API. */
-export const ROUTES: readonly Route[] = [...INFERENCE_ROUTES, ...TRAINING_ROUTES, ...WEBHOOK_ROUTES, ...OTHER_ROUTES]
 
 const ERRORS: Readonly<Record<number, string>> = {
   400: 'The request cannot be answered: a field is wrong, or what it asks for is not supported',
@@ -43,10 +37,11 @@ const WITH_BODY = [400, 404, 408, 409, 413, 415, 422, 429, 501]
 /** Makes the document. @param version of this program */
 export function createOpenApiDocument(version: string): JsonObject {
   const paths: Record<string, Record<string, JsonValue>> = {}
-  for (const route of ROUTES) {
-    const path = paths[route.path] ?? {}
-    path[route.method] = describeRoute(route)
-    paths[route.path] = path
+  for (const route of API_ROUTES) {
+    const { path, method } = described(route)
+    const methods = paths[path] ?? {}
+    methods[method] = describeRoute(route)
+    paths[path] = methods
   }
   return {
     openapi: '3.1.0',
@@ -73,25 +68,34 @@ export function createOpenApiDocument(version: string): JsonObject {
   }
 }
 
+/** Method and path as the document writes them. */
+export function described({ method, path }: Pick<Route, 'method' | 'path'>): {
+  readonly method: string
+  readonly path: string
+} {
+  return { method: method.toLowerCase(), path: path.replaceAll('{+', '{') }
+}
+
 function describeRoute(route: Route): JsonObject {
   const parameters = [...pathParameters(route), ...queryParameters(route)]
   return {
     operationId: operationId(route),
-    tags: [route.tag],
+    tags: [String(route.tag)],
     summary: route.summary,
-    ...(route.isOpen === true ? { security: [] } : {}),
+    ...(route.scope === 'open' ? { security: [] } : {}),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(route.body === undefined ? {} : { requestBody: requestBody(route) }),
     responses: responses(route),
   }
 }
 
-function operationId({ method, path }: Route): string {
+function operationId(route: Route): string {
+  const { method, path } = described(route)
   return `${method}${path.replaceAll(/[^a-z0-9]+/gi, '_').replace(/_$/, '')}`
 }
 
 function pathParameters(route: Route): JsonValue[] {
-  return [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
+  return [...route.path.matchAll(/\{\+?(\w+)\}/g)].map(([, name = '']) => ({
     name,
     in: 'path',
     required: true,
@@ -130,7 +134,7 @@ function requestBody({ body }: Route): JsonObject {
     return { required: true, content: { 'multipart/form-data': { schema: form }, 'application/octet-stream': {} } }
   }
   if (typeof body === 'string' || body === undefined) return { required: true, content: { [String(body)]: {} } }
-  return { required: true, content: { 'application/json': { schema: toSchema(body, 'input') } } }
+  return { required: true, content: { 'application/json': { schema: toSchema(body.schema, 'input') } } }
 }
 
 function responses(route: Route): JsonObject {
@@ -161,11 +165,11 @@ function contentOf({ answer, stream }: Route): JsonObject {
 export function statusesOf(route: Route): readonly number[] {
   const statuses = new Set(ON_ALL)
   const add = (more: readonly number[]) => more.forEach((status) => void statuses.add(status))
-  if (route.isOpen !== true) add(WITH_KEY)
+  if (route.scope !== 'open') add(WITH_KEY)
   if (route.query !== undefined) add(WITH_QUERY)
   if (route.path.includes('{')) add(WITH_ID)
   if (route.body !== undefined) add(WITH_BODY)
-  if (route.path === '/wandb/storage') add([405, 404])
+  add(route.refusals ?? [])
   for (const status of route.alsoWith ?? []) statuses.delete(status)
   return [...statuses].sort((a, b) => a - b)
 }

@@ -2,24 +2,22 @@
  * What this is: `GET /` for whoever opens the address, and what a path that does not exist here was probably meant to be.
  */
 import { NotFoundError } from '#base/errors/errors.js'
-import type { App, AppOptions } from '../environment.js'
+import { API_ROUTES } from '#contract/endpoints/table.js'
+import type { AppOptions } from '../environment.js'
+import { handlers, patternOf } from '../handlers.js'
 
-export function bindAbout(app: App, options: Pick<AppOptions, 'version'>): void {
-  app.get('/', (c) =>
-    c.json({
+export function aboutHandlers(options: Pick<AppOptions, 'version'>) {
+  return handlers({
+    'GET /': ({ c }) => ({
       name: 'trainyard',
       version: options.version,
       description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
       api: `${new URL(c.req.url).origin}/v1`,
-      endpoints: [...new Set(app.routes.filter(isPublic).map((route) => `${route.method} ${route.path}`))],
+      endpoints: API_ROUTES.map((route) => `${route.method} ${patternOf(route)}`),
       docs: `${new URL(c.req.url).origin}/docs`,
       start: 'trainyard --help, or GET /v1/models with your API key',
     }),
-  )
-}
-
-function isPublic(route: { readonly method: string; readonly path: string }): boolean {
-  return route.method !== 'ALL' && !route.path.startsWith('/internal/') && !route.path.endsWith('completions/')
+  })
 }
 
 /** Paths of other services of this kind, and what is here instead. */

@@ -1,29 +1,32 @@
 /**
- * `/v1/preview/keys` and `/v1/usage`.
+ * API keys, what was used, and whose key this is.
  */
-import { listKeysQuerySchema } from '#contract/wire/access/keys.js'
-import { usageQuerySchema } from '#contract/wire/access/usage.js'
-import { readJson, readQuery } from '../body.js'
-import type { App, AppOptions } from '../environment.js'
+import type { AppOptions } from '../environment.js'
+import { handlers } from '../handlers.js'
 import { idempotencyKey } from '../headers.js'
 
-export function bindAccess(app: App, options: AppOptions): void {
-  const { keys, usage } = options.services
-  app.get('/v1/preview/keys', async (c) =>
-    c.json(await keys.list(c.get('principal'), readQuery(c, listKeysQuerySchema))),
-  )
-  app.post('/v1/preview/keys', async (c) => {
-    const created = await keys.create(c.get('principal'), await readJson(c, 'createKey'), idempotencyKey(c))
-    // a proxy must not keep the one answer that holds the key
-    c.header('cache-control', 'no-store')
-    return c.json(created)
-  })
-  app.get('/v1/preview/keys/:key_id', async (c) => c.json(await keys.get(c.get('principal'), c.req.param('key_id'))))
-  app.delete('/v1/preview/keys/:key_id', async (c) =>
-    c.json(await keys.delete(c.get('principal'), c.req.param('key_id'))),
-  )
-  app.get('/v1/usage', async (c) => {
-    const report = await usage.report(c.get('principal'), readQuery(c, usageQuerySchema))
-    return c.body(report, 200, { 'content-type': 'application/json' })
+export function accessHandlers({ services: { keys, usage }, version }: AppOptions) {
+  return handlers({
+    'GET /v1/preview/keys': ({ principal, query }) => keys.list(principal, query()),
+    'POST /v1/preview/keys': async ({ principal, body, c }) => {
+      const created = await keys.create(principal, await body(), idempotencyKey(c))
+      // a proxy must not keep the one answer that holds the key
+      c.header('cache-control', 'no-store')
+      return created
+    },
+    'GET /v1/preview/keys/{key_id}': ({ principal, params }) => keys.get(principal, params.key_id),
+    'DELETE /v1/preview/keys/{key_id}': ({ principal, params }) => keys.delete(principal, params.key_id),
+    'GET /v1/usage': async ({ principal, query, c }) => {
+      const report = await usage.report(principal, query())
+      return c.body(report, 200, { 'content-type': 'application/json' })
+    },
+    'GET /v1/whoami': ({ principal }) => ({
+      entity: principal.entity,
+      project: principal.project,
+      scope: principal.scope,
+      key_id: principal.keyId,
+      key_prefix: principal.keyPrefix,
+      version,
+    }),
   })
 }

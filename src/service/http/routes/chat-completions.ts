@@ -1,9 +1,9 @@
 /**
- * `POST /v1/chat/completions` (also with a trailing slash, and as `/invocations` for SageMaker's runtime) and `GET /v1/models`.
+ * Chat in OpenAI's format, and which models answer.
  */
-import { readJson } from '../body.js'
-import type { App, AppOptions, RequestContext } from '../environment.js'
+import type { AppOptions } from '../environment.js'
 import { sendAnswer } from '../generated-answer.js'
+import { handlers } from '../handlers.js'
 
 /** `{"object":"list","data":[…]}`, written as its parts come and as fast as the client reads. */
 function toJsonList(
@@ -35,27 +35,24 @@ function toJsonList(
   })
 }
 
-export function bindChatCompletions(app: App, options: AppOptions): void {
+export function chatHandlers(options: AppOptions) {
   const { chat } = options.services
-
-  async function complete(c: RequestContext): Promise<Response> {
-    const request = await readJson(c, 'chat', options.admission)
-    return sendAnswer(c, options, {
-      model: request.model,
-      requestId: request.request_id,
-      pingSeconds: request.sse_ping_interval,
-      create: (requestId, signal) => chat.create(c.get('principal'), request, requestId, signal),
-    })
-  }
-
-  app.post('/v1/chat/completions', complete)
-  app.post('/v1/chat/completions/', complete)
-  app.post('/invocations', complete)
-  app.get('/v1/models', async (c) => {
-    const parts = chat.listModels(c.get('principal'))[Symbol.asyncIterator]()
-    // what fails fails before the status is sent, except in the middle of thousands
-    const first = await parts.next()
-    return c.body(toJsonList(first, parts), 200, { 'content-type': 'application/json' })
+  return handlers({
+    'POST /v1/chat/completions': async ({ principal, body, c }) => {
+      const request = await body()
+      return sendAnswer(c, options, {
+        model: request.model,
+        requestId: request.request_id,
+        pingSeconds: request.sse_ping_interval,
+        create: (requestId, signal) => chat.create(principal, request, requestId, signal),
+      })
+    },
+    'GET /v1/models': async ({ principal, c }) => {
+      const parts = chat.listModels(principal)[Symbol.asyncIterator]()
+      // what fails fails before the status is sent, except in the middle of thousands
+      const first = await parts.next()
+      return c.body(toJsonList(first, parts), 200, { 'content-type': 'application/json' })
+    },
+    'GET /v1/models/{+id}': ({ principal, params }) => chat.describeModel(principal, params.id),
   })
-  app.get('/v1/models/:id{.+}', async (c) => c.json(await chat.describeModel(c.get('principal'), c.req.param('id'))))
 }

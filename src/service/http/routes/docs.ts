@@ -4,10 +4,11 @@
 import { NotFoundError } from '#base/errors/errors.js'
 import { CONTENT_SECURITY_POLICY, STYLE } from '../docs/page.js'
 import { createDocumentation } from '../docs/pages.js'
-import type { App, AppOptions, RequestContext } from '../environment.js'
+import type { AppOptions, RequestContext } from '../environment.js'
+import { handlers } from '../handlers.js'
 import { createOpenApiDocument } from '../openapi/document.js'
 
-export function bindDocs(app: App, options: Pick<AppOptions, 'version'>): void {
+export function docsHandlers(options: Pick<AppOptions, 'version'>) {
   const documentation = createDocumentation()
   let openApi: string | null = null
 
@@ -26,20 +27,20 @@ export function bindDocs(app: App, options: Pick<AppOptions, 'version'>): void {
     })
   }
 
-  app.get('/openapi.json', (c) => {
-    openApi ??= JSON.stringify(createOpenApiDocument(options.version))
-    return c.body(openApi, 200, { 'content-type': 'application/json' })
-  })
-  app.get('/docs', (c) => answerPage(c, ''))
-  app.get('/docs/pictures/:file', async (c): Promise<Response> => {
-    const file = c.req.param('file')
-    const picture = await documentation.picture(file)
-    if (picture === null) throw new NotFoundError('not_found', `there is no picture "${file.slice(0, 100)}"`)
-    return c.body(picture, 200, { 'content-type': 'image/svg+xml' })
-  })
-  app.get('/docs/:page', async (c): Promise<Response> => {
-    const name = c.req.param('page')
-    if (name === 'style.css') return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })
-    return answerPage(c, name)
+  return handlers({
+    'GET /openapi.json': ({ c }) => {
+      openApi ??= JSON.stringify(createOpenApiDocument(options.version))
+      return c.body(openApi, 200, { 'content-type': 'application/json' })
+    },
+    'GET /docs': ({ c }) => answerPage(c, ''),
+    'GET /docs/pictures/{file}': async ({ params: { file }, c }) => {
+      const picture = await documentation.picture(file)
+      if (picture === null) throw new NotFoundError('not_found', `there is no picture "${file.slice(0, 100)}"`)
+      return c.body(picture, 200, { 'content-type': 'image/svg+xml' })
+    },
+    'GET /docs/{page}': async ({ params: { page }, c }) => {
+      if (page === 'style.css') return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })
+      return answerPage(c, page)
+    },
   })
 }

@@ -1,28 +1,23 @@
 /**
- * `/v1/preview/models/{model_id}/log`: logging trajectory groups, and reading back what was logged.
+ * Logging trajectory groups, and reading back what was logged.
  */
-import { listTrajectoryLogsQuerySchema } from '#contract/wire/trajectories.js'
-import { readGroups, readQuery } from '../body.js'
-import type { App, AppOptions } from '../environment.js'
+import type { AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'
-import { idempotencyKey, isRetry } from '../headers.js'
+import { handlers } from '../handlers.js'
+import { createHeaders } from '../headers.js'
 
-export function bindLog(app: App, options: AppOptions): void {
-  const { trajectoryLog } = options.services
-  app.post('/v1/preview/models/:model_id/log', async (c) => {
-    // before its body is taken: nobody uploads a gigabyte to a model that is not there
-    await trajectoryLog.checkModel(c.get('principal'), c.req.param('model_id'))
-    const groups = await readGroups(c, 'logTrajectories')
-    const repeat = { idempotencyKey: idempotencyKey(c), isRetry: isRetry(c) }
-    return c.json(await trajectoryLog.log(c.get('principal'), c.req.param('model_id'), groups, repeat))
-  })
-  app.get('/v1/preview/models/:model_id/log', async (c) => {
-    const query = readQuery(c, listTrajectoryLogsQuerySchema)
-    return c.json(await trajectoryLog.list(c.get('principal'), c.req.param('model_id'), query))
-  })
-  app.get('/v1/preview/models/:model_id/log/:log_id/groups', async (c) => {
-    const { model_id: modelId, log_id: logId } = c.req.param()
-    const stream = await trajectoryLog.openGroups(c.get('principal'), modelId, logId)
-    return sendFile(c, stream, { 'content-type': 'application/jsonl' })
+export function logHandlers({ services: { trajectoryLog } }: AppOptions) {
+  return handlers({
+    'POST /v1/preview/models/{model_id}/log': async ({ principal, params, body, c }) => {
+      // before its body is taken: nobody uploads a gigabyte to a model that is not there
+      await trajectoryLog.checkModel(principal, params.model_id)
+      return trajectoryLog.log(principal, params.model_id, await body(), createHeaders(c))
+    },
+    'GET /v1/preview/models/{model_id}/log': ({ principal, params, query }) =>
+      trajectoryLog.list(principal, params.model_id, query()),
+    'GET /v1/preview/models/{model_id}/log/{log_id}/groups': async ({ principal, params, c }) => {
+      const stream = await trajectoryLog.openGroups(principal, params.model_id, params.log_id)
+      return sendFile(c, stream, { 'content-type': 'application/jsonl' })
+    },
   })
 }

@@ -1,24 +1,16 @@
 /**
- * `/v1/preview/models`.
+ * Models.
  */
-import { listModelsQuerySchema } from '#contract/wire/models.js'
-import { readJson, readQuery } from '../body.js'
-import type { App, AppOptions } from '../environment.js'
+import type { AppOptions } from '../environment.js'
+import { handlers } from '../handlers.js'
 import { idempotencyKey } from '../headers.js'
 
-export function bindModels(app: App, options: AppOptions): void {
-  const { models } = options.services
-  app.get('/v1/preview/models', async (c) =>
-    c.json(await models.list(c.get('principal'), readQuery(c, listModelsQuerySchema))),
-  )
-  app.post('/v1/preview/models', async (c) => {
-    const request = await readJson(c, 'createModel')
-    return c.json(await models.create(c.get('principal'), request, idempotencyKey(c)))
+export function modelHandlers({ services: { models } }: AppOptions) {
+  return handlers({
+    'GET /v1/preview/models': ({ principal, query }) => models.list(principal, query()),
+    'POST /v1/preview/models': async ({ principal, body, c }) =>
+      models.create(principal, await body(), idempotencyKey(c)),
+    'GET /v1/preview/models/{model_id}': ({ principal, params }) => models.get(principal, params.model_id),
+    'DELETE /v1/preview/models/{model_id}': ({ principal, params }) => models.delete(principal, params.model_id),
   })
-  app.get('/v1/preview/models/:model_id', async (c) =>
-    c.json(await models.get(c.get('principal'), c.req.param('model_id'))),
-  )
-  app.delete('/v1/preview/models/:model_id', async (c) =>
-    c.json(await models.delete(c.get('principal'), c.req.param('model_id'))),
-  )
 }

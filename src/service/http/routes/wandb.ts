@@ -1,43 +1,35 @@
 /**
- * W&B's client: `POST /graphql`, the stream of a run's files, and signed addresses for bytes. The key comes as HTTP Basic.
- * What it logged is read with the model, below `/v1/preview/models/{model_id}/runs`.
+ * W&B's client: GraphQL, the stream of a run's files, and signed addresses for bytes; what it logged is read with the model.
  */
-import { pageQuerySchema } from '#contract/wire/list.js'
-import { readBytes, readJson, readQuery } from '../body.js'
-import type { App, AppOptions } from '../environment.js'
+import { readBytes } from '../body.js'
+import type { AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'
+import { handlers } from '../handlers.js'
 
-export function bindWandb(app: App, options: AppOptions): void {
-  const { wandb, modelRuns } = options.services
-
-  app.post('/graphql', async (c) => {
-    const request = await readJson(c, 'graphql')
-    const answer = await wandb.graphql(
-      c.get('principal'),
-      { query: request.query, variables: request.variables ?? {}, operationName: request.operationName ?? null },
-      new URL(c.req.url).origin,
-    )
-    return c.json(answer)
-  })
-  app.post('/files/:entity/:project/:run/file_stream', async (c) => {
-    await wandb.stream(c.get('principal'), c.req.param(), await readJson(c, 'fileStream'))
-    return c.json({ limits: {} })
-  })
-  app.put('/wandb/storage', async (c) => {
-    await wandb.put(c.req.query('token') ?? '', readBytes(c, c.get('bodies').limits.uploadBytes))
-    return c.json({})
-  })
-  app.get('/wandb/storage', async (c) => {
-    const { bytes } = await wandb.open(c.req.query('token') ?? '')
-    const headers = { 'content-type': 'application/octet-stream' }
-    if (bytes instanceof Uint8Array) return c.body(Buffer.from(bytes), 200, headers)
-    return sendFile(c, bytes, headers)
-  })
-  app.get('/v1/preview/models/:model_id/runs', async (c) =>
-    c.json(await modelRuns.list(c.get('principal'), c.req.param('model_id'), readQuery(c, pageQuerySchema))),
-  )
-  app.get('/v1/preview/models/:model_id/runs/:run_id/history', async (c) => {
-    const { model_id: modelId, run_id: runId } = c.req.param()
-    return c.json(await modelRuns.history(c.get('principal'), modelId, runId, readQuery(c, pageQuerySchema)))
+export function wandbHandlers({ services: { wandb, modelRuns } }: AppOptions) {
+  return handlers({
+    'POST /graphql': async ({ principal, body, c }) => {
+      const { query, variables, operationName } = await body()
+      const request = { query, variables: variables ?? {}, operationName: operationName ?? null }
+      return wandb.graphql(principal, request, new URL(c.req.url).origin)
+    },
+    'POST /files/{entity}/{project}/{run}/file_stream': async ({ principal, params, body }) => {
+      await wandb.stream(principal, params, await body())
+      return { limits: {} }
+    },
+    'PUT /wandb/storage': async ({ c }) => {
+      await wandb.put(c.req.query('token') ?? '', readBytes(c, c.get('bodies').limits.uploadBytes))
+      return {}
+    },
+    'GET /wandb/storage': async ({ c }) => {
+      const { bytes } = await wandb.open(c.req.query('token') ?? '')
+      const headers = { 'content-type': 'application/octet-stream' }
+      if (bytes instanceof Uint8Array) return c.body(Buffer.from(bytes), 200, headers)
+      return sendFile(c, bytes, headers)
+    },
+    'GET /v1/preview/models/{model_id}/runs': ({ principal, params, query }) =>
+      modelRuns.list(principal, params.model_id, query()),
+    'GET /v1/preview/models/{model_id}/runs/{run_id}/history': ({ principal, params, query }) =>
+      modelRuns.history(principal, params.model_id, params.run_id, query()),
   })
 }

@@ -1,81 +1,71 @@
 /**
- * The worker protocol of `contract/processes/worker.ts` below `/internal/worker`. Not behind API keys: each request proves its attempt.
+ * The worker protocol of `contract/processes/worker.ts`. Not behind API keys: each request proves its attempt.
  */
-
+import type { MiddlewareHandler } from 'hono'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { MAX_CHECKPOINT_FILE_BYTES } from '#contract/processes/worker.js'
 import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
-import { readBytes, readJson } from '../body.js'
-import type { App, AppOptions, RequestContext } from '../environment.js'
+import { readBytes } from '../body.js'
+import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { sendFile } from '../file-answer.js'
+import { handlers } from '../handlers.js'
 
-export function bindWorker(app: App, options: AppOptions): void {
-  const { workerApi } = options.services
-  const root = '/internal/worker/jobs/:job_id' as const
-  // Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs.
-  app.use(`${root}/*`, async function requireLease(c, next) {
+const BYTES = { 'content-type': 'application/octet-stream' }
+const LINES = { 'content-type': 'application/jsonl' }
+
+/** Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs. */
+export function requireLease({ services: { workerApi } }: AppOptions): MiddlewareHandler<AppEnvironment> {
+  return async function authorizeAttempt(c, next) {
     await workerApi.authorize(claimOf(c))
     await next()
-  })
+  }
+}
 
-  app.get(root, async (c) => c.json(await workerApi.job(claimOf(c))))
-  app.get(`${root}/input`, async (c) =>
-    sendFile(c, await workerApi.openInput(claimOf(c)), {
-      'content-type': 'application/jsonl',
-    }),
-  )
-  app.get(`${root}/validation`, async (c) =>
-    sendFile(c, await workerApi.openValidation(claimOf(c)), {
-      'content-type': 'application/jsonl',
-    }),
-  )
-  app.get(`${root}/parent/:file`, async (c) => {
-    const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), c.req.param('file'))
-    return sendFile(c, stream, {
-      'content-type': 'application/octet-stream',
-      'x-content-sha256': sha256,
-    })
-  })
-  app.get(`${root}/reference/:file`, async (c) => {
-    const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), c.req.param('file'))
-    return sendFile(c, stream, {
-      'content-type': 'application/octet-stream',
-      'x-content-sha256': sha256,
-    })
-  })
-  app.post(`${root}/heartbeat`, async (c) =>
-    c.json(await workerApi.heartbeat(claimOf(c), await readJson(c, 'workerHeartbeat'))),
-  )
-  app.post(`${root}/events`, async (c) => {
-    await workerApi.appendEvents(claimOf(c), await readJson(c, 'workerEvents'))
-    return c.json({})
-  })
-  app.put(`${root}/files/:file`, async (c) => {
-    await workerApi.putFile(claimOf(c), c.req.param('file'), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), digestOf(c))
-    return c.json({})
-  })
-  app.put(`${root}/resume`, async (c) => {
-    const events = c.req.header('x-trainyard-events') ?? ''
-    if (!/^\d{1,12}$/.test(events)) {
-      throw new InvalidRequestError('invalid_value', 'header x-trainyard-events must be a number of events')
-    }
-    const point = { sha256: digestOf(c), eventCount: Number(events) }
-    await workerApi.putResumePoint(claimOf(c), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), point)
-    return c.json({})
-  })
-  app.get(`${root}/resume`, async (c) =>
-    sendFile(c, await workerApi.openResumePoint(claimOf(c)), {
-      'content-type': 'application/octet-stream',
-    }),
-  )
-  app.post(`${root}/complete`, async (c) => {
-    await workerApi.complete(claimOf(c), await readJson(c, 'workerCompletion'))
-    return c.json({})
-  })
-  app.post(`${root}/fail`, async (c) => {
-    await workerApi.fail(claimOf(c), await readJson(c, 'workerFailure'))
-    return c.json({})
+export function workerHandlers({ services: { workerApi } }: AppOptions) {
+  return handlers({
+    'GET /internal/worker/jobs/{job_id}': ({ c }) => workerApi.job(claimOf(c)),
+    'GET /internal/worker/jobs/{job_id}/input': async ({ c }) =>
+      sendFile(c, await workerApi.openInput(claimOf(c)), LINES),
+    'GET /internal/worker/jobs/{job_id}/validation': async ({ c }) =>
+      sendFile(c, await workerApi.openValidation(claimOf(c)), LINES),
+    'GET /internal/worker/jobs/{job_id}/parent/{file}': async ({ params, c }) => {
+      const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), params.file)
+      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
+    },
+    'GET /internal/worker/jobs/{job_id}/reference/{file}': async ({ params, c }) => {
+      const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), params.file)
+      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
+    },
+    'POST /internal/worker/jobs/{job_id}/heartbeat': async ({ body, c }) =>
+      workerApi.heartbeat(claimOf(c), await body()),
+    'POST /internal/worker/jobs/{job_id}/events': async ({ body, c }) => {
+      await workerApi.appendEvents(claimOf(c), await body())
+      return {}
+    },
+    'PUT /internal/worker/jobs/{job_id}/files/{file}': async ({ params, c }) => {
+      await workerApi.putFile(claimOf(c), params.file, readBytes(c, MAX_CHECKPOINT_FILE_BYTES), digestOf(c))
+      return {}
+    },
+    'PUT /internal/worker/jobs/{job_id}/resume': async ({ c }) => {
+      const events = c.req.header('x-trainyard-events') ?? ''
+      if (!/^\d{1,12}$/.test(events)) {
+        throw new InvalidRequestError('invalid_value', 'header x-trainyard-events must be a number of events')
+      }
+      const point = { sha256: digestOf(c), eventCount: Number(events) }
+      await workerApi.putResumePoint(claimOf(c), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), point)
+      return {}
+    },
+    'GET /internal/worker/jobs/{job_id}/resume': async ({ c }) =>
+      sendFile(c, await workerApi.openResumePoint(claimOf(c)), BYTES),
+    'POST /internal/worker/jobs/{job_id}/complete': async ({ body, c }) => {
+      await workerApi.complete(claimOf(c), await body())
+      return {}
+    },
+    'POST /internal/worker/jobs/{job_id}/fail': async ({ body, c }) => {
+      await workerApi.fail(claimOf(c), await body())
+      return {}
+    },
   })
 }
 

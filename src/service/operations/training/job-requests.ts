@@ -56,7 +56,7 @@ interface CheckedRows {
 export async function checkRlRequest(
   context: ServiceContext,
   principal: Principal,
-  groups: ReceivedGroups<'createRlJob'>,
+  groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
 ): Promise<CheckedRequest> {
   const { request } = groups
   const model = await requireModel(context, principal, request.model_id)

@@ -47,7 +47,11 @@ export interface CreateHeaders {
 
 export interface TrainingJobService {
   /** Takes the groups over, also when it fails. */
-  createRl(principal: Principal, groups: ReceivedGroups<'createRlJob'>, headers: CreateHeaders): Promise<TrainingJob>
+  createRl(
+    principal: Principal,
+    groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
+    headers: CreateHeaders,
+  ): Promise<TrainingJob>
   createSft(principal: Principal, request: CreateSftJobRequest, headers: CreateHeaders): Promise<TrainingJob>
   createDpo(principal: Principal, request: CreateDpoJobRequest, headers: CreateHeaders): Promise<TrainingJob>
   get(principal: Principal, id: string): Promise<TrainingJob>

@@ -20,7 +20,11 @@ import { withGroups } from './trajectory-groups.js'
 
 export interface TrainingPlanService {
   /** Takes the groups over, also when it fails. */
-  planRl(principal: Principal, groups: ReceivedGroups<'createRlJob'>, signal: AbortSignal): Promise<TrainingPlan>
+  planRl(
+    principal: Principal,
+    groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
+    signal: AbortSignal,
+  ): Promise<TrainingPlan>
   planSft(principal: Principal, request: CreateSftJobRequest, signal: AbortSignal): Promise<TrainingPlan>
   planDpo(principal: Principal, request: CreateDpoJobRequest, signal: AbortSignal): Promise<TrainingPlan>
 }

@@ -3,7 +3,8 @@
  * A route that makes something and is not known here fails.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { neededScope } from '#service/http/middleware/auth.js'
+import { ROUTES } from '#contract/endpoints/table.js'
+import { patternOf } from '#service/http/handlers.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -74,8 +75,8 @@ const ELSEWHERE: readonly RegExp[] = [
 
 describe('Idempotency-Key', () => {
   it('is known for every POST that makes something', () => {
-    const posts = service.app.routes.filter(({ method, path }) => method === 'POST' && path.startsWith('/v1/'))
-    for (const { path } of posts.filter(({ method, path }) => neededScope(method, path) !== 'read')) {
+    const posts = ROUTES.filter(({ method, path }) => method === 'POST' && path.startsWith('/v1/'))
+    for (const path of posts.filter(({ scope }) => scope !== 'read').map(patternOf)) {
       const isKnown = path in creates || REPEATABLE.includes(path) || ELSEWHERE.some((known) => known.test(path))
       expect(isKnown, path).toBe(true)
     }

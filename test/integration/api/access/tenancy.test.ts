@@ -3,8 +3,8 @@
  * id; a key reaches only what its scope allows. A route that is not known here fails, so that none is forgotten.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ROUTES } from '#contract/endpoints/table.js'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
-import { PUBLIC_PATHS } from '#service/http/middleware/auth.js'
 import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
@@ -116,7 +116,7 @@ describe('every route with an id', () => {
       expect(status, `${method} ${path}: ${text}`).toBe(404)
     }
     for (const { method, path } of routes.filter(({ path }) => parametersOf(path).length === 0)) {
-      if (method !== 'GET' || PUBLIC_PATHS.some((open) => open === path)) continue
+      if (method !== 'GET' || ROUTES.some((route) => route.scope === 'open' && route.path === path)) continue
       const { status, text } = await call(key, method, path)
       expect(status, `${path}: ${text}`).toBe(200)
       expect(text, path).not.toContain('secret')

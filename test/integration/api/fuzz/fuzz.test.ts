@@ -11,8 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { ROUTES } from '#service/http/openapi/document.js'
-import type { Route } from '#service/http/openapi/row.js'
+import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
 import { sampleGroup } from '../../../support/service/create-test-service.js'
 import { startFakeHub } from '../../../support/service/fake-hub.js'
 import { startService } from '../../../support/service/service-process.js'
@@ -164,7 +163,7 @@ async function resources() {
 }
 
 /** Deletes what the other routes need: it gets a model of its own. */
-const endsModel = ({ method, path }: Route) => method === 'delete' && path === '/v1/preview/models/{model_id}'
+const endsModel = ({ method, path }: Route) => method === 'DELETE' && path === '/v1/preview/models/{model_id}'
 
 it(`answers ${COUNT} mutated requests without a fault`, { timeout: 120_000 + COUNT * 200 }, async () => {
   const mutator = createMutator(createRng(SEED))
@@ -173,7 +172,7 @@ it(`answers ${COUNT} mutated requests without a fault`, { timeout: 120_000 + COU
   let known = await createOneOfEach(0)
 
   async function ask(i: number): Promise<void> {
-    const route = ROUTES[i % ROUTES.length] as Route
+    const route = API_ROUTES[i % API_ROUTES.length] as Route
     const isKnown = mutator.chance(0.98)
     const sent = mutator.next(route, endsModel(route) ? { ...known, model_id: known['spare_model_id'] ?? '' } : known)
     const startedAt = performance.now()

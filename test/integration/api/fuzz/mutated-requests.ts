@@ -3,8 +3,8 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { Rng } from '#base/util/rng.js'
+import type { Route } from '#contract/endpoints/table.js'
 import { toSchema } from '#service/http/openapi/document.js'
-import type { Route } from '#service/http/openapi/row.js'
 
 export interface MutatedRequest {
   readonly method: string
@@ -133,7 +133,7 @@ export function createMutator(rng: Rng) {
   function bodyOf(route: Route, known: KnownNames): Pick<MutatedRequest, 'body' | 'type'> {
     if (route.body === undefined) return chance(0.1) ? { body: '{}', type: 'application/json' } : {}
     if (typeof route.body === 'string') return upload()
-    const fits = fitting(toSchema(route.body, 'input'), known)
+    const fits = fitting(toSchema(route.body.schema, 'input'), known)
     const text = JSON.stringify(chance(0.3) ? fits : mutated(chance(0.3) ? mutated(fits) : fits))
     return {
       body: chance(0.05) ? text.slice(0, below(text.length + 1)) : text,
@@ -144,7 +144,7 @@ export function createMutator(rng: Rng) {
   function addressOf(route: Route, known: KnownNames): string {
     const nasty = () =>
       pick(['none', '..', '%25', '%', '%00', 'a'.repeat(500), '-1', '__proto__', '%F0%9F%99%82', '%ff'])
-    const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    const path = route.path.replaceAll(/\{\+?(\w+)\}/g, (_, name: string) =>
       chance(0.7) ? encodeURIComponent(known[name] ?? 'none') : nasty(),
     )
     if (route.query === undefined && chance(0.9)) return path
@@ -159,7 +159,7 @@ export function createMutator(rng: Rng) {
     chance,
     /** The next request of a route. */
     next(route: Route, known: KnownNames): MutatedRequest {
-      return { method: route.method.toUpperCase(), address: addressOf(route, known), ...bodyOf(route, known) }
+      return { method: route.method, address: addressOf(route, known), ...bodyOf(route, known) }
     },
   }
 }

@@ -4,9 +4,12 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RequestValidationError } from '#contract/wire/errors.js'
-import { BODIES } from '#service/bodies/bodies.js'
+import { BODY_NAMES, type BodyName, bodyOf } from '#service/bodies/bodies.js'
 import { parseBody, parseWith } from '#service/bodies/parse-body.js'
 import { fromPlainError, toPlainError } from '#service/bodies/thread-protocol.js'
+
+const CHAT = 'POST /v1/chat/completions'
+const RESPONSES = 'POST /v1/responses'
 
 /** A schema that counts how often it is asked. */
 function counting() {
@@ -55,23 +58,24 @@ describe('long lists', () => {
 describe('a hundred and forty thousand wrong values in one message', () => {
   it('are a refusal, not a fault of ours', () => {
     const text = `{"messages":[{"role":"user","content":"x","tool_calls":[${Array(140_000).fill('1').join(',')}]}]}`
-    expect(() => parseBody('chat', [new TextEncoder().encode(text)])).toThrow(/nested values/)
+    expect(() => parseBody(CHAT, [new TextEncoder().encode(text)])).toThrow(/nested values/)
     const value: unknown = JSON.parse(text)
-    expect(() => parseWith(BODIES.chat.schema, value, 'body')).toThrow(/validation error|too many wrong values/)
+    expect(() => parseWith(bodyOf(CHAT).schema, value, 'body')).toThrow(/validation error|too many wrong values/)
   })
 })
 
 /** Bodies whose every field may be left out, or is asked for together with others once they are read. */
 const MAY_BE_EMPTY: ReadonlySet<string> = new Set([
-  'workerHeartbeat',
-  'tokenize',
-  'addBaseModel',
-  'fileStream',
-  'response',
+  'POST /internal/worker/jobs/{job_id}/heartbeat',
+  'POST /tokenize',
+  'POST /v1/preview/base-models',
+  'POST /files/{entity}/{project}/{run}/file_stream',
+  RESPONSES,
+  'POST /v1/responses/input_tokens',
 ])
 
 describe('every kind of body', () => {
-  it.each(Object.keys(BODIES) as (keyof typeof BODIES)[])('%s refuses what is no object with a problem', (name) => {
+  it.each(BODY_NAMES)('%s refuses what is no object with a problem', (name) => {
     for (const text of ['[]', 'null', '1', '"x"', '{}']) {
       const read = () => parseBody(name, [new TextEncoder().encode(text)])
       if (MAY_BE_EMPTY.has(name) && text === '{}') continue
@@ -81,7 +85,7 @@ describe('every kind of body', () => {
 })
 
 describe('fields that no schema knows', () => {
-  const read = (body: object, name: keyof typeof BODIES = 'chat') =>
+  const read = (body: object, name: BodyName = CHAT) =>
     parseBody(name, [new TextEncoder().encode(JSON.stringify(body))]).ignoredFields
   const messages = [{ role: 'user', content: 'x' }]
 
@@ -115,11 +119,11 @@ describe('fields that no schema knows', () => {
   })
 
   it.each([
-    ['chat', 'messages', 'content'],
-    ['tokenize', 'messages', 'content'],
-    ['applyTemplate', 'messages', 'content'],
-    ['response', 'input', 'content'],
-    ['response', 'input', 'output'],
+    [CHAT, 'messages', 'content'],
+    ['POST /tokenize', 'messages', 'content'],
+    ['POST /apply-template', 'messages', 'content'],
+    [RESPONSES, 'input', 'content'],
+    [RESPONSES, 'input', 'output'],
   ] as const)('of %s are those of other kinds of parts, too: %s with %s', (name, list, content) => {
     const parts = [
       { type: 'text', text: 'x', image: 'data:,', image_url: null },
@@ -135,27 +139,31 @@ describe('fields that no schema knows', () => {
   const named = { type: 'function', function: { name: 'f' } }
   const tools = [named]
   it.each([
-    ['chat', { response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
-    ['chat', { response_format: { type: 'text', json_schema: {}, x: null } }, ['response_format.json_schema']],
+    [CHAT, { response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
+    [CHAT, { response_format: { type: 'text', json_schema: {}, x: null } }, ['response_format.json_schema']],
     [
-      'chat',
+      CHAT,
       { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { x: 1 }, strict: true, mood: 1 } } },
       ['response_format.json_schema.mood'],
     ],
-    ['chat', { response_format: { type: 'structural_tag', structures: [], triggers: [] } }, []],
-    ['completion', { prompt: 'a', response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
-    ['response', { text: { format: { type: 'json_object', schema: {} } } }, ['text.format.schema']],
-    ['response', { text: { format: { type: 'json_schema', name: 'n', schema: {}, strict: true } } }, []],
+    [CHAT, { response_format: { type: 'structural_tag', structures: [], triggers: [] } }, []],
     [
-      'chat',
+      'POST /v1/completions',
+      { prompt: 'a', response_format: { type: 'json_object', schema: {} } },
+      ['response_format.schema'],
+    ],
+    [RESPONSES, { text: { format: { type: 'json_object', schema: {} } } }, ['text.format.schema']],
+    [RESPONSES, { text: { format: { type: 'json_schema', name: 'n', schema: {}, strict: true } } }, []],
+    [
+      CHAT,
       { tools, tool_choice: 'required', response_format: { type: 'json_object', schema: {} } },
       ['response_format', 'response_format.schema'],
     ],
-    ['chat', { tools, tool_choice: 'required', response_format: { type: 'text' } }, []],
-    ['chat', { tools, tool_choice: 'auto', response_format: { type: 'json_object' } }, []],
-    ['chat', { tools, tool_choice: named, response_format: { type: 'json_object' } }, ['response_format']],
+    [CHAT, { tools, tool_choice: 'required', response_format: { type: 'text' } }, []],
+    [CHAT, { tools, tool_choice: 'auto', response_format: { type: 'json_object' } }, []],
+    [CHAT, { tools, tool_choice: named, response_format: { type: 'json_object' } }, ['response_format']],
     [
-      'chat',
+      CHAT,
       {
         tools,
         tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools } },
@@ -164,7 +172,7 @@ describe('fields that no schema knows', () => {
       ['response_format'],
     ],
     [
-      'response',
+      RESPONSES,
       {
         tools: [{ type: 'function', name: 'f' }],
         tool_choice: 'required',
@@ -173,7 +181,7 @@ describe('fields that no schema knows', () => {
       ['text.format'],
     ],
   ] as const)('of %s are those of other formats, too: %j', (name, fields, expected) => {
-    expect(read({ ...(name === 'chat' ? { messages } : {}), ...fields }, name)).toEqual(expected)
+    expect(read({ ...(name === CHAT ? { messages } : {}), ...fields }, name)).toEqual(expected)
   })
 
   it('are named, null or not', () => {
@@ -207,26 +215,28 @@ describe('what a body that does not fit is told', () => {
       'project: input should be a valid string, got 7; name: field required; ' +
       'base_model: input should be a valid string, got an empty list; ' +
       'return_existing: input should be a valid boolean, unable to interpret input, got "maybe"'
-    const refusal = refusalOf('createModel', name)
+    const refusal = refusalOf('POST /v1/preview/models', name)
     expect(refusal.sentence).toBe(expected)
     expect(fromPlainError(structuredClone(toPlainError(refusal)))).toMatchObject({
       sentence: expected,
       message: refusal.message,
       problems: refusal.problems,
     })
-    expect(refusalOf('createModel', '[]').sentence).toBe(
+    expect(refusalOf('POST /v1/preview/models', '[]').sentence).toBe(
       'the body: input should be a valid dictionary, got an empty list',
     )
     const two = '{"project":"p","name":"m","base_model":"b","from_checkpoint":"m","from_adapter":'
     const files = '{"adapter_config":"file-a","adapter_model":"file-b"}'
-    expect(refusalOf('createModel', `${two}${files}}`).sentence).toBe(
+    expect(refusalOf('POST /v1/preview/models', `${two}${files}}`).sentence).toBe(
       'from_adapter: give from_checkpoint or from_adapter, not both',
     )
     const steps = `{"steps":[${Array(300).fill('1').join(',')},1.5]}`
-    expect(refusalOf('deleteCheckpoints', steps).sentence).toMatch(/^steps\[300\]: .*, got 1\.5$/)
+    expect(refusalOf('DELETE /v1/preview/models/{model_id}/checkpoints', steps).sentence).toMatch(
+      /^steps\[300\]: .*, got 1\.5$/,
+    )
   })
 
   it('says vLLM’s words on routes that are vLLM’s', () => {
-    expect(refusalOf('chat', '{"messages":5}').message).toMatch(/^\d validation errors?: \{'type': 'list_type'/)
+    expect(refusalOf(CHAT, '{"messages":5}').message).toMatch(/^\d validation errors?: \{'type': 'list_type'/)
   })
 })

@@ -1,12 +1,12 @@
 /**
- * `/v1/messages`: create, streamed or not; count the tokens of a prompt.
+ * Anthropic's messages: create, streamed or not; count the tokens of a prompt.
  */
 import type { MessageAnswer } from '#service/operations/generation/messages/messages.js'
-import { readJson } from '../../body.js'
-import type { App, AppOptions, RequestContext } from '../../environment.js'
+import type { AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { exactText, sendExact } from '../../exact-body.js'
 import { logStreamFailure } from '../../generated-answer.js'
+import { handlers } from '../../handlers.js'
 import { toMessageError } from '../../middleware/errors.js'
 import { withServedTools } from '../../served-tools.js'
 import type { ServerSentEvent } from '../../sse.js'
@@ -14,26 +14,25 @@ import type { ServerSentEvent } from '../../sse.js'
 const PING_MS = 15_000
 const SERVED_TOOLS = ['custom', null]
 
-export function bindMessages(app: App, options: AppOptions): void {
+export function messageHandlers(options: AppOptions) {
   const { messages } = options.services
-
-  app.post('/v1/messages', async (c) => {
-    const request = withServedTools(c, await readJson(c, 'message', options.admission), SERVED_TOOLS)
-    const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
-    const gone = new AbortController()
-    const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
-    const answer = await messages
-      .create(c.get('principal'), request, requestId.slice(0, 256), signal)
-      .finally(() => options.admission.leave(c))
-    c.header('x-trainyard-checkpoint', answer.checkpoint)
-    c.header('request-id', c.get('requestId'))
-    c.set('logFacts', { model: request.model, is_stream: answer.isStream })
-    if (!answer.isStream) return sendExact(c, await answer.message())
-    return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
-  })
-  app.post('/v1/messages/count_tokens', async (c) => {
-    const request = withServedTools(c, await readJson(c, 'countMessageTokens'), SERVED_TOOLS)
-    return c.json(await messages.countTokens(c.get('principal'), request))
+  return handlers({
+    'POST /v1/messages': async ({ principal, body, c }) => {
+      const request = withServedTools(c, await body(), SERVED_TOOLS)
+      const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+      const gone = new AbortController()
+      const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
+      const answer = await messages
+        .create(principal, request, requestId.slice(0, 256), signal)
+        .finally(() => options.admission.leave(c))
+      c.header('x-trainyard-checkpoint', answer.checkpoint)
+      c.header('request-id', c.get('requestId'))
+      c.set('logFacts', { model: request.model, is_stream: answer.isStream })
+      if (!answer.isStream) return sendExact(c, await answer.message())
+      return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
+    },
+    'POST /v1/messages/count_tokens': async ({ principal, body, c }) =>
+      messages.countTokens(principal, withServedTools(c, await body(), SERVED_TOOLS)),
   })
 }
 

@@ -1,19 +1,14 @@
 /**
- * `/tokenize`, `/detokenize`, `/apply-template` and `/tokenizer_info`, at the root as in vLLM and llama.cpp.
+ * Text and tokens without generation, at the root as in vLLM and llama.cpp.
  */
-import { readJson } from '../../body.js'
-import type { App, AppOptions } from '../../environment.js'
+import type { AppOptions } from '../../environment.js'
+import { handlers } from '../../handlers.js'
 
-export function bindTokens(app: App, options: AppOptions): void {
-  const { tokens } = options.services
-  app.post('/tokenize', async (c) => c.json(await tokens.tokenize(c.get('principal'), await readJson(c, 'tokenize'))))
-  app.post('/detokenize', async (c) =>
-    c.json(await tokens.detokenize(c.get('principal'), await readJson(c, 'detokenize'))),
-  )
-  app.post('/apply-template', async (c) =>
-    c.json(await tokens.applyTemplate(c.get('principal'), await readJson(c, 'applyTemplate'))),
-  )
-  app.get('/tokenizer_info', async (c) =>
-    c.json(await tokens.describe(c.get('principal'), c.req.query('model') ?? null)),
-  )
+export function tokenHandlers({ services: { tokens } }: AppOptions) {
+  return handlers({
+    'POST /tokenize': async ({ principal, body }) => tokens.tokenize(principal, await body()),
+    'POST /detokenize': async ({ principal, body }) => tokens.detokenize(principal, await body()),
+    'POST /apply-template': async ({ principal, body }) => tokens.applyTemplate(principal, await body()),
+    'GET /tokenizer_info': ({ principal, query }) => tokens.describe(principal, query().model ?? null),
+  })
 }

@@ -5,7 +5,7 @@
  * A default is never named: many clients send every field they know. Does not know which options exclude each other; that is
  * refused by `service/operations/generation/chat/chat-sampling.ts`.
  */
-import { SAMPLER_DEFAULTS } from '#contract/wire/chat-completions.js'
+import { SAMPLER_DEFAULTS } from '../chat-completions.js'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -1,9 +1,10 @@
 /**
  * What the names in paths and queries mean, for the OpenAPI document.
  *
- * One sentence a name, because the same name means the same on every route; where a route differs, its own sentence stands under
- * its path. A contract test asks for one of every parameter.
+ * One sentence a name, because the same name means the same on every endpoint; where one differs, its own sentence stands in its
+ * row. A contract test asks for one of every parameter.
  */
+import type { Endpoint } from './endpoint.js'
 
 const MODEL_ID = 'Id of a model, a UUID as `POST /v1/preview/models` answers it'
 const CHECKPOINT_STEP = 'Step of the checkpoint: a number, or `latest`; 0 is the base model'
@@ -55,36 +56,14 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   token: 'Signature of the address, as the wandb client was given it',
 }
 
-/** Where a name means something of its own, by method and path. */
-const OF_ROUTE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  'get /tokenizer_info': { model: 'Name as in a chat request; default the base model that is served first' },
-  'get /v1/files': {
-    limit: 'Most items of the page; default 10,000',
-    order: '`asc`: oldest first, `desc`: newest first; default `desc`',
-    purpose: 'Only files of this purpose',
-  },
-  'get /v1/responses/{response_id}': { stream: 'Refused if true: a response streams while it is created' },
-  'get /v1/responses/{response_id}/input_items': {
-    order: '`asc`: first said first, `desc`: last said first; default `desc`',
-  },
-  'post /v1/files': { purpose: 'What the file is for when its bytes are the whole body; default `fine-tune`' },
-  'get /v1/preview/models/{model_id}/checkpoints': {
-    order: '`asc`: lowest step first, `desc`: highest step first; default `asc`',
-  },
-  'get /v1/preview/models/{model_id}/checkpoints/{step}/files/{name}': {
-    name: 'Name of the file, as the list of the same format has it',
-  },
-}
-
 /**
  * @param place where the parameter stands
  * @returns one sentence without a full stop; undefined for a name that has none, which the contract test refuses
  */
 export function describeParameter(
-  route: { readonly method: string; readonly path: string },
+  row: Pick<Endpoint, 'parameters'>,
   place: 'path' | 'query',
   name: string,
 ): string | undefined {
-  const own = OF_ROUTE[`${route.method} ${route.path}`]?.[name]
-  return own ?? (place === 'path' ? IN_PATH : IN_QUERY)[name]
+  return row.parameters?.[name] ?? (place === 'path' ? IN_PATH : IN_QUERY)[name]
 }

@@ -1,6 +1,6 @@
 /** Options that do nothing because their main option is off. */
 import { expect, test } from 'vitest'
-import { idleOptionsOf } from '#service/bodies/idle-options.js'
+import { idleOptionsOf } from '#contract/wire/inference/idle-options.js'
 
 test.each([
   [{ length_penalty: 2 }, ['length_penalty']],

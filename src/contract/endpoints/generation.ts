@@ -1,0 +1,170 @@
+/**
+ * Endpoints that answer with text or tokens, and what is served.
+ */
+import { z } from 'zod'
+import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '../wire/chat-completions.js'
+import {
+  completionChunkSchema,
+  completionRequestSchema,
+  completionResponseSchema,
+} from '../wire/inference/completions.js'
+import {
+  countMessageTokensRequestSchema,
+  messageRequestSchema,
+  messageSchema,
+  messageTokensSchema,
+} from '../wire/inference/messages.js'
+import {
+  deletedResponseSchema,
+  getResponseQuerySchema,
+  inputItemListSchema,
+  inputTokensSchema,
+  responseRequestSchema,
+  responseSchema,
+} from '../wire/inference/responses.js'
+import {
+  applyTemplateRequestSchema,
+  detokenizeRequestSchema,
+  promptResponseSchema,
+  tokenizeRequestSchema,
+  tokenizeResponseSchema,
+  tokenizerInfoResponseSchema,
+} from '../wire/inference/tokens.js'
+import { orderedPageQuerySchema } from '../wire/list.js'
+import { servedModelListSchema, servedModelSchema } from '../wire/models.js'
+import { blocks, chat, conversation, prompts, tokenIds } from './bodies.js'
+import { endpoints } from './endpoint.js'
+
+const tag = 'Chat and text'
+
+export const GENERATION = endpoints({
+  'POST /v1/chat/completions': {
+    tag,
+    summary: 'Answer a conversation',
+    origin: 'OpenAI',
+    scope: 'read',
+    body: chat(chatRequestSchema),
+    answer: chatResponseSchema,
+    stream: chatChunkSchema,
+    isAdmitted: true,
+    aliases: { 'POST /invocations': 'The same as /v1/chat/completions, under the name that SageMaker calls' },
+  },
+  'POST /v1/completions': {
+    tag,
+    summary: 'Continue prompts of text or tokens',
+    origin: 'OpenAI',
+    scope: 'read',
+    body: prompts(completionRequestSchema),
+    answer: completionResponseSchema,
+    stream: completionChunkSchema,
+    isAdmitted: true,
+  },
+  'POST /v1/responses': {
+    tag,
+    summary: 'Answer items with items',
+    origin: 'OpenAI',
+    scope: 'read',
+    body: conversation(responseRequestSchema),
+    answer: responseSchema,
+    stream: z.looseObject({ type: z.string(), sequence_number: z.number().int() }),
+    isAdmitted: true,
+  },
+  'POST /v1/responses/input_tokens': {
+    tag,
+    summary: 'Count the tokens of a prompt',
+    origin: 'OpenAI',
+    scope: 'read',
+    body: conversation(responseRequestSchema),
+    answer: inputTokensSchema,
+  },
+  'GET /v1/responses/{response_id}': {
+    tag,
+    summary: 'Get a stored response',
+    origin: 'OpenAI',
+    scope: 'read',
+    query: getResponseQuerySchema,
+    answer: responseSchema,
+    parameters: { stream: 'Refused if true: a response streams while it is created' },
+  },
+  'DELETE /v1/responses/{response_id}': {
+    tag,
+    summary: 'Forget a stored response',
+    origin: 'OpenAI',
+    scope: 'write',
+    answer: deletedResponseSchema,
+  },
+  'GET /v1/responses/{response_id}/input_items': {
+    tag,
+    summary: 'List what a stored response was made from',
+    origin: 'OpenAI',
+    scope: 'read',
+    query: orderedPageQuerySchema,
+    answer: inputItemListSchema,
+    parameters: { order: '`asc`: first said first, `desc`: last said first; default `desc`' },
+  },
+  'POST /v1/messages': {
+    tag,
+    summary: "Answer a conversation in Anthropic's format",
+    origin: 'Anthropic',
+    scope: 'read',
+    body: blocks(messageRequestSchema),
+    answer: messageSchema,
+    stream: z.looseObject({ type: z.string() }),
+    isAdmitted: true,
+  },
+  'POST /v1/messages/count_tokens': {
+    tag,
+    summary: 'Count the tokens of its prompt',
+    origin: 'Anthropic',
+    scope: 'read',
+    body: blocks(countMessageTokensRequestSchema),
+    answer: messageTokensSchema,
+  },
+  'POST /tokenize': {
+    tag,
+    summary: 'Turn a text or a conversation into tokens',
+    origin: 'vLLM',
+    scope: 'read',
+    body: conversation(tokenizeRequestSchema),
+    answer: tokenizeResponseSchema,
+  },
+  'POST /detokenize': {
+    tag,
+    summary: 'Turn tokens into text',
+    origin: 'vLLM',
+    scope: 'read',
+    body: tokenIds(detokenizeRequestSchema),
+    answer: promptResponseSchema,
+  },
+  'POST /apply-template': {
+    tag,
+    summary: 'Show a conversation as the prompt the model gets',
+    origin: 'llama.cpp',
+    scope: 'read',
+    body: conversation(applyTemplateRequestSchema),
+    answer: promptResponseSchema,
+  },
+  'GET /tokenizer_info': {
+    tag,
+    summary: 'Describe the tokenizer of a model',
+    origin: 'vLLM',
+    scope: 'read',
+    query: z.object({ model: z.string().optional() }),
+    answer: tokenizerInfoResponseSchema,
+    parameters: { model: 'Name as in a chat request; default the base model that is served first' },
+  },
+  'GET /v1/models': {
+    tag,
+    summary: 'List what `model` may be',
+    origin: 'OpenAI',
+    scope: 'read',
+    answer: servedModelListSchema,
+  },
+  'GET /v1/models/{+id}': {
+    tag,
+    summary: 'Get one of them; the name may hold slashes',
+    origin: 'OpenAI',
+    scope: 'read',
+    answer: servedModelSchema,
+  },
+})

@@ -1,0 +1,63 @@
+/**
+ * Endpoints of the server itself: whether it lives, what it is, and its pages. They say nothing that the package does not say.
+ */
+import { z } from 'zod'
+import { healthResponseSchema, storageReportSchema, systemCheckResponseSchema } from '../wire/health.js'
+import { endpoints } from './endpoint.js'
+
+const ours = { tag: 'Server', origin: 'ours', scope: 'open' } as const
+
+export const SERVER = endpoints({
+  'GET /v1/health': {
+    ...ours,
+    summary: 'Say that the server lives',
+    origin: 'hosted',
+    answer: healthResponseSchema,
+  },
+  'GET /v1/system-check': {
+    ...ours,
+    summary: 'Check database, blobs, queue and engine',
+    origin: 'hosted',
+    answer: systemCheckResponseSchema,
+    alsoWith: [503],
+  },
+  'POST /v1/preview/verify': {
+    ...ours,
+    summary: 'Read all blobs: which are missing, damaged or named by no row',
+    scope: 'admin',
+    answer: 'text/event-stream',
+    stream: storageReportSchema,
+  },
+  'GET /health': {
+    ...ours,
+    summary: 'Say that server and engines live',
+    origin: 'vLLM',
+    answer: 'nothing',
+    aliases: { 'GET /ping': 'The same', 'POST /ping': 'The same' },
+  },
+  'GET /metrics': {
+    ...ours,
+    summary: 'Report counts and times as Prometheus text',
+    origin: 'vLLM',
+    answer: 'text/plain',
+  },
+  'GET /version': {
+    ...ours,
+    summary: 'Tell the version',
+    origin: 'vLLM',
+    answer: z.object({ version: z.string() }),
+  },
+  'GET /': {
+    ...ours,
+    summary: 'Say what this is',
+    answer: z.looseObject({ name: z.string(), version: z.string() }),
+  },
+  'GET /openapi.json': {
+    ...ours,
+    summary: 'This description',
+    answer: z.looseObject({ openapi: z.string() }),
+  },
+  'GET /docs': { ...ours, summary: 'The documentation', answer: 'text/html' },
+  'GET /docs/{page}': { ...ours, summary: 'A page of the documentation', answer: 'text/html' },
+  'GET /docs/pictures/{file}': { ...ours, summary: 'A picture of the documentation', answer: 'image/svg+xml' },
+})

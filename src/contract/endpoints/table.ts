@@ -1,0 +1,81 @@
+/**
+ * All endpoints, in the order of the reference, and what their keys say. Of paths that both fit, the first is served.
+ */
+import type { z } from 'zod'
+import { ACCESS } from './access.js'
+import type { Endpoint, JsonBody, Key, Method } from './endpoint.js'
+import { FILES } from './files.js'
+import { GENERATION } from './generation.js'
+import { MODELS } from './models.js'
+import { SERVER } from './server.js'
+import { FINE_TUNING, TRAINING } from './training.js'
+import { WANDB } from './wandb.js'
+import { WEBHOOKS } from './webhooks.js'
+import { WORKER } from './worker.js'
+
+export const ENDPOINTS = Object.freeze({
+  ...GENERATION,
+  ...MODELS,
+  ...TRAINING,
+  ...WEBHOOKS,
+  ...FILES,
+  ...FINE_TUNING,
+  ...ACCESS,
+  ...WANDB,
+  ...SERVER,
+  ...WORKER,
+})
+
+type Endpoints = typeof ENDPOINTS
+export type EndpointKey = keyof Endpoints
+export type EndpointOf<K extends EndpointKey> = Endpoints[K]
+
+type Parameters<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
+  ? (Name extends `+${infer Plain}` ? Plain : Name) | Parameters<Rest>
+  : never
+/** The parameters of a path, by name. */
+export type ParametersOf<K extends EndpointKey> = { readonly [Name in Parameters<K>]: string }
+export type QueryOf<K extends EndpointKey> = Endpoints[K] extends { readonly query: infer S extends z.ZodType }
+  ? z.output<S>
+  : never
+/** Endpoints with a JSON body. */
+export type BodyKey = { [K in EndpointKey]: Endpoints[K] extends { readonly body: JsonBody } ? K : never }[EndpointKey]
+/** Those whose `trajectory_groups` are streamed. */
+export type GroupsKey = {
+  [K in BodyKey]: Endpoints[K] extends { readonly body: { readonly hasGroups: true } } ? K : never
+}[BodyKey]
+export type BodyOf<K extends BodyKey> = Endpoints[K] extends { readonly body: JsonBody<infer S> } ? z.output<S> : never
+
+/** A value as an answer may be made of it. */
+type Shown<T> = T extends readonly (infer Item)[]
+  ? readonly Shown<Item>[]
+  : T extends object
+    ? { readonly [Name in keyof T]: Shown<T[Name]> }
+    : T
+/** The JSON of an answer; never for one that is something else. */
+export type AnswerOf<K extends EndpointKey> = Endpoints[K]['answer'] extends infer S extends z.ZodType
+  ? Shown<z.output<S>>
+  : never
+
+/** An endpoint, or an alias of one, with its method and path. */
+export interface Route extends Endpoint {
+  /** Of the endpoint: an alias is served by the same handler. */
+  readonly key: EndpointKey
+  readonly method: Method
+  /** With `{name}` and `{+name}` for parameters. */
+  readonly path: string
+}
+
+/** Every endpoint and alias, an alias behind what it means. */
+export const ROUTES: readonly Route[] = Object.entries<Endpoint>(ENDPOINTS).flatMap(([key, row]) =>
+  Object.entries<string>({ [key]: row.summary, ...row.aliases }).map(([name, summary]) => {
+    const [method, path] = name.split(' ') as [Method, string]
+    return { ...row, key: key as EndpointKey, method, path, summary }
+  }),
+)
+
+/** What is part of the API: every route but the worker's. */
+export const API_ROUTES: readonly Route[] = ROUTES.filter(({ tag }) => tag !== null)
+
+/** The key of an endpoint is its method and path. */
+export type { Key }

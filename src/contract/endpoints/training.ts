@@ -1,0 +1,133 @@
+/**
+ * Endpoints of training jobs, and of fine-tuning as OpenAI has it.
+ */
+import {
+  createFineTuningJobRequestSchema,
+  fineTuningCheckpointListSchema,
+  fineTuningEventListSchema,
+  fineTuningJobListSchema,
+  fineTuningJobSchema,
+  fineTuningPageQuerySchema,
+} from '../wire/compatible/fine-tuning.js'
+import { pageQuerySchema } from '../wire/list.js'
+import { createJobQuerySchema, jobOrPlanSchema } from '../wire/training/plan.js'
+import {
+  createDpoJobRequestSchema,
+  createRlJobRequestSchema,
+  createSftJobRequestSchema,
+  listTrainingJobsQuerySchema,
+  trainingEventListSchema,
+  trainingEventSchema,
+  trainingJobListSchema,
+  trainingJobSchema,
+} from '../wire/training-jobs.js'
+import { groups, small } from './bodies.js'
+import { endpoints } from './endpoint.js'
+
+const tag = 'Training'
+
+export const TRAINING = endpoints({
+  'POST /v1/preview/training-jobs': {
+    tag,
+    summary: 'Train by reinforcement learning, or plan it',
+    origin: 'hosted',
+    scope: 'write',
+    query: createJobQuerySchema,
+    body: groups(createRlJobRequestSchema),
+    answer: jobOrPlanSchema,
+  },
+  'POST /v1/preview/sft-training-jobs': {
+    tag,
+    summary: 'Train on example conversations, or plan it',
+    origin: 'hosted',
+    scope: 'write',
+    query: createJobQuerySchema,
+    body: small(createSftJobRequestSchema),
+    answer: jobOrPlanSchema,
+  },
+  'POST /v1/preview/dpo-training-jobs': {
+    tag,
+    summary: 'Train on preferred and rejected answers, or plan it',
+    origin: 'ours',
+    scope: 'write',
+    query: createJobQuerySchema,
+    body: small(createDpoJobRequestSchema),
+    answer: jobOrPlanSchema,
+  },
+  'GET /v1/preview/training-jobs': {
+    tag,
+    summary: 'List training jobs, newest first',
+    origin: 'ours',
+    scope: 'read',
+    query: listTrainingJobsQuerySchema,
+    answer: trainingJobListSchema,
+  },
+  'GET /v1/preview/training-jobs/{training_job_id}': {
+    tag,
+    summary: 'Get a training job',
+    origin: 'hosted',
+    scope: 'read',
+    answer: trainingJobSchema,
+  },
+  'POST /v1/preview/training-jobs/{training_job_id}/cancel': {
+    tag,
+    summary: 'Ask a training job to stop',
+    origin: 'ours',
+    scope: 'write',
+    answer: trainingJobSchema,
+  },
+  'GET /v1/preview/training-jobs/{training_job_id}/events': {
+    tag,
+    summary: 'Read events, oldest first, or follow them with Accept: text/event-stream',
+    origin: 'hosted',
+    scope: 'read',
+    query: pageQuerySchema,
+    answer: trainingEventListSchema,
+    stream: trainingEventSchema,
+  },
+})
+
+const openAi = { tag: 'Fine-tuning (OpenAI)', origin: 'OpenAI' } as const
+
+export const FINE_TUNING = endpoints({
+  'POST /v1/fine_tuning/jobs': {
+    ...openAi,
+    summary: 'Fine-tune a model',
+    scope: 'write',
+    body: small(createFineTuningJobRequestSchema),
+    answer: fineTuningJobSchema,
+  },
+  'GET /v1/fine_tuning/jobs': {
+    ...openAi,
+    summary: 'List fine-tuning jobs, newest first',
+    scope: 'read',
+    query: fineTuningPageQuerySchema,
+    answer: fineTuningJobListSchema,
+  },
+  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}': {
+    ...openAi,
+    summary: 'Get a fine-tuning job',
+    scope: 'read',
+    answer: fineTuningJobSchema,
+  },
+  'POST /v1/fine_tuning/jobs/{fine_tuning_job_id}/cancel': {
+    ...openAi,
+    summary: 'Ask a fine-tuning job to stop',
+    scope: 'write',
+    answer: fineTuningJobSchema,
+  },
+  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/events': {
+    ...openAi,
+    summary: 'List events of a fine-tuning job, newest first',
+    scope: 'read',
+    query: fineTuningPageQuerySchema,
+    answer: fineTuningEventListSchema,
+  },
+  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/checkpoints': {
+    ...openAi,
+    summary: 'List the checkpoints of a fine-tuning job',
+    scope: 'read',
+    query: fineTuningPageQuerySchema,
+    answer: fineTuningCheckpointListSchema,
+  },
+})

@@ -52,7 +52,7 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry(
     'base-models add',
-    'Add a base model: a folder, a GGUF file, or one of a hub',
+    'Add a base model: a folder, a GGUF file, an adapter, or one of a hub',
     async () => (await import('./base-models/add.js')).addBaseModel,
   ),
   entry(

@@ -7,6 +7,7 @@ import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { InterruptedError, OutcomeError, UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { isAdapterFolder, uploadAdapter } from '#cli/input/adapter-folder.js'
 import { renderBar } from '#cli/live/bar.js'
 import { placeIncoming } from '#cli/local/incoming.js'
 import { formatBytes, formatClock, formatCount } from '#cli/terminal/format.js'
@@ -20,18 +21,23 @@ const POLL_MS = 500
 
 export const addBaseModel = defineCommand({
   path: ['base-models', 'add'],
-  summary: 'Add a base model: a folder, a GGUF file, or one of a hub',
+  summary: 'Add a base model: a folder, a GGUF file, an adapter, or one of a hub',
   details:
     'The server goes on while it is added. A folder or file is linked, or copied with --copy; the server must run on this machine. A hub repository is downloaded by the server, from HF_ENDPOINT with HF_TOKEN of its environment; the same command again goes on where an interrupted download stopped.',
   examples: [
     ['trainyard base-models add Qwen/Qwen2.5-0.5B-Instruct', 'download from the hub, with digests checked'],
     ['trainyard base-models add org/model-GGUF --file Q8_0 --name org/model', 'one of several GGUF files'],
+    [
+      'trainyard base-models add ./my-dora --base-model org/model',
+      'an adapter, merged exactly into a model of its own',
+    ],
     ['trainyard base-models add ./my-model', 'a folder with config.json, tokenizer.json and safetensors'],
   ],
-  args: { source: argument.required('folder, .gguf file, or organisation/name of a hub repository') },
+  args: { source: argument.required('folder, .gguf file, adapter, or organisation/name of a hub repository') },
   flags: {
     name: flag.text('--name <name>', 'what it is called here; default the name of the folder, file or repository'),
     file: flag.text('--file <name>', 'GGUF file of the repository, or its quantization'),
+    baseModel: flag.text('--base-model <name>', 'of an adapter: the base model that it is merged into'),
     revision: flag.text('--revision <name>', 'branch, tag or commit of the repository; default main'),
     copy: flag.switch('--copy', 'copy the folder or file into the data directory instead of linking it'),
     wait: flag.toggle('--wait', 'wait until a download is complete; default on'),
@@ -50,7 +56,17 @@ export const addBaseModel = defineCommand({
       throw new UsageError('file_not_found', `${args.source} does not exist`, { param: '<source>' })
     }
     let model: BaseModel
-    if (isLocal) {
+    if (isLocal && (await isAdapterFolder(args.source))) {
+      refuseHubFlags(args.source, flags)
+      const baseModel = requireBase(args.source, flags.baseModel)
+      const adapter = await uploadAdapter(args.source, { client, signal, param: '<source>' })
+      const name = flags.name ?? basename(resolve(args.source))
+      model = await client.baseModels.add({ name, base_model: baseModel, from_adapter: adapter }, { signal })
+    } else if (flags.baseModel !== undefined) {
+      throw new UsageError('invalid_argument', `--base-model is for adapters, and ${args.source} is none`, {
+        param: '--base-model',
+      })
+    } else if (isLocal) {
       refuseHubFlags(args.source, flags)
       const options = { server: config.get('server'), paths: config.paths, isCopied: flags.copy }
       const incoming = await placeIncoming(args.source, options)
@@ -81,6 +97,14 @@ function inOwnWords(
 ) {
   const error = { message: message.replaceAll(from, to), code, param, hint }
   return new ApiError({ status, body: { error }, requestId, retryAfterMs })
+}
+
+function requireBase(source: string, baseModel: string | undefined): string {
+  if (baseModel !== undefined) return baseModel
+  throw new UsageError('missing_option', `${source} is an adapter, expected --base-model to merge it into`, {
+    param: '--base-model',
+    hint: 'trainyard base-models list shows them; trainyard models create --from-adapter begins a model with a plain LoRA',
+  })
 }
 
 function refuseHubFlags(

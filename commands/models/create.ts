@@ -28,7 +28,7 @@ export const createModel = defineCommand({
   flags: {
     baseModel: flag.text('--base-model <name>', 'weights to start from; trainyard base-models list shows them'),
     fromCheckpoint: flag.text('--from-checkpoint <model>', 'begin as this checkpoint: name:step3, or the latest'),
-    fromAdapter: flag.text('--from-adapter <path>', 'begin as this adapter: a folder in the PEFT layout'),
+    fromAdapter: flag.text('--from-adapter <path>', 'begin as this adapter: a folder in the layout of PEFT or mlx-lm'),
     ifNotExists: flag.switch('--if-not-exists', 'return the existing model of that name instead of failing'),
   },
   exits: ['conflict'],
@@ -54,7 +54,9 @@ export const createModel = defineCommand({
     const project = reference.project ?? config.get('project')
     const client = await connect()
     const adapter =
-      flags.fromAdapter === undefined ? undefined : await uploadAdapter(flags.fromAdapter, { client, signal })
+      flags.fromAdapter === undefined
+        ? undefined
+        : await uploadAdapter(flags.fromAdapter, { client, signal, param: '--from-adapter' })
     const baseModel = isBaseMissing ? await askForBaseModel(context, client) : flags.baseModel
     const request = {
       entity: reference.entity ?? config.get('entity'),
@@ -93,6 +95,7 @@ export const createModel = defineCommand({
         : `Model ${name} exists already, from ${model.base_model}`,
       [model.id],
     )
+    for (const warning of model.warnings ?? []) output.warning(`${model.name}: ${warning}`)
     output.hint(`trainyard train sft ${shortName(model, config)} --file data.jsonl --watch`)
   },
 })

@@ -1,5 +1,5 @@
 /**
- * An adapter on this machine in PEFT's layout: a folder, or one of the two files in it.
+ * An adapter on this machine in the layout of PEFT or mlx-lm: a folder, or one of the two files in it.
  */
 import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -9,34 +9,57 @@ import { UsageError } from '../command/errors.js'
 
 const CONFIG_FILE = 'adapter_config.json'
 const WEIGHTS_FILE = 'adapter_model.safetensors'
+/** mlx-lm's. */
+const MLX_WEIGHTS_FILE = 'adapters.safetensors'
+const PICKLE_FILE = 'adapter_model.bin'
+
+/** Whether a path is a folder that holds an adapter and no model. */
+export async function isAdapterFolder(path: string): Promise<boolean> {
+  return (await isFile(join(path, CONFIG_FILE))) && !(await isFile(join(path, 'config.json')))
+}
 
 /**
  * Uploads both files.
  *
  * @param path the folder, or either file
+ * @param options.param what the path was given as
  * @returns what `from_adapter` of a new model takes
  * @throws {UsageError} `invalid_option` for a path that is no such folder
  */
 export async function uploadAdapter(
   path: string,
-  { client, signal }: { readonly client: Client; readonly signal: AbortSignal },
+  options: { readonly client: Client; readonly signal: AbortSignal; readonly param: string },
 ): Promise<{ readonly adapter_config: string; readonly adapter_model: string }> {
+  const { client, signal } = options
   const isFolder = (await stat(path).catch(() => null))?.isDirectory() === true
-  if (!isFolder && ![CONFIG_FILE, WEIGHTS_FILE].includes(basename(path))) throw noAdapter(path)
+  const refuse = (problem?: string, hint?: string): UsageError => noAdapter(options.param, path, problem, hint)
+  if (!isFolder && ![CONFIG_FILE, WEIGHTS_FILE, MLX_WEIGHTS_FILE].includes(basename(path))) throw refuse()
   const folder = isFolder ? path : dirname(path)
+  if (!(await isFile(join(folder, CONFIG_FILE)))) throw refuse(`${CONFIG_FILE} is missing`)
+  const weights = (await isFile(join(folder, WEIGHTS_FILE))) ? WEIGHTS_FILE : MLX_WEIGHTS_FILE
+  if (!(await isFile(join(folder, weights)))) {
+    if (!(await isFile(join(folder, PICKLE_FILE)))) throw refuse(`${WEIGHTS_FILE} is missing`)
+    throw refuse(
+      `${PICKLE_FILE} is a pickle, which can run code when it is loaded`,
+      'save it again with PEFT: save_pretrained(..., safe_serialization=True)',
+    )
+  }
   const upload = async (name: string): Promise<string> => {
-    const facts = await stat(join(folder, name)).catch(() => null)
-    if (facts?.isFile() !== true) throw noAdapter(path, `${name} is missing`)
     const blob = await openAsBlob(join(folder, name))
     const file = await client.files.upload(blob, name, { signal, purpose: 'user_data' })
     return file.id
   }
-  return { adapter_config: await upload(CONFIG_FILE), adapter_model: await upload(WEIGHTS_FILE) }
+  return { adapter_config: await upload(CONFIG_FILE), adapter_model: await upload(weights) }
 }
 
-function noAdapter(path: string, problem = 'it does not exist or is another file'): UsageError {
-  return new UsageError('invalid_option', `--from-adapter "${path}" is not an adapter in the PEFT layout: ${problem}`, {
-    param: '--from-adapter',
-    hint: `give a folder with ${CONFIG_FILE} and ${WEIGHTS_FILE}, as save_pretrained writes it`,
+async function isFile(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null))?.isFile() === true
+}
+
+function noAdapter(param: string, path: string, problem = 'it does not exist or is another file', hint?: string) {
+  const message = `${param} "${path}" is not an adapter in the layout of PEFT or mlx-lm: ${problem}`
+  return new UsageError('invalid_option', message, {
+    param,
+    hint: hint ?? `give a folder with ${CONFIG_FILE} and ${WEIGHTS_FILE}, as save_pretrained writes it`,
   })
 }

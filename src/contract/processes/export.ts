@@ -28,11 +28,18 @@ export interface ImportRequest {
   /** Hugging Face directory or GGUF file of the base model. */
   readonly sourcePath: string
   readonly baseModel: string
-  /** `adapter_config.json` and `adapter_model.safetensors` as they were given. */
+  /** `adapter_config.json` and `adapter_model.safetensors` (of mlx-lm `adapters.safetensors`) as they were given. */
   readonly configPath: string
   readonly weightsPath: string
   /** Where both files are written, by name. */
   readonly targets: Readonly<Record<string, string>>
+}
+
+/** An adapter from elsewhere is merged into its base model, which is written as a Hugging Face directory of float32. */
+export interface MergeRequest extends Omit<ImportRequest, 'type' | 'targets'> {
+  readonly type: 'merge'
+  /** A folder that is there and empty. */
+  readonly targetPath: string
 }
 
 /** What is known of an imported adapter. */
@@ -43,8 +50,11 @@ export interface ImportedAdapter {
   readonly addedModules: number
   /** `base_model_name_or_path` of the given adapter. */
   readonly namedBaseModel: string | null
+  /** Sentences: what of it was not read, or has no effect. */
+  readonly notes: readonly string[]
 }
 
 export type ExportReply =
+  | { readonly type: 'merged'; readonly notes: readonly string[] }
   | { readonly type: 'imported'; readonly adapter: ImportedAdapter }
   | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }

@@ -9,6 +9,9 @@ import { listSchema, pageQuerySchema } from './list.js'
 
 const nameSchema = z.string().min(1).max(256)
 
+/** Ids of two uploaded files: `adapter_config.json`, and `adapter_model.safetensors` (of mlx-lm `adapters.safetensors`). */
+const adapterFilesSchema = z.object({ adapter_config: z.string().max(200), adapter_model: z.string().max(200) })
+
 export const createModelRequestSchema = z
   .object({
     project: nameSchema,
@@ -17,8 +20,8 @@ export const createModelRequestSchema = z
     base_model: z.string().min(1).max(1024).nullish(),
     /** An addition of ours: the new model begins as this checkpoint, named as in a chat request (`name:step3`). */
     from_checkpoint: z.string().min(1).max(1024).nullish(),
-    /** An addition of ours: the new model begins as this adapter, in PEFT's layout; ids of two uploaded files. */
-    from_adapter: z.object({ adapter_config: z.string().max(200), adapter_model: z.string().max(200) }).nullish(),
+    /** An addition of ours: the new model begins as this adapter, in the layout of PEFT or mlx-lm; ids of two uploaded files. */
+    from_adapter: adapterFilesSchema.nullish(),
     /** Must be the key's own entity when given. */
     entity: z.string().max(256).nullish(),
     /** True: a model of that name is returned instead of a conflict. Default false. */
@@ -46,6 +49,8 @@ export const modelSchema = z.object({
   step: z.number().int(),
   /** ISO 8601, UTC. */
   created_at: z.string(),
+  /** In the answer that made it from an adapter: sentences, what of the adapter was not read. */
+  warnings: z.array(z.string()).optional(),
 })
 export type Model = z.infer<typeof modelSchema>
 
@@ -69,7 +74,7 @@ export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>
 /** `GET /v1/preview/base-models`: names a model may be created from. */
 export const baseModelsResponseSchema = z.array(z.string())
 
-/** Body of `POST /v1/preview/base-models`: exactly one of `hub` and `path`. An addition of ours, as all that follows it. */
+/** Body of `POST /v1/preview/base-models`: one of `hub`, `path`, and `base_model` with `from_adapter`. An addition of ours, as all that follows it. */
 export const addBaseModelRequestSchema = z.strictObject({
   /** Name that models are created from it by. Default: the hub's. Required with `path`. */
   name: z.string().min(1).max(200).nullish(),
@@ -81,6 +86,10 @@ export const addBaseModelRequestSchema = z.strictObject({
   file: z.string().min(1).max(200).nullish(),
   /** A folder, a GGUF file or a link to one that lies in the data directory as `base-models/incoming-…`; its plain name. */
   path: z.string().min(1).max(200).nullish(),
+  /** With `from_adapter`: the base model that the adapter is merged into; the result is a base model of its own. */
+  base_model: z.string().min(1).max(1024).nullish(),
+  /** Any adapter of the layouts of PEFT and mlx-lm: LoRA, DoRA, trained embeddings and heads. Needs `name`. */
+  from_adapter: adapterFilesSchema.nullish(),
 })
 export type AddBaseModelRequest = z.infer<typeof addBaseModelRequestSchema>
 

@@ -1,30 +1,27 @@
 /**
  * An adapter from elsewhere as one of ours: checked against the base model and written in one form.
  *
- * That form adapts every projection, because training does: where the given adapter has none, A is fresh and B zero, which
- * changes nothing. Values become float32; rsLoRA's scale, alpha / sqrt(rank), becomes an alpha of plain LoRA.
+ * That form adapts every projection with one rank and one scale, because training does: where the given adapter has none, or less
+ * rank, A is fresh and B zero, which changes nothing, and scales of their own are folded into B. Values become float32. What is no
+ * change of low rank is refused, with the command that merges it (`merge-adapter.ts`).
  */
 import { writeFile } from 'node:fs/promises'
 import { WeightsError } from '#base/errors/errors.js'
-import type { JsonObject } from '#base/util/json.js'
-import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import {
+  type AdapterModule,
   type AdapterWeights,
   checkAdapterFits,
   checkAdapterValues,
   createAdapter,
-  decodeAdapter,
   encodeAdapter,
-  MAX_CONFIG_BYTES,
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import { decodeUtf8, openByteFile } from '#model/weights/byte-file.js'
-import { parseStrictJsonObject } from '#model/weights/strict-json.js'
+import type { GivenAdapter, LowRankChange } from '#model/weights/given/given-adapter.js'
 import type { ImportedAdapter, ImportRequest } from '../../contract/processes/export.js'
-
-const MAX_WEIGHTS_BYTES = 2 ** 31
+import { readGivenFiles } from './given-files.js'
+import { compareSaved } from './saved-tensors.js'
 
 /**
  * Reads the adapter, checks it and writes both files to `request.targets`.
@@ -32,21 +29,14 @@ const MAX_WEIGHTS_BYTES = 2 ** 31
  * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`, `non_finite_weights`, each naming the tensor or setting
  */
 export async function importAdapter(request: ImportRequest): Promise<ImportedAdapter> {
-  const config = await readGiven(request.configPath, ADAPTER_CONFIG_FILE, MAX_CONFIG_BYTES)
-  const weights = await readGiven(request.weightsPath, ADAPTER_WEIGHTS_FILE, MAX_WEIGHTS_BYTES)
-  const json = parseStrictJsonObject(decodeUtf8(config, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
-  const given = decodeAdapter(
-    new Map<string, Uint8Array>([
-      [ADAPTER_CONFIG_FILE, new TextEncoder().encode(JSON.stringify(withPlainScale(json)))],
-      [ADAPTER_WEIGHTS_FILE, weights],
-    ]),
-  )
+  const given = await readGivenFiles(request)
   const source = await openWeights(request.sourcePath)
   const modules = adapterModules(decoderConfigOf(source))
+  const { changed, notes } = await compareSaved(given, source)
   await source.close()
-  checkAdapterFits(given, modules)
-  checkAdapterValues(given)
-  const whole = onAllModules(given, modules)
+  assertLowRank(given, [...changed.keys()], request.baseModel)
+  const whole = toOneForm(given.changes, modules)
+  checkAdapterValues(whole)
   const files = encodeAdapter(whole, { baseModelName: request.baseModel })
   for (const [name, path] of Object.entries(request.targets)) {
     await writeFile(path, files.get(name) ?? new Uint8Array(0))
@@ -54,41 +44,65 @@ export async function importAdapter(request: ImportRequest): Promise<ImportedAda
   return {
     rank: whole.config.rank,
     alpha: whole.config.alpha,
-    addedModules: modules.length - given.a.size,
-    namedBaseModel: typeof json['base_model_name_or_path'] === 'string' ? json['base_model_name_or_path'] : null,
+    addedModules: modules.length - given.changes.size,
+    namedBaseModel: given.settings.namedBaseModel,
+    notes: [...given.notes, ...notes],
   }
 }
 
-/** A given file; messages name it as the client does, never where it lies here. */
-async function readGiven(path: string, name: string, maxBytes: number): Promise<Uint8Array> {
-  const file = await openByteFile(path)
-  try {
-    if (file.sizeBytes <= maxBytes) return await file.read(0, file.sizeBytes)
-    throw new WeightsError('invalid_adapter', `${name} has ${file.sizeBytes} bytes, expected at most ${maxBytes}`)
-  } finally {
-    await file.close()
+/** @throws {WeightsError} `unsupported_adapter` for what no LoRA of projections can say, with the command that merges it */
+function assertLowRank({ settings, changes }: GivenAdapter, changed: readonly string[], baseModel: string): void {
+  const [tensor] = changed
+  const outside = [...changes.keys()].find((path) => path === 'model.embed_tokens' || path === 'lm_head')
+  const what = settings.isDora
+    ? "is a DoRA (use_dora), which scales every row of the base model's weights"
+    : tensor !== undefined
+      ? `changes the whole tensor "${tensor}" (modules_to_save)`
+      : outside === undefined
+        ? null
+        : `adapts "${outside}"`
+  if (what === null) return
+  throw new WeightsError(
+    'unsupported_adapter',
+    `adapter ${what}, expected a LoRA of projections, which jobs can go on from`,
+    {
+      hint: `merge it exactly into a base model of its own, which is served, exported and trained from with a new LoRA: trainyard base-models add <folder of the adapter> --base-model ${baseModel} --name <name>`,
+    },
+  )
+}
+
+/** The same changes with one rank and one scale, on every projection. */
+function toOneForm(changes: ReadonlyMap<string, LowRankChange>, modules: readonly AdapterModule[]): AdapterWeights {
+  const all = [...changes.values()]
+  const rank = Math.max(...all.map((change) => change.rank))
+  const scale = commonest(all.map((change) => change.scale).filter((each) => each !== 0)) ?? 1
+  // 8 / 3 · 3 is 8 again
+  const alpha = Number((scale * rank).toPrecision(15))
+  const fresh = createAdapter(modules, { rank, alpha, seed: 'import' })
+  for (const [path, change] of changes) {
+    const config = { rank: change.rank, alpha, targets: [] }
+    checkAdapterFits({ config, a: new Map([[path, change.a]]), b: new Map([[path, change.b]]) }, modules)
+    // rows of A beyond the module's own rank stay fresh: their columns of B are zero
+    fresh.a.get(path)?.set(change.a)
+    const b = fresh.b.get(path)
+    if (b !== undefined) widen(change, scale, b)
+  }
+  return fresh
+}
+
+/** B [out, r] into zeros [out, R], with the module's own scale in it. */
+function widen({ rank, scale: own, b }: LowRankChange, scale: number, wide: Float32Array): void {
+  const rows = b.length / rank
+  const wideRank = wide.length / rows
+  const factor = own / scale
+  for (let row = 0; row < rows; row++) {
+    for (let r = 0; r < rank; r++) wide[row * wideRank + r] = (b[row * rank + r] as number) * factor
   }
 }
 
-function withPlainScale(json: JsonObject): JsonObject {
-  const { use_rslora: isRankStabilized, r: rank, lora_alpha: alpha } = json
-  if (isRankStabilized !== true || typeof rank !== 'number' || typeof alpha !== 'number') return json
-  return { ...json, use_rslora: false, lora_alpha: alpha * Math.sqrt(rank) }
-}
-
-function onAllModules(given: AdapterWeights, modules: ReturnType<typeof adapterModules>): AdapterWeights {
-  const missing = modules.filter(({ path }) => !given.a.has(path))
-  if (missing.length === 0) return given
-  const { rank, alpha } = given.config
-  const fresh = createAdapter(missing, { rank, alpha, seed: 'import' })
-  const part =
-    (side: 'a' | 'b') =>
-    (path: string): [string, Float32Array] => {
-      const values = given[side].get(path) ?? fresh[side].get(path)
-      if (values === undefined) throw new Error(`no adapter for "${path}"`)
-      return [path, values]
-    }
-  const paths = modules.map(({ path }) => path)
-  const targets = [...new Set([...given.config.targets, ...fresh.config.targets])].sort()
-  return { config: { rank, alpha, targets }, a: new Map(paths.map(part('a'))), b: new Map(paths.map(part('b'))) }
+function commonest(values: readonly number[]): number | null {
+  const counts = new Map<number, number>()
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1)
+  const [first] = [...counts].sort(([, one], [, other]) => other - one)
+  return first?.[0] ?? null
 }

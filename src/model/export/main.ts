@@ -1,13 +1,14 @@
 /**
  * Entry of an export process: takes one request over its IPC channel, answers, writes the wanted file to stdout, ends. Imports
- * of adapters are done here as well.
+ * of adapters, and what merges them, are done here as well.
  *
  * A process of its own because merging and converting compute for seconds and hold a tensor at a time in memory.
  */
 import { pipeline } from 'node:stream/promises'
 import { type Asker, answerProcess } from '#base/processes/ask-process.js'
-import type { ExportReply, ExportRequest, ImportRequest } from '../../contract/processes/export.js'
+import type { ExportReply, ExportRequest, ImportRequest, MergeRequest } from '../../contract/processes/export.js'
 import { importAdapter } from './import-adapter.js'
+import { mergeAdapter } from './merge-adapter.js'
 import { planExport } from './plan-export.js'
 
 async function sendExport(request: ExportRequest, asker: Asker<ExportReply>): Promise<void> {
@@ -20,7 +21,10 @@ async function sendExport(request: ExportRequest, asker: Asker<ExportReply>): Pr
   await plan.close()
 }
 
-await answerProcess<ExportRequest | ImportRequest, ExportReply>('export_failed', async (request, asker) => {
+type Request = ExportRequest | ImportRequest | MergeRequest
+
+await answerProcess<Request, ExportReply>('export_failed', async (request, asker) => {
   if (request.type === 'export') return await sendExport(request, asker)
+  if (request.type === 'merge') return await asker.answer({ type: 'merged', notes: await mergeAdapter(request) })
   return await asker.answer({ type: 'imported', adapter: await importAdapter(request) })
 })

@@ -1,9 +1,11 @@
 /**
- * The tensors of a base model with an adapter merged in, read one at a time: W + (alpha / rank) · B A.
+ * The tensors of a base model with an adapter merged in, read one at a time: W + (alpha / rank) · B A, and of DoRA
+ * m · (W + (alpha / rank) · B A) / |W + (alpha / rank) · B A| by row.
  *
- * The product is summed in float64 and rounded once with the sum. Source: LoRA (arXiv:2106.09685), section 4.1.
+ * Everything is summed in float64 and rounded once. Sources: LoRA (arXiv:2106.09685), section 4.1; DoRA (arXiv:2402.09353), equation 5.
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { LowRankChange } from '#model/weights/given/given-adapter.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 
 /** A tensor to be written; its values are read when they are wanted. */
@@ -36,20 +38,17 @@ export function mergedTensors(
         const path = name.replace(/\.weight$/, '')
         const a = adapter?.a.get(path)
         const b = adapter?.b.get(path)
-        if (adapter !== null && a !== undefined && b !== undefined) addProduct(values, adapter.config, { a, b })
+        if (adapter === null || a === undefined || b === undefined) return values
+        const { rank, alpha } = adapter.config
+        applyChange(values, { rank, scale: alpha / rank, a, b, magnitude: null })
         return values
       },
     }))
 }
 
-/** Adds (alpha / rank) · B A to a weight [out, in], in place. */
-function addProduct(
-  weight: Float32Array,
-  { rank, alpha }: { readonly rank: number; readonly alpha: number },
-  { a, b }: { readonly a: Float32Array; readonly b: Float32Array },
-): void {
+/** Changes a weight [out, in] in place. */
+export function applyChange(weight: Float32Array, { rank, scale, a, b, magnitude }: LowRankChange): void {
   const columns = a.length / rank
-  const scale = alpha / rank
   const sums = new Float64Array(columns)
   for (let row = 0; row * columns < weight.length; row++) {
     sums.fill(0)
@@ -60,6 +59,14 @@ function addProduct(
         for (let i = 0; i < columns; i++) sums[i] = (sums[i] as number) + factor * (a[from + i] as number)
     }
     const at = row * columns
-    for (let i = 0; i < columns; i++) weight[at + i] = (weight[at + i] as number) + (sums[i] as number)
+    for (let i = 0; i < columns; i++) sums[i] = (sums[i] as number) + (weight[at + i] as number)
+    const factor = magnitude === null ? 1 : (magnitude[row] as number) / lengthOf(sums)
+    for (let i = 0; i < columns; i++) weight[at + i] = factor * (sums[i] as number)
   }
+}
+
+function lengthOf(values: Float64Array): number {
+  let squares = 0
+  for (const value of values) squares += value * value
+  return Math.sqrt(squares)
 }

@@ -35,7 +35,7 @@ import { ggufAdapterFile } from './gguf/gguf-adapter.js'
 import { decoderEntries, generalEntries, ggufTensors, isNorm } from './gguf/gguf-description.js'
 import { type GgufEntries, type GgufValue, ggufFile } from './gguf/gguf-file.js'
 import { vocabularyEntries } from './gguf/gguf-vocabulary.js'
-import { descriptionFiles } from './huggingface/description-files.js'
+import { type DescriptionOptions, descriptionFiles } from './huggingface/description-files.js'
 import { safetensorsFile } from './huggingface/safetensors-file.js'
 import { type ExportTensor, mergedTensors } from './merged-tensors.js'
 import { modelfile } from './modelfile.js'
@@ -108,10 +108,18 @@ async function filesOf(
         })
       }
       const tensors = mergedTensors(source, new Set(decoderTensorShapes(config).keys()), stored)
-      const description = await descriptionFiles({ source, config, text, storage })
-      return [...description, safetensorsFile('model.safetensors', inHfForm(tensors, config), storage)]
+      return await mergedFiles({ source, config, text, storage }, tensors)
     }
   }
+}
+
+/** A Hugging Face directory: description, tokenizer and weights in one file. */
+export async function mergedFiles(
+  options: DescriptionOptions,
+  tensors: readonly ExportTensor[],
+): Promise<readonly ExportFile[]> {
+  const weights = safetensorsFile('model.safetensors', inHfForm(tensors, options.config), options.storage)
+  return [...(await descriptionFiles(options)), weights]
 }
 
 /** transformers' Gemma multiplies with 1 + weight; a GGUF file stores the sum. */

@@ -1,8 +1,9 @@
 /**
  * LoRA adapters in the layout of the PEFT library: `adapter_config.json` and `adapter_model.safetensors`.
  *
- * The layer computes y = x W^T + (alpha / rank) * (x A^T) B^T. Variants that mean something else by the same files (DoRA,
- * rank patterns, trained biases, extra modules, beginnings that change W) are refused, not half-read.
+ * The layer computes y = x W^T + (alpha / rank) * (x A^T) B^T. This is the form that is stored here; variants that mean something else
+ * by the same files (DoRA, rank patterns, trained biases, extra modules, beginnings that change W) are refused, not half-read. What comes
+ * from elsewhere is read by `given/given-adapter.ts`.
  * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
  */
 import { join } from 'node:path'
@@ -318,7 +319,16 @@ function peftConfig({ rank, alpha, targets }: AdapterConfig, baseModelName: stri
   }
 }
 
-function parsePeftConfig(json: JsonObject): { readonly rank: number; readonly alpha: number } {
+/**
+ * Checks PEFT's configuration.
+ *
+ * @param folded fields that the caller folds into the tensors
+ * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`
+ */
+export function parsePeftConfig(
+  json: JsonObject,
+  folded: readonly string[] = [],
+): { readonly rank: number; readonly alpha: number } {
   const { r: rank, lora_alpha: alpha, peft_type: peftType } = json
   if (peftType !== 'LORA') throw unsupported(`has peft_type ${JSON.stringify(peftType)}, expected "LORA"`)
   if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1 || rank > MAX_RANK) {
@@ -328,10 +338,10 @@ function parsePeftConfig(json: JsonObject): { readonly rank: number; readonly al
     throw invalid(`has lora_alpha ${JSON.stringify(alpha)}, expected a number`)
   }
   for (const key of UNSUPPORTED_SWITCHES) {
-    if (json[key] === true) throw unsupported(`has ${key} true, expected false`)
+    if (json[key] === true && !folded.includes(key)) throw unsupported(`has ${key} true, expected false`)
   }
   for (const key of UNSUPPORTED_SETTINGS) {
-    if (!isEmpty(json[key])) throw unsupported(`has ${key}, expected none`)
+    if (!isEmpty(json[key]) && !folded.includes(key)) throw unsupported(`has ${key}, expected none`)
   }
   const beginning = json['init_lora_weights']
   if (!PLAIN_BEGINNINGS.includes(beginning)) {

@@ -29,20 +29,21 @@ export interface ByteFile {
 /**
  * Opens a regular file for reading; symbolic links are followed, because model caches are made of them.
  *
+ * @param name what it is called in messages
  * @throws {WeightsError} `file_not_found`, `file_unreadable`, `lfs_pointer`, or `not_a_file` for directories, pipes and devices
  */
-export async function openByteFile(path: string): Promise<ByteFile> {
+export async function openByteFile(path: string, name: string = path): Promise<ByteFile> {
   let handle: FileHandle | undefined
   try {
     const before = await stat(path)
-    if (!before.isFile()) throw new WeightsError('not_a_file', `"${path}" is not a regular file`)
+    if (!before.isFile()) throw new WeightsError('not_a_file', `"${name}" is not a regular file`)
     handle = await open(path, 'r')
-    const file = createByteFile(path, handle, (await handle.stat()).size)
-    assertNoPointer(await file.read(0, Math.min(file.sizeBytes, POINTER_START.length)), path)
+    const file = createByteFile(name, handle, (await handle.stat()).size)
+    assertNoPointer(await file.read(0, Math.min(file.sizeBytes, POINTER_START.length)), name)
     return file
   } catch (error) {
     await handle?.close()
-    throw toFileError(path, error)
+    throw toFileError(name, error)
   }
 }
 

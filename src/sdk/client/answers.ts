@@ -51,6 +51,7 @@ export const model = objectOf<Model>({
   run_id: maybe(text),
   step: maybe(number),
   created_at: maybe(text),
+  warnings: maybe(listOf(text)),
 })
 export const deletedModel = objectOf<DeleteModelResponse>({
   model_id: maybe(text),

@@ -12,7 +12,13 @@ import { AppError, shuttingDown } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
-import type { ExportReply, ExportRequest, ImportedAdapter, ImportRequest } from '#contract/processes/export.js'
+import type {
+  ExportReply,
+  ExportRequest,
+  ImportedAdapter,
+  ImportRequest,
+  MergeRequest,
+} from '#contract/processes/export.js'
 
 /** A file of an export as listed. */
 export interface ExportedFile {
@@ -38,6 +44,13 @@ export interface Exporter {
   open(key: string, request: WantedExport, file: string): Promise<OpenExport | null>
   /** Checks an adapter and rewrites it. @throws {AppError} what is wrong with it */
   importAdapter(key: string, request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
+  /**
+   * Writes a base model with an adapter merged in.
+   *
+   * @returns sentences: what of the adapter was not read
+   * @throws {AppError} what is wrong with it
+   */
+  mergeAdapter(key: string, request: Omit<MergeRequest, 'type'>): Promise<readonly string[]>
   /** Ends what runs and refuses more. */
   stop(): void
 }
@@ -58,7 +71,7 @@ export function createExporter(options: {
   /** Resolves with the answer; the process goes on, and its turn, until its file is read. */
   function start(
     key: string,
-    request: ExportRequest | ImportRequest,
+    request: ExportRequest | ImportRequest | MergeRequest,
   ): Promise<{ readonly child: ChildProcess; readonly reply: ExportReply }> {
     return new Promise((resolve, reject) => {
       turns
@@ -108,6 +121,12 @@ export function createExporter(options: {
       child.stdout?.resume()
       if (reply.type !== 'imported') throw exportDied('answered something else')
       return reply.adapter
+    },
+    mergeAdapter: async (key, request) => {
+      const { child, reply } = await start(key, { type: 'merge', ...request })
+      child.stdout?.resume()
+      if (reply.type !== 'merged') throw exportDied('answered something else')
+      return reply.notes
     },
     stop: () => {
       isStopped = true

@@ -2,10 +2,13 @@
  * Models that begin as something else than their base model: forks of a checkpoint, adapters from elsewhere.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JsonObject } from '#base/util/json.js'
 import type { Checkpoint, CheckpointFiles } from '#contract/wire/checkpoints.js'
-import type { Model } from '#contract/wire/models.js'
+import type { BaseModel, Model } from '#contract/wire/models.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { noisyAdapter } from '../../support/model/export-fixture.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
@@ -124,6 +127,44 @@ test('an adapter of some projections is filled up with ones that change nothing;
   }
 })
 
+test('what of an adapter has no effect is told with the model; what no LoRA can say is merged into a base model', async () => {
+  const told = await importFiles(encode(adapter), { config: { fan_in_fan_out: true } })
+  expect(told.body.warnings).toEqual([expect.stringContaining('fan_in_fan_out')])
+
+  const tensors = new Map(
+    decodeSafetensors(encode(adapter).get('adapter_model.safetensors') ?? new Uint8Array()).tensors,
+  )
+  for (const path of adapter.a.keys()) {
+    const rows = (adapter.b.get(path)?.length ?? 0) / adapter.config.rank
+    const key = `base_model.model.${path}.lora_magnitude_vector`
+    tensors.set(key, float32Tensor(new Float32Array(rows).fill(0.5), [rows]))
+  }
+  const config = JSON.parse(new TextDecoder().decode(encode(adapter).get('adapter_config.json'))) as JsonObject
+  const from_adapter = {
+    adapter_config: await upload('c.json', new TextEncoder().encode(JSON.stringify({ ...config, use_dora: true }))),
+    adapter_model: await upload('w.safetensors', encodeSafetensors(tensors)),
+  }
+  const refused = await create({ base_model: 'trainyard/spark', from_adapter })
+  expect({ status: refused.status, words: JSON.stringify(refused.body) }).toEqual({
+    status: 400,
+    words: expect.stringContaining('trainyard base-models add <folder of the adapter> --base-model trainyard/spark'),
+  })
+  const add = (fields: Record<string, unknown>) =>
+    service.json<BaseModel>('/v1/preview/base-models', {
+      json: { base_model: 'trainyard/spark', from_adapter, ...fields },
+    })
+  expect((await add({})).status).toBe(400)
+  expect((await add({ name: 'own/dora', base_model: 'nobody' })).status).toBe(404)
+  const { status, body } = await add({ name: 'own/dora' })
+  expect({ status, ready: body.status, precision: body.precision }).toEqual({
+    status: 200,
+    ready: 'ready',
+    precision: 'float32',
+  })
+  expect(await ask('own/dora')).not.toBe(await ask('trainyard/spark'))
+  expect((await create({ base_model: 'own/dora' })).status).toBe(200)
+})
+
 const DOWN = 'model.layers.1.mlp.down_proj'
 const changed = (side: 'a' | 'b', change: (values: Map<string, Float32Array>) => void): AdapterWeights => {
   const values = new Map([...adapter[side]].map(([path, x]) => [path, x.slice()]))
@@ -139,13 +180,13 @@ test.each<[string, () => AdapterWeights, Parameters<typeof importFiles>[1], read
     ['model.layers.0.mlp.down_proj', 'expected [64, 128]'],
   ],
   ['a rank that is not the tensors’', () => adapter, { config: { r: 8 } }, ['lora_', 'expected rank 8']],
-  ['DoRA', () => adapter, { config: { use_dora: true } }, ['use_dora']],
-  ['a rank by module', () => adapter, { config: { rank_pattern: { q_proj: 2 } } }, ['rank_pattern']],
+  ['DoRA without its magnitudes', () => adapter, { config: { use_dora: true } }, ['no magnitude', 'DoRA']],
+  ['another method', () => adapter, { config: { peft_type: 'IA3' } }, ['IA3']],
   [
     'a value that is not a number',
     () => changed('b', (values) => values.get(DOWN)?.fill(Number.NaN, 3, 4)),
     {},
-    [`${DOWN}.lora_B.weight`, 'NaN', 'element 3'],
+    [`${DOWN}.lora_B`, 'NaN', 'element 3'],
   ],
 ])('refused and nothing made: %s', async (_what, weights, change, words) => {
   const { status, body } = await importFiles(encode(weights()), change)

@@ -4,7 +4,7 @@
  * Adding and removing changes the list that everything else reads (`ServiceContext.baseModels`), without a restart. A model appears there
  * once every byte is there and it was found usable. The hub is asked only when somebody adds a model from it.
  */
-import { lstat, rename, rm, stat } from 'node:fs/promises'
+import { lstat, mkdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { type List, toList } from '#contract/wire/list.js'
@@ -12,6 +12,7 @@ import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#c
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 import { countModelsOf, isModelAddress } from '#service/storage/models.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../context.js'
+import { findAdapterFiles } from '../models/adapter-files.js'
 import type { HubConnection } from './hub-connection.js'
 import { createHubImports } from './hub-imports.js'
 import type { Shelf, ShelfEntry } from './shelf.js'
@@ -183,8 +184,37 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
     publish(entry)
   }
 
+  /** A model that is merged of another one and an adapter lies there as one that was added from this disk. */
+  async function addMerged(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
+    const { name, base_model: baseModel, from_adapter: adapter } = request
+    const others = [request.hub, request.path, request.file, request.revision]
+    if (typeof name !== 'string' || typeof baseModel !== 'string' || others.some((each) => (each ?? null) !== null)) {
+      throw new InvalidRequestError('invalid_source', 'from_adapter needs name and base_model, and no other source')
+    }
+    const base = served.find((entry) => entry.name === baseModel)
+    if (base === undefined) throw notFound(baseModel)
+    await checkName(name)
+    const files = await findAdapterFiles(context, principal, adapter ?? { adapter_config: '', adapter_model: '' })
+    const path = `incoming-${context.ids.uuid()}`
+    const target = join(shelf.directory, path)
+    try {
+      await mkdir(target, { recursive: true, mode: 0o700 })
+      const request = { sourcePath: base.sourcePath, baseModel, ...files, targetPath: target }
+      const notes = await context.exporter.mergeAdapter(principal.keyId, request)
+      await addLocal(name, path)
+      const added = await requireDescription(principal, name)
+      return { ...added, warnings: [...added.warnings, ...notes] }
+    } finally {
+      await rm(target, { recursive: true, force: true })
+    }
+  }
+
   async function add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
     const { hub: repository, path } = request
+    if ((request.from_adapter ?? null) !== null) return await addMerged(principal, request)
+    if ((request.base_model ?? null) !== null) {
+      throw new InvalidRequestError('invalid_source', 'base_model needs from_adapter', { param: 'base_model' })
+    }
     if ((repository ?? null) === null && typeof path === 'string') {
       const unused = request.file ?? request.revision ?? null
       if (typeof request.name !== 'string' || unused !== null) {
@@ -194,7 +224,7 @@ export function createBaseModelService(context: ServiceContext, options: BaseMod
       return await requireDescription(principal, request.name)
     }
     if (typeof repository !== 'string' || (path ?? null) !== null) {
-      throw new InvalidRequestError('invalid_source', 'give either hub or path')
+      throw new InvalidRequestError('invalid_source', 'give hub, path, or base_model with from_adapter')
     }
     const name = request.name ?? repository
     const wanted = { name, repository, revision: request.revision ?? 'main', file: request.file ?? null }

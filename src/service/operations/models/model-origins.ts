@@ -10,17 +10,26 @@ import type { IdSource } from '#base/util/ids.js'
 import type { CreateModelRequest } from '#contract/wire/models.js'
 import { findCheckpoint, insertCheckpoint, type NewCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
-import { findFile } from '#service/storage/files.js'
 import { setModelStep } from '#service/storage/models.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { resolvePolicy } from '../generation/chat/served-models.js'
+import { findAdapterFiles } from './adapter-files.js'
 import { importAdapter } from './import-adapter.js'
 
 /** The first checkpoint of a new model. */
 export type ModelOrigin = Pick<NewCheckpoint, 'step' | 'kind' | 'adapterDigest' | 'metrics' | 'files'>
 
+/** What a new model is made of. */
+interface Beginning {
+  readonly baseModel: string
+  /** Null: the base model itself. */
+  readonly origin: ModelOrigin | null
+  /** Sentences: what of an adapter was not read. */
+  readonly notes: readonly string[]
+}
+
 /**
- * The base model of a request and what the model begins as; `origin` null: the base model itself.
+ * The base model of a request and what the model begins as.
  *
  * @throws {NotFoundError} `checkpoint_not_found`, `file_not_found`; {InvalidRequestError} `base_model_mismatch`; {WeightsError} what is
  *   wrong with an adapter
@@ -29,7 +38,7 @@ export async function originOf(
   context: ServiceContext,
   principal: Principal,
   request: CreateModelRequest,
-): Promise<{ readonly baseModel: string; readonly origin: ModelOrigin | null }> {
+): Promise<Beginning> {
   const baseModel = request.base_model ?? null
   if (typeof request.from_checkpoint === 'string') {
     const fork = await forkOf(context, principal, request.from_checkpoint)
@@ -40,13 +49,13 @@ export async function originOf(
         { param: 'base_model', hint: 'leave base_model out' },
       )
     }
-    return fork
+    return { ...fork, notes: [] }
   }
   if (baseModel === null) throw new Error('a request without base_model has from_checkpoint')
   const adapter = request.from_adapter ?? null
   const base = context.baseModels.find(({ name }) => name === baseModel)
-  if (adapter === null || base === undefined) return { baseModel, origin: null }
-  return { baseModel, origin: await imported(context, principal, { base, adapter }) }
+  if (adapter === null || base === undefined) return { baseModel, origin: null, notes: [] }
+  return { baseModel, ...(await imported(context, principal, { base, adapter })) }
 }
 
 /** Publishes the origin as the model's checkpoint; call inside the transaction that inserts the model. */
@@ -85,17 +94,10 @@ async function imported(
     readonly base: ServiceContext['baseModels'][number]
     readonly adapter: NonNullable<CreateModelRequest['from_adapter']>
   },
-): Promise<ModelOrigin> {
-  const path = async (id: string, param: string): Promise<string> => {
-    const file = await findFile(context.db, principal, { id })
-    if (file !== null) return context.blobs.pathOf(file.sha256)
-    throw new NotFoundError('file_not_found', `file "${id.slice(0, 100)}" was not found`, {
-      param: `from_adapter.${param}`,
-      hint: 'upload both files with POST /v1/files first',
-    })
-  }
-  const configPath = await path(given.adapter.adapter_config, 'adapter_config')
-  const weightsPath = await path(given.adapter.adapter_model, 'adapter_model')
-  const adopted = await importAdapter(context, given.base, { keyId: principal.keyId, configPath, weightsPath })
-  return { step: 1, kind: null, metrics: {}, adapterDigest: adopted.adapterDigest, files: adopted.files }
+): Promise<{ readonly origin: ModelOrigin; readonly notes: readonly string[] }> {
+  const files = await findAdapterFiles(context, principal, given.adapter)
+  const adopted = await importAdapter(context, given.base, { keyId: principal.keyId, ...files })
+  const { adapterDigest, facts } = adopted
+  const origin = { step: 1, kind: null, metrics: {}, adapterDigest, files: adopted.files }
+  return { origin, notes: facts.notes }
 }

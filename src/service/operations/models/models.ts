@@ -48,10 +48,10 @@ export function createModelService(context: ServiceContext): ModelService {
     checkName('name', request.name)
     const entity = checkEntity(principal, request.entity ?? '')
     checkProject(principal, request.project)
-    const { baseModel, origin } = await originOf(context, principal, request)
+    const { baseModel, origin, notes } = await originOf(context, principal, request)
     assertBaseModel(context, baseModel)
     const { project, name } = request
-    return { model: { entity, project, name, baseModel }, origin }
+    return { model: { entity, project, name, baseModel }, origin, notes }
   }
 
   async function create(
@@ -59,7 +59,11 @@ export function createModelService(context: ServiceContext): ModelService {
     request: CreateModelRequest,
     idempotencyKey: string | null,
   ): Promise<Model> {
-    const { model: wanted, origin } = await check(principal, request)
+    const { model: wanted, origin, notes } = await check(principal, request)
+    const toAnswer = (model: ModelRecord): Model => ({
+      ...toWireModel(model),
+      ...(notes.length === 0 ? {} : { warnings: [...notes] }),
+    })
     const { entity, baseModel } = wanted
     const digest = digestOf(request)
     const scope =
@@ -80,11 +84,11 @@ export function createModelService(context: ServiceContext): ModelService {
         return requireRow(await findModel(transaction, id))
       })
     try {
-      return toWireModel(await insert())
+      return toAnswer(await insert())
     } catch (error) {
       if (!isUniqueViolation(error)) throw error
       // another create of the same name came first
-      return toWireModel(await insert())
+      return toAnswer(await insert())
     }
   }
 

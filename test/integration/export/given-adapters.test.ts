@@ -1,0 +1,240 @@
+/**
+ * Adapters as PEFT and mlx-lm save them: merged, and imported where jobs can go on from them, they change the base model's weights as
+ * PEFT itself does (`test/goldens/make_adapter_goldens.py`; mlx-lm's by numpy).
+ */
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { writeRandomModel } from '#model/built-in/tiny-random.js'
+import { importAdapter } from '#model/export/import-adapter.js'
+import { mergeAdapter } from '#model/export/merge-adapter.js'
+import { applyChange } from '#model/export/merged-tensors.js'
+import { decodeAdapter } from '#model/weights/adapter.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import { float32ToBfloat16 } from '#numerics/tensor/half.js'
+import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import { expectCode } from '../../support/expect-code.js'
+import { type PackedArray, readGolden, unpack } from '../../support/model/decoder-goldens.js'
+
+interface Golden {
+  readonly base: 'plain' | 'tied'
+  readonly config: Record<string, unknown>
+  /** Base64. */
+  readonly weights: string
+  /** The weights that change. */
+  readonly merged: Record<string, PackedArray>
+}
+
+const EMBEDDING = 'model.embed_tokens.weight'
+const HEAD = 'lm_head.weight'
+const TOLERANCE = 1e-5
+const goldens = readGolden<Record<string, Golden>>('adapters.json')
+const golden = (name: string): Golden => {
+  const found = goldens[name]
+  if (found === undefined) throw new Error(`no golden "${name}"`)
+  // PEFT itself writes false for linear modules; adapters that were not saved by it have it still
+  return name === 'fan-in' ? { ...found, config: { ...found.config, fan_in_fan_out: true } } : found
+}
+const isLora = (name: string): boolean => !/dora|modules|embedding/.test(name)
+const names = Object.keys(goldens)
+
+let root: string
+let counter = 0
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'given-adapters-'))
+  const sizes = {
+    layerCount: 1,
+    hiddenSize: 8,
+    headCount: 2,
+    kvHeadCount: 1,
+    headSize: 4,
+    mlpSize: 12,
+    vocabularySize: 259,
+  }
+  for (const base of ['plain', 'tied']) {
+    await writeRandomModel(join(root, base), { ...sizes, seed: 'adapters', isEmbeddingTied: base === 'tied' })
+  }
+})
+
+afterAll(() => rm(root, { recursive: true, force: true }))
+
+const tensorsOf = ({ weights }: Golden): Map<string, HostTensor> =>
+  new Map(decodeSafetensors(Buffer.from(weights, 'base64')).tensors)
+
+/** Writes the two files, and says where they lie. */
+async function given(
+  { base, config }: Golden,
+  tensors: ReadonlyMap<string, HostTensor>,
+): Promise<{ sourcePath: string; configPath: string; weightsPath: string; baseModel: string }> {
+  const folder = join(root, `adapter-${counter++}`)
+  await mkdir(folder)
+  const [configPath, weightsPath] = [join(folder, 'config'), join(folder, 'weights')]
+  await writeFile(configPath, JSON.stringify(config))
+  await writeFile(weightsPath, encodeSafetensors(tensors))
+  return { sourcePath: join(root, base), configPath, weightsPath, baseModel: 'base' }
+}
+
+async function read(path: string, name: string): Promise<Float32Array> {
+  const source = await openWeights(path)
+  try {
+    return await source.readFloat32(name)
+  } finally {
+    await source.close()
+  }
+}
+
+async function merge(from: Golden, tensors: ReadonlyMap<string, HostTensor>) {
+  const targetPath = join(root, `merged-${counter++}`)
+  await mkdir(targetPath)
+  const notes = await mergeAdapter({ type: 'merge', ...(await given(from, tensors)), targetPath })
+  return { notes, targetPath }
+}
+
+async function imports(from: Golden, tensors: ReadonlyMap<string, HostTensor>) {
+  const folder = join(root, `imported-${counter++}`)
+  await mkdir(folder)
+  const paths = { 'adapter_config.json': join(folder, 'c'), 'adapter_model.safetensors': join(folder, 'w') }
+  const facts = await importAdapter({ type: 'import', ...(await given(from, tensors)), targets: paths })
+  const files = new Map<string, Uint8Array>()
+  for (const [name, path] of Object.entries(paths)) files.set(name, await readFile(path))
+  return { facts, adapter: decodeAdapter(files) }
+}
+
+function largestDifference(a: Float32Array, b: Float32Array): number {
+  expect(a.length).toBe(b.length)
+  return a.reduce((largest, value, i) => Math.max(largest, Math.abs(value - (b[i] ?? Number.NaN))), 0)
+}
+
+test.each(names)('%s is merged as PEFT merges it', async (name) => {
+  const from = golden(name)
+  const { targetPath } = await merge(from, tensorsOf(from))
+  const source = await openWeights(targetPath)
+  for (const tensor of source.tensorNames) {
+    const packed = from.merged[tensor]
+    const base = tensor === HEAD && from.base === 'tied' ? EMBEDDING : tensor
+    const expected = packed === undefined ? await read(join(root, from.base), base) : unpack(packed)
+    expect(largestDifference(await source.readFloat32(tensor), expected)).toBeLessThan(TOLERANCE)
+  }
+  expect(source.tensorNames).toEqual(expect.arrayContaining(Object.keys(from.merged)))
+  await source.close()
+})
+
+test('PEFT changes an embedding alone where the head is tied to it, mlx-lm both', async () => {
+  const heads = await Promise.all(
+    ['tied-embedding', 'mlx-embedding'].map(async (name) => {
+      const { targetPath } = await merge(golden(name), tensorsOf(golden(name)))
+      const source = await openWeights(targetPath)
+      await source.close()
+      return source.hasOwnHead
+    }),
+  )
+  expect(heads).toEqual([true, false])
+})
+
+test.each(names.filter(isLora))('%s becomes an adapter of one rank that changes as much', async (name) => {
+  const from = golden(name)
+  const { adapter, facts } = await imports(from, tensorsOf(from))
+  const { rank, alpha } = adapter.config
+  expect(adapter.a.size).toBe(7)
+  for (const [path, a] of adapter.a) {
+    const weight = await read(join(root, from.base), `${path}.weight`)
+    const packed = from.merged[`${path}.weight`]
+    const expected = packed === undefined ? weight.slice() : unpack(packed)
+    applyChange(weight, { rank, scale: alpha / rank, a, b: adapter.b.get(path) ?? new Float32Array(), magnitude: null })
+    expect(largestDifference(weight, expected)).toBeLessThan(TOLERANCE)
+  }
+  const words = { 'saved-along': 'model.embed_tokens.weight', 'fan-in': 'fan_in_fan_out' }[name]
+  expect(facts.notes.join('; ')).toContain(words ?? '')
+  expect(facts.notes.length).toBe(words === undefined ? 0 : 1)
+})
+
+test.each([
+  ['dora', 'DoRA'],
+  ['mlx-dora', 'DoRA'],
+  ['modules', 'modules_to_save'],
+  ['embedding', 'lm_head'],
+])('%s cannot be trained on as it is, and the refusal names the command that merges it', async (name, word) => {
+  const from = golden(name)
+  const error = await imports(from, tensorsOf(from)).catch((cause: unknown) => cause)
+  expect(error).toMatchObject({ code: 'unsupported_adapter', message: expect.stringContaining(word) })
+  expect(error).toMatchObject({
+    hint: expect.stringContaining('base-models add <folder of the adapter> --base-model base'),
+  })
+})
+
+const LORA = golden('patterns')
+const renamed = (change: (name: string) => string): Map<string, HostTensor> =>
+  new Map([...tensorsOf(LORA)].map(([name, tensor]) => [change(name), tensor]))
+
+test.each<[string, (name: string) => string]>([
+  ['of a model for images and text', (name) => name.replace('model.model.layers', 'model.model.language_model.layers')],
+  ['of one as it was saved before', (name) => name.replace('model.model.layers', 'model.language_model.model.layers')],
+  ['of a bare decoder', (name) => name.replace('model.model.layers', 'model.layers')],
+  ['of a compiled and wrapped model', (name) => `module._orig_mod.${name}`],
+  ['without PEFT’s own', (name) => name.replace('base_model.model.', '')],
+  ['with the adapter’s name', (name) => name.replace(/\.lora_([AB])\.weight/, '.lora_$1.default.weight')],
+])('names %s mean the same modules', async (_, change) => {
+  const plain = await imports(LORA, tensorsOf(LORA))
+  const other = await imports(LORA, renamed(change))
+  expect(other.adapter).toEqual(plain.adapter)
+})
+
+test('a part for images is passed over with a word; an embedding saved in another type of number is the same', async () => {
+  const saved = golden('saved-along')
+  const tensors = tensorsOf(saved)
+  const key = `base_model.model.${EMBEDDING}`
+  const embedding = tensors.get(key)
+  if (embedding?.dtype !== 'float32') throw new Error('no embedding')
+  tensors.set(key, { dtype: 'bfloat16', shape: embedding.shape, data: float32ToBfloat16(embedding.data) })
+  const factor: HostTensor = { dtype: 'float32', shape: [2, 4], data: new Float32Array(8) }
+  tensors.set('base_model.model.model.vision_tower.encoder.q_proj.lora_A.weight', factor)
+  const { facts } = await imports(saved, tensors)
+  expect(facts.notes).toHaveLength(2)
+  expect(facts.notes.join()).toContain('1 of its tensors')
+})
+
+test('what is broken is named', async () => {
+  const path = 'base_model.model.model.layers.0.self_attn.q_proj'
+  const changed = (change: (tensors: Map<string, HostTensor>) => void) => {
+    const tensors = tensorsOf(LORA)
+    change(tensors)
+    return () => imports(LORA, tensors)
+  }
+  await expectCode(
+    changed((t) => t.delete(`${path}.lora_B.weight`)),
+    'invalid_adapter',
+    'q_proj.lora_B',
+  )
+  await expectCode(
+    changed((t) => t.clear()),
+    'invalid_adapter',
+    'no tensors',
+  )
+  await expectCode(
+    changed((t) =>
+      t.set('base_model.model.lm_head.weight', { dtype: 'float32', shape: [260, 8], data: new Float32Array(2080) }),
+    ),
+    'invalid_adapter',
+    '[260, 8]',
+    'expected [259, 8]',
+  )
+  await expectCode(
+    () => imports({ ...LORA, config: { ...LORA.config, rank_pattern: {} } }, tensorsOf(LORA)),
+    'invalid_adapter',
+    'of rank',
+    'expected rank 2',
+  )
+  await expectCode(
+    () => imports({ ...LORA, config: { ...LORA.config, alpha_pattern: { '(': 3 } } }, tensorsOf(LORA)),
+    'invalid_adapter',
+    'alpha_pattern',
+  )
+  await expectCode(
+    () => imports({ ...LORA, config: { ...LORA.config, bias: 'all' } }, tensorsOf(LORA)),
+    'unsupported_adapter',
+    'bias',
+  )
+})

@@ -1,5 +1,5 @@
 /**
- * What a service is started with, in three groups: what users set, tuning that few need, and seams for tests.
+ * What a service is started with, in two groups: what users set, and tuning that few need.
  *
  * The first group is the table in `contract/settings/service.ts`; defaults of tuning are beside the code they tune.
  */
@@ -56,19 +56,8 @@ export interface ServiceTuning {
   readonly downloadRetryMs?: number
 }
 
-/** What tests replace: nothing here is for production. */
-export interface ServiceSeams {
-  /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
-  readonly maxDatabasePages?: number
-  /** Environment that children inherit. Default: this process's. */
-  readonly environment?: Readonly<Record<string, string | undefined>>
-  /** Modules that children run instead of the built ones. */
-  readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
-}
-
 export interface ServiceOptions extends ServiceSettings {
   readonly tuning?: ServiceTuning
-  readonly seams?: ServiceSeams
   /** Default: JSON or pretty lines on stderr. */
   readonly logger?: Logger
 }

@@ -100,7 +100,7 @@ export async function run({ names, precision = 'int8', parts: asked = PARTS.join
 
 async function measure(name, { config, precision, parts, keptDir, print }) {
   const load = (file) => import(new URL(`../../dist/src/${file}.js`, import.meta.url))
-  const { createService } = await load('service/create-service')
+  const { createTestedService } = await load('service/test-door')
   const { createLogger } = await load('base/logging/logger')
   const directory =
     keptDir === undefined ? mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-models-')) : path.join(keptDir, name)
@@ -116,7 +116,7 @@ async function measure(name, { config, precision, parts, keptDir, print }) {
   let key = null
   const start = async () => {
     const begun = performance.now()
-    service = await createService(options)
+    service = await createTestedService(options)
     if (service.createdApiKey) await writeFile(keyFile, service.createdApiKey)
     key = readFileSync(keyFile, 'utf8')
     await complete(service, key, { name, count: 1, streams: 1 })

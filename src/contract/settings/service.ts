@@ -2,7 +2,7 @@
  * The settings of a service, one row each: what it is called in the library (the name), in the config file, as a flag and as a
  * variable (its key), its type, default, bounds and sentence. The options of `createService` and their types, the flags of `serve`
  * with their help, the environment, the keys of the config file and the table in the documentation follow from these rows, in
- * this order. A new setting is a row here, and its use as `settings.<name>` in `service/create-service.ts`.
+ * this order. A new setting is a row here, and its use as `settings.<name>` in `service/assembly/`.
  *
  * Plain data; knows neither how texts are read (`cli/config/`) nor what a setting does.
  */

@@ -7,6 +7,7 @@ import { rmSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createLifetimes, type Lifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { type Client, createClient } from '#sdk/client/client.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
@@ -35,30 +36,30 @@ const CLOSE_MS = 5000
  */
 export async function startLocal(options: LocalOptions = {}): Promise<LocalService> {
   const { createService } = await import('#service/create-service.js')
-  const temporary = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'trainyard-')) : null
-  const dataDir = options.dataDir ?? temporary ?? ''
-  const removeAtExit = () => rmSync(dataDir, { recursive: true, force: true })
-  // a program that ends without `close` leaves nothing either
-  if (temporary !== null) process.once('exit', removeAtExit)
-  const forget = async () => {
-    if (temporary === null) return
-    await rm(temporary, { recursive: true, force: true })
-    process.off('exit', removeAtExit)
-  }
-  try {
+  const lifetimes = createLifetimes()
+  return startOrEnd(lifetimes, async () => {
+    const dataDir = options.dataDir ?? (await makeTemporaryFolder(lifetimes))
     const service = await createService({ port: 0, logLevel: 'warn', ...options, dataDir })
+    lifetimes.add('service', (deadlineMs) => service.close(deadlineMs))
     const apiKey = service.createdApiKey ?? (await readFile(service.apiKeyFile, 'utf8')).trim()
     return {
       url: service.url,
       apiKey,
       client: createClient({ baseUrl: service.url, apiKey }),
-      async close() {
-        await service.close(CLOSE_MS)
-        await forget()
-      },
+      close: () => lifetimes.end(CLOSE_MS),
     }
-  } catch (error) {
-    await forget()
-    throw error
-  }
+  })
+}
+
+/** A folder that is gone when its lifetime ends. */
+async function makeTemporaryFolder(lifetimes: Lifetimes): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'trainyard-'))
+  const removeAtExit = (): void => rmSync(folder, { recursive: true, force: true })
+  // a program that ends without `close` leaves nothing either
+  process.once('exit', removeAtExit)
+  lifetimes.add('temporary folder', async () => {
+    await rm(folder, { recursive: true, force: true })
+    process.off('exit', removeAtExit)
+  })
+  return folder
 }

@@ -1,5 +1,6 @@
 /**
- * What every service is built from. Made once in `service/create-service.ts`; each service takes the parts it needs.
+ * What every service is built from. Made once in `service/assembly/operations.ts`; each operation names the parts it works
+ * with, as `Pick<ServiceContext, …>`.
  */
 
 import type { Logger } from '#base/logging/logger.js'

@@ -85,7 +85,12 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     })
   }
   const lock = acquireLock(join(root, 'lock.sqlite3'), root)
-  await dropUnfinished(join(root, 'prepared'), join(root, 'base-models'))
+  try {
+    await dropUnfinished(join(root, 'prepared'), join(root, 'base-models'))
+  } catch (cause) {
+    lock.close()
+    throw unwritable(root, cause)
+  }
   return {
     path: root,
     databasePath: join(root, 'trainyard.sqlite3'),

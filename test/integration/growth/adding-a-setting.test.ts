@@ -17,7 +17,7 @@ const ROW = `/** How long a bell rings. */
   bell: { key: 'bell', type: 'choice', default: 'large', choices: ['large', 'small'], summary: 'which bell rings' },
   `
 
-/** A use of it, as `create-service.ts` has: what is given and what comes out have the types of the row. */
+/** A use of it, as `service/assembly/` has: what is given and what comes out have the types of the row. */
 const USE = `/** Rings. */
 import { resolveSettings } from './options.js'
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '#base/logging/logger.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { createService, type Service, type ServiceOptions } from '#service/create-service.js'
+import { createTestedService, type TestedService, type TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
 
 export const STAND_INS = {
@@ -17,7 +17,7 @@ export const STAND_INS = {
   worker: join(import.meta.dirname, '..', 'stand-ins', 'worker.mjs'),
 }
 
-export interface TestService extends Service {
+export interface TestService extends TestedService {
   readonly dataDir: string
   readonly apiKey: string
   /** Sends a request with the key; a plain object as `json` becomes the body. */
@@ -31,7 +31,7 @@ export interface TestService extends Service {
   untilEngineHas(counts: { readonly running?: number; readonly waiting?: number }): Promise<void>
   createModel(name?: string): Promise<string>
   /** Stops and starts again on the same data directory. */
-  restart(options?: Partial<ServiceOptions>): Promise<TestService>
+  restart(options?: Partial<TestedServiceOptions>): Promise<TestService>
   /** Stops and deletes the data directory. */
   dispose(): Promise<void>
 }
@@ -44,7 +44,7 @@ export interface TestRequest {
   readonly signal?: AbortSignal
 }
 
-export interface TestServiceOptions extends Partial<ServiceOptions> {
+export interface TestServiceOptions extends Partial<TestedServiceOptions> {
   readonly scripted?: boolean
   readonly apiKey?: string
 }
@@ -52,7 +52,7 @@ export interface TestServiceOptions extends Partial<ServiceOptions> {
 /** Starts it. Logs are dropped unless `logger` is given. */
 export async function createTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trainyard-test-')))
-  const service = await createService({
+  const service = await createTestedService({
     port: 0,
     logger: createLogger({ level: 'silent' }),
     baseModels: ['trainyard/tiny-random'],

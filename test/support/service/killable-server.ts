@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import type { ServiceOptions } from '#service/create-service.js'
+import type { TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
 
 const SCRIPT = join(import.meta.dirname, '../stand-ins/server.mjs')
@@ -38,7 +38,8 @@ export interface KillableServer {
   kill(signal: NodeJS.Signals): Promise<void>
 }
 
-export interface KillableServerOptions extends Pick<ServiceOptions, 'tuning' | 'seams' | 'trainWorkers' | 'threads'> {
+export interface KillableServerOptions
+  extends Pick<TestedServiceOptions, 'tuning' | 'seams' | 'trainWorkers' | 'threads'> {
   readonly dataDir: string
   /** The key of an earlier server on the directory. */
   readonly apiKey?: string

@@ -7,11 +7,11 @@
 import { join } from 'node:path'
 
 const root = join(import.meta.dirname, '../../../dist/src')
-const { createService } = await import(`${root}/service/create-service.js`)
+const { createTestedService } = await import(`${root}/service/test-door.js`)
 const { createLogger } = await import(`${root}/base/logging/logger.js`)
 const options = JSON.parse(process.argv[2] ?? '{}')
 try {
-  const service = await createService({
+  const service = await createTestedService({
     port: 0,
     logger: createLogger({ level: process.argv[3] ?? 'silent' }),
     baseModels: ['trainyard/tiny-random'],

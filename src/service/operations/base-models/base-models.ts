@@ -49,7 +49,9 @@ const INCOMING = /^incoming-[\w.-]{1,100}$/
 /** Requests that run when a base model is removed may finish. */
 const DRAIN_MS = 5000
 
-export function createBaseModelService(context: ServiceContext, options: BaseModelOptions): BaseModelService {
+type BaseModelContext = Pick<ServiceContext, 'db' | 'logger' | 'clock' | 'modelFacts' | 'engines' | 'preparedDir'>
+
+export function createBaseModelService(context: BaseModelContext, options: BaseModelOptions): BaseModelService {
   const { db, logger, modelFacts } = context
   const { served, shelf, inspector } = options
   /** Those of the start that were not added: they cannot be removed here. */

@@ -1,0 +1,46 @@
+/**
+ * The queue of training jobs: who waits for which, how long a worker may be silent, and how one is started.
+ */
+import type { WorkerPool } from '../processes/worker-pool.js'
+import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '../queue/dispatcher.js'
+import { createJobSignals, type JobSignals } from '../queue/signals.js'
+import type { Start } from './start.js'
+import type { Storage } from './storage.js'
+
+export interface Jobs {
+  readonly signals: JobSignals
+  readonly dispatcher: Dispatcher
+  readonly leaseMs: number
+}
+
+export interface JobsInput {
+  readonly storage: Pick<Storage, 'db' | 'ids'>
+  readonly workers: WorkerPool
+  /** Where workers find the server; asked once it listens. */
+  readonly serverUrl: () => string
+}
+
+/** The dispatcher starts nothing yet: workers call the server, which must listen first. */
+export function createJobs(start: Start, { storage, workers, serverUrl }: JobsInput): Jobs {
+  const { settings, logger } = start
+  const signals = createJobSignals()
+  const timing: JobTiming = {
+    ...DEFAULT_JOB_TIMING,
+    leaseMs: settings.jobLeaseMs,
+    startMs: settings.workerStartTimeoutMs,
+    stallMs: settings.workerStallTimeoutMs,
+    ...start.options.tuning?.jobs,
+  }
+  const dispatcher = createDispatcher({
+    db: storage.db,
+    ids: storage.ids,
+    logger,
+    signals,
+    trainWorkers: settings.trainWorkers,
+    hasRoom: () => workers.hasRoom(),
+    timing,
+    startWorker: ({ job, token }) =>
+      workers.start({ serverUrl: serverUrl(), token, jobId: job.id, attempt: job.attempt, modelId: job.modelId }),
+  })
+  return { signals, dispatcher, leaseMs: timing.leaseMs }
+}

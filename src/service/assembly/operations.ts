@@ -1,0 +1,153 @@
+/**
+ * What requests can ask for: every operation with the parts it works with, and what operations do in the background.
+ */
+import { systemClock } from '#base/util/clock.js'
+import { packageVersion } from '#base/util/package-root.js'
+import { createFineTuningService } from '../facades/fine-tuning/fine-tuning.js'
+import { createModelRunService } from '../facades/wandb/model-runs.js'
+import { createWandbService } from '../facades/wandb/wandb.js'
+import type { AppOptions } from '../http/environment.js'
+import { createAuthService } from '../operations/access/auth.js'
+import { createKeyService } from '../operations/access/keys.js'
+import { createVerifyService } from '../operations/backup/verify-storage.js'
+import { createBaseModelService } from '../operations/base-models/base-models.js'
+import { createHubConnection } from '../operations/base-models/hub-connection.js'
+import { createModelFactsBook } from '../operations/base-models/model-facts.js'
+import type { ServiceContext } from '../operations/context.js'
+import { createFileService } from '../operations/files.js'
+import { createChatService } from '../operations/generation/chat/chat.js'
+import { createCompletionService } from '../operations/generation/completions/completions.js'
+import { createMessageService } from '../operations/generation/messages/messages.js'
+import { createResponseService } from '../operations/generation/responses/responses.js'
+import { createTokenService } from '../operations/generation/text/tokens.js'
+import { createCheckpointService } from '../operations/models/checkpoints.js'
+import { createModelService } from '../operations/models/models.js'
+import { createSystemCheckService } from '../operations/system-check.js'
+import { createRemoteData } from '../operations/training/remote-data.js'
+import { createTrainingJobService } from '../operations/training/training-jobs.js'
+import { createTrainingPlanService } from '../operations/training/training-plans.js'
+import { createWorkerApiService } from '../operations/training/worker-api.js'
+import { createTrajectoryLogService } from '../operations/trajectory-log.js'
+import { createAddressRules } from '../operations/webhooks/address-rules.js'
+import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
+import { createWebhookService } from '../operations/webhooks/webhooks.js'
+import { resolveHub } from '../options.js'
+import { createModelInspector } from '../processes/model-inspector.js'
+import type { DataDir } from '../storage/data-dir.js'
+import type { Jobs } from './jobs.js'
+import type { Processes } from './processes.js'
+import type { ServedModels } from './served-models.js'
+import type { Start } from './start.js'
+import { type Storage, webhookTiming } from './storage.js'
+
+export interface Operations {
+  readonly services: AppOptions['services']
+  readonly outbox: Outbox
+}
+
+export interface OperationsInput {
+  readonly dataDir: DataDir
+  readonly models: ServedModels
+  readonly storage: Storage
+  readonly processes: Processes
+  readonly jobs: Jobs
+}
+
+/** Downloads, deliveries and fetches begin when somebody asks for them; the outbox begins when the server listens. */
+export function createOperations(start: Start, input: OperationsInput): Operations {
+  const { options, settings, logger, lifetimes } = start
+  const {
+    dataDir,
+    models: { served, added, shelf },
+    storage,
+    processes,
+    jobs,
+  } = input
+  const { db, usage } = storage
+  const version = packageVersion()
+
+  const inspector = createModelInspector()
+  const modelFacts = createModelFactsBook(inspector, served)
+  const baseModels = createBaseModelService(
+    {
+      ...storage,
+      clock: systemClock,
+      logger,
+      engines: processes.engines,
+      modelFacts,
+      preparedDir: dataDir.preparedPath,
+    },
+    {
+      served,
+      added,
+      shelf,
+      connection: createHubConnection(resolveHub(options)),
+      inspector,
+      retryMs: options.tuning?.downloadRetryMs ?? 1000,
+    },
+  )
+  // together: a download that is being inspected ends with the inspection
+  lifetimes.add('base models', () => Promise.all([baseModels.close(), inspector.close()]))
+  const remoteData = createRemoteData({
+    allowedHosts: settings.trainingDataHosts,
+    userAgent: `Trainyard/${version}`,
+    maxBytes: settings.maxUploadBytes,
+    ...options.tuning?.remoteData,
+  })
+  lifetimes.add('remote data', () => remoteData.stop())
+  const rules = createAddressRules(settings.webhookHosts)
+  const timing = webhookTiming(start)
+  const outbox = createOutbox({ db, ids: storage.ids, clock: systemClock, logger, rules, version, timing })
+  lifetimes.add('outbox', () => outbox.stop())
+
+  const context: ServiceContext = {
+    ...storage,
+    ...processes,
+    ...jobs,
+    clock: systemClock,
+    logger,
+    baseModels: served,
+    modelFacts,
+    preparedDir: dataDir.preparedPath,
+    trainingDataRoot: settings.trainingDataRoot,
+    remoteData,
+    trainWorkers: settings.trainWorkers,
+    maxQueuedJobs: settings.maxQueuedJobs,
+    resumeIntervalMs: settings.resumeIntervalMs,
+    version,
+    probeWorker: () => processes.workers.probe(),
+    chatRules: {
+      allowsPriority: settings.schedulingPolicy === 'priority',
+      allowsTemplate: settings.trustsRequestChatTemplate,
+    },
+  }
+  const models = createModelService(context)
+  const trainingJobs = createTrainingJobService(context)
+  const chat = createChatService(context)
+  const tokens = createTokenService(context)
+  const services = {
+    auth: createAuthService(db),
+    keys: createKeyService(context),
+    usage,
+    models,
+    baseModels,
+    checkpoints: createCheckpointService(context),
+    trainingJobs,
+    trainingPlans: createTrainingPlanService(context),
+    trajectoryLog: createTrajectoryLogService(context),
+    files: createFileService(context),
+    fineTuning: createFineTuningService(context, { models, trainingJobs }),
+    chat,
+    completions: createCompletionService(context),
+    tokens,
+    responses: createResponseService(context, { chat, tokens }),
+    messages: createMessageService(context, { chat, tokens }),
+    systemCheck: createSystemCheckService(context),
+    verify: createVerifyService(context, dataDir.blobsPath),
+    workerApi: createWorkerApiService(context),
+    wandb: createWandbService(context),
+    modelRuns: createModelRunService(context),
+    webhooks: createWebhookService(context, { rules, outbox }),
+  }
+  return { services, outbox }
+}

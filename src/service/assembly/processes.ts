@@ -1,0 +1,95 @@
+/**
+ * The child processes of a server: engines with what is counted of them, training workers, exports and plans. All of them are
+ * started when they are first needed.
+ */
+import { systemClock } from '#base/util/clock.js'
+import { packageVersion } from '#base/util/package-root.js'
+import { createMetrics, type Metrics } from '../metrics/metrics.js'
+import type { BaseModelEntry } from '../operations/context.js'
+import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
+import type { EngineProcessOptions } from '../processes/engine-process.js'
+import { createExporter, type Exporter } from '../processes/exporter.js'
+import { createPlanner, type Planner } from '../processes/planner.js'
+import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
+import type { DatabaseHandle } from '../storage/database.js'
+import { countJobsByStatus } from '../storage/jobs/states.js'
+import { childEnvironment, type Start, trainingEnvironment } from './start.js'
+
+export interface Processes {
+  readonly engines: EnginePool
+  readonly metrics: Metrics
+  readonly workers: WorkerPool
+  readonly exporter: Exporter
+  readonly planner: Planner
+}
+
+export interface ProcessesInput {
+  readonly db: DatabaseHandle
+  /** Changes while the server runs. */
+  readonly served: readonly BaseModelEntry[]
+  /** Where prepared base weights are kept. */
+  readonly preparedDir: string
+}
+
+/** How long a scrape of the metrics waits for an engine. */
+const ENGINE_ANSWER_MS = 1000
+/** What engines may take to end, when no request is left. */
+const ENGINE_END_MS = 1000
+
+export function startProcesses(start: Start, { db, served, preparedDir }: ProcessesInput): Processes {
+  const { options, settings, lifetimes, seams } = start
+  const metrics = createMetrics({
+    clock: systemClock,
+    version: packageVersion(),
+    countJobs: () => countJobsByStatus(db),
+    askEngines: () => engines.ask(ENGINE_ANSWER_MS),
+  })
+  const engines = createEnginePool((name) => {
+    const entry = served.find((base) => base.name === name)
+    return entry === undefined ? null : engineOptions(start, { entry, preparedDir, metrics })
+  })
+  lifetimes.add('engines', () => engines.stop(ENGINE_END_MS))
+
+  const planner = createPlanner({ environment: trainingEnvironment(start), ...options.tuning?.plans })
+  lifetimes.add('planner', () => planner.stop())
+  const exporter = createExporter({ environment: childEnvironment(start) })
+  lifetimes.add('exporter', () => exporter.stop())
+  const workers = createWorkerPool({
+    environment: trainingEnvironment(start),
+    keepMs: settings.keepWorkerMs,
+    ...options.tuning?.keptWorkers,
+    entryPath: seams.entryPaths?.worker,
+    onComputing: (isComputing) => engines.shareCores(isComputing),
+  })
+  lifetimes.add('workers', () => workers.stop())
+  return { engines, metrics, workers, exporter, planner }
+}
+
+interface EngineInput {
+  readonly entry: BaseModelEntry
+  readonly preparedDir: string
+  readonly metrics: Metrics
+}
+
+function engineOptions(start: Start, { entry, preparedDir, metrics }: EngineInput): EngineProcessOptions {
+  const { options, settings, logger, seams } = start
+  return {
+    load: {
+      baseModel: entry.name,
+      sourcePath: entry.sourcePath,
+      preparedDir,
+      precision: settings.precision,
+      threads: settings.threads,
+      maxContextLength: settings.maxContextLength,
+      maxConcurrentSequences: settings.maxConcurrentSequences,
+      kvCacheBytes: settings.kvCacheBytes,
+      speculation: settings.speculation,
+    },
+    logger,
+    clock: systemClock,
+    maxPendingRequests: settings.maxPendingRequests,
+    observer: metrics.engines.observer(entry.name),
+    ...(options.tuning?.engineWatchdog === undefined ? {} : { watchdog: options.tuning.engineWatchdog }),
+    ...(seams.entryPaths?.engineHost === undefined ? {} : { entryPath: seams.entryPaths.engineHost }),
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * The port and the application behind it. When this is done the server answers; nothing of it runs before the port is its own.
+ */
+import { shuttingDown } from '#base/errors/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { packageVersion } from '#base/util/package-root.js'
+import { createAdmission } from '../http/admission.js'
+import { createApp } from '../http/app.js'
+import { type CutReason, UNREAD_MS } from '../http/connections.js'
+import type { App, AppOptions } from '../http/environment.js'
+import { type Listening, listen } from '../http/listen.js'
+import { ensureApiKey, type FirstKey, isKeyFileLost } from '../operations/access/local-keys.js'
+import { queueFull } from '../processes/engine-errors.js'
+import type { DataDir } from '../storage/data-dir.js'
+import { toStorageError } from '../storage/database.js'
+import type { Jobs } from './jobs.js'
+import type { Processes } from './processes.js'
+import type { Start } from './start.js'
+import type { Storage } from './storage.js'
+
+export interface ServerInput {
+  readonly dataDir: DataDir
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies'>
+  readonly processes: Pick<Processes, 'engines' | 'metrics'>
+  readonly jobs: Pick<Jobs, 'dispatcher'>
+  readonly services: AppOptions['services']
+}
+
+export interface Server {
+  readonly app: App
+  readonly url: string
+  /** Where workers call it. */
+  readonly workerUrl: string
+  /** The key made by this start; null if there were keys. */
+  readonly firstKey: FirstKey | null
+  readonly isApiKeyLost: boolean
+  /** Aborted when the server takes no more work. */
+  readonly closing: AbortSignal
+}
+
+/** @throws {AppError} `port_in_use`, `cannot_listen` */
+export async function startServer(start: Start, input: ServerInput): Promise<Server> {
+  const { options, settings, logger, lifetimes } = start
+  const {
+    dataDir,
+    storage,
+    processes: { engines },
+    jobs,
+  } = input
+  const { db, ids } = storage
+  const closing = new AbortController()
+  const app = createServerApp(start, input, closing.signal)
+  let firstKey: FirstKey | null = null
+  let isApiKeyLost = false
+  const limits = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
+  const onCut = (reason: CutReason): void => logger.warn({ reason }, 'http.connection_cut')
+  const listening = await listen(app, { host: settings.host, port: settings.port, limits, onCut }, async () => {
+    // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
+    firstKey = await ensureApiKey(db, dataDir, ids)
+    isApiKeyLost = await isKeyFileLost(db, dataDir)
+  })
+  // the last part that starts, so that new work is refused from the moment at which the end begins; requests and jobs end side by side
+  lifetimes.add('server', (deadlineMs) => {
+    closing.abort()
+    const atDeadline = (): void => engines.failRequests(shuttingDown())
+    return Promise.all([jobs.dispatcher.stop(), listening.close(deadlineMs, atDeadline)])
+  })
+  if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
+  const workerUrl = workerUrlOf(listening, settings.host)
+  return { app, url: listening.url, workerUrl, firstKey, isApiKeyLost, closing: closing.signal }
+}
+
+function createServerApp(start: Start, input: ServerInput, closing: AbortSignal): App {
+  const { options, settings, logger } = start
+  const {
+    services,
+    storage: { ids, bodies },
+    processes: { engines, metrics },
+  } = input
+  return createApp({
+    services,
+    logger,
+    clock: systemClock,
+    ids,
+    version: packageVersion(),
+    allowedHosts: [...settings.allowedHosts, ...(options.host === undefined ? [] : [options.host])],
+    metrics,
+    isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
+    // one that names another base model is counted with it
+    admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),
+    bodies,
+    limits: settings,
+    closing,
+    translateError: toStorageError,
+  })
+}
+
+/** Workers run on this machine: they call loopback, whatever address the server is bound to. */
+function workerUrlOf(listening: Listening, host: string): string {
+  const isAny = host === '0.0.0.0' || host === '::'
+  return isAny ? `http://127.0.0.1:${listening.port}` : listening.url
+}

@@ -1,0 +1,41 @@
+/**
+ * What every part of a start is given: what the service is started with, where it logs, and the list of what has begun.
+ */
+import { readEnvironment } from '#base/environment.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
+import type { ResolvedSettings, ServiceOptions } from '../options.js'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** What tests replace; they reach it through `test-door.ts`. */
+export interface ServiceSeams {
+  /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
+  readonly maxDatabasePages?: number
+  /** Environment that children inherit. Default: this process's. */
+  readonly environment?: Environment
+  /** Modules that children run instead of the built ones. */
+  readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
+  /** Hears of every part that starts and ends, and may make a start fail there. */
+  readonly watch?: Pick<LifetimeWatch, 'started' | 'ended'>
+}
+
+export interface Start {
+  readonly options: ServiceOptions
+  readonly settings: ResolvedSettings
+  readonly seams: ServiceSeams
+  readonly logger: Logger
+  /** Whatever runs is added here as soon as it does. */
+  readonly lifetimes: Lifetimes
+}
+
+/** What child processes inherit. */
+export function childEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
+  return seams.environment ?? readEnvironment()
+}
+
+/** The same for those that train, or predict how training goes. */
+export function trainingEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
+  const { threads } = settings
+  return { ...childEnvironment({ seams }), ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }) }
+}

@@ -1,0 +1,90 @@
+/**
+ * What a server keeps: the database and the blobs of a locked data directory, brought to a state to go on from, and what writes to
+ * them in the background.
+ */
+import { systemClock } from '#base/util/clock.js'
+import { createIdSource, type IdSource, timeOfId } from '#base/util/ids.js'
+import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
+import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
+import { createUsageService, type UsageService } from '../operations/access/usage.js'
+import { createBlobSweeper } from '../operations/blob-sweeper.js'
+import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
+import { createClockWatch } from '../queue/clock-watch.js'
+import { recoverInterrupted } from '../queue/recovery.js'
+import { type BlobStore, createBlobStore } from '../storage/blobs.js'
+import type { DataDir } from '../storage/data-dir.js'
+import type { DatabaseHandle } from '../storage/database.js'
+import { countModels } from '../storage/models.js'
+import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
+import { openOwnDatabase } from '../storage/upkeep/open-own-database.js'
+import { claimDirectory } from '../storage/upkeep/ownership.js'
+import type { Start } from './start.js'
+
+export interface Storage {
+  readonly db: DatabaseHandle
+  readonly blobs: BlobStore
+  /** Ids that sort behind all that there are. */
+  readonly ids: IdSource
+  readonly usage: UsageService
+  /** Bodies on their way in. */
+  readonly bodies: BodyStore
+  /** Asks for a sweep of blobs that nothing names any more. */
+  requestSweep(): void
+  /** Models of all projects, as the start found them. */
+  readonly modelCount: number
+}
+
+/** @throws {AppError} `database_unreadable`, `database_locked`, `disk_full` */
+export async function startStorage(start: Start, dataDir: DataDir): Promise<Storage> {
+  const { options, settings, logger, lifetimes, seams } = start
+  const database = await openOwnDatabase(dataDir, {
+    adoption: { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true },
+    ...(seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages }),
+  })
+  lifetimes.add('database', () => database.close())
+  const { db } = database
+  const blobs = await createBlobStore(dataDir.blobsPath)
+  const usage = createUsageService(db, logger)
+  lifetimes.add('usage', () => usage.stop())
+
+  // the clock may be behind what an earlier process saw: whatever is made now still sorts behind what there is
+  const ids = createIdSource(systemClock)
+  const newestIds = await listNewestIds(db)
+  for (const id of newestIds) ids.continueAfter(id)
+  await shortenWaits(db, 2 * Math.max(0, ...webhookTiming(start).retryMs))
+  if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
+  const recovered = await recoverInterrupted(db, ids)
+  if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
+
+  const clockWatch = createClockWatch(db, systemClock, logger)
+  clockWatch.start()
+  lifetimes.add('clock watch', () => clockWatch.stop())
+  const claim = (): Promise<void> => claimDirectory(db, dataDir.path, () => ids.uuid())
+  await claim()
+  const graceMs = settings.sweepGraceMs
+  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep: claim })
+  lifetimes.add('sweeper', () => sweeper.stop())
+  await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
+
+  const bodies = createBodyStore({ limits: bodyLimits(start), temporaryPath: blobs.temporaryPath })
+  lifetimes.add('bodies', () => bodies.close())
+  return { db, blobs, ids, usage, bodies, requestSweep: () => sweeper.request(), modelCount: await countModels(db) }
+}
+
+/** Waits of webhook deliveries. */
+export function webhookTiming({ options }: Pick<Start, 'options'>): OutboxTiming {
+  return { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
+}
+
+function bodyLimits({ options, settings }: Start): BodyLimits {
+  return {
+    ...DEFAULT_BODY_LIMITS,
+    smallBytes: settings.maxRequestBodyBytes,
+    chatBytes: settings.maxChatBodyBytes,
+    trajectoriesBytes: settings.maxTrajectoriesBytes,
+    groupBytes: settings.maxGroupBytes,
+    uploadBytes: settings.maxUploadBytes,
+    unfinishedBytes: settings.maxUnfinishedBytes,
+    ...options.tuning?.bodies,
+  }
+}

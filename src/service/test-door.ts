@@ -1,0 +1,31 @@
+/**
+ * The door of tests: a service some parts of which are replaced, and what its public face does not show of the processes it runs.
+ *
+ * Only tests and benches import this (`test/architecture/test-door.test.ts`); nothing here is for production.
+ */
+import type { ServiceSeams } from './assembly/start.js'
+import { type Service, type ServiceOptions, startService } from './create-service.js'
+
+export type { ServiceSeams } from './assembly/start.js'
+
+/** Options of a service, and what is replaced in it. */
+export interface TestedServiceOptions extends ServiceOptions {
+  readonly seams?: ServiceSeams
+}
+
+export interface TestedService extends Service {
+  /** Process ids of the engine hosts that run, for tests of their death. */
+  enginePids(): readonly number[]
+  /** Process ids of training workers that wait for a job. */
+  idleWorkerPids(): readonly number[]
+}
+
+/** Starts a service as `createService` does. */
+export async function createTestedService({ seams, ...options }: TestedServiceOptions): Promise<TestedService> {
+  const { service, processes } = await startService(options, seams)
+  return {
+    ...service,
+    enginePids: () => processes.engines.started().flatMap((engine) => engine.pid() ?? []),
+    idleWorkerPids: () => processes.workers.idlePids(),
+  }
+}

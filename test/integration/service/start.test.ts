@@ -105,6 +105,7 @@ describe.skipIf(process.platform !== 'linux')('a start (seen through /proc, so o
     const watch = { started: (part: string) => started.push(part), ended: (part: string) => ended.push(part) }
     await expect(start({ ...options, seams: { ...options.seams, watch } })).rejects.toMatchObject({ code })
     expect(ended).toEqual(started.reverse())
+    delete process.env[HUGE]
     // which would be in the way of the look at the lock
     execFileSync('rm', ['-rf', join(dataDir, 'prepared')])
     await untilReleased(dataDir, held)

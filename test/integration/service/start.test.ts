@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { createTestedService, type ServiceSeams, type TestedServiceOptions } from '#service/test-door.js'
 import { type HeldResources, heldFor, untilReleased } from '../../support/service/held-resources.js'
+import { until } from '../../support/until.js'
 
 /** In the order of their start. */
 const PARTS = [
@@ -33,8 +34,10 @@ const PARTS = [
 let dataDir: string
 let before: HeldResources
 let port: Server | null = null
-beforeEach(() => {
+beforeEach(async () => {
   dataDir = mkdtempSync(join(tmpdir(), 'trainyard-start-'))
+  // a port that was closed counts for a moment longer
+  await until(() => heldFor(dataDir).ports === 0, 'the end of the ports of the test before')
   before = heldFor(dataDir)
 })
 afterEach(async () => {

@@ -71,9 +71,9 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const baseModels = createBaseModelService(
     {
       ...storage,
+      ...processes,
       clock: systemClock,
       logger,
-      engines: processes.engines,
       modelFacts,
       preparedDir: dataDir.preparedPath,
     },

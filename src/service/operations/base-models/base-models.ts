@@ -49,7 +49,10 @@ const INCOMING = /^incoming-[\w.-]{1,100}$/
 /** Requests that run when a base model is removed may finish. */
 const DRAIN_MS = 5000
 
-type BaseModelContext = Pick<ServiceContext, 'db' | 'logger' | 'clock' | 'modelFacts' | 'engines' | 'preparedDir'>
+type BaseModelContext = Pick<
+  ServiceContext,
+  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'engines' | 'exporter' | 'modelFacts' | 'preparedDir'
+>
 
 export function createBaseModelService(context: BaseModelContext, options: BaseModelOptions): BaseModelService {
   const { db, logger, modelFacts } = context

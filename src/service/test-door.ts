@@ -1,7 +1,7 @@
 /**
  * The door of tests: a service some parts of which are replaced, and what its public face does not show of the processes it runs.
  *
- * Only tests and benches import this (`test/architecture/test-door.test.ts`); nothing here is for production.
+ * Only tests and benches import this (`test/architecture/service-parts.test.ts`); nothing here is for production.
  */
 import type { ServiceSeams } from './assembly/start.js'
 import { type Service, type ServiceOptions, startService } from './create-service.js'

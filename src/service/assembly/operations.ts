@@ -114,7 +114,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainWorkers: settings.trainWorkers,
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
-    version,
     probeWorker: () => processes.workers.probe(),
     chatRules: {
       allowsPriority: settings.schedulingPolicy === 'priority',

@@ -35,6 +35,7 @@ export interface ChatRules {
   readonly allowsTemplate: boolean
 }
 
+/** All parts there are; an operation takes those it names. */
 export interface ServiceContext {
   readonly db: DatabaseHandle
   readonly blobs: BlobStore
@@ -65,7 +66,6 @@ export interface ServiceContext {
   readonly maxQueuedJobs: number
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
-  readonly version: string
   /** Shows that training workers can run. @returns how, as a clause */
   probeWorker(): Promise<string>
   readonly chatRules: ChatRules

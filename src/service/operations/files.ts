@@ -46,7 +46,7 @@ export interface FileService {
 /** OpenAI's clients page in big steps. */
 const DEFAULT_LIMIT = 10_000
 
-export function createFileService(context: ServiceContext): FileService {
+export function createFileService(context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'requestSweep'>): FileService {
   const { db, blobs, ids } = context
 
   async function requireFile(principal: Principal, id: string): Promise<FileRecord> {

@@ -34,7 +34,22 @@ export interface SystemCheckService {
   run(): Promise<{ readonly isHealthy: boolean; readonly body: SystemCheckResponse }>
 }
 
-export function createSystemCheckService(context: ServiceContext): SystemCheckService {
+/** What it works with. */
+type Context = Pick<
+  ServiceContext,
+  | 'db'
+  | 'blobs'
+  | 'ids'
+  | 'clock'
+  | 'dispatcher'
+  | 'engines'
+  | 'baseModels'
+  | 'modelFacts'
+  | 'trainWorkers'
+  | 'probeWorker'
+>
+
+export function createSystemCheckService(context: Context): SystemCheckService {
   const { db, ids, blobs, clock } = context
   let shared: ReturnType<SystemCheckService['run']> | null = null
   let worker: { readonly check: SystemCheck; readonly atMs: number } | null = null

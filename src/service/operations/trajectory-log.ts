@@ -46,7 +46,9 @@ export interface TrajectoryLogService {
   openGroups(principal: Principal, modelId: string, logId: string): Promise<ReadStream>
 }
 
-export function createTrajectoryLogService(context: ServiceContext): TrajectoryLogService {
+export function createTrajectoryLogService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids'>,
+): TrajectoryLogService {
   const { db, ids } = context
   return {
     checkModel: async (principal, modelId) => {

@@ -68,7 +68,7 @@ const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts'>,
   { models, trainingJobs }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService },
 ): FineTuningService {
   const { db } = context

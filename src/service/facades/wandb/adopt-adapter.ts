@@ -26,7 +26,7 @@ export interface Adopter {
  *   {ConflictError} `step_taken` if the model is at that step already
  */
 export async function findAdopter(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'logger' | 'exporter' | 'baseModels'>,
   keyId: string,
   artifact: ArtifactRecord,
 ): Promise<Adopter | null> {
@@ -49,7 +49,11 @@ export async function findAdopter(
 }
 
 /** Stores the checkpoint; call inside a transaction. @returns its id */
-export async function adoptAdapter(context: ServiceContext, db: Database, adopter: Adopter): Promise<string> {
+export async function adoptAdapter(
+  context: Pick<ServiceContext, 'ids'>,
+  db: Database,
+  adopter: Adopter,
+): Promise<string> {
   const { model, step, adapter } = adopter
   const current = await findModel(db, model.id)
   if (current === null) throw new ConflictError('model_deleted', `model "${model.name}" was deleted`)

@@ -106,7 +106,7 @@ async function checkpointView(call: WandbCall, checkpoint: CheckpointRecord | nu
   return toCheckpointView(call.context, model, checkpoint)
 }
 
-async function toView(context: ServiceContext, artifact: ArtifactRecord): Promise<ArtifactView> {
+async function toView(context: Pick<ServiceContext, 'db'>, artifact: ArtifactRecord): Promise<ArtifactView> {
   return {
     ...artifact,
     aliases: await aliasesOf(context.db, artifact.id),
@@ -117,7 +117,7 @@ async function toView(context: ServiceContext, artifact: ArtifactRecord): Promis
 }
 
 async function toCheckpointView(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs'>,
   model: ModelRecord,
   checkpoint: CheckpointRecord,
 ): Promise<ArtifactView> {
@@ -173,7 +173,10 @@ async function md5Of(context: Pick<ServiceContext, 'blobs'>, sha256: string): Pr
 }
 
 /** `wandb_manifest.json` of a checkpoint. @throws {NotFoundError} `artifact_not_found` */
-export async function checkpointManifest(context: ServiceContext, checkpointId: string): Promise<ArtifactManifest> {
+export async function checkpointManifest(
+  context: Pick<ServiceContext, 'db' | 'blobs'>,
+  checkpointId: string,
+): Promise<ArtifactManifest> {
   const checkpoint = await findCheckpointById(context.db, checkpointId)
   const model = checkpoint === null ? null : await findModel(context.db, checkpoint.modelId)
   if (checkpoint === null || model === null) throw new NotFoundError('artifact_not_found', 'the checkpoint was deleted')

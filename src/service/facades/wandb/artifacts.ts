@@ -238,7 +238,10 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
 }
 
 /** @throws {InvalidRequestError} `artifact_incomplete` unless every file of the manifest was uploaded with its digest */
-async function assertComplete(context: ServiceContext, artifact: ArtifactRecord): Promise<void> {
+async function assertComplete(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'bodies'>,
+  artifact: ArtifactRecord,
+): Promise<void> {
   if (artifact.manifestSha256 === null) throw incomplete('its manifest was not uploaded')
   const manifest = await readManifest(context, artifact.manifestSha256)
   const uploaded = new Map((await listArtifactFiles(context.db, artifact.id)).map((file) => [file.name, file]))
@@ -249,7 +252,10 @@ async function assertComplete(context: ServiceContext, artifact: ArtifactRecord)
 }
 
 /** @throws {InvalidRequestError} `artifact_incomplete` */
-async function readManifest({ blobs, bodies }: ServiceContext, sha256: string): Promise<ArtifactManifest> {
+async function readManifest(
+  { blobs, bodies }: Pick<ServiceContext, 'blobs' | 'bodies'>,
+  sha256: string,
+): Promise<ArtifactManifest> {
   try {
     return (await bodies.parseFile('artifact manifest', blobs.pathOf(sha256))).value
   } catch (cause) {

@@ -10,9 +10,15 @@ import { checkProject } from '../../operations/access/tenant.js'
 import type { ServiceContext } from '../../operations/context.js'
 import type { Arguments, Field, Fields } from './execute-query.js'
 
+/** What the parts of the W&B API work with. */
+export type WandbContext = Pick<
+  ServiceContext,
+  'db' | 'blobs' | 'bodies' | 'ids' | 'clock' | 'logger' | 'exporter' | 'baseModels' | 'requestSweep'
+>
+
 /** One request. */
 export interface WandbCall {
-  readonly context: ServiceContext
+  readonly context: WandbContext
   readonly principal: Principal
   /** The address to send bytes to or to fetch them from. */
   addressOf(grant: Grant): string

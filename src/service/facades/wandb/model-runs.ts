@@ -19,7 +19,7 @@ export interface ModelRunService {
   history(principal: Principal, modelId: string, runId: string, query: PageQuery): Promise<List<RunLine>>
 }
 
-export function createModelRunService(context: ServiceContext): ModelRunService {
+export function createModelRunService(context: Pick<ServiceContext, 'db'>): ModelRunService {
   const { db } = context
 
   async function runsOf(principal: Principal, modelId: string, page: { after?: string | undefined; limit: number }) {

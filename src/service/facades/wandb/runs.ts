@@ -224,7 +224,7 @@ function historyKeys(last: HistoryLine | null): Fields | null {
   return { keys, lastStep: last.line, sets: [] }
 }
 
-async function sampledHistory(context: ServiceContext, runId: string, specs: JsonValue | undefined) {
+async function sampledHistory(context: Pick<ServiceContext, 'db'>, runId: string, specs: JsonValue | undefined) {
   const lists: JsonValue[] = []
   for (const spec of Array.isArray(specs) ? (specs as readonly JsonValue[]) : []) {
     const text = jsonObjectText({ spec }, 'spec')
@@ -242,7 +242,7 @@ async function sampledHistory(context: ServiceContext, runId: string, specs: Jso
 
 /** At most `count` lines, evenly spread, always with the last one. */
 async function sample(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db'>,
   runId: string,
   count: JsonValue | undefined,
 ): Promise<readonly HistoryLine[]> {
@@ -277,7 +277,7 @@ export function parseLine(body: string): JsonObject {
  * @throws {NotFoundError} `run_not_found`; {InvalidRequestError} `invalid_history` for a line that is no JSON object
  */
 export async function storeStream(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db'>,
   address: RunAddress,
   request: FileStreamRequest,
 ): Promise<void> {

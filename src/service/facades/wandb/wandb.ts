@@ -16,11 +16,18 @@ import { putRunFile } from '#service/storage/wandb/runs.js'
 import { ensureSecret } from '#service/storage/wandb/secrets.js'
 import type { Principal } from '../../operations/access/principal.js'
 import { isOwn, requireScope } from '../../operations/access/tenant.js'
-import type { ServiceContext } from '../../operations/context.js'
 import { MAX_UPLOAD_BYTES } from '../../operations/files.js'
 import { checkpointManifest } from './artifact-view.js'
 import { artifactRootFields, projectArtifactFields } from './artifacts.js'
-import { optionalText, ownEntity, ownProject, projectInfo, textOf, type WandbCall } from './context.js'
+import {
+  optionalText,
+  ownEntity,
+  ownProject,
+  projectInfo,
+  textOf,
+  type WandbCall,
+  type WandbContext,
+} from './context.js'
 import type { Arguments } from './execute-query.js'
 import { executeQuery, type Fields, type GraphqlRequest } from './execute-query.js'
 import { projectRunFields, runFields, storeStream } from './runs.js'
@@ -47,7 +54,7 @@ export interface OpenBytes {
   readonly bytes: ReadStream | Uint8Array
 }
 
-export function createWandbService(context: ServiceContext): WandbService {
+export function createWandbService(context: WandbContext): WandbService {
   const { db, blobs } = context
   let signer: Promise<AddressSigner> | null = null
 

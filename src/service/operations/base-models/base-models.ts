@@ -49,12 +49,13 @@ const INCOMING = /^incoming-[\w.-]{1,100}$/
 /** Requests that run when a base model is removed may finish. */
 const DRAIN_MS = 5000
 
-type BaseModelContext = Pick<
+/** What it works with. */
+type Context = Pick<
   ServiceContext,
   'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'engines' | 'exporter' | 'modelFacts' | 'preparedDir'
 >
 
-export function createBaseModelService(context: BaseModelContext, options: BaseModelOptions): BaseModelService {
+export function createBaseModelService(context: Context, options: BaseModelOptions): BaseModelService {
   const { db, logger, modelFacts } = context
   const { served, shelf, inspector } = options
   /** Those of the start that were not added: they cannot be removed here. */

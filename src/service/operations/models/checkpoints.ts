@@ -49,7 +49,9 @@ export interface OpenCheckpointFile {
   readonly stream: Readable
 }
 
-export function createCheckpointService(context: ServiceContext): CheckpointService {
+export function createCheckpointService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'exporter' | 'baseModels' | 'requestSweep'>,
+): CheckpointService {
   const { db } = context
 
   async function requireCheckpoint(

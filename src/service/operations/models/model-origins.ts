@@ -35,7 +35,7 @@ interface Beginning {
  *   wrong with an adapter
  */
 export async function originOf(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'logger' | 'exporter' | 'baseModels'>,
   principal: Principal,
   request: CreateModelRequest,
 ): Promise<Beginning> {
@@ -66,7 +66,7 @@ export async function beginAs(db: Database, ids: IdSource, modelId: string, orig
 }
 
 async function forkOf(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   principal: Principal,
   reference: string,
 ): Promise<{ readonly baseModel: string; readonly origin: ModelOrigin | null }> {
@@ -88,7 +88,7 @@ async function forkOf(
 }
 
 async function imported(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'logger' | 'exporter'>,
   principal: Principal,
   given: {
     readonly base: ServiceContext['baseModels'][number]

@@ -40,7 +40,13 @@ export interface ModelService {
   delete(principal: Principal, id: string): Promise<DeleteModelResponse>
 }
 
-export function createModelService(context: ServiceContext): ModelService {
+/** What it works with. */
+type Context = Pick<
+  ServiceContext,
+  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'signals' | 'engines' | 'exporter' | 'baseModels' | 'requestSweep'
+>
+
+export function createModelService(context: Context): ModelService {
   const { db, ids } = context
 
   async function check(principal: Principal, request: CreateModelRequest) {

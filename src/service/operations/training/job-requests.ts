@@ -52,9 +52,14 @@ interface CheckedRows {
   readonly notes: readonly string[]
 }
 
+/** What the check of groups works with, and that of rows. */
+type GroupsContext = Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts'>
+type RowsContext = Pick<ServiceContext, 'db' | 'blobs' | 'modelFacts' | 'trainingDataRoot' | 'remoteData'>
+export type JobRequestContext = GroupsContext & RowsContext
+
 /** Checks a request for an RL job. @throws {AppError} what is wrong with it */
 export async function checkRlRequest(
-  context: ServiceContext,
+  context: GroupsContext,
   principal: Principal,
   groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
 ): Promise<CheckedRequest> {
@@ -74,7 +79,7 @@ export async function checkRlRequest(
 
 /** Checks a request for an SFT job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
 export async function checkSftRequest(
-  context: ServiceContext,
+  context: RowsContext,
   principal: Principal,
   request: CreateSftJobRequest,
   newModel?: ModelRecord,
@@ -102,7 +107,7 @@ export async function checkSftRequest(
 
 /** Checks a request for a preference job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
 export async function checkDpoRequest(
-  context: ServiceContext,
+  context: RowsContext,
   principal: Principal,
   request: CreateDpoJobRequest,
   newModel?: ModelRecord,
@@ -121,7 +126,7 @@ export async function checkDpoRequest(
 
 /** What a job with these options, which were checked, runs with. */
 async function describeOptions(
-  { modelFacts }: ServiceContext,
+  { modelFacts }: Pick<ServiceContext, 'modelFacts'>,
   kind: JobKind,
   model: ModelRecord,
   config: JsonObject,
@@ -132,7 +137,7 @@ async function describeOptions(
 
 /** Stores the rows a job trains and is measured on, and checks every one of them. */
 async function receiveRows(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot' | 'remoteData'>,
   principal: Principal,
   { training_data_url: url, validation_data_url: validationUrl = null }: CreateDpoJobRequest,
   count: CountRows,
@@ -161,7 +166,7 @@ function sourceOf(url: string): string | null {
 
 /** Reads all rows; an error about validation rows says that they are meant. */
 async function checkRows(
-  { blobs }: ServiceContext,
+  { blobs }: Pick<ServiceContext, 'blobs'>,
   field: DataAddress['field'],
   sha256: string,
   count: CountRows,

@@ -22,7 +22,7 @@ export interface ReferenceQuestion extends Tenant {
  * @throws {InvalidRequestError} `invalid_value` with `param`
  */
 export async function assertKlReference(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   principal: Tenant,
   model: ModelRecord,
   { klReference, policyLoss }: Pick<RlHyperparameters, 'klReference' | 'policyLoss'>,
@@ -70,7 +70,7 @@ const PARAMS = {
  * @throws {NotFoundError} `checkpoint_not_found`, also for a checkpoint deleted since
  */
 export async function findKlReference(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   { entity, project, modelId, parentStep }: ReferenceQuestion,
   reference: KlReference,
 ): Promise<CheckpointRecord | null> {

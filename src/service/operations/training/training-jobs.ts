@@ -28,6 +28,7 @@ import {
   checkDpoRequest,
   checkRlRequest,
   checkSftRequest,
+  type JobRequestContext,
   type StoredRows,
 } from './job-requests.js'
 import { createQueueForecast } from './queue-forecast.js'
@@ -65,7 +66,11 @@ export interface TrainingJobService {
 /** Longest wait for a notice before the events are read anyway. */
 const FOLLOW_POLL_MS = 500
 
-export function createTrainingJobService(context: ServiceContext): TrainingJobService {
+/** What it works with. */
+type Context = JobRequestContext &
+  Pick<ServiceContext, 'ids' | 'clock' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs'>
+
+export function createTrainingJobService(context: Context): TrainingJobService {
   const { db, ids, blobs, signals } = context
   const forecast = createQueueForecast(db, context.trainWorkers, context.clock)
 

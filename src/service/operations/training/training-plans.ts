@@ -15,7 +15,13 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { dataWarnings } from './data-warnings.js'
-import { type CheckedRequest, checkDpoRequest, checkRlRequest, checkSftRequest } from './job-requests.js'
+import {
+  type CheckedRequest,
+  checkDpoRequest,
+  checkRlRequest,
+  checkSftRequest,
+  type JobRequestContext,
+} from './job-requests.js'
 import { withGroups } from './trajectory-groups.js'
 
 export interface TrainingPlanService {
@@ -29,7 +35,11 @@ export interface TrainingPlanService {
   planDpo(principal: Principal, request: CreateDpoJobRequest, signal: AbortSignal): Promise<TrainingPlan>
 }
 
-export function createTrainingPlanService(context: ServiceContext): TrainingPlanService {
+/** What it works with. */
+type Context = JobRequestContext &
+  Pick<ServiceContext, 'ids' | 'planner' | 'preparedDir' | 'leaseMs' | 'resumeIntervalMs'>
+
+export function createTrainingPlanService(context: Context): TrainingPlanService {
   const { blobs } = context
 
   async function plan(

@@ -57,7 +57,23 @@ export interface WorkerApiService {
   fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
 }
 
-export function createWorkerApiService(context: ServiceContext): WorkerApiService {
+/** What it works with. */
+type Context = Pick<
+  ServiceContext,
+  | 'db'
+  | 'blobs'
+  | 'ids'
+  | 'logger'
+  | 'signals'
+  | 'dispatcher'
+  | 'baseModels'
+  | 'preparedDir'
+  | 'leaseMs'
+  | 'resumeIntervalMs'
+  | 'requestSweep'
+>
+
+export function createWorkerApiService(context: Context): WorkerApiService {
   const { db, blobs, ids, logger, signals, dispatcher } = context
 
   /**

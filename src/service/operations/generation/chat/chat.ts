@@ -45,7 +45,9 @@ export interface ChatService {
   describeModel(principal: Principal, requested: string): Promise<ServedModel>
 }
 
-export function createChatService(context: ServiceContext): ChatService {
+export function createChatService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'chatRules' | 'usage'>,
+): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
   return {
     listModels: (principal) => listServedModels(context, principal, startedSeconds),

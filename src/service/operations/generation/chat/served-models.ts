@@ -42,7 +42,7 @@ interface Address {
 
 /** @throws {NotFoundError} `model_not_found` in vLLM's words; {InvalidRequestError} `ambiguous_model` */
 export async function resolvePolicy(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   principal: Tenant,
   requested: string | null,
 ): Promise<Policy> {
@@ -75,7 +75,7 @@ const MODELS_PER_READ = 1000
  * @param startedSeconds when this server began to serve its base models, unix time
  */
 export async function* listServedModels(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'engines' | 'baseModels'>,
   principal: Tenant,
   startedSeconds: number,
 ): AsyncGenerator<readonly ServedModel[]> {
@@ -114,7 +114,7 @@ export async function* listServedModels(
  * @throws as `resolvePolicy`
  */
 export async function describeServedModel(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'baseModels'>,
   principal: Tenant,
   { requested, startedSeconds }: { readonly requested: string; readonly startedSeconds: number },
 ): Promise<ServedModel> {
@@ -125,7 +125,7 @@ export async function describeServedModel(
   return modelCard(model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
 }
 
-function baseCard(context: ServiceContext, name: string, startedSeconds: number): ServedModel {
+function baseCard(context: Pick<ServiceContext, 'engines'>, name: string, startedSeconds: number): ServedModel {
   const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
   return { ...card(name, startedSeconds), max_model_len: engine?.loaded()?.contextLength ?? null }
 }
@@ -162,7 +162,7 @@ function parseAddress(name: string): Address | null {
 }
 
 async function findAddressed(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'db'>,
   principal: Tenant,
   parts: readonly string[],
 ): Promise<ModelRecord | null> {
@@ -171,7 +171,7 @@ async function findAddressed(
 }
 
 async function findInEntity(
-  { db }: ServiceContext,
+  { db }: Pick<ServiceContext, 'db'>,
   principal: Tenant,
   parts: readonly string[],
 ): Promise<ModelRecord | null> {
@@ -199,7 +199,11 @@ async function findInEntity(
 /** Files a host needs; a checkpoint from before manifests has only the first two. */
 const SERVED_FILES: readonly string[] = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE]
 
-function toAdapter(context: ServiceContext, model: ModelRecord, checkpoint: CheckpointRecord): AdapterRef {
+function toAdapter(
+  context: Pick<ServiceContext, 'blobs'>,
+  model: ModelRecord,
+  checkpoint: CheckpointRecord,
+): AdapterRef {
   const files = checkpoint.files
     .filter((file) => SERVED_FILES.includes(file.name))
     .map((file) => [file.name, { path: context.blobs.pathOf(file.sha256), sha256: file.sha256 }])

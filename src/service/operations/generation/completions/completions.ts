@@ -41,7 +41,9 @@ export interface CompletionService {
   ): Promise<CompletionAnswer>
 }
 
-export function createCompletionService(context: ServiceContext): CompletionService {
+export function createCompletionService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'chatRules' | 'usage'>,
+): CompletionService {
   return {
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)

@@ -49,7 +49,7 @@ export interface ResponseService {
 }
 
 export function createResponseService(
-  context: ServiceContext,
+  context: Pick<ServiceContext, 'ids' | 'clock'>,
   { chat, tokens }: { readonly chat: ChatService; readonly tokens: TokenService },
 ): ResponseService {
   const store = createResponseStore()

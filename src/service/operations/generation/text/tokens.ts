@@ -25,7 +25,9 @@ export interface TokenService {
   describe(principal: Principal, model: string | null): Promise<TokenizerInfoResponse>
 }
 
-export function createTokenService(context: ServiceContext): TokenService {
+export function createTokenService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'engines' | 'baseModels' | 'chatRules'>,
+): TokenService {
   async function engineFor(principal: Principal, model: string | null | undefined): Promise<EngineProcess> {
     const policy = await resolvePolicy(context, principal, model ?? null)
     return context.engines.engineOf(policy.baseModel)

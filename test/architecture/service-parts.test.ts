@@ -1,6 +1,6 @@
 /**
- * What only tests may do with a service has a door of its own: nothing that is shipped goes through it, and the public types do not
- * know of it.
+ * Who may hold what of a service. What only tests may do has a door of its own: nothing that is shipped goes through it, and the public
+ * types do not know of it. Operations hold the parts they name.
  */
 import { expect, test } from 'vitest'
 import type { Service, ServiceOptions } from '../../src/index.js'
@@ -26,4 +26,14 @@ test('the public types have no hooks of tests', () => {
   // @ts-expect-error processes are not a caller's business
   const pids = (service: Service): unknown => [service.enginePids, service.idleWorkerPids]
   expect([options, pids]).toHaveLength(2)
+})
+
+test('an operation names the parts of the service that it works with; only the assembly has all of them', () => {
+  const homes = ['src/service/operations/context.ts', 'src/service/assembly/operations.ts']
+  const whole = files
+    .filter((file) => !homes.includes(file.path))
+    .filter((file) =>
+      /(?<!Pick<\s*)\bServiceContext\b(?!\[)/.test(file.code.replaceAll(/^import[^;]*?from '[^']*'$/gm, '')),
+    )
+  expect(whole.map((file) => file.path)).toEqual([])
 })

@@ -26,9 +26,10 @@ export interface Lifetimes {
    * Ends all parts, one after the other; one that cannot be ended is in the way of no other. The end of the last part is called before
    * this returns. Called again, it is the same end.
    *
+   * @param deadlineMs time that work of the parts may still take; default none
    * @throws what the first part threw that could not be ended, when all others have
    */
-  end(deadlineMs: number): Promise<void>
+  end(deadlineMs?: number): Promise<void>
 }
 
 export function createLifetimes(watch: LifetimeWatch = {}): Lifetimes {
@@ -54,7 +55,7 @@ export function createLifetimes(watch: LifetimeWatch = {}): Lifetimes {
       parts.push({ name, end })
       watch.started?.(name)
     },
-    end: (deadlineMs) => {
+    end: (deadlineMs = 0) => {
       ending ??= endAll(deadlineMs)
       return ending
     },
@@ -70,7 +71,7 @@ export async function startOrEnd<T>(lifetimes: Lifetimes, start: () => Promise<T
   try {
     return await start()
   } catch (error) {
-    await lifetimes.end(0).catch(() => undefined)
+    await lifetimes.end().catch(() => undefined)
     throw error
   }
 }

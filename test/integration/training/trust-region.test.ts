@@ -19,6 +19,7 @@ import { adapterParameters } from '#training/trainer/trainer.js'
 import {
   copyAdapter,
   createTrainingFixture,
+  openSessionsBehindFailures,
   randomSequence,
   SMALL_CONFIG,
   type TrainingFixture,
@@ -70,8 +71,7 @@ interface Run {
   readonly context: JobContext
 }
 
-async function train(config: JsonObject): Promise<Run> {
-  const fresh = fixture.context('region')
+async function train(config: JsonObject, fresh: JobContext = fixture.context('region')): Promise<Run> {
   const context = { ...fresh, adapter: withRandomB(fresh.adapter, 'region') }
   const before = copyAdapter(context.adapter)
   const hyperparameters = resolveRlConfig({ ...ONE_STEP, learning_rate: LEARNING_RATE, ...config })
@@ -116,6 +116,18 @@ function between(before: AdapterWeights, after: AdapterWeights, scale: number): 
   }
   return moved
 }
+
+it('leaves no session open when a further one cannot be loaded', async () => {
+  const left = await openSessionsBehindFailures(
+    () => fixture.context('sessions'),
+    (context) => train({ target_kl: 0.1 }, context),
+  )
+  // the one that scores between steps, and the one that trains
+  expect(left).toEqual([
+    { loaded: 0, open: 0 },
+    { loaded: 1, open: 0 },
+  ])
+})
 
 it('halves an update until the policy moves no further, and no more often than needed', async () => {
   const free = await train({})

@@ -11,7 +11,12 @@ import { forwardBytes, recomputedBytes } from '#training/trainer/memory.js'
 import { trainSft } from '#training/trainer/sft/sft-job.js'
 import { largestMicroBatch } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters } from '#training/trainer/trainer.js'
-import { createTrainingFixture, randomSequence, type TrainingFixture } from '../../support/model/training-fixture.js'
+import {
+  createTrainingFixture,
+  openSessionsBehindFailures,
+  randomSequence,
+  type TrainingFixture,
+} from '../../support/model/training-fixture.js'
 
 let fixture: TrainingFixture
 beforeAll(async () => {
@@ -85,6 +90,18 @@ async function run(
 
 describe('validation', () => {
   const training = ['a', 'b', 'c', 'd'].map((seed) => [sequence(seed)])
+
+  it('leaves no session open when a further one cannot be loaded', async () => {
+    const rows = training.slice(0, 2)
+    const left = await openSessionsBehindFailures(
+      () => fixture.context('sessions'),
+      (context) => run(rows, rows, {}, context),
+    )
+    expect(left).toEqual([
+      { loaded: 0, open: 0 },
+      { loaded: 1, open: 0 },
+    ])
+  })
 
   it('is refused with the figures before a session opens where its rows do not fit beside the training', async () => {
     const context = fixture.context('memory')

@@ -162,3 +162,39 @@ function failingRuntime(runtime: Runtime, failure: Error): Runtime {
     }),
   }
 }
+
+/**
+ * Runs a job again and again, each time with a further session that cannot be loaded, until it needs no more of them.
+ *
+ * @param run one job, from a context that no other run has
+ * @returns for each failure, how many sessions were loaded before it and how many of those were left open
+ */
+export async function openSessionsBehindFailures(
+  context: () => JobContext,
+  run: (context: JobContext) => Promise<unknown>,
+): Promise<readonly { readonly loaded: number; readonly open: number }[]> {
+  const left: { readonly loaded: number; readonly open: number }[] = []
+  for (let failing = 0; ; failing += 1) {
+    const given = context()
+    let loaded = 0
+    let open = 0
+    const loadSession: Runtime['loadSession'] = async (path, options) => {
+      if (loaded === failing) throw new Error('no further session')
+      loaded += 1
+      const session = await given.runtime.loadSession(path, options)
+      open += 1
+      const release = async (): Promise<void> => {
+        open -= 1
+        await session.release()
+      }
+      return { ...session, release }
+    }
+    const error = await run({ ...given, runtime: { ...given.runtime, loadSession } }).then(
+      () => null,
+      (reason: unknown) => reason,
+    )
+    if (error === null) return left
+    if (!(error instanceof Error && error.message === 'no further session')) throw error
+    left.push({ loaded, open })
+  }
+}

@@ -5,6 +5,7 @@
  * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
  */
 
+import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import type { PreferenceBatch } from '#formats/rows/preference-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
@@ -133,43 +134,49 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   applyResumePoint(context, context.resumePoint)
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
   const loss = { kind: 'preference' as const, options: { beta, labelSmoothing } }
-  const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-  const measurement =
-    job.validation === null || validationReferences === null
-      ? null
-      : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
-  const steps: BatchSteps<PreferenceBatch> = {
-    trainer,
-    measurement,
-    maxGradientNorm: settings.maxGradientNorm,
-    averaged: STEP_METRICS,
-    isTrainable: ({ pairs }) => pairs.length > 0,
-    async makeStep(batch, learningRate) {
-      const startedMs = clock.monotonicMs()
-      const reference = references[batch.index] ?? noLogps(batch.pairs.length)
-      const parts = toPairRows(batch.pairs)
-      const result = await trainer.step(toMicroBatches(parts, reference), {
-        learningRate,
-        gradientStep: progress.stepCount + 1,
-      })
-      const policy = noLogps(batch.pairs.length)
-      for (const [p, part] of parts.entries()) {
-        addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))
-      }
-      const data = finite({
-        loss: result.loss,
-        ...preferenceMeasures(policy, reference, hyperparameters).metrics,
-        grad_norm: result.gradientNorm,
-        learning_rate: learningRate,
-        num_pairs: batch.pairs.length,
-        num_tokens: batch.tokenCount,
-        num_trainable_tokens: batch.answerTokenCount,
-        tokens_per_second: batch.tokenCount / ((clock.monotonicMs() - startedMs) / 1000),
-      })
-      return { result, data, tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount }
-    },
+  const sessions = createLifetimes()
+  try {
+    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
+    sessions.add('trainer', trainer.release)
+    const measurement =
+      job.validation === null || validationReferences === null
+        ? null
+        : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
+    if (measurement !== null) sessions.add('validation', measurement.release)
+    const steps: BatchSteps<PreferenceBatch> = {
+      measurement,
+      maxGradientNorm: settings.maxGradientNorm,
+      averaged: STEP_METRICS,
+      isTrainable: ({ pairs }) => pairs.length > 0,
+      async makeStep(batch, learningRate) {
+        const startedMs = clock.monotonicMs()
+        const reference = references[batch.index] ?? noLogps(batch.pairs.length)
+        const parts = toPairRows(batch.pairs)
+        const result = await trainer.step(toMicroBatches(parts, reference), {
+          learningRate,
+          gradientStep: progress.stepCount + 1,
+        })
+        const policy = noLogps(batch.pairs.length)
+        for (const [p, part] of parts.entries()) {
+          addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))
+        }
+        const data = finite({
+          loss: result.loss,
+          ...preferenceMeasures(policy, reference, hyperparameters).metrics,
+          grad_norm: result.gradientNorm,
+          learning_rate: learningRate,
+          num_pairs: batch.pairs.length,
+          num_tokens: batch.tokenCount,
+          num_trainable_tokens: batch.answerTokenCount,
+          tokens_per_second: batch.tokenCount / ((clock.monotonicMs() - startedMs) / 1000),
+        })
+        return { result, data, tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount }
+      },
+    }
+    return yield* trainEpochs(job, steps, context)
+  } finally {
+    await sessions.end()
   }
-  return yield* trainEpochs(job, steps, context)
 }
 
 /** Log-probabilities of all batches under the reference; zeros without one. */

@@ -6,7 +6,7 @@ import type { JobContext, TrainingEvent } from '../job.js'
 import { countStep } from '../progress.js'
 import { noteStep } from '../report.js'
 import { rateOf } from '../sft/sft-schedule.js'
-import type { StepResult, Trainer } from '../trainer.js'
+import type { StepResult } from '../trainer.js'
 import { createValidation, type Measured, type ValidationMetrics, type ValidationOptions } from './validation.js'
 
 /** What such a job reads. */
@@ -19,7 +19,6 @@ export interface BatchedRows<Batch> {
 
 /** What a kind of job does with its batches. */
 export interface BatchSteps<Batch> {
-  readonly trainer: Trainer
   readonly maxGradientNorm: number
   /** Names that are averaged over steps into the checkpoint's metrics. */
   readonly averaged: readonly string[]
@@ -27,7 +26,7 @@ export interface BatchSteps<Batch> {
   /** Makes the gradient step of a batch. */
   makeStep(batch: Batch, learningRate: number): Promise<BatchStep>
   /** Measures the validation rows; null without any. */
-  readonly measurement: { measureRows(): Promise<Measured>; release(): Promise<void> } | null
+  readonly measurement: { measureRows(): Promise<Measured> } | null
 }
 
 export interface BatchStep {
@@ -39,13 +38,13 @@ export interface BatchStep {
 }
 
 /**
- * Runs all epochs, from where the job's progress stands, and releases trainer and measurement.
+ * Runs all epochs, from where the job's progress stands. Who opened trainer and measurement releases them.
  *
  * @returns what validation rows say of the state the job ends with
  */
 export async function* trainEpochs<Batch extends { readonly index: number }>(
   { survey, openBatches, hyperparameters }: BatchedRows<Batch>,
-  { trainer, measurement, maxGradientNorm, averaged, isTrainable, makeStep }: BatchSteps<Batch>,
+  { measurement, maxGradientNorm, averaged, isTrainable, makeStep }: BatchSteps<Batch>,
   context: JobContext,
 ): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { progress } = context
@@ -55,29 +54,24 @@ export async function* trainEpochs<Batch extends { readonly index: number }>(
   const stepsPerEpoch = survey.trainableBatchCount
   const validation =
     measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
-  try {
-    if (alreadyDone === 0) await validation?.measure()
-    let position = 0
-    for await (const { batch, epoch } of allBatches(openBatches, epochs)) {
-      if (!isTrainable(batch)) continue
-      position += 1
-      if (position <= alreadyDone) continue
-      // also in a job that goes on from a point left just before it would have stopped
-      if (validation?.isOver() === true) break
-      const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, survey.batchCount * epochs)
-      const { result, data, tokens, trainedTokens } = await makeStep(batch, learningRate)
-      countStep(progress, data, averaged)
-      noteStep(report, { ...result, tokens, trainedTokens, maxGradientNorm })
-      const isLast = progress.stepCount === stepsPerEpoch * epochs
-      const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
-      report.hasStoppedEarly = !isLast && validation?.isOver() === true
-      yield { type: 'gradient_step', data: { ...data, ...measured } }
-    }
-    return validation?.finish() ?? {}
-  } finally {
-    await trainer.release()
-    await measurement?.release()
+  if (alreadyDone === 0) await validation?.measure()
+  let position = 0
+  for await (const { batch, epoch } of allBatches(openBatches, epochs)) {
+    if (!isTrainable(batch)) continue
+    position += 1
+    if (position <= alreadyDone) continue
+    // also in a job that goes on from a point left just before it would have stopped
+    if (validation?.isOver() === true) break
+    const learningRate = rateOf(hyperparameters, epoch * survey.batchCount + batch.index, survey.batchCount * epochs)
+    const { result, data, tokens, trainedTokens } = await makeStep(batch, learningRate)
+    countStep(progress, data, averaged)
+    noteStep(report, { ...result, tokens, trainedTokens, maxGradientNorm })
+    const isLast = progress.stepCount === stepsPerEpoch * epochs
+    const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
+    report.hasStoppedEarly = !isLast && validation?.isOver() === true
+    yield { type: 'gradient_step', data: { ...data, ...measured } }
   }
+  return validation?.finish() ?? {}
 }
 
 /** The batches of every epoch, in the order of the file each time. */

@@ -6,6 +6,7 @@
  * the first step, in a session of their own that is gone before training starts.
  */
 
+import { createLifetimes } from '#base/util/lifetimes.js'
 import { countBatch, logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import type { RlHyperparameters } from '#training/hyperparameters.js'
 import { RL_OPTIMIZER } from '#training/hyperparameters.js'
@@ -79,38 +80,41 @@ async function* trainSteps(
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
   applyResumePoint(context, context.resumePoint)
   const { targetKl } = hyperparameters
-  const learner = isScored ? await openScores(context, context.adapter) : null
-  const region =
-    learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
-  const loss = { kind: 'policy' as const, options }
-  const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
-
-  async function makeStep(step: readonly PreparedBatch[], at: number) {
-    const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
-    const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
-    const klMean =
-      learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
-    region?.remember()
-    const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
-      learningRate: hyperparameters.learningRate * multiplier,
-      gradientStep: progress.stepCount + 1,
-      // Weights are those of the start only before the first update.
-      isWanted: (outputs) => {
-        if (progress.stepCount > 0 || decisions.sampler !== null) return true
-        const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
-        if (mismatch === null) return true
-        const isPrecalculated = hyperparameters.precalculateLogprobs
-        const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
-        decisions.sampler = { ...mismatch, isRecomputed }
-        report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
-        report.notes.push(...mismatchNotes(decisions.sampler, isPrecalculated))
-        return !isRecomputed
-      },
-    })
-    return { laidOut, result }
-  }
-
+  const sessions = createLifetimes()
   try {
+    const learner = isScored ? await openScores(context, context.adapter) : null
+    if (learner !== null) sessions.add('learner', learner.release)
+    const region =
+      learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
+    const loss = { kind: 'policy' as const, options }
+    const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
+    sessions.add('trainer', trainer.release)
+
+    async function makeStep(step: readonly PreparedBatch[], at: number) {
+      const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+      const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
+      const klMean =
+        learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
+      region?.remember()
+      const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+        learningRate: hyperparameters.learningRate * multiplier,
+        gradientStep: progress.stepCount + 1,
+        // Weights are those of the start only before the first update.
+        isWanted: (outputs) => {
+          if (progress.stepCount > 0 || decisions.sampler !== null) return true
+          const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
+          if (mismatch === null) return true
+          const isPrecalculated = hyperparameters.precalculateLogprobs
+          const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
+          decisions.sampler = { ...mismatch, isRecomputed }
+          report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
+          report.notes.push(...mismatchNotes(decisions.sampler, isPrecalculated))
+          return !isRecomputed
+        },
+      })
+      return { laidOut, result }
+    }
+
     for (const [at, step] of prepared.entries()) {
       if (at < progress.stepCount) continue
       const startedMs = clock.monotonicMs()
@@ -140,8 +144,7 @@ async function* trainSteps(
       yield { type: 'gradient_step', data }
     }
   } finally {
-    await trainer.release()
-    await learner?.release()
+    await sessions.end()
   }
 }
 

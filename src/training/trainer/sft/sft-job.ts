@@ -5,6 +5,7 @@
  * into. Batches in which nothing trains are passed over and make no step.
  */
 
+import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
 import { type OptimizerSettings, SFT_OPTIMIZER, type SftHyperparameters } from '#training/hyperparameters.js'
@@ -114,29 +115,35 @@ export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'val
 
 /** @returns what validation rows say of the state the job ends with */
 async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
-  const { hyperparameters } = job
+  const { hyperparameters, validation } = job
   const { clock, progress } = context
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
   const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
   progress.report.facts['memory'] = memoryFacts(memory)
-  const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
-  const measurement = job.validation === null ? null : await openSftLoss(job.validation, context)
-  const steps: BatchSteps<SftBatch> = {
-    trainer,
-    measurement,
-    maxGradientNorm: settings.maxGradientNorm,
-    averaged: STEP_METRICS,
-    isTrainable: ({ trainableTokenCount }) => trainableTokenCount > 0,
-    async makeStep(batch, learningRate) {
-      const startedMs = clock.monotonicMs()
-      const microBatches = toMicroBatches(batch)
-      const result = await trainer.step(microBatches, { learningRate, gradientStep: progress.stepCount + 1 })
-      const elapsedMs = clock.monotonicMs() - startedMs
-      const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
-      return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }
-    },
+  const sessions = createLifetimes()
+  try {
+    const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
+    sessions.add('trainer', trainer.release)
+    const measurement = validation === null ? null : await openSftLoss(validation, context)
+    if (measurement !== null) sessions.add('validation', measurement.release)
+    const steps: BatchSteps<SftBatch> = {
+      measurement,
+      maxGradientNorm: settings.maxGradientNorm,
+      averaged: STEP_METRICS,
+      isTrainable: ({ trainableTokenCount }) => trainableTokenCount > 0,
+      async makeStep(batch, learningRate) {
+        const startedMs = clock.monotonicMs()
+        const microBatches = toMicroBatches(batch)
+        const result = await trainer.step(microBatches, { learningRate, gradientStep: progress.stepCount + 1 })
+        const elapsedMs = clock.monotonicMs() - startedMs
+        const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
+        return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }
+      },
+    }
+    return yield* trainEpochs(job, steps, context)
+  } finally {
+    await sessions.end()
   }
-  return yield* trainEpochs(job, steps, context)
 }
 
 /** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */

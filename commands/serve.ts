@@ -121,8 +121,8 @@ export const serve = defineCommand({
       output.status('Stopping: no new work is taken; press Ctrl-C again to stop at once.')
     } finally {
       idleCollection.stop()
-      await service.close(DRAIN_MS)
-      await forget()
+      // also of a service that could not end: nobody is to look for it
+      await service.close(DRAIN_MS).finally(forget)
     }
   },
 })

@@ -7,6 +7,7 @@ import { chmod, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
+import { createLifetimes } from '#base/util/lifetimes.js'
 import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
@@ -68,9 +69,12 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
       hint: 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key',
     })
   }
-  const dataDir = await lockIfFree(root)
-  const database = await openLocal(databasePath, dataDir)
+  const lifetimes = createLifetimes()
   try {
+    const dataDir = await lockIfFree(root)
+    if (dataDir !== null) lifetimes.add('data directory', () => dataDir.unlock())
+    const database = await openLocal(databasePath, dataDir)
+    lifetimes.add('database', () => database.close())
     const apiKeyPath = join(root, 'api-key')
     const key = newApiKey(systemIds)
     const isLost = (await isKeyFileLost(database.db, { apiKeyPath })) || !(await hasApiKeys(database.db))
@@ -84,20 +88,13 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
     await insertApiKey(database.db, { ...wanted, id, entity }, key)
     return { id, key, entity, keyFile, keptFile }
   } finally {
-    await database.close()
-    dataDir?.unlock()
+    await lifetimes.end()
   }
 }
 
 /** Looks whether it belongs to the directory, as a start does; a server that works with it has looked. */
 async function openLocal(databasePath: string, dataDir: DataDir | null): Promise<OpenDatabase> {
-  if (dataDir === null) return openDatabase(databasePath, { isMigrating: false })
-  try {
-    return await openOwnDatabase(dataDir)
-  } catch (error) {
-    dataDir.unlock()
-    throw error
-  }
+  return dataDir === null ? openDatabase(databasePath, { isMigrating: false }) : openOwnDatabase(dataDir)
 }
 
 /** Null while a server holds it: its tables are as this version wants them, and one row beside it harms nothing. */

@@ -103,11 +103,25 @@ export function formatDefinition(format: string): string | undefined {
 /** Formats of OpenAPI that any string has. */
 const ANY_STRING = new Set(['password', 'binary'])
 
-/** Formats of OpenAPI for numbers, with the bounds they mean. */
+/** The largest whole number that is written where bounds hold it. */
+const MOST_WRITTEN = 10 ** 15 - 1
+const UNSIGNED = [0, MOST_WRITTEN] as const
+
+/** Formats of OpenAPI and of Rust's schemars for numbers, with the bounds they mean. */
 const NUMBERS: ReadonlyMap<string, readonly [minimum: number, maximum: number] | null> = new Map([
+  ['int8', [-128, 127] as const],
+  ['int16', [-(2 ** 15), 2 ** 15 - 1] as const],
   ['int32', [-(2 ** 31), 2 ** 31 - 1] as const],
   // every number written here is one of these
   ['int64', null],
+  ['int128', null],
+  ['int', null],
+  ['uint8', [0, 255] as const],
+  ['uint16', [0, 2 ** 16 - 1] as const],
+  ['uint32', [0, 2 ** 32 - 1] as const],
+  ['uint64', UNSIGNED],
+  ['uint128', UNSIGNED],
+  ['uint', UNSIGNED],
   ['float', null],
   ['double', null],
 ])

@@ -6,7 +6,9 @@ import type { MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import type { EndpointScope } from '#contract/endpoints/endpoint.js'
 import { ROUTES, type Route } from '#contract/endpoints/table.js'
+import { foreignEntity } from '#service/operations/access/auth.js'
 import { requireScope } from '#service/operations/access/tenant.js'
+import { reportIgnored } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { routeOf } from '../handlers.js'
 
@@ -15,10 +17,10 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
     const route = servedRoute(c)
     const scope = route?.scope ?? unknownScope(c)
     if (scope !== 'open' && scope !== 'attempt') {
-      const principal = await options.services.auth.authenticate(
-        authorizationOf(c, route),
-        c.req.header('compat-project') ?? c.req.header('openai-project'),
-      )
+      const usageProject = c.req.header('compat-project') ?? c.req.header('openai-project')
+      const principal = await options.services.auth.authenticate(authorizationOf(c, route), usageProject)
+      const entity = usageProject === undefined ? null : foreignEntity(principal, usageProject)
+      if (entity !== null) reportIgnored(c, [`Compat-Project.${entity}`])
       requireScope(principal, scope)
       options.services.usage.noteKey(principal.keyId)
       c.set('principal', principal)

@@ -92,15 +92,31 @@ describe('usage', () => {
     }
   })
 
-  it.each([
-    ['others/games', 403, 'entity "others" does not belong to this API key'],
-    ['a/b/c', 400, 'header Compat-Project must be project or entity/project, got "a/b/c"'],
-  ])('header "%s" is refused', async (header, status, message) => {
-    const answer = await service.json<{ error: { message: string } }>('/v1/chat/completions', {
-      headers: { 'compat-project': header },
-      json: {},
+  it.each([['a/b/c', 400, 'header Compat-Project must be project or entity/project, got "a/b/c"']])(
+    'header "%s" is refused',
+    async (header, status, message) => {
+      const answer = await service.json<{ error: { message: string } }>('/v1/chat/completions', {
+        headers: { 'compat-project': header },
+        json: {},
+      })
+      expect([answer.status, answer.body.error.message]).toEqual([status, message])
+    },
+  )
+
+  it('counts the project of a foreign team under the own entity and names the team; a bound key names its own project only', async () => {
+    const copied = { 'compat-project': 'acme/copied' }
+    const json = { messages: [{ role: 'user', content: 'hello' }], max_tokens: 2 }
+    const answer = await service.fetch('/v1/chat/completions', { json, headers: copied })
+    expect([answer.status, answer.headers.get('x-trainyard-ignored-fields')]).toEqual([200, 'Compat-Project.acme'])
+    await answer.text()
+    expect((await report('?project=copied')).data).toMatchObject([{ project: 'copied', requests: 1 }])
+    const { body } = await service.json<CreatedKey>('/v1/preview/keys', { json: { scope: 'read', project: 'its-own' } })
+    const refused = await service.fetch('/v1/chat/completions', {
+      json,
+      headers: { ...copied, authorization: `Bearer ${body.key}` },
     })
-    expect([answer.status, answer.body.error.message]).toEqual([status, message])
+    expect(refused.status).toBe(403)
+    expect(await refused.text()).toContain('project \\"copied\\" is not open to this API key')
   })
 
   it.each(['?from=yesterday', '?to=2026-02-31', '?project='])('query %s is refused', async (query) => {

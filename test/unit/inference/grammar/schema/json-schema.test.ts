@@ -125,6 +125,18 @@ describe('what the compiler gets wrong is marked and written by us', () => {
     )
   })
 
+  test.each([
+    ['uint8', '255', '256'],
+    ['int16', '-32768', '-32769'],
+    ['uint32', '4294967295', '-1'],
+    ['uint', '999999999999999', '-1'],
+  ])('the bounds of %s', (format, inside, outside) => {
+    const bounded = toGrammarSchema({ type: 'integer', format, minimum: Number(inside) })
+    expect(bounded.patches.constants).toHaveLength(1)
+    const [minimum, maximum] = outside.startsWith('-') ? [-(10 ** 14), Number(outside)] : [Number(outside), 10 ** 14]
+    expect(() => toGrammarSchema({ type: 'integer', format, minimum, maximum })).toThrow('leaves no number')
+  })
+
   test('a mark that the schema spells itself is another one', () => {
     const { schema } = toGrammarSchema({ type: 'number', minimum: 0, description: 'markedt0' })
     expect(schema).toEqual({ const: 'markedxt0' })
@@ -204,9 +216,9 @@ test('the documentation lists the same keywords and formats', () => {
   expect(new Set(wordsOf('refused by name'))).toEqual(new Set(['unsupported_schema', ...UNSUPPORTED]))
   expect(wordsOf('held to')).toEqual(expect.arrayContaining([...ASSERTIONS].filter((name) => name !== 'format')))
   const formats = wordsOf('formats')
-  expect(formats).toHaveLength(21)
+  expect(formats).toHaveLength(31)
   for (const format of formats) {
-    const type = /^(int|float|double)/.test(format) ? 'number' : 'string'
+    const type = /^(u?int|float|double)/.test(format) ? 'number' : 'string'
     expect(readFormat(format, [type]), format).toBeDefined()
   }
 })

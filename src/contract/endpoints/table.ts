@@ -46,7 +46,7 @@ export type GroupsKey = {
 }[BodyKey]
 export type BodyOf<K extends BodyKey> = Endpoints[K] extends { readonly body: JsonBody<infer S> } ? z.output<S> : never
 
-/** A value as an answer may be made of it. */
+/** A value as it may be handed over: nobody changes it. */
 type Shown<T> = T extends readonly (infer Item)[]
   ? readonly Shown<Item>[]
   : T extends object
@@ -55,6 +55,19 @@ type Shown<T> = T extends readonly (infer Item)[]
 /** The JSON of an answer; never for one that is something else. */
 export type AnswerOf<K extends EndpointKey> = Endpoints[K]['answer'] extends infer S extends z.ZodType
   ? Shown<z.output<S>>
+  : never
+
+/**
+ * What a client says: the fields of a schema's input. Scalars are also taken as text, which their schemas call unknown: a client gives what
+ * comes out of them.
+ */
+type Given<I, O> = Shown<{ [Name in keyof I]: GivenValue<I[Name], Name extends keyof O ? O[Name] : unknown> }>
+type GivenValue<I, O> = unknown extends I ? O : I extends readonly unknown[] ? GivenItems<I, O> : I
+type GivenItems<I extends readonly unknown[], O> = unknown extends I[number] ? Extract<O, readonly unknown[]> : I
+type GivenTo<S> = S extends z.ZodType ? Given<z.input<S>, z.output<S>> : never
+export type GivenQuery<K extends EndpointKey> = Endpoints[K] extends { readonly query: infer S } ? GivenTo<S> : never
+export type GivenBody<K extends BodyKey> = Endpoints[K] extends { readonly body: JsonBody<infer S> }
+  ? GivenTo<S>
   : never
 
 /** An endpoint, or an alias of one, with its method and path. */

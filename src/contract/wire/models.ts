@@ -156,3 +156,4 @@ export const servedModelSchema = z.object({
 export type ServedModel = z.infer<typeof servedModelSchema>
 
 export const servedModelListSchema = z.object({ object: z.literal('list'), data: z.array(servedModelSchema) })
+export type ServedModelList = z.infer<typeof servedModelListSchema>

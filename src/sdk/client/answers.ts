@@ -20,7 +20,7 @@ import type {
 import type { CompletionResponse } from '#contract/wire/inference/completions.js'
 import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/tokens.js'
 import type { List } from '#contract/wire/list.js'
-import type { BaseModel, DeleteModelResponse, Model, ServedModel } from '#contract/wire/models.js'
+import type { BaseModel, DeleteModelResponse, Model, ServedModel, ServedModelList } from '#contract/wire/models.js'
 import type { JobReport } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
@@ -86,7 +86,8 @@ export const baseModelFacts = objectOf<BaseModel>({
   name: maybe(text),
   status: maybe(text),
 })
-export const servedModels = objectOf<{ data: readonly ServedModel[] }>({
+export const servedModels = objectOf<ServedModelList>({
+  object: anything,
   data: listOf(
     objectOf<ServedModel>({
       id: text,

@@ -5,105 +5,22 @@
  * `ConnectionError` or `RequestTimeoutError` when no answer came.
  */
 
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
-import type { KeyScope } from '#contract/wire/access/key-words.js'
-import type { DeletedKey } from '#contract/wire/access/keys.js'
+import type { BodyKey, GivenBody, GivenQuery } from '#contract/endpoints/table.js'
 import type { ChatChunk, ChatRequestBody } from '#contract/wire/chat-completions.js'
-import type { CheckpointFilesQuery } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
 import type { StorageReport, SystemCheckResponse, VerifyProgress } from '#contract/wire/health.js'
-import type { JobStatus } from '#contract/wire/job-words.js'
-import type { AddBaseModelRequest, DeleteBaseModelResponse } from '#contract/wire/models.js'
-import type { WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
-import type { DeletedWebhook } from '#contract/wire/webhooks/webhooks.js'
-import type { CompletionRequestBody } from '../../contract/wire/inference/completions.js'
-import type {
-  ApplyTemplateRequestBody,
-  DetokenizeRequestBody,
-  TokenizeRequestBody,
-} from '../../contract/wire/inference/tokens.js'
+import type { CompletionPrompt } from '#contract/wire/inference/completions.js'
 import * as answers from './answers.js'
+import { type CallOptions, createCalls, requestOf } from './calls.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
-import { assertAnswer, createHttp, type HttpOptions, type HttpRequest, parseAnswer, sourceOf } from './http.js'
-import type { PageQuery } from './pages.js'
-import type { Check } from './shape.js'
+import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { isEventStream, readEvents } from './sse.js'
 
+export type { CallOptions } from './calls.js'
 export type ClientOptions = HttpOptions
-
-export interface ModelFilter extends PageQuery {
-  readonly entity?: string | undefined
-  readonly project?: string | undefined
-  readonly name?: string | undefined
-  readonly base_model?: string | undefined
-}
-
-export interface NewModel {
-  readonly name: string
-  readonly project: string
-  /** Left out with `from_checkpoint`. */
-  readonly base_model?: string | undefined
-  /** Begin as this checkpoint: `name:step3`. */
-  readonly from_checkpoint?: string | undefined
-  /** Begin as this PEFT adapter: ids of two uploaded files. */
-  readonly from_adapter?: { readonly adapter_config: string; readonly adapter_model: string } | undefined
-  readonly entity?: string | null
-  readonly return_existing?: boolean
-}
-
-export interface NewRlJob {
-  readonly model_id: string
-  readonly trajectory_groups: readonly JsonValue[]
-  readonly experimental_config?: JsonObject | null
-}
-
-export interface NewSftJob {
-  readonly model_id: string
-  readonly training_data_url: string
-  readonly validation_data_url?: string | null
-  readonly config?: JsonObject | null
-}
-
-export interface NewKey {
-  readonly scope: KeyScope
-  readonly name?: string
-  readonly project?: string | undefined
-  readonly expires_in_seconds?: number | undefined
-}
-
-export interface UsageFilter {
-  readonly from?: string | undefined
-  readonly to?: string | undefined
-  readonly project?: string | undefined
-  readonly model?: string | undefined
-}
-
-export interface NewWebhook {
-  readonly url: string
-  readonly events?: readonly WebhookEvent[] | undefined
-  readonly project?: string | null | undefined
-}
-
-/** A page of all that a key sees, or of what is bound to one project. */
-export interface ProjectQuery extends PageQuery {
-  readonly project?: string | undefined
-}
-
-export interface JobFilter extends PageQuery {
-  readonly entity?: string | undefined
-  readonly project?: string | undefined
-  readonly model_id?: string | undefined
-  readonly status?: JobStatus | undefined
-}
-
-/** Every call may be given a signal; aborting rejects with its reason. */
-export interface CallOptions {
-  readonly signal?: AbortSignal | undefined
-}
-
 export type Client = ReturnType<typeof createClient>
 
 /**
@@ -115,87 +32,78 @@ export type Client = ReturnType<typeof createClient>
  */
 export function createClient(options: ClientOptions) {
   const http = createHttp(options)
-  const get = <T>(check: Check<T>, path: string, query: HttpRequest['query'] = {}, call: CallOptions = {}) =>
-    http.json({ method: 'GET', path, query, signal: call.signal }, check)
-  const post = <T>(check: Check<T>, path: string, json: unknown, call: CallOptions & { isLong?: boolean } = {}) =>
-    http.json({ method: 'POST', path, json, signal: call.signal, isLong: call.isLong === true }, check)
-  const plan = (path: string, job: unknown, call: CallOptions = {}) =>
-    http.json(
-      { method: 'POST', path, query: { plan: 'true' }, json: job, signal: call.signal, isLong: true },
-      answers.trainingPlan,
-    )
+  const { ask, plain, one, list, listOf, send } = createCalls(http)
   /** Lets the server recognise a create that arrives twice. */
-  const create = (path: string, json: unknown, call: CallOptions = {}) => {
-    const headers = { 'idempotency-key': systemIds.uuid() }
-    return http.json({ method: 'POST', path, json, headers, signal: call.signal, isLong: true }, answers.trainingJob)
-  }
+  const create =
+    <K extends JobKey>(key: K) =>
+    (job: GivenBody<K>, call: CallOptions = {}) => {
+      const headers = { 'idempotency-key': systemIds.uuid() }
+      return http.json(requestOf(key, { json: job }, { headers, isLong: true, ...call }), answers.trainingJob)
+    }
+  const plan =
+    <K extends JobKey>(key: K) =>
+    (job: GivenBody<K>, call: CallOptions = {}) =>
+      http.json(requestOf(key, { query: { plan: true }, json: job }, { isLong: true, ...call }), answers.trainingPlan)
 
   return {
     baseUrl: options.baseUrl,
     /** What an OpenAI client needs to reach the same service. */
     connection: () => ({ baseURL: `${options.baseUrl.replace(/\/+$/, '')}/v1`, apiKey: options.apiKey }),
     models: {
-      list: (filter: ModelFilter = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.model), '/v1/preview/models', { ...filter }, call),
-      get: (id: string, call?: CallOptions) => get(answers.model, modelPath(id), {}, call),
-      create: (model: NewModel, call?: CallOptions) => post(answers.model, '/v1/preview/models', model, call),
-      delete: (id: string, call: CallOptions = {}) =>
-        http.json({ method: 'DELETE', path: modelPath(id), ...call }, answers.deletedModel),
+      list: list('GET /v1/preview/models', answers.pageOf(answers.model)),
+      get: one('GET /v1/preview/models/{model_id}', answers.model),
+      create: send('POST /v1/preview/models', answers.model),
+      delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
       /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
-      log: (id: string, body: { split: string; trajectory_groups: readonly JsonValue[] }, call?: CallOptions) =>
-        post(answers.loggedTrajectories, `${modelPath(id)}/log`, body, { ...call, isLong: true }),
+      log: (id: string, body: GivenBody<'POST /v1/preview/models/{model_id}/log'>, call: CallOptions = {}) =>
+        ask(
+          'POST /v1/preview/models/{model_id}/log',
+          answers.loggedTrajectories,
+          { ids: [id], json: body },
+          { isLong: true, ...call },
+        ),
     },
     checkpoints: {
-      list: (modelId: string, query: PageQuery & { order?: 'asc' | 'desc' | undefined } = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.checkpoint), `${modelPath(modelId)}/checkpoints`, { ...query }, call),
+      list: listOf('GET /v1/preview/models/{model_id}/checkpoints', answers.pageOf(answers.checkpoint)),
       delete: (modelId: string, steps: readonly number[], call: CallOptions = {}) =>
-        http.json(
-          {
-            method: 'DELETE',
-            path: `${modelPath(modelId)}/checkpoints`,
-            json: { steps },
-            ...call,
-          },
+        ask(
+          'DELETE /v1/preview/models/{model_id}/checkpoints',
           answers.deletedCheckpoints,
+          { ids: [modelId], json: { steps } },
+          call,
         ),
       /** Files of a checkpoint, or of its export in another format; step 0 is the base model. */
-      files: (modelId: string, step: number, call: CallOptions & CheckpointFilesQuery = {}) =>
-        http.json(
-          {
-            method: 'GET',
-            path: `${modelPath(modelId)}/checkpoints/${step}/files`,
-            query: { format: call.format, precision: call.precision },
-            signal: call.signal,
-            isLong: true,
-          },
+      files: (modelId: string, step: number, { signal, ...query }: CallOptions & FilesQuery = {}) =>
+        ask(
+          'GET /v1/preview/models/{model_id}/checkpoints/{step}/files',
           answers.checkpointFiles,
+          { ids: [modelId, step], query },
+          { isLong: true, signal },
         ),
       /** The open body of one file; the caller checks the digest. */
-      download: (modelId: string, step: number, name: string, call: CallOptions & CheckpointFilesQuery = {}) =>
-        http.open({
-          method: 'GET',
-          path: `${modelPath(modelId)}/checkpoints/${step}/files/${segment(name)}`,
-          query: { format: call.format, precision: call.precision },
-          isLong: true,
-          signal: call.signal,
-        }),
+      download: (modelId: string, step: number, name: string, { signal, ...query }: CallOptions & FilesQuery = {}) =>
+        http.open(
+          requestOf(
+            'GET /v1/preview/models/{model_id}/checkpoints/{step}/files/{name}',
+            { ids: [modelId, step, name], query },
+            { isLong: true, signal },
+          ),
+        ),
     },
     trainingJobs: {
-      list: (filter: JobFilter = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.trainingJob), JOBS, { ...filter }, call),
-      get: (id: string, call?: CallOptions) => get(answers.trainingJob, jobPath(id), {}, call),
-      createRl: (job: NewRlJob, call?: CallOptions) => create(JOBS, job, call),
-      createDpo: (job: NewSftJob, call?: CallOptions) => create(DPO_JOBS, job, call),
-      createSft: (job: NewSftJob, call?: CallOptions) => create(SFT_JOBS, job, call),
+      list: list('GET /v1/preview/training-jobs', answers.pageOf(answers.trainingJob)),
+      get: one('GET /v1/preview/training-jobs/{training_job_id}', answers.trainingJob),
+      createRl: create('POST /v1/preview/training-jobs'),
+      createDpo: create('POST /v1/preview/dpo-training-jobs'),
+      createSft: create('POST /v1/preview/sft-training-jobs'),
       /** What a job would do; starts nothing. */
-      planRl: (job: NewRlJob, call?: CallOptions) => plan(JOBS, job, call),
-      planDpo: (job: NewSftJob, call?: CallOptions) => plan(DPO_JOBS, job, call),
-      planSft: (job: NewSftJob, call?: CallOptions) => plan(SFT_JOBS, job, call),
-      events: (id: string, query: PageQuery = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.trainingEvent), `${jobPath(id)}/events`, { ...query }, call),
+      planRl: plan('POST /v1/preview/training-jobs'),
+      planDpo: plan('POST /v1/preview/dpo-training-jobs'),
+      planSft: plan('POST /v1/preview/sft-training-jobs'),
+      events: listOf('GET /v1/preview/training-jobs/{training_job_id}/events', answers.pageOf(answers.trainingEvent)),
       /** Events until the terminal one; reconnects by itself. */
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
-      cancel: (id: string, call?: CallOptions) => post(answers.trainingJob, `${jobPath(id)}/cancel`, {}, call),
+      cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
     files: {
       /** Uploads training data; `id` is then a `training_data_url`. Files of another purpose are not read as rows. */
@@ -207,90 +115,75 @@ export function createClient(options: ClientOptions) {
         const form = new FormData()
         form.set('purpose', purpose)
         form.set('file', file, filename)
-        return http.json({ method: 'POST', path: '/v1/files', form, isLong: true, ...call }, answers.uploadedFile)
+        return http.json({ ...requestOf('POST /v1/files', {}, { isLong: true, ...call }), form }, answers.uploadedFile)
       },
     },
     chat: {
       create: (request: ChatRequestBody, call: CallOptions = {}) =>
-        post(answers.chatResponse, '/v1/chat/completions', { ...request, stream: false }, { ...call, isLong: true }),
+        ask(CHAT, answers.chatResponse, { json: { ...request, stream: false } }, { isLong: true, ...call }),
       stream: (request: ChatRequestBody, call: CallOptions = {}) => streamChat(request, call),
     },
     completions: {
-      create: (request: CompletionRequestBody, call: CallOptions = {}) =>
-        post(answers.completion, '/v1/completions', { ...request, stream: false }, { ...call, isLong: true }),
+      create: (request: CompletionBody, call: CallOptions = {}) =>
+        ask(
+          'POST /v1/completions',
+          answers.completion,
+          { json: { ...request, stream: false } },
+          { isLong: true, ...call },
+        ),
     },
     /** Text and tokens without generation. */
     text: {
-      tokenize: (request: TokenizeRequestBody, call?: CallOptions) => post(answers.tokens, '/tokenize', request, call),
-      detokenize: (request: DetokenizeRequestBody, call?: CallOptions) =>
-        post(answers.prompt, '/detokenize', request, call),
-      applyTemplate: (request: ApplyTemplateRequestBody, call?: CallOptions) =>
-        post(answers.prompt, '/apply-template', request, call),
+      tokenize: send('POST /tokenize', answers.tokens),
+      detokenize: send('POST /detokenize', answers.prompt),
+      applyTemplate: send('POST /apply-template', answers.prompt),
     },
-    servedModels: { list: (call?: CallOptions) => get(answers.servedModels, '/v1/models', {}, call) },
+    servedModels: { list: plain('GET /v1/models', answers.servedModels) },
     keys: {
-      list: (query: ProjectQuery = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.apiKey), KEYS, { ...query }, call),
-      get: (id: string, call?: CallOptions) => get(answers.apiKey, `${KEYS}/${segment(id)}`, {}, call),
+      list: list('GET /v1/preview/keys', answers.pageOf(answers.apiKey)),
+      get: one('GET /v1/preview/keys/{key_id}', answers.apiKey),
       /** The answer is the only one that holds the key itself. */
-      create: (key: NewKey, call?: CallOptions) => post(answers.createdKey, KEYS, key, call),
-      delete: (id: string, call: CallOptions = {}) =>
-        http.json<DeletedKey>({ method: 'DELETE', path: `${KEYS}/${segment(id)}`, ...call }, answers.deletion),
+      create: send('POST /v1/preview/keys', answers.createdKey),
+      delete: one('DELETE /v1/preview/keys/{key_id}', answers.deletion),
     },
     webhooks: {
-      list: (query: ProjectQuery = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.webhook), WEBHOOKS, { ...query }, call),
+      list: list('GET /v1/preview/webhooks', answers.pageOf(answers.webhook)),
       /** The answer is the only one that holds the secret. */
-      create: (webhook: NewWebhook, call?: CallOptions) => post(answers.createdWebhook, WEBHOOKS, webhook, call),
-      delete: (id: string, call: CallOptions = {}) =>
-        http.json<DeletedWebhook>({ method: 'DELETE', path: `${WEBHOOKS}/${segment(id)}`, ...call }, answers.deletion),
-      deliveries: (id: string, query: PageQuery = {}, call?: CallOptions) =>
-        get(answers.pageOf(answers.webhookDelivery), `${WEBHOOKS}/${segment(id)}/deliveries`, { ...query }, call),
+      create: send('POST /v1/preview/webhooks', answers.createdWebhook),
+      delete: one('DELETE /v1/preview/webhooks/{webhook_id}', answers.deletion),
+      deliveries: listOf('GET /v1/preview/webhooks/{webhook_id}/deliveries', answers.pageOf(answers.webhookDelivery)),
       /** The answer is the new delivery; it is sent soon. */
       redeliver: (id: string, deliveryId: string, call: CallOptions = {}) =>
-        http.json(
-          {
-            method: 'POST',
-            path: `${WEBHOOKS}/${segment(id)}/deliveries/${segment(deliveryId)}/redeliver`,
-            ...call,
-          },
+        ask(
+          'POST /v1/preview/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver',
           answers.webhookDelivery,
+          { ids: [id, deliveryId] },
+          call,
         ),
     },
-    usage: (filter: UsageFilter = {}, call?: CallOptions) => get(answers.usageReport, '/v1/usage', { ...filter }, call),
+    usage: list('GET /v1/usage', answers.usageReport),
     baseModels: {
       /** Names a model may be created from. */
-      list: (call?: CallOptions) => get(answers.baseModelNames, BASE_MODELS, {}, call),
+      list: plain('GET /v1/preview/base-models', answers.baseModelNames),
       /** All base models with what is known of them, also those that are being downloaded. */
-      details: (call?: CallOptions) =>
-        get(answers.pageOf(answers.baseModel), `${BASE_MODELS}/details`, {}, { ...call }),
-      get: (name: string, call?: CallOptions) =>
-        get(answers.baseModelFacts, `${BASE_MODELS}/${encodeURI(required(name))}`, {}, call),
+      details: plain('GET /v1/preview/base-models/details', answers.pageOf(answers.baseModel)),
+      get: one('GET /v1/preview/base-models/{+name}', answers.baseModelFacts),
       /** Adds one; a download goes on after the answer, `get` tells how far it is. */
-      add: (request: AddBaseModelRequest, call: CallOptions = {}) =>
-        post(answers.baseModel, BASE_MODELS, request, { ...call, isLong: true }),
-      delete: (name: string, call: CallOptions = {}) =>
-        http.json<DeleteBaseModelResponse>(
-          {
-            method: 'DELETE',
-            path: `${BASE_MODELS}/${encodeURI(required(name))}`,
-            ...call,
-          },
-          answers.deletion,
-        ),
+      add: send('POST /v1/preview/base-models', answers.baseModel, { isLong: true }),
+      delete: one('DELETE /v1/preview/base-models/{+name}', answers.deletion),
     },
-    health: (call?: CallOptions) => get(answers.health, '/v1/health', {}, call),
+    health: plain('GET /v1/health', answers.health),
     /** The checks' results, also when the server answers 503 because one failed. */
     systemCheck: (call: CallOptions = {}) => readSystemCheck(call),
-    whoami: (call?: CallOptions) => get(answers.whoami, '/v1/whoami', {}, call),
+    whoami: plain('GET /v1/whoami', answers.whoami),
     /** Progress about once a second, and the report at last. */
     verify: (call: CallOptions = {}) => verifyStorage(call),
   }
 
   async function* verifyStorage(call: CallOptions): AsyncGenerator<VerifyProgress | StorageReport> {
-    const path = '/v1/preview/verify'
-    const response = await http.open({ method: 'POST', path, isLong: true, ...call })
-    const source = sourceOf(options.baseUrl, { method: 'POST', path })
+    const request = requestOf('POST /v1/preview/verify', {}, { isLong: true, ...call })
+    const response = await http.open(request)
+    const source = sourceOf(options.baseUrl, request)
     assertStream(response, source)
     for await (const { event, data } of readEvents(response)) {
       if (event === 'error') throw verifyError(parseAnswer(data, { source }))
@@ -301,16 +194,11 @@ export function createClient(options: ClientOptions) {
   }
 
   async function* streamChat(request: ChatRequestBody, call: CallOptions): AsyncGenerator<ChatChunk> {
-    const path = '/v1/chat/completions'
-    const response = await http.open({
-      method: 'POST',
-      path,
-      json: { ...request, stream: true, stream_options: { include_usage: true } },
-      headers: { accept: 'text/event-stream' },
-      isLong: true,
-      ...call,
-    })
-    const source = sourceOf(options.baseUrl, { method: 'POST', path })
+    const json = { ...request, stream: true, stream_options: { include_usage: true } }
+    const headers = { accept: 'text/event-stream' }
+    const asked = requestOf(CHAT, { json }, { headers, isLong: true, ...call })
+    const response = await http.open(asked)
+    const source = sourceOf(options.baseUrl, asked)
     assertStream(response, source)
     for await (const message of readEvents(response)) {
       if (message.data === '[DONE]') return
@@ -321,7 +209,7 @@ export function createClient(options: ClientOptions) {
 
   async function readSystemCheck(call: CallOptions): Promise<SystemCheckResponse> {
     try {
-      return await http.json({ method: 'GET', path: '/v1/system-check', maxRetries: 0, ...call }, answers.systemCheck)
+      return await ask('GET /v1/system-check', answers.systemCheck, {}, { maxRetries: 0, ...call })
     } catch (error) {
       const body = error instanceof ApiError ? error.body : null
       if (isSystemCheck(body)) return body
@@ -330,35 +218,18 @@ export function createClient(options: ClientOptions) {
   }
 }
 
-const BASE_MODELS = '/v1/preview/base-models'
-const JOBS = '/v1/preview/training-jobs'
-const SFT_JOBS = '/v1/preview/sft-training-jobs'
-const DPO_JOBS = '/v1/preview/dpo-training-jobs'
-const KEYS = '/v1/preview/keys'
-const WEBHOOKS = '/v1/preview/webhooks'
+const CHAT = 'POST /v1/chat/completions'
+type JobKey = BodyKey & `POST /v1/preview/${string}training-jobs`
+/** One prompt may also stand alone. */
+type CompletionBody = Omit<GivenBody<'POST /v1/completions'>, 'prompt'> & {
+  readonly prompt: CompletionPrompt | readonly CompletionPrompt[]
+}
+type FilesQuery = GivenQuery<'GET /v1/preview/models/{model_id}/checkpoints/{step}/files'>
 
 function verifyError(value: unknown): AppError {
   const error = typeof value === 'object' && value !== null && 'error' in value ? value.error : null
   const { code, message } = (error ?? {}) as { readonly code?: unknown; readonly message?: unknown }
   return new AppError('internal', String(code), String(message))
-}
-
-/** A part of a path. Without its id, the path of one thing is that of the list it is in. */
-function segment(id: string): string {
-  return encodeURIComponent(required(id))
-}
-
-function required(name: string): string {
-  if (name !== '') return name
-  throw new InvalidRequestError('missing_id', 'an id or name is empty, expected text that names one thing')
-}
-
-function modelPath(id: string): string {
-  return `/v1/preview/models/${segment(id)}`
-}
-
-function jobPath(id: string): string {
-  return `${JOBS}/${segment(id)}`
 }
 
 function isSystemCheck(body: unknown): body is SystemCheckResponse {

@@ -9,6 +9,7 @@ import { AppError } from '#base/errors/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { TrainingEvent } from '#contract/wire/training-jobs.js'
 import { pageOf, trainingEvent, trainingJob } from './answers.js'
+import { requestOf } from './calls.js'
 import { type Http, parseAnswer, readJson, sourceOf } from './http.js'
 import { isEventStream, readEvents } from './sse.js'
 
@@ -77,17 +78,15 @@ async function* readOnce(
     onOpen,
   }: { readonly after: string | undefined; readonly signal: AbortSignal | undefined; readonly onOpen: () => void },
 ): AsyncGenerator<TrainingEvent> {
-  const path = `/v1/preview/training-jobs/${encodeURIComponent(jobId)}/events`
-  const source = sourceOf(http.baseUrl, { method: 'GET', path })
-  const response = await http.open({
-    method: 'GET',
-    path,
-    query: { after, limit: 100 },
-    headers: { accept: 'text/event-stream, application/json;q=0.9' },
+  const headers = { accept: 'text/event-stream, application/json;q=0.9' }
+  const request = requestOf(
+    'GET /v1/preview/training-jobs/{training_job_id}/events',
+    { ids: [jobId], query: { after, limit: 100 } },
     // A stream may stay silent for a long gradient step; the server's keep-alive comments hold it open.
-    isLong: true,
-    signal,
-  })
+    { headers, isLong: true, signal },
+  )
+  const source = sourceOf(http.baseUrl, request)
+  const response = await http.open(request)
   onOpen()
   if (!isEventStream(response)) {
     yield* (await readJson(response, { source, check: pageOf(trainingEvent) })).data
@@ -99,8 +98,8 @@ async function* readOnce(
 }
 
 async function isFinished(http: Http, jobId: string, signal: AbortSignal | undefined): Promise<boolean> {
-  const path = `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`
-  const job = await http.json({ method: 'GET', path, signal }, trainingJob)
+  const request = requestOf('GET /v1/preview/training-jobs/{training_job_id}', { ids: [jobId] }, { signal })
+  const job = await http.json(request, trainingJob)
   return job.status === 'completed' || job.status === 'failed' || job.status === 'cancelled'
 }
 

@@ -60,10 +60,6 @@ export const completionRequestSchema = chatRequestSchema
     echo: laxBoolean().nullish(),
   })
 export type CompletionRequest = z.infer<typeof completionRequestSchema>
-/** What a client writes. */
-export type CompletionRequestBody = Omit<z.input<typeof completionRequestSchema>, 'prompt'> & {
-  readonly prompt: CompletionPrompt | readonly CompletionPrompt[]
-}
 
 const nullableNumbers = z.array(z.number().nullable())
 

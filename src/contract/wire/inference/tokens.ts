@@ -25,8 +25,6 @@ export const tokenizeRequestSchema = conversationFields.extend({
   return_token_strs: laxBoolean().nullish(),
 })
 export type TokenizeRequest = z.infer<typeof tokenizeRequestSchema>
-/** What a client writes: scalars may also be their texts. */
-export type TokenizeRequestBody = z.input<typeof tokenizeRequestSchema>
 
 export const tokenizeResponseSchema = z.object({
   count: z.number().int(),
@@ -42,11 +40,9 @@ export const detokenizeRequestSchema = z.object({
   tokens: z.array(laxInteger({ min: 0 })),
 })
 export type DetokenizeRequest = z.infer<typeof detokenizeRequestSchema>
-export type DetokenizeRequestBody = { readonly model?: string | null; readonly tokens: readonly number[] }
 
 export const applyTemplateRequestSchema = conversationFields.extend({ messages: z.array(chatMessageSchema) })
 export type ApplyTemplateRequest = z.infer<typeof applyTemplateRequestSchema>
-export type ApplyTemplateRequestBody = z.input<typeof applyTemplateRequestSchema>
 
 /** Answer of `/detokenize` and `/apply-template`. */
 export const promptResponseSchema = z.object({ prompt: z.string() })

@@ -72,6 +72,28 @@ describe('requests', () => {
     await expect(clientOf(fetch).models.get('../../x?y')).rejects.toThrow()
     expect(requests[0]?.path).toBe('/v1/preview/models/..%2F..%2Fx%3Fy')
   })
+  test('names that may hold slashes keep them, and nothing else of a path', async () => {
+    const { fetch, requests } = scriptedService({})
+    await expect(clientOf(fetch).baseModels.get('hub/a b?c#d')).rejects.toThrow()
+    expect(requests[0]?.path).toBe('/v1/preview/base-models/hub/a%20b%3Fc%23d')
+  })
+  test('are typed by the rows of their endpoints', async () => {
+    const { fetch } = scriptedService({})
+    const client = clientOf(fetch)
+    const wrong = [
+      // @ts-expect-error tokens are numbers
+      () => client.text.detokenize({ tokens: ['1'] }),
+      // @ts-expect-error a model has a name
+      () => client.models.create({ project: 'p', base_model: 'b' }),
+      // @ts-expect-error there is no such scope
+      () => client.keys.create({ scope: 'all' }),
+      // @ts-expect-error there is no such query
+      () => client.models.list({ nam: 'n' }),
+      // @ts-expect-error a job has a model
+      () => client.trainingJobs.createSft({ training_data_url: 'file-1' }),
+    ]
+    for (const call of wrong) await expect(call()).rejects.toThrow()
+  })
 })
 
 describe('retries', () => {

@@ -46,6 +46,7 @@ export async function readTrajectoryFile(path: string, io: Io): Promise<Trajecto
     if (problems.length < MAX_PROBLEMS) problems.push(problem)
   }
   const placed = splitGroups(text, displayPath(path), report)
+  refuseOtherRows(placed)
   for (const group of placed) checkGroup(group, report)
   if (total > 0) throw inputProblems(problems, total, 'trainyard help files shows the format')
   if (placed.length === 0) {
@@ -54,6 +55,25 @@ export async function readTrajectoryFile(path: string, io: Io): Promise<Trajecto
     })
   }
   return summarize(placed.map((group) => group.value))
+}
+
+/** Rows of other commands, which a list of what is missing in a group would not explain. */
+function refuseOtherRows([first]: readonly Placed[]): void {
+  const row = first?.value
+  if (first === undefined || !isJsonObject(row) || row['trajectories'] !== undefined) return
+  if (row['chosen'] !== undefined && row['rejected'] !== undefined) {
+    throw new UsageError('input_invalid', `${first.where}: is a preference, expected trajectory groups`, {
+      hint: 'preferences train with trainyard train dpo',
+    })
+  }
+  if (row['prompt'] === undefined && row['messages'] === undefined) return
+  throw new UsageError(
+    'input_invalid',
+    `${first.where}: is a prompt, expected trajectory groups: answers to it with their rewards`,
+    {
+      hint: 'trainyard rollout <model> --prompts <file> --reward <reward> --out groups.jsonl makes groups of prompts; answers to learn as they are train with trainyard train sft',
+    },
+  )
 }
 
 function splitGroups(text: string, name: string, report: (problem: string) => void): readonly Placed[] {

@@ -1,7 +1,8 @@
 /**
  * Prompts to answer, from a file: JSON Lines of `{"prompt": …}` or `{"messages": […]}`, or one plain prompt per line.
  *
- * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with.
+ * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with. A row's `completion`, as supervised
+ * jobs read it, is its answer.
  */
 
 import { parseExactRow } from '#base/json/exact-json.js'
@@ -54,8 +55,14 @@ function readRow(line: string): PromptRow | string {
     return `not valid JSON: ${messageOf(error)}`
   }
   if (!isJsonObject(row)) return 'must be an object with "prompt" or "messages"'
-  const { prompt, messages } = row
-  if (typeof prompt === 'string') return { messages: [{ role: 'user', content: prompt }], row }
+  const { prompt, messages, completion } = row
+  if (typeof prompt === 'string') {
+    const answer = row['answer'] ?? (typeof completion === 'string' ? completion : null)
+    return { messages: [{ role: 'user', content: prompt }], row: answer === null ? row : { ...row, answer } }
+  }
+  if (Array.isArray(row['trajectories'])) {
+    return 'is a trajectory group, which trainyard train rl trains on; expected an object with "prompt" or "messages"'
+  }
   if (!Array.isArray(messages) || messages.length === 0) return 'must have "prompt" as text or "messages" as an array'
   const isWhole = messages.every((message) => isJsonObject(message) && typeof message['role'] === 'string')
   return isWhole ? { messages: messages as Message[], row } : 'messages: every message needs a role'

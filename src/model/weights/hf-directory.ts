@@ -12,6 +12,7 @@ import { isJsonObject } from '#base/util/json.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, readTextFile } from './byte-file.js'
 import { checkValues } from './check-values.js'
+import { unwrappedName } from './given/tensor-names.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
 import type { SafetensorsEntry } from './safetensors-header.js'
 import { parseStrictJsonObject } from './strict-json.js'
@@ -55,7 +56,11 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
   const config = parseStrictJsonObject(configText, `"${join(path, 'config.json')}"`)
   const hfConfig = textPartOf(config)
   const { files, placement } = await openShards(path, names)
-  const located = hfConfig === config ? toHfNames(placement) : toTextNames(placement)
+  const unwrapped = await withoutWrappers(path, placement).catch(async (error: unknown) => {
+    await closeAll(files)
+    throw error
+  })
+  const located = hfConfig === config ? toHfNames(unwrapped) : toTextNames(unwrapped)
   const locate = (name: string): Location => {
     const location = located.get(name)
     if (location === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
@@ -93,7 +98,10 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
 /** What to do with a directory that is no model itself. */
 function whatElse(names: readonly string[]): string | undefined {
   if (names.includes('adapter_config.json')) {
-    return 'it holds an adapter alone: merge it into its base model first, as checkpoints download --format merged does'
+    return 'it holds an adapter alone: trainyard base-models add <folder> --base-model <base model> merges it'
+  }
+  if (names.includes('snapshots')) {
+    return "it is a model's folder in the hub's cache: give the folder below snapshots/, for example snapshots/$(cat refs/main)"
   }
   const gguf = names.find((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name))
   return gguf === undefined ? undefined : `give the GGUF file itself, for example "${gguf}"`
@@ -161,6 +169,32 @@ function parseIndex(text: string, indexPath: string): ReadonlyMap<string, string
     shardOf.set(tensorName, shardName)
   }
   return shardOf
+}
+
+/** Of a layer that an adapter still wraps. */
+const UNMERGED = /\.base_layer\.|\.lora_[AB]\./
+
+/** Names as they are in the model itself, when it was saved with what wrapped it in training. */
+async function withoutWrappers(
+  path: string,
+  placement: ReadonlyMap<string, Location>,
+): Promise<ReadonlyMap<string, Location>> {
+  const unmerged = [...placement.keys()].find((name) => UNMERGED.test(name))
+  if (unmerged !== undefined) {
+    throw new WeightsError(
+      'unmerged_adapter',
+      `model "${path}" has the tensor "${unmerged}": its adapter was not merged`,
+      {
+        hint: 'save it as PEFT does: model.merge_and_unload().save_pretrained(...), or the adapter alone by model.save_pretrained(...)',
+      },
+    )
+  }
+  const plain = new Map([...placement].map(([name, location]) => [unwrappedName(name), location]))
+  if (plain.size === placement.size) return plain
+  throw new WeightsError(
+    'unexpected_tensor',
+    `model "${path}" has tensors twice, with and without a prefix such as module.`,
+  )
 }
 
 /** Checkpoints saved from the bare decoder lack the prefix `model.`; give it back. */

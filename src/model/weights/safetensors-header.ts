@@ -61,12 +61,29 @@ export function parseHeaderLength(prefix: Uint8Array, fileSizeBytes: number, wha
   }
   const length = new DataView(prefix.buffer, prefix.byteOffset).getBigUint64(0, true)
   if (length > BigInt(MAX_HEADER_BYTES)) {
+    assertNoOtherFormat(prefix, what)
     throw invalid(what, `claims a header of ${length} bytes, expected at most ${MAX_HEADER_BYTES}`)
   }
   if (Number(length) + HEADER_PREFIX_BYTES > fileSizeBytes) {
     throw new WeightsError('truncated_file', `${what} has ${fileSizeBytes} bytes, its header alone claims ${length}`)
   }
   return Number(length)
+}
+
+/**
+ * How files of other formats begin that were given the name of this one: a zip as PyTorch writes it, a plain pickle, GGUF. Read as a
+ * header's length, each is beyond the limit.
+ */
+function assertNoOtherFormat(prefix: Uint8Array, what: string): void {
+  const start = Buffer.from(prefix).toString('latin1')
+  // a pickle of protocol 2 to 5
+  const isPickle = prefix[0] === 0x80 && (prefix[1] ?? 0) >= 2 && (prefix[1] ?? 0) <= 5
+  if (start.startsWith('PK\u0003\u0004') || isPickle) {
+    throw new WeightsError('pickle_refused', `${what} is a pickle file, which can run code when it is loaded`, {
+      hint: 'convert it to safetensors, for example with save_pretrained(..., safe_serialization=True)',
+    })
+  }
+  if (start.startsWith('GGUF')) throw invalid(what, 'is a GGUF file, expected safetensors')
 }
 
 /**

@@ -86,6 +86,38 @@ test('a checkpoint of the bare decoder gets its prefix back', async () => {
   await source.close()
 })
 
+test.each(['module.', '_orig_mod.', 'module._orig_mod.'])(
+  'names that begin with %s are read without it',
+  async (prefix) => {
+    const wrapped = new Map([...TENSORS].map(([name, tensor]) => [`${prefix}${name}`, tensor]))
+    const source = await openWeights(await modelDirectory(wrapped))
+    expect(sorted(await readAll(source))).toEqual(sorted(expectedValues()))
+  },
+)
+
+test('what is no model is named with what to give instead', async () => {
+  const layer = TENSORS.get(UP) as HostTensor
+  const unmerged = new Map([...TENSORS, [UP.replace('.weight', '.base_layer.weight'), layer]])
+  await expectCode(async () => openWeights(await modelDirectory(unmerged)), 'unmerged_adapter', 'base_layer')
+  const twice = new Map([...TENSORS, [`module.${UP}`, layer]])
+  await expectCode(async () => openWeights(await modelDirectory(twice)), 'unexpected_tensor', 'module.')
+
+  const cache = await temporaryDirectory()
+  for (const name of ['blobs', 'refs', 'snapshots']) await mkdir(join(cache, name))
+  const error = await openWeights(cache).catch((cause: unknown) => cause)
+  expect(error).toMatchObject({ code: 'file_not_found', hint: expect.stringContaining('snapshots/') })
+
+  for (const [start, code] of [
+    ['PK\u0003\u0004', 'pickle_refused'],
+    ['\u0080\u0002cbuiltins', 'pickle_refused'],
+    ['GGUF', 'invalid_safetensors'],
+  ] as const) {
+    const directory = await modelDirectory()
+    await writeFile(join(directory, 'model.safetensors'), Buffer.from(start.padEnd(64, '.'), 'latin1'))
+    await expectCode(() => openWeights(directory), code, 'model.safetensors')
+  }
+})
+
 test('symbolic links are followed, as model caches need it', async () => {
   const [real, linked] = [await modelDirectory(), await temporaryDirectory()]
   for (const name of ['config.json', 'model.safetensors']) await symlink(join(real, name), join(linked, name))
@@ -152,7 +184,10 @@ describe('refused', () => {
     const directory = await temporaryDirectory()
     await writeFile(join(directory, 'adapter_config.json'), '{}')
     const refusal = expect(openWeights(directory)).rejects
-    await refusal.toMatchObject({ code: 'file_not_found', hint: expect.stringContaining('--format merged') })
+    await refusal.toMatchObject({
+      code: 'file_not_found',
+      hint: expect.stringContaining('base-models add <folder> --base-model'),
+    })
   })
 
   test('a directory around a GGUF file, which says to give the file', async () => {

@@ -13,8 +13,14 @@ const BARE = /^(?:layers\.\d+\.|embed_tokens(?:\.|$)|norm\.)/
 
 /** The name or path without what wraps it: `base_model.model.model.language_model.layers.0…` becomes `model.layers.0…`. */
 export function plainTensorName(name: string): string {
+  const unwrapped = unwrappedName(name)
+  const plain = textTensorName(unwrapped) ?? unwrapped
+  return BARE.test(plain) ? `model.${plain}` : plain
+}
+
+/** The name without what wraps the model alone: `module._orig_mod.model.norm.weight` becomes `model.norm.weight`. */
+export function unwrappedName(name: string): string {
   let plain = name
   while (WRAPPERS.test(plain)) plain = plain.replace(WRAPPERS, '')
-  plain = textTensorName(plain) ?? plain
-  return BARE.test(plain) ? `model.${plain}` : plain
+  return plain
 }

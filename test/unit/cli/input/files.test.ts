@@ -55,6 +55,9 @@ describe('trajectory files', () => {
     ['{"trajectories":{}}', 'trajectories: must be an array, got {}'],
     ['[1]', '[0]: must be a group object, got 1'],
     ['{"trajectories":[', 'standard input:1: not valid JSON'],
+    ['{"prompt":"2+2?","answer":"4"}', 'standard input:1: is a prompt, expected trajectory groups'],
+    ['{"messages":[{"role":"user","content":"q"}]}', 'is a prompt'],
+    ['{"prompt":"q","chosen":"a","rejected":"b"}', 'is a preference'],
   ])('%j is refused', async (text, message) => {
     await expect(readTrajectoryFile('-', ioWith(text))).rejects.toThrow(message)
   })

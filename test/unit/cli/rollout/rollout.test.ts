@@ -61,6 +61,11 @@ describe('rollout', () => {
     })
     expect(new Set(bodies.map(({ seed }) => seed)).size).toBe(4)
   })
+  test('a row of a supervised job has its completion as the answer', async () => {
+    const rows = file('pairs.jsonl', '{"prompt":"2+2?","completion":"4"}\n')
+    const { stdout } = await run(['rollout', 'email-agent', '--prompts', rows, '-n', '2'])
+    expect(rewardsOf(stdout)).toEqual([[1, 1]])
+  })
   test('--out writes a file that train rl reads', async () => {
     const out = join(folder, 'groups.jsonl')
     const { stdout } = await run([...argv(), '--reward', 'contains', '--out', out, '--json'])
@@ -100,6 +105,7 @@ describe('rollout', () => {
   test.each([
     ['{"prompt":1}\n{nope\n', /p\.jsonl:1: must have "prompt".*\n.*p\.jsonl:2: not valid JSON/s],
     ['\n', /holds no prompt/],
+    ['{"trajectories":[]}\n', /p\.jsonl:1: is a trajectory group, which trainyard train rl trains on/],
   ])('a bad file is exit 2 before anything is asked: %j', async (text, message) => {
     const { stderr, exitCode, requests } = await run(['rollout', 'email-agent', '--prompts', file('p.jsonl', text)])
     expect({ exitCode, requests }).toEqual({ exitCode: 2, requests: [] })

@@ -1,28 +1,30 @@
 /**
- * The tables of the page of commands are made from the program's own: commands with an example and their extra exit codes, and
- * settings. `UPDATE_GOLDEN=1` rewrites them in place. And the README stays a page that is read to its end.
+ * Tables of the pages are made from the program's own: commands with an example and their extra exit codes, settings, and
+ * endpoints. `UPDATE_GOLDEN=1` rewrites them in place. And the README stays a page that is read to its end.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import type { Endpoint } from '#contract/endpoints/endpoint.js'
+import { ENDPOINTS } from '#contract/endpoints/table.js'
 import { commandTable } from '../../commands/program.js'
 import { exitCodes } from '../../src/cli/command/exit-codes.js'
 import { settings } from '../../src/cli/config/schema.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
-const PAGE = path.join(ROOT, 'src/docs/commands.md')
 
-function expectSection(name: string, content: string): void {
-  const text = readFileSync(PAGE, 'utf8')
+function expectSection(page: string, name: string, content: string): void {
+  const file = path.join(ROOT, page)
+  const text = readFileSync(file, 'utf8')
   const pattern = new RegExp(`(<!-- ${name}:start -->\n)[\\s\\S]*?(<!-- ${name}:end -->)`)
-  expect(text, `src/docs/commands.md has a section "${name}"`).toMatch(pattern)
+  expect(text, `${page} has a section "${name}"`).toMatch(pattern)
   if (process.env['UPDATE_GOLDEN'] === '1') {
     writeFileSync(
-      PAGE,
+      file,
       text.replace(pattern, (_, start: string, end: string) => `${start}${content}\n${end}`),
     )
   }
-  expect(readFileSync(PAGE, 'utf8')).toContain(`<!-- ${name}:start -->\n${content}\n<!-- ${name}:end -->`)
+  expect(readFileSync(file, 'utf8')).toContain(`<!-- ${name}:start -->\n${content}\n<!-- ${name}:end -->`)
 }
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
@@ -36,6 +38,7 @@ test('the table of commands is the program’s', async () => {
     }),
   )
   expectSection(
+    'src/docs/commands.md',
     'commands',
     ['| command | does | for example | extra exits |', '| --- | --- | --- | --- |', ...rows].join('\n'),
   )
@@ -48,8 +51,24 @@ test('the table of settings is the schema’s', () => {
     return `| \`${key}\` | ${flag} | ${setting.env.map((name) => `\`${name}\``).join(' ')} | ${cell(shown)} | ${cell(setting.summary)} |`
   })
   expectSection(
+    'src/docs/commands.md',
     'settings',
     ['| setting | flag | environment | default | |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
+  )
+})
+
+test('the table of endpoints is that of the service', () => {
+  const rows = Object.entries<Endpoint>(ENDPOINTS)
+    .filter(([, { tag }]) => tag !== null)
+    .map(([key, { aliases, query, scope, summary, origin }]) => {
+      const names = [key, ...Object.keys(aliases ?? {})].map((name) => `\`${name.replaceAll('{+', '{')}\``)
+      const asked = Object.keys(query?.shape ?? {}).map((name) => `\`${name}\``)
+      return `| ${names.join(', ')} | ${cell(summary)} | ${asked.join(', ')} | ${scope} | ${origin} |`
+    })
+  expectSection(
+    'src/docs/api.md',
+    'endpoints',
+    ['| endpoint | does | query | scope | as |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
   )
 })
 

@@ -161,6 +161,11 @@ describe('imports', () => {
     expect(files.some((file) => file.path.startsWith('src/service/storage/') && SQL.test(file.code))).toBe(true)
   })
 
+  test('transactions begin in one place', () => {
+    const home = 'src/service/storage/in-transaction.ts'
+    expect(files.filter((file) => file.code.includes('.transaction()')).map((file) => file.path)).toEqual([home])
+  })
+
   test('no command but serve and system-check can reach the server or the numeric core', () => {
     const reached = reachedFromCommands({ isTypeCounted: true })
     expect(reached.has('src/service/create-service.ts')).toBe(false)

@@ -5,10 +5,12 @@
  * saw it unnamed, the grace passed since the first of them, and its file is older than the grace. What served one job alone (its
  * input, the points it goes on from) is large and made all the time: minutes are its grace.
  */
+
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 import {
   extendRun,
@@ -99,7 +101,7 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
     }
     const gone = [...noted.keys()].filter((sha256) => !found.has(sha256))
     if (first.length + gone.length > 0) {
-      await db.transaction().execute(async (transaction) => {
+      await inTransaction(db, async (transaction) => {
         for (const blob of first) await putUnnamedBlob(transaction, blob)
         for (const sha256 of gone) await forgetUnnamedBlob(transaction, sha256)
       })
@@ -114,7 +116,7 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
     let removed = 0
     for (let at = 0; at < due.length && !isStopped; at += BATCH) {
       // nothing else of this process writes meanwhile, so nothing is named between the look and the deletion
-      await db.transaction().execute(async (transaction) => {
+      await inTransaction(db, async (transaction) => {
         const named = await listReferencedBlobs(transaction)
         for (const { sha256, graceMs: ownGraceMs } of due.slice(at, at + BATCH)) {
           if (named.has(sha256) || !blobs.removeOlderThan(sha256, ownGraceMs)) continue

@@ -11,6 +11,7 @@ import { findRowProblem } from '#formats/rows/examples/find-row-problem.js'
 import { isUniqueViolation } from '#service/storage/database.js'
 import { deleteFileRow, type FileRecord, findFile, insertFile, listFiles } from '#service/storage/files.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { digestOf } from './access/request-digest.js'
 import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
@@ -104,7 +105,7 @@ export function createFileService(context: Pick<ServiceContext, 'db' | 'blobs' |
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'files' as const, key: idempotencyKey }
       const digest = digestOf([blob.sha256, row.filename, row.purpose, artifact])
       try {
-        const before = await db.transaction().execute(async (transaction) => {
+        const before = await inTransaction(db, async (transaction) => {
           const made = scope === null ? null : await findIdempotent(transaction, scope, digest)
           const file = made === null ? null : await findFile(transaction, principal, { id: made })
           if (file !== null) return file

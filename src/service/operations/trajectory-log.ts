@@ -14,6 +14,7 @@ import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { RETRY_WINDOW_MS } from '#service/queue/queue.js'
 import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   findRepeatedLog,
   findSplitTotals,
@@ -67,7 +68,7 @@ export function createTrajectoryLogService(
       const key =
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'logs' as const, key: idempotencyKey }
       const digest = digestOf([model.id, split, body.sha256])
-      const step = await db.transaction().execute(async (transaction) => {
+      const step = await inTransaction(db, async (transaction) => {
         const id = key === null ? null : await findIdempotent(transaction, key, digest)
         const before =
           id !== null

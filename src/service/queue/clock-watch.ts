@@ -3,9 +3,11 @@
  *
  * Durations are measured by the monotonic clock everywhere; this is for times in rows, which must outlive the process.
  */
+
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { moveWaits } from '#service/storage/upkeep/clock-shift.js'
 
 /** Smaller steps are what keeps a clock right. */
@@ -37,7 +39,7 @@ export function createClockWatch(db: DatabaseHandle, clock: Clock, logger: Logge
     lastMs = nowMs
     if (Math.abs(jumpMs) < LEAST_JUMP_MS) return 0
     logger.warn({ jump_ms: jumpMs }, 'clock.set')
-    if (jumpMs < 0) await db.transaction().execute((transaction) => moveWaits(transaction, -jumpMs))
+    if (jumpMs < 0) await inTransaction(db, (transaction) => moveWaits(transaction, -jumpMs))
     return jumpMs
   }
 

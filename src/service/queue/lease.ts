@@ -6,9 +6,11 @@
  * from it, in one transaction as well; until then the attempt's next request renews the lease. One place decides, so that a
  * machine that slept through a lease fences nobody, and a worker whose job was taken can change nothing.
  */
+
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { extendLease, findLease } from '#service/storage/jobs/states.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 
@@ -37,7 +39,7 @@ export async function withLease<T>(
   claim: AttemptClaim,
   action: (transaction: Database, leased: LeasedJob) => Promise<T>,
 ): Promise<T> {
-  return db.transaction().execute(async (transaction) => action(transaction, await checkLease(transaction, claim)))
+  return inTransaction(db, async (transaction) => action(transaction, await checkLease(transaction, claim)))
 }
 
 /** The check of `withLease` alone, for reads. */

@@ -2,6 +2,7 @@
  * How a job ends. Each function is one transaction: status, terminal event and, for a completion, the checkpoint and the
  * model's step become visible together or not at all.
  */
+
 import { createHash } from 'node:crypto'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
@@ -10,6 +11,7 @@ import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#forma
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
 import { deleteResumePoint } from '#service/storage/jobs/resume-points.js'
 import { setCancelRequested, setJobCompleted, setJobReport, setJobUnsuccessful } from '#service/storage/jobs/states.js'
@@ -143,7 +145,7 @@ export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRec
  * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_already_finished`
  */
 export async function requestCancel(db: DatabaseHandle, ids: IdSource, jobId: string): Promise<JobRecord> {
-  return db.transaction().execute(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const job = await findJob(transaction, jobId)
     if (job === null) throw new NotFoundError('training_job_not_found', `training job "${jobId}" was not found`)
     if (job.status === 'queued') {

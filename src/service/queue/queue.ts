@@ -12,12 +12,14 @@
  * - SFT from a `wandb-artifact:` address: always, unless that job failed or was cancelled, because an artifact version
  *   never changes and the hosted service answers so.
  */
+
 import { AppError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
 import { hashSecret } from '#service/storage/api-keys.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { type Database, type DatabaseHandle, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { findClaimableJob, findJobByDigest, setJobRunning } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
@@ -51,7 +53,7 @@ export async function createJob(
   job: NewJob,
   options: CreateJobOptions,
 ): Promise<{ readonly job: JobRecord; readonly isNew: boolean }> {
-  return db.transaction().execute(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const before = await findRepeated(transaction, job, options)
     if (before !== null) return { job: before, isNew: false }
     await options.before?.(transaction)
@@ -125,7 +127,7 @@ export async function claimNextJob(
   lease: { readonly owner: string; readonly leaseMs: number },
 ): Promise<ClaimedJob | null> {
   try {
-    return await db.transaction().execute((transaction) => claim(transaction, ids, lease))
+    return await inTransaction(db, (transaction) => claim(transaction, ids, lease))
   } catch (error) {
     // another process came first: the partial unique index held
     if (isUniqueViolation(error)) return null

@@ -7,6 +7,7 @@
 
 import type { IdSource } from '#base/util/ids.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles } from '#service/storage/jobs/files.js'
 import { extendLease, listExpiredJobs, listRunningJobs, setJobQueuedAgain } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
@@ -39,7 +40,7 @@ export async function releaseAttempt(
   ids: IdSource,
   lost: LostAttempt,
 ): Promise<JobRecord['status'] | null> {
-  return db.transaction().execute(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const job = await findJob(transaction, lost.jobId)
     if (job === null || job.status !== 'running' || job.attempt !== lost.attempt) return null
     return release(transaction, ids, job, lost)
@@ -57,7 +58,7 @@ export async function expireLeases(
   ids: IdSource,
   local: { readonly living: readonly { readonly jobId: string; readonly attempt: number }[]; readonly leaseMs: number },
 ): Promise<{ readonly lost: readonly string[]; readonly renewed: readonly string[] }> {
-  return db.transaction().execute(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const lost: string[] = []
     const renewed: string[] = []
     for (const job of await listExpiredJobs(transaction)) {
@@ -75,7 +76,7 @@ export async function expireLeases(
 
 /** Releases all running jobs: their workers died with the previous server. @returns their ids */
 export async function recoverInterrupted(db: DatabaseHandle, ids: IdSource): Promise<readonly string[]> {
-  return db.transaction().execute(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const jobs = await listRunningJobs(transaction)
     for (const job of jobs)
       await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: true })

@@ -9,6 +9,7 @@ import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#ba
 import type { JsonValue } from '#base/util/json.js'
 import type { ArtifactManifest } from '#contract/wire/compatible/wandb.js'
 import { RequestValidationError } from '#contract/wire/errors.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   type ArtifactRecord,
   commitArtifact,
@@ -78,7 +79,7 @@ export function artifactRootFields(call: WandbCall): { readonly query: Fields; r
       deleteAliases: async (args) => ({ success: await changeAliases(call, inputOf(args), 'remove') }),
       deleteArtifact: async (args) => {
         const artifact = await requireRow(call, textOf(inputOf(args), 'artifactID'))
-        await db.transaction().execute((transaction) => deleteArtifactRow(transaction, artifact.id))
+        await inTransaction(db, (transaction) => deleteArtifactRow(transaction, artifact.id))
         call.context.requestSweep()
         return { artifact: { id: artifact.id, state: 'DELETED' } }
       },
@@ -160,13 +161,13 @@ async function create(call: WandbCall, input: Arguments): Promise<Fields> {
   const same = (await listArtifacts(db, address)).find((artifact) => artifact.digest === digest)
   if (same !== undefined) {
     // the same bytes again are the same version; it only gains the names
-    await db.transaction().execute(async (transaction) => {
+    await inTransaction(db, async (transaction) => {
       for (const alias of aliases) await setAlias(transaction, same, alias)
     })
     return requireFields(call, same.id)
   }
   const id = ids.uuid()
-  await db.transaction().execute(async (transaction) => {
+  await inTransaction(db, async (transaction) => {
     await insertArtifact(transaction, {
       ...address,
       id,
@@ -227,7 +228,7 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
   if (artifact.versionIndex !== null) return requireFields(call, id)
   await assertComplete(call.context, artifact)
   const adopter = artifact.type === LORA_TYPE ? await findAdopter(call.context, call.principal.keyId, artifact) : null
-  await db.transaction().execute(async (transaction) => {
+  await inTransaction(db, async (transaction) => {
     const aliases = new Set([...artifact.wantedAliases, 'latest'])
     await commitArtifact(transaction, artifact, [...aliases])
     if (adopter === null) return
@@ -275,7 +276,7 @@ async function update(call: WandbCall, input: Arguments): Promise<Fields> {
 async function changeAliases(call: WandbCall, input: Arguments, change: 'add' | 'remove'): Promise<boolean> {
   const artifact = await requireRow(call, textOf(input, 'artifactID'))
   const aliases = aliasNames(input['aliases'])
-  await call.context.db.transaction().execute(async (transaction) => {
+  await inTransaction(call.context.db, async (transaction) => {
     for (const alias of aliases) await (change === 'add' ? setAlias : removeAlias)(transaction, artifact, alias)
   })
   return true

@@ -5,6 +5,7 @@
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { FileStreamRequest } from '#contract/wire/compatible/wandb.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   findRun,
   type HistoryLine,
@@ -87,7 +88,7 @@ async function upsert(call: WandbCall, input: Arguments) {
     const text = jsonObjectText(input, name)
     return text === null ? undefined : (JSON.parse(text) as JsonObject)
   }
-  return db.transaction().execute((transaction) =>
+  return inTransaction(db, (transaction) =>
     upsertRun(transaction, ids.uuid(), address, {
       displayName: optionalText(input, 'displayName') ?? undefined,
       state: optionalText(input, 'state')?.slice(0, 40) ?? 'running',
@@ -289,7 +290,7 @@ export async function storeStream(
   }))
   const summary = request.files?.['wandb-summary.json']?.content.at(-1)
   const isComplete = request.complete === true
-  await context.db.transaction().execute(async (transaction) => {
+  await inTransaction(context.db, async (transaction) => {
     await putHistory(transaction, run.id, lines)
     if (lines.length === 0 && summary === undefined && !isComplete) return
     await upsertRun(transaction, run.id, address, {

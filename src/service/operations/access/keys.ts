@@ -15,6 +15,7 @@ import {
   newApiKey,
 } from '#service/storage/api-keys.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { checkName } from './names.js'
 import { digestOf } from './request-digest.js'
@@ -40,7 +41,7 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
       const id = ids.uuid()
       const key = newApiKey(ids)
       const digest = digestOf(request)
-      const record = await db.transaction().execute(async (transaction) => {
+      const record = await inTransaction(db, async (transaction) => {
         const before = scope === null ? null : await findIdempotent(transaction, scope, digest)
         if (before !== null) throw alreadyCreated(before)
         const expiresInMs = request.expires_in_seconds == null ? null : request.expires_in_seconds * 1000

@@ -5,6 +5,7 @@
  * not wait for the disk, for all streams would wait with them: the next write of anything else makes them durable.
  * Training time is counted where leases are renewed, in their transaction.
  */
+
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
@@ -23,6 +24,7 @@ import {
 } from '#service/storage/access/usage-days.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
@@ -93,7 +95,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     counted = new Map()
     usedKeys = new Set()
     try {
-      await db.transaction().execute(async (transaction) => {
+      await inTransaction(db, async (transaction) => {
         for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
         await touchApiKeys(transaction, [...keys])
       })

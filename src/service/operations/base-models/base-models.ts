@@ -10,6 +10,7 @@ import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/
 import { type List, toList } from '#contract/wire/list.js'
 import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#contract/wire/models.js'
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf, isModelAddress } from '#service/storage/models.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../context.js'
 import { findAdapterFiles } from '../models/adapter-files.js'
@@ -251,7 +252,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     const at = served.findIndex((each) => each.name === name)
     // unlisted first: a model that is being created is either counted here or refused there
     const [live] = at < 0 ? [] : served.splice(at, 1)
-    const count = await db.transaction().execute((transaction) => countModelsOf(transaction, name))
+    const count = await inTransaction(db, (transaction) => countModelsOf(transaction, name))
     if (count > 0) {
       if (live !== undefined) served.splice(at, 0, live)
       throw new ConflictError('base_model_in_use', `base model "${name}" has ${count} model(s) trained from it`, {

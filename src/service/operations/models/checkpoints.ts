@@ -6,6 +6,7 @@
  * was the only one. A checkpoint that is answering may be
  * deleted: those answers finish, because the engine holds the weights in memory; new requests for it get 404.
  */
+
 import type { Readable } from 'node:stream'
 import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import type {
@@ -22,6 +23,7 @@ import {
   listCheckpoints,
   listSteps,
 } from '#service/storage/checkpoints.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -85,7 +87,7 @@ export function createCheckpointService(
     delete: async (principal, modelId, steps) => {
       const model = await requireModel(context, principal, modelId)
       const wanted = [...new Set(steps)]
-      const result = await db.transaction().execute(async (transaction) => {
+      const result = await inTransaction(db, async (transaction) => {
         const existing = new Map((await listSteps(transaction, model.id)).map((c) => [c.step, c.adapterDigest]))
         const inUse = new Set<number>()
         for (const job of await listUnfinishedJobs(transaction, model.id)) {

@@ -13,6 +13,7 @@ import { endUnsuccessfully } from '#service/queue/outcome.js'
 import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
 import { type Database, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, forgetIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { clearJobInputs } from '#service/storage/jobs/states.js'
 import {
   deleteModelRow,
@@ -75,7 +76,7 @@ export function createModelService(context: Context): ModelService {
     const scope =
       idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'models' as const, key: idempotencyKey }
     const insert = () =>
-      db.transaction().execute(async (transaction) => {
+      inTransaction(db, async (transaction) => {
         if (scope !== null) {
           const before = await findIdempotent(transaction, scope, digest)
           const model = before === null ? null : await findModel(transaction, before)
@@ -100,7 +101,7 @@ export function createModelService(context: Context): ModelService {
 
   async function deleteModel(principal: Principal, id: string): Promise<DeleteModelResponse> {
     const model = await requireModel(context, principal, id)
-    const { steps, jobs } = await db.transaction().execute(async (transaction) => {
+    const { steps, jobs } = await inTransaction(db, async (transaction) => {
       const unfinished = await listUnfinishedJobs(transaction, model.id)
       for (const job of unfinished) {
         await endUnsuccessfully(transaction, ids, job, {

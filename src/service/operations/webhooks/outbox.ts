@@ -12,6 +12,7 @@ import type { IdSource } from '#base/util/ids.js'
 import type { WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import {
   countWebhooks,
@@ -77,7 +78,7 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
 
   async function look(): Promise<void> {
     if ((await countWebhooks(db)) === 0) return
-    while (await db.transaction().execute((transaction) => collect(transaction, ids))) {
+    while (await inTransaction(db, (transaction) => collect(transaction, ids))) {
       // other requests take their turn between transactions
     }
     for (const delivery of await listDue(db, SENDS_AT_ONCE)) {

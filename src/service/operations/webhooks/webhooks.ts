@@ -1,6 +1,7 @@
 /**
  * Creating, listing and deleting webhooks; their log of deliveries, and sending one again.
  */
+
 import { randomBytes } from 'node:crypto'
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#contract/wire/list.js'
@@ -14,6 +15,7 @@ import type {
   WebhookDelivery,
 } from '#contract/wire/webhooks/webhooks.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   countWebhooks,
   type DeliveryRecord,
@@ -77,7 +79,7 @@ export function createWebhookService(
       const key =
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'webhooks' as const, key: idempotencyKey }
       const digest = digestOf([url, project, events])
-      const id = await db.transaction().execute(async (transaction) => {
+      const id = await inTransaction(db, async (transaction) => {
         const before = key === null ? null : await findIdempotent(transaction, key, digest)
         if (before !== null) return before
         const made = ids.uuid()

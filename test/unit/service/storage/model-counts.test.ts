@@ -1,9 +1,11 @@
 /**
  * Triggers count the models of each base model: whatever comes and goes, the counts are those of the rows.
  */
+
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf } from '#service/storage/models.js'
 
 let database: OpenDatabase
@@ -57,7 +59,7 @@ test('a model that could not be inserted is not counted', async () => {
       .values({ ...model, id: 'other' })
       .execute(),
   ).rejects.toThrow('UNIQUE')
-  const failed = db.transaction().execute(async (transaction) => {
+  const failed = inTransaction(db, async (transaction) => {
     await transaction
       .insertInto('models')
       .values({ ...model, id: 'third', name: 'third' })

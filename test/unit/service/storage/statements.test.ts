@@ -1,12 +1,14 @@
 /**
  * Statements that are compiled once, and whose turn at the connection it is.
  */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { openDatabase } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
 import { openSqlite, StatementCache } from '#service/storage/sqlite.js'
 
 describe('a statement', () => {
@@ -65,7 +67,7 @@ describe('the connection', () => {
     // a transaction keeps it until it ends
     const seen: string[] = []
     await Promise.all([
-      db.transaction().execute(async (transaction) => {
+      inTransaction(db, async (transaction) => {
         for (let i = 0; i < 3; i++) {
           await sql`select 1`.execute(transaction)
           seen.push('inside')

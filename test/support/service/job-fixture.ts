@@ -1,9 +1,11 @@
 /**
- * A database in memory with one model, for tests of the queue and of fencing.
+ * A database in memory with one model, for tests of the queue and of fencing. Each transaction on it is done, undone and done again,
+ * as one whose commit was refused.
  */
 
 import { systemIds } from '#base/util/ids.js'
 import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import { rehearseTransactions } from '#service/storage/in-transaction.js'
 import { insertModel } from '#service/storage/models.js'
 import type { NewJob } from '#service/storage/training-jobs.js'
 
@@ -20,6 +22,7 @@ export const ONCE = { idempotencyKey: null, isRetry: false, maxUnfinished: 1000 
 export async function createJobFixture(): Promise<JobFixture> {
   const database = await openDatabase(':memory:')
   const { db } = database
+  rehearseTransactions(db)
   async function addModel(name: string): Promise<string> {
     const id = systemIds.uuid()
     await insertModel(db, { id, entity: 'local', project: 'p', name, baseModel: 'base', runId: systemIds.uuid() })

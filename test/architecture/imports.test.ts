@@ -166,6 +166,19 @@ describe('imports', () => {
     expect(files.filter((file) => file.code.includes('.transaction()')).map((file) => file.path)).toEqual([home])
   })
 
+  test('the scheduler and the runner of an engine know each other by the interface between them alone', () => {
+    const engine = 'src/inference/engine'
+    const [above, below] = [[`${engine}/scheduling/`, `${engine}/sampling/`], [`${engine}/runner/`]]
+    const crossings = files.flatMap(({ path: file, imports }) => {
+      const foreign = startsWithOne(file, above) ? below : startsWithOne(file, below) ? above : []
+      return imports.flatMap(({ target }) =>
+        target !== null && startsWithOne(target, foreign) ? [`${file}: ${target}`] : [],
+      )
+    })
+    expect(crossings).toEqual([])
+    expect(files.some(({ path: file }) => startsWithOne(file, below))).toBe(true)
+  })
+
   test('no command but serve and system-check can reach the server or the numeric core', () => {
     const reached = reachedFromCommands({ isTypeCounted: true })
     expect(reached.has('src/service/create-service.ts')).toBe(false)

@@ -7,7 +7,8 @@ import type { ThreadsChange } from './scheduling/core-sharing.js'
 import type { IdleSteps } from './scheduling/kept-memory.js'
 import type { FixedChunk } from './scheduling/prompt-turns.js'
 
-export interface EngineOptions {
+/** What computes. */
+export interface RunnerOptions {
   readonly runtime: Runtime
   readonly prepared: PreparedModel
   readonly precision: Precision
@@ -15,6 +16,12 @@ export interface EngineOptions {
   readonly threads: number | null
   /** Threads of one operator while a job computes on the same machine; null, the default: the same. */
   readonly threadsBesideJob?: number | null
+  /** Memory for adapters not in use; default 256 MB. */
+  readonly adapterBytes?: number
+}
+
+/** How requests are served. */
+export interface EngineOptions {
   readonly onThreadsChange?: (change: ThreadsChange) => void
   /** Ceiling for prompt + answer; null: the model's own. */
   readonly maxContextLength: number | null
@@ -27,8 +34,6 @@ export interface EngineOptions {
   readonly kvCacheBytes?: number
   /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
   readonly prefixCacheBytes?: number
-  /** Memory for adapters not in use; default 256 MB. */
-  readonly adapterBytes?: number
   /** When what is kept is given back while nobody asks; default 10 s, 30 s and 10 minutes. */
   readonly idleSteps?: IdleSteps
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */

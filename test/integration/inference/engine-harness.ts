@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
-import type { EngineOptions } from '#inference/engine/engine-options.js'
+import type { EngineOptions, RunnerOptions } from '#inference/engine/engine-options.js'
 import type {
   AdapterSource,
   GenerationRequest,
@@ -32,7 +32,10 @@ export async function prepareTiny(): Promise<{ prepared: PreparedModel; remove: 
   return { prepared, remove: () => rm(directory, { recursive: true, force: true, maxRetries: 20 }) }
 }
 
-export function engineFor(prepared: PreparedModel, options: Partial<EngineOptions> = {}): Promise<Engine> {
+export function engineFor(
+  prepared: PreparedModel,
+  options: Partial<EngineOptions & RunnerOptions> = {},
+): Promise<Engine> {
   return createEngine({
     runtime: createOrtRuntime(),
     prepared,

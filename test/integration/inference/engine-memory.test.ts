@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import type { Engine } from '#inference/engine/engine.js'
 import type { GenerationRules } from '#inference/engine/generation.js'
 import { KvMemory } from '#inference/engine/runner/kv-memory.js'
-import { DecodeLanes } from '#inference/engine/scheduling/decode-lanes.js'
+import { RunningChoices } from '#inference/engine/scheduling/running-choices.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import {
   engineFor,
@@ -162,8 +162,8 @@ describe('answers that end together', () => {
   it('are told of, and what they say is sent, before they are kept for later prompts', async () => {
     const engine = await engineFor(prepared)
     const order: string[] = []
-    const { copyTail } = DecodeLanes.prototype
-    vi.spyOn(DecodeLanes.prototype, 'copyTail').mockImplementation(function (this: DecodeLanes, ...args) {
+    const { copyTail } = RunningChoices.prototype
+    vi.spyOn(RunningChoices.prototype, 'copyTail').mockImplementation(function (this: RunningChoices, ...args) {
       order.push('kept')
       return copyTail.apply(this, args)
     })

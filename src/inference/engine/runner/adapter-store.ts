@@ -6,6 +6,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { AdapterSource } from '../generation.js'
+import type { LoadedAdapter } from '../model-runner.js'
 import { type AdapterLayout, layoutAdapterInPieces } from './adapter-layout.js'
 
 /** How long a new adapter may keep the engine's thread from its next step. */
@@ -70,6 +71,17 @@ export class AdapterStore {
       this.forget(digest)
     }
   }
+}
+
+/** The layout behind an adapter that a store has given. */
+export function layoutOf(adapter: LoadedAdapter | null): AdapterLayout | null {
+  if (adapter === null) return null
+  if (isLayout(adapter)) return adapter
+  throw new Error('the adapter is of another runner')
+}
+
+function isLayout(adapter: LoadedAdapter): adapter is AdapterLayout {
+  return 'layers' in adapter && 'widths' in adapter
 }
 
 /** Lets the engine step whenever a piece's time is up. */

@@ -10,14 +10,12 @@ import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { StepFetch } from '../logits-row.js'
 import type { AdapterLayout } from './adapter-layout.js'
 import { JoinedAdapters } from './joined-adapters.js'
 import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
 import { batchFeeds, cacheFeeds, longestSequence, type StepBatch, tokenCount } from './step-batch.js'
 import { StepSessions } from './step-sessions.js'
-
-/** What a step may return besides the new keys and values. */
-export type StepFetch = 'logits' | 'logprobs' | 'probabilities'
 
 /** Valid until the model's next step, which may write to the same memory. */
 export interface StepResult {

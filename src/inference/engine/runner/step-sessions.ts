@@ -8,6 +8,7 @@
 import { AppError } from '#base/errors/errors.js'
 import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'
 import type { Session } from '#numerics/runtime/runtime.js'
+import type { RunnerThreads } from '../model-runner.js'
 
 export interface StepSessionsOptions {
   /** Loads the graph. @param threads null: as many as the runtime takes */
@@ -22,7 +23,7 @@ export interface StepSessionsOptions {
 /** As much of the machine's memory stays free beside the second session. */
 const MIN_AVAILABLE_SHARE = 0.1
 
-export class StepSessions {
+export class StepSessions implements RunnerThreads {
   readonly #options: StepSessionsOptions
   readonly #wide: Session
   #narrow: Session | null = null
@@ -49,7 +50,7 @@ export class StepSessions {
   }
 
   /** Threads of the next step; null: as many as the runtime takes. */
-  get threads(): number | null {
+  get count(): number | null {
     return this.isNarrow ? this.#options.fewThreads : this.#options.threads
   }
 

@@ -9,10 +9,7 @@
  */
 import { type AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import type { KvCache } from '../runner/kv-cache.js'
-import { type LogitsRow, logprobsOf } from '../runner/logits-row.js'
-import type { StepFetch } from '../runner/step-model.js'
-import type { ComputedPrompt } from '../scheduling/prefix-cache.js'
+import { type LogitsRow, logprobsOf, type StepFetch } from '../logits-row.js'
 import type { BeamRules } from './beam-rules.js'
 import { Choice, nonFiniteLogits } from './choice.js'
 import { createProcessors } from './logits-processors.js'
@@ -82,9 +79,6 @@ export class BeamSearch {
   readonly beams: readonly Beam[]
   /** Beams that go on. */
   alive: readonly Beam[]
-  /** Beams that have been computed in this step and wait for the others, with the keys and values they have added to the prompt. */
-  readonly held = new Map<Beam, KvCache | null>()
-  prompt: ComputedPrompt | null = null
   readonly #options: SearchOptions
   readonly #candidates = new Map<Beam, readonly Continuation[]>()
   #finished: readonly Finished[] = []

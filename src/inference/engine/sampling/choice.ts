@@ -4,8 +4,7 @@
 import { AppError, InvalidRequestError, RuntimeError } from '#base/errors/errors.js'
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
-import { type LogitsRow, logprobsOf } from '../runner/logits-row.js'
-import type { StepFetch } from '../runner/step-model.js'
+import { copyRow, type LogitsRow, logprobsOf, type StepFetch } from '../logits-row.js'
 import { createProcessors, type LogitsProcessor } from './logits-processors.js'
 import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'
@@ -235,15 +234,6 @@ export class Choice {
 
   #uniform(): number {
     return isGreedy(this.#rules) ? 0 : this.#rng.uniform()
-  }
-}
-
-/** What a step returned may be overwritten by the next. */
-function copyRow({ logits, logprobs, probabilities }: LogitsRow): LogitsRow {
-  return {
-    logits: logits?.slice() ?? null,
-    logprobs: logprobs?.slice() ?? null,
-    probabilities: probabilities?.slice() ?? null,
   }
 }
 

@@ -3,9 +3,18 @@
  */
 
 import type { GenerationListener, GenerationRequest } from '../generation.js'
-import type { AdapterLayout } from '../runner/adapter-layout.js'
-import { BeamSearch } from '../sampling/beam-search.js'
+import type { KvSequence, LoadedAdapter } from '../model-runner.js'
+import { type Beam, BeamSearch } from '../sampling/beam-search.js'
 import { Choice } from '../sampling/choice.js'
+import type { ComputedPrompt } from './prefix-cache.js'
+
+/** A beam search, and what its beams go on from. */
+export interface SearchRun {
+  readonly beams: BeamSearch
+  /** Beams that have been computed in this step and wait for the others, with what they have added to the prompt. */
+  readonly held: Map<Beam, KvSequence | null>
+  prompt: ComputedPrompt | null
+}
 
 /** A request inside the engine. */
 export interface ActiveRequest {
@@ -13,7 +22,7 @@ export interface ActiveRequest {
   readonly listener: GenerationListener
   readonly choices: readonly Choice[]
   /** Its choices are beams of this search; null: they are sampled. */
-  readonly search: BeamSearch | null
+  readonly search: SearchRun | null
   /** Requests are numbered as they come. */
   readonly arrival: number
   readonly priority: number
@@ -22,7 +31,7 @@ export interface ActiveRequest {
   /** When it was let in, by the clock of the process; infinite before. */
   admittedMs: number
   /** Its adapter, once loaded; null for the base model. */
-  layout: AdapterLayout | null
+  adapter: LoadedAdapter | null
   /** Choices that have not ended. */
   readonly open: Set<Choice>
   isAborted: boolean
@@ -60,8 +69,9 @@ export function activateRequest(
   }
   const options = { rules, stopRules, promptIds: promptTokenIds, isSpeculative }
   const beam = rules.beam ?? null
-  const search = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
-  const choices = search?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
+  const beams = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
+  const search = beams === null ? null : { beams, held: new Map<Beam, KvSequence | null>(), prompt: null }
+  const choices = beams?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
   return {
     request,
     listener,
@@ -71,7 +81,7 @@ export function activateRequest(
     priority: request.priority ?? 0,
     keyId: request.keyId ?? '',
     admittedMs: Number.POSITIVE_INFINITY,
-    layout: null,
+    adapter: null,
     open: new Set(choices),
     isAborted: false,
   }

@@ -5,21 +5,20 @@
  * together: all are kept where nobody else is served, and as many as hold nobody up where somebody is.
  */
 
-import type { Seat } from './decode-lane.js'
-import type { DecodeLanes } from './decode-lanes.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './prefix-cache.js'
 import { scopeOf } from './prompt.js'
+import type { RunningChoices, Seat } from './running-choices.js'
 
 /** So much is copied in one step while others are served: some 10 ms. */
 const KEPT_BESIDE_BYTES = 16e6
 
 export class AnswerKeeper {
-  readonly #lanes: Pick<DecodeLanes, 'copyTail' | 'remove'>
+  readonly #running: Pick<RunningChoices, 'copyTail' | 'remove'>
   readonly #prefixes: Pick<PrefixCache, 'store'> | null
 
   /** @param prefixes null: nothing is kept */
-  constructor(lanes: Pick<DecodeLanes, 'copyTail' | 'remove'>, prefixes: Pick<PrefixCache, 'store'> | null) {
-    this.#lanes = lanes
+  constructor(running: Pick<RunningChoices, 'copyTail' | 'remove'>, prefixes: Pick<PrefixCache, 'store'> | null) {
+    this.#running = running
     this.#prefixes = prefixes
   }
 
@@ -32,7 +31,7 @@ export class AnswerKeeper {
     let leftBytes = areAlone ? Number.POSITIVE_INFINITY : KEPT_BESIDE_BYTES
     for (const seat of ended) {
       if (leftBytes > 0) leftBytes -= this.#keep(seat)
-      this.#lanes.remove(seat.choice)
+      this.#running.remove(seat.choice)
     }
   }
 
@@ -40,12 +39,12 @@ export class AnswerKeeper {
   #keep({ active, choice, prompt }: Seat): number {
     if (this.#prefixes === null) return 0
     const { promptTokenIds } = active.request
-    const extra = prompt.cache.lengthOf(0) % PREFIX_BLOCK_TOKENS
-    const cache = this.#lanes.copyTail(choice, extra)
-    if (cache === null) return 0
+    const extra = prompt.sequence.length % PREFIX_BLOCK_TOKENS
+    const sequence = this.#running.copyTail(choice, extra)
+    if (sequence === null) return 0
     const from = promptTokenIds.length - extra
-    const ids = [...promptTokenIds, ...choice.outputIds].slice(0, from + cache.lengthOf(0))
-    this.#prefixes.store(ids, scopeOf(active), { cache, from })
-    return cache.sizeBytes
+    const ids = [...promptTokenIds, ...choice.outputIds].slice(0, from + sequence.length)
+    this.#prefixes.store(ids, scopeOf(active), { sequence, from })
+    return sequence.sizeBytes
   }
 }

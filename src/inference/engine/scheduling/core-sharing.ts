@@ -5,7 +5,7 @@
  * between two tokens of running streams once it holds them up for a tenth of that. From then on both are there and a change takes no
  * time. Knows nothing of jobs, and is asked between steps.
  */
-import type { StepSessions } from '../runner/step-sessions.js'
+import type { RunnerThreads } from '../model-runner.js'
 
 /** What an engine's steps run on from now on. */
 export interface ThreadsChange {
@@ -23,7 +23,7 @@ const HELD_UP_SHARE = 0.1
 const KEEP_MS = 10 * 60_000
 
 export class CoreSharing {
-  readonly #sessions: StepSessions
+  readonly #threads: RunnerThreads
   readonly #onChange: (change: ThreadsChange) => void
   #isShared = false
   /** Time of work beside this job. */
@@ -32,19 +32,19 @@ export class CoreSharing {
   #isGivenUp = false
   #dropping: NodeJS.Timeout | null = null
 
-  constructor(sessions: StepSessions, onChange: (change: ThreadsChange) => void = () => undefined) {
-    this.#sessions = sessions
+  constructor(threads: RunnerThreads, onChange: (change: ThreadsChange) => void = () => undefined) {
+    this.#threads = threads
     this.#onChange = onChange
   }
 
   /** @param isShared whether a job computes on the same machine */
   set(isShared: boolean): void {
-    if (isShared === this.#isShared || !this.#sessions.canNarrow) return
+    if (isShared === this.#isShared || !this.#threads.canNarrow) return
     this.#isShared = isShared
     this.#isGivenUp = false
     this.#busyMs = 0
     this.close()
-    if (!isShared) this.#dropping = setTimeout(() => void this.#sessions.dropNarrow(), KEEP_MS).unref()
+    if (!isShared) this.#dropping = setTimeout(() => void this.#threads.dropNarrow(), KEEP_MS).unref()
   }
 
   /** @param durationMs of work that was just done for requests */
@@ -54,7 +54,7 @@ export class CoreSharing {
 
   /** @param isIdle whether nobody would wait for it */
   isDue(isIdle: boolean): boolean {
-    const { isNarrow, isNarrowLoaded, loadMs } = this.#sessions
+    const { isNarrow, isNarrowLoaded, loadMs } = this.#threads
     if (this.#isShared === isNarrow || this.#isGivenUp) return false
     return !this.#isShared || isNarrowLoaded || this.#busyMs * (isIdle ? 1 : HELD_UP_SHARE) >= loadMs
   }
@@ -65,15 +65,15 @@ export class CoreSharing {
     let error: unknown = null
     if (this.#isShared) {
       try {
-        await this.#sessions.narrow()
+        await this.#threads.narrow()
       } catch (cause) {
         error = cause
         this.#isGivenUp = true
       }
     } else {
-      this.#sessions.widen()
+      this.#threads.widen()
     }
-    this.#onChange({ threads: this.#sessions.threads, heldUpMs: performance.now() - fromMs, error })
+    this.#onChange({ threads: this.#threads.count, heldUpMs: performance.now() - fromMs, error })
   }
 
   /** Ends a waiting for the time when the second session is given up; it goes with the model. */

@@ -6,7 +6,6 @@
  * gives it back in steps: at once what nothing refers to, soon all but the latest conversation, in the end everything.
  */
 import { collectGarbage } from '#base/machine/collect-garbage.js'
-import { type KvShape, kvBytesPerToken } from '../runner/kv-shape.js'
 
 /** Conversations as long as the model's context. */
 const KEPT_CONVERSATIONS = 12
@@ -21,8 +20,8 @@ export interface KeptBytes {
 }
 
 /** @param kvBytes memory for all keys and values */
-export function keptBytes(shape: KvShape, contextLength: number, kvBytes: number): KeptBytes {
-  const conversation = contextLength * kvBytesPerToken(shape)
+export function keptBytes(bytesPerToken: number, contextLength: number, kvBytes: number): KeptBytes {
+  const conversation = contextLength * bytesPerToken
   const most = Math.min(KEPT_SHARE * kvBytes, KEPT_CONVERSATIONS * conversation)
   return { most, idle: Math.min(most, conversation) }
 }

@@ -1,14 +1,14 @@
 /**
  * Finds what was computed before: keys and values of prompts and answers, by the tokens themselves.
  *
- * It holds runs, immutable caches of one sequence that requests work on too, and copies nothing. Runs are found in blocks of 16
+ * It holds runs, sequences that do not change and that requests work on too, and copies nothing. Runs are found in blocks of 16
  * tokens: a block's key is its parent block and its own ids, so a lookup walks the prompt block by block; the root is salted by
  * adapter and cache salt, so nothing is shared across either. A prompt that is known to its last token is found whole, with the
  * row its first answer token is sampled from. Least recently used runs leave first; who works on one keeps it alive.
  */
 
-import type { KvCache } from '../runner/kv-cache.js'
-import type { LogitsRow } from '../runner/logits-row.js'
+import type { LogitsRow } from '../logits-row.js'
+import type { KvSequence } from '../model-runner.js'
 
 /** Tokens per block; `cached_tokens` of an answer is a multiple of it. */
 export const PREFIX_BLOCK_TOKENS = 16
@@ -19,22 +19,22 @@ export interface PrefixScope {
   readonly cacheSalt: string | null
 }
 
-/** Tokens [start, start + 16) of row 0 of a cache. */
+/** Tokens [start, start + 16) of a sequence. */
 export interface PrefixBlock {
-  readonly cache: KvCache
+  readonly sequence: KvSequence
   readonly start: number
 }
 
 /** A prompt computed to its end. */
 export interface ComputedPrompt {
-  /** Row 0 holds exactly the prompt; nobody changes it any more. */
-  readonly cache: KvCache
+  /** Exactly the prompt; nobody changes it any more. */
+  readonly sequence: KvSequence
   /** The last position's row. */
   readonly row: LogitsRow
 }
 
 interface Run {
-  readonly cache: KvCache
+  readonly sequence: KvSequence
   readonly adapterDigest: string | null
   readonly sizeBytes: number
   /** Blocks that lead here; a newer run with the same tokens takes them over. */
@@ -82,7 +82,7 @@ export class PrefixCache {
   match(tokenIds: readonly number[], scope: PrefixScope): readonly PrefixBlock[] {
     const found = this.#walk(tokenIds, scope, tokenIds.length - 1)
     for (const block of found) this.#touch(block.run)
-    return found.map(({ run, start }) => ({ cache: run.cache, start }))
+    return found.map(({ run, start }) => ({ sequence: run.sequence, start }))
   }
 
   /** The prompt that is exactly `tokenIds`. */
@@ -97,20 +97,20 @@ export class PrefixCache {
    * Makes what was computed findable.
    *
    * @param tokenIds the whole sequence from its first token
-   * @param source row 0 of the cache holds the tokens from `from` (a multiple of 16) on; the cache must not change any more
+   * @param source holds the tokens from `from` (a multiple of 16) on; must not change any more
    */
   store(
     tokenIds: readonly number[],
     scope: PrefixScope,
-    source: { readonly cache: KvCache; readonly from: number; readonly prompt?: ComputedPrompt },
+    source: { readonly sequence: KvSequence; readonly from: number; readonly prompt?: ComputedPrompt },
   ): void {
-    const { cache, from, prompt } = source
+    const { sequence, from, prompt } = source
     const rowBytes = (prompt?.row.logprobs?.byteLength ?? 0) + (prompt?.row.logits?.byteLength ?? 0)
-    const sizeBytes = cache.sizeBytes + rowBytes
+    const sizeBytes = sequence.sizeBytes + rowBytes
     if (sizeBytes > this.#maxBytes) return
     const before = this.#walk(tokenIds, scope, from)
     if (before.length * PREFIX_BLOCK_TOKENS < from) return
-    const run: Run = { cache, adapterDigest: scope.adapterDigest, sizeBytes, blocks: new Set(), end: null }
+    const run: Run = { sequence, adapterDigest: scope.adapterDigest, sizeBytes, blocks: new Set(), end: null }
     this.#runs.add(run)
     this.#sizeBytes += sizeBytes
     let parent = before.at(-1)?.id.toString() ?? rootKey(scope)

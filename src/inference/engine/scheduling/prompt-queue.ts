@@ -6,18 +6,14 @@
  * prompt passes a long one, and nothing waits for ever. Keys take turns, by the tokens that were computed for each.
  */
 
-import type { KvShape } from '../runner/kv-shape.js'
-import { type LogitsRow, logitsRow, logprobsOf } from '../runner/logits-row.js'
-import type { StepSequence } from '../runner/step-batch.js'
-import { distinctAdapters, type StepModel, type StepResult } from '../runner/step-model.js'
+import { copyRow, type LogitsRow, logprobsOf } from '../logits-row.js'
+import type { ModelRunner, PrefillPart, StepRows } from '../model-runner.js'
 import { rankOf, reportedLogprob, topTokens } from '../sampling/logprobs.js'
 import { type ActiveRequest, isBefore } from './active-request.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixCache } from './prefix-cache.js'
 import { Prompt, type PromptSource, scopeOf } from './prompt.js'
 import { measuredMs } from './step-budget.js'
 
-/** Attention scores of one layer of one step: 32 MB. */
-const MAX_SCORES = 8e6
 /** Tokens in common from which waiting for another prompt is better than computing them again. */
 const WORTH_WAITING = 2 * PREFIX_BLOCK_TOKENS
 /** A prompt is due after this many times its own time alone. */
@@ -38,8 +34,7 @@ export interface DonePrompt {
 
 /** Prompts in flight. */
 export class PromptQueue {
-  readonly #model: StepModel
-  readonly #shape: KvShape
+  readonly #runner: ModelRunner
   readonly #prefixes: PrefixCache
   #prompts: Prompt[] = []
   /** Tokens computed for each key that has prompts here; one that comes anew begins where the least served one is. */
@@ -47,10 +42,9 @@ export class PromptQueue {
   /** Milliseconds of a token where a prompt begins to be computed, as measured lately. */
   #msPerToken = 1
 
-  constructor(model: StepModel, options: { readonly shape: KvShape; readonly prefixes: PrefixCache }) {
-    this.#model = model
-    this.#shape = options.shape
-    this.#prefixes = options.prefixes
+  constructor(runner: ModelRunner, prefixes: PrefixCache) {
+    this.#runner = runner
+    this.#prefixes = prefixes
   }
 
   get length(): number {
@@ -63,7 +57,7 @@ export class PromptQueue {
   }
 
   get sizeBytes(): number {
-    return this.#prompts.reduce((sum, { cache }) => sum + cache.sizeBytes, 0)
+    return this.#prompts.reduce((sum, { sequence }) => sum + sequence.sizeBytes, 0)
   }
 
   /** Tokens of the prompt that is due first that take about so long. */
@@ -108,7 +102,7 @@ export class PromptQueue {
     }
     const least = Math.min(...this.#served.values())
     if (!this.#served.has(active.keyId)) this.#served.set(active.keyId, Number.isFinite(least) ? least : 0)
-    this.#prompts.push(new Prompt(active, { shape: this.#shape, arrivedMs: nowMs, source }))
+    this.#prompts.push(new Prompt(active, { runner: this.#runner, arrivedMs: nowMs, source }))
   }
 
   /** Takes a request out; a prompt nobody waits for is dropped. */
@@ -162,39 +156,24 @@ export class PromptQueue {
   async step(group: readonly Prompt[], budget: number): Promise<readonly DonePrompt[]> {
     const [first] = group
     if (first === undefined) return []
-    const { headCount, vocabularySize } = this.#model.config
-    const chunk = Math.min(budget, tokensThatFit(headCount, first.position + budget))
-    const { adapters, indexOf } = distinctAdapters(group.map(({ layout }) => layout))
-    const sequences = group.map((prompt, row): StepSequence => {
-      const count = Math.min(prompt.remaining, prompt.reported === null ? chunk : Math.min(chunk, REPORTED_CHUNK))
-      const ids = prompt.tokenIds.slice(prompt.position, prompt.position + count)
-      return { row, member: 0, ids, promptLength: prompt.position, tailLength: 0, adapter: indexOf[row] ?? -1 }
+    const chunk = this.#runner.prefillLimit(first.position, budget)
+    const parts = group.map((prompt): PrefillPart => {
+      const { sequence, adapter, position, remaining } = prompt
+      const isReported = prompt.reported !== null
+      const count = Math.min(remaining, isReported ? Math.min(chunk, REPORTED_CHUNK) : chunk)
+      const ids = prompt.tokenIds.slice(position, position + count)
+      return { sequence, adapter, ids, rows: isReported ? 'all' : count === remaining ? 'last' : 'none' }
     })
-    const { logitRows, lastRows } = wantedRows(group, sequences)
     const startedMs = performance.now()
-    const result = await this.#model.run(
-      {
-        sequences,
-        groups: group.length,
-        width: 1,
-        prompts: first.position === 0 ? null : first.cache,
-        tails: null,
-        logitRows,
-        inverseTemperatures: logitRows.map(() => 1),
-        adapters,
-      },
-      ['logprobs', 'logits'],
-    )
-    this.#measure(group, sequences, performance.now() - startedMs)
-    const tokens = Math.max(...sequences.map(({ ids }) => ids.length))
-    const slots = group.length * this.#shape.kvHeadCount
+    const rows = await this.#runner.prefill(parts)
+    this.#measure(group, parts, performance.now() - startedMs)
     const done: DonePrompt[] = []
-    for (const [row, prompt] of group.entries()) {
-      const count = sequences[row]?.ids.length ?? 0
+    for (const [part, prompt] of group.entries()) {
+      const count = parts[part]?.ids.length ?? 0
       this.#served.set(prompt.keyId, (this.#served.get(prompt.keyId) ?? 0) + count)
-      if (prompt.reported !== null) this.#report(prompt, result, count)
-      prompt.append({ data: result.newRows, slots, width: 1, row, member: 0, tokens, count })
-      if (prompt.remaining === 0) done.push({ prompt, row: rowCopy(result, lastRows[row] ?? 0, vocabularySize) })
+      if (prompt.reported !== null) this.#report(prompt, (token) => rows.row(part, token), count)
+      rows.keep(part, count)
+      if (prompt.remaining === 0) done.push({ prompt, row: lastRow(rows, part, count) })
     }
     this.#keep((prompt) => prompt.remaining > 0)
     return done
@@ -216,8 +195,8 @@ export class PromptQueue {
   }
 
   /** A later part of a prompt takes longer, for all it looks back on: what is next is guessed from the prompt's own last part. */
-  #measure(group: readonly Prompt[], sequences: readonly StepSequence[], ms: number): void {
-    const tokens = sequences.reduce((sum, { ids }) => sum + ids.length, 0)
+  #measure(group: readonly Prompt[], parts: readonly PrefillPart[], ms: number): void {
+    const tokens = parts.reduce((sum, { ids }) => sum + ids.length, 0)
     if (group.some(({ msPerToken }) => msPerToken === null)) {
       this.#msPerToken = measuredMs(this.#msPerToken, { tokens, ms, trust: FIRST_TRUST })
     }
@@ -227,13 +206,12 @@ export class PromptQueue {
   }
 
   /** Tells how likely each prompt token was after those before it. */
-  #report(prompt: Prompt, result: StepResult, count: number): void {
-    const { vocabularySize } = this.#model.config
+  #report(prompt: Prompt, rowAt: (token: number) => LogitsRow, count: number): void {
     for (let i = 0; i < count; i++) {
       const position = prompt.position + i + 1
       const tokenId = prompt.tokenIds[position]
       if (tokenId === undefined) return
-      const logprobs = logprobsOf(logitsRow(result, i, vocabularySize))
+      const logprobs = logprobsOf(rowAt(i))
       const entry = {
         position,
         tokenId,
@@ -246,32 +224,9 @@ export class PromptQueue {
   }
 }
 
-/**
- * Flat rows whose logits a step needs: the last one of each prompt that ends in it, or all where every position is reported.
- *
- * A step in the middle of a prompt needs none, and so does not read the head, a fifth of a small model's weights.
- */
-function wantedRows(
-  group: readonly Prompt[],
-  sequences: readonly StepSequence[],
-): { readonly logitRows: readonly number[]; readonly lastRows: readonly number[] } {
-  const logitRows: number[] = []
-  const lastRows: number[] = []
-  let flat = 0
-  for (const [index, { ids }] of sequences.entries()) {
-    const isReported = group[index]?.reported !== null
-    if (isReported) for (let t = 0; t + 1 < ids.length; t++) logitRows.push(flat + t)
-    flat += ids.length
-    const isLast = ids.length === group[index]?.remaining
-    lastRows.push(isReported || isLast ? logitRows.push(flat - 1) - 1 : -1)
-  }
-  return { logitRows, lastRows }
-}
-
 /** A row that outlives the step. Its probabilities are left out: they belong to one request's temperature. */
-function rowCopy(result: StepResult, index: number, vocabularySize: number): LogitsRow {
-  const { logprobs, logits } = logitsRow(result, index, vocabularySize)
-  return { logprobs: logprobs?.slice() ?? null, logits: logits?.slice() ?? null, probabilities: null }
+function lastRow(rows: StepRows, part: number, count: number): LogitsRow {
+  return copyRow({ ...rows.row(part, count - 1), probabilities: null })
 }
 
 function isSameScope(prompt: Prompt, active: ActiveRequest): boolean {
@@ -283,9 +238,4 @@ function commonTokens(a: readonly number[], b: readonly number[]): number {
   const length = Math.min(a.length, b.length)
   for (let i = 0; i < length; i++) if (a[i] !== b[i]) return i
   return length
-}
-
-/** Tokens whose attention scores [H, T, C+T] stay within a fixed memory; the graph holds several such tensors at once. */
-function tokensThatFit(headCount: number, columns: number): number {
-  return Math.max(16, Math.floor(MAX_SCORES / (headCount * columns)))
 }

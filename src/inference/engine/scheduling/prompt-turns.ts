@@ -4,8 +4,7 @@
  * Choices that run are held up for as long as `step-budget.ts` says. Those that were let in together with the prompts that wait have
  * no claim to go before them: many prompts come almost at a stretch, so that all of them begin, and then go on in one step.
  */
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import { ALONE_MS, mostTokensAlone, sharingMs } from './step-budget.js'
+import { ALONE_MS, sharingMs } from './step-budget.js'
 
 /** Tokens of prompts per step while choices run, and while none does. */
 export interface FixedChunk {
@@ -28,8 +27,9 @@ export interface PromptWork {
 
 /** What is asked of running choices. */
 export interface DecodeWork {
-  readonly rowCount: number
-  readonly laneCount: number
+  readonly count: number
+  /** Steps that a token of each takes. */
+  readonly batchCount: number
   readonly roundMs: number
   readonly running: { keys(): Iterable<LetIn> }
 }
@@ -43,8 +43,8 @@ const LEAST_TOKENS_ALONE = 128
 
 export class PromptTurns {
   readonly #prompts: PromptWork
-  readonly #lanes: DecodeWork
-  readonly #config: Pick<DecoderConfig, 'mlpSize'>
+  readonly #choices: DecodeWork
+  readonly #mostTokens: number
   readonly #fixed: FixedChunk | null
   /** Steps of running choices before the next window. */
   #decodeTurns = 0
@@ -52,20 +52,21 @@ export class PromptTurns {
 
   constructor(work: {
     readonly prompts: PromptWork
-    readonly lanes: DecodeWork
-    readonly config: Pick<DecoderConfig, 'mlpSize'>
+    readonly choices: DecodeWork
+    /** Tokens of prompts that a step should have at most. */
+    readonly mostPrefillTokens: number
     readonly fixed: FixedChunk | null
   }) {
     this.#prompts = work.prompts
-    this.#lanes = work.lanes
-    this.#config = work.config
+    this.#choices = work.choices
+    this.#mostTokens = work.mostPrefillTokens
     this.#fixed = work.fixed
   }
 
   /** How many tokens of prompts are computed now; 0: running choices are next, or there is nothing to do. */
   next(nowMs: number): number {
     if (this.#prompts.length === 0) return this.#close()
-    if (this.#lanes.rowCount === 0) {
+    if (this.#choices.count === 0) {
       this.#windowStartMs = null
       this.#decodeTurns = 0
       return this.#fixed?.alone ?? this.#prompts.wholeTokens(this.#tokensAlone())
@@ -75,7 +76,7 @@ export class PromptTurns {
     this.#windowStartMs ??= nowMs
     if (this.#fixed !== null) return isFirst ? this.#fixed.sharing : this.#close()
     const isTogether = this.#cameTogether()
-    const windowMs = sharingMs({ prompts: this.#prompts.length, roundMs: this.#lanes.roundMs, isTogether })
+    const windowMs = sharingMs({ prompts: this.#prompts.length, roundMs: this.#choices.roundMs, isTogether })
     const leftMs = windowMs - (nowMs - this.#windowStartMs)
     if (!isFirst && leftMs < this.#prompts.msOf(LEAST_TOKENS_SHARING)) return this.#close()
     // Of many that came together nobody is held up unfairly by a window that lasts a chunk longer, and what is cut off would be a
@@ -92,18 +93,18 @@ export class PromptTurns {
   }
 
   #close(): 0 {
-    if (this.#windowStartMs !== null) this.#decodeTurns = this.#lanes.laneCount
+    if (this.#windowStartMs !== null) this.#decodeTurns = this.#choices.batchCount
     this.#windowStartMs = null
     return 0
   }
 
   #tokensAlone(): number {
-    return Math.min(mostTokensAlone(this.#config), Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
+    return Math.min(this.#mostTokens, Math.max(LEAST_TOKENS_ALONE, this.#prompts.tokensIn(ALONE_MS)))
   }
 
   #cameTogether(): boolean {
     const first = (requests: Iterable<LetIn>): number =>
       Math.min(...Array.from(requests, ({ admittedMs }) => admittedMs))
-    return first(this.#lanes.running.keys()) >= first(this.#prompts.requests) - TOGETHER_MS
+    return first(this.#choices.running.keys()) >= first(this.#prompts.requests) - TOGETHER_MS
   }
 }

@@ -7,11 +7,10 @@
  * rows than another key from that key's newest request. The choice that gives way keeps what it has computed and waits here.
  */
 
-import type { KvCache } from '../runner/kv-cache.js'
+import type { KvSequence } from '../model-runner.js'
 import { type ActiveRequest, isBefore } from './active-request.js'
-import type { Seat } from './decode-lane.js'
-import type { DecodeLanes } from './decode-lanes.js'
 import type { ComputedPrompt } from './prefix-cache.js'
+import type { RunningChoices, Seat } from './running-choices.js'
 
 /** A request with fewer choices gets rows from one with so many times as many. */
 const LARGER = 2
@@ -19,7 +18,7 @@ const LARGER = 2
 const KEPT_TOGETHER = 16
 
 export class SeatQueue {
-  readonly #lanes: DecodeLanes
+  readonly #running: RunningChoices
   readonly #maxRows: number
   readonly #wake: () => void
   readonly #seats = new Map<ActiveRequest, Seat[]>()
@@ -28,26 +27,26 @@ export class SeatQueue {
   #ready: Seat[] = []
 
   /** @param wake called when a mask that was awaited is there, at any time */
-  constructor(lanes: DecodeLanes, maxRows: number, wake: () => void) {
+  constructor(running: RunningChoices, maxRows: number, wake: () => void) {
     this.#wake = wake
-    this.#lanes = lanes
+    this.#running = running
     this.#maxRows = maxRows
   }
 
   /** Memory of prompts that running and waiting choices go on from. */
   get promptBytes(): number {
-    const caches = new Set<KvCache>()
+    const prompts = new Set<KvSequence>()
     let sum = 0
     for (const { prompt, tail } of [
       ...[...this.#seats.values()].flat(),
       ...this.#held,
       ...this.#ready,
-      ...[...this.#lanes.running.values()].flat(),
+      ...[...this.#running.running.values()].flat(),
     ]) {
       sum += tail?.sizeBytes ?? 0
-      caches.add(prompt.cache)
+      prompts.add(prompt.sequence)
     }
-    for (const cache of caches) sum += cache.sizeBytes
+    for (const { sizeBytes } of prompts) sum += sizeBytes
     return sum
   }
 
@@ -95,7 +94,7 @@ export class SeatQueue {
   }
 
   /** Whether a choice waits that goes on from this prompt. */
-  isAwaited(prompt: ComputedPrompt): boolean {
+  isAwaited(prompt: KvSequence): boolean {
     return this.#waitingFor(prompt) > 0
   }
 
@@ -105,7 +104,7 @@ export class SeatQueue {
    * @returns with it the number of choices that go on from the same prompt about now, itself included
    */
   next(): { readonly seat: Seat; readonly siblings: number } | null {
-    const free = this.#maxRows - this.#lanes.rowCount
+    const free = this.#maxRows - this.#running.count
     const found = this.#nextRequest(free)
     if (found === null) return null
     const { active, victim } = found
@@ -113,11 +112,11 @@ export class SeatQueue {
     // one that gave way before others begin: it holds memory
     const seat = seats.find(({ tail }) => tail !== null) ?? seats[0]
     if (seat === undefined) return null
-    const siblings = Math.min(this.#waitingFor(seat.prompt), Math.max(free, KEPT_TOGETHER))
+    const siblings = Math.min(this.#waitingFor(seat.prompt.sequence), Math.max(free, KEPT_TOGETHER))
     seats.splice(seats.indexOf(seat), 1)
     if (seats.length === 0) this.#seats.delete(active)
     if (free <= 0 && victim !== null) {
-      this.#wait(this.#lanes.park(victim))
+      this.#wait(this.#running.park(victim))
       this.parkedCount++
     }
     return { seat, siblings }
@@ -129,9 +128,9 @@ export class SeatQueue {
     else seats.push(seat)
   }
 
-  #waitingFor(prompt: ComputedPrompt): number {
+  #waitingFor(prompt: KvSequence): number {
     let sum = 0
-    for (const seats of this.#seats.values()) for (const seat of seats) if (seat.prompt === prompt) sum++
+    for (const seats of this.#seats.values()) for (const seat of seats) if (seat.prompt.sequence === prompt) sum++
     return sum
   }
 
@@ -151,7 +150,7 @@ export class SeatQueue {
     let victim: readonly Seat[] | null = null
     let mostRows = 0
     let lowest = active.priority
-    for (const [other, seats] of this.#lanes.running) {
+    for (const [other, seats] of this.#running.running) {
       if (other.priority < lowest || other === active) continue
       const isLower = other.priority > lowest
       if (!isLower && seats.length <= mostRows) continue
@@ -169,21 +168,21 @@ export class SeatQueue {
   /** The newest running choice of the key that has most rows, if that is at least two more than this request's key has. */
   #victimOfKey(active: ActiveRequest): Seat | null {
     const rows = new Map<string, number>()
-    for (const [{ keyId }, seats] of this.#lanes.running) rows.set(keyId, (rows.get(keyId) ?? 0) + seats.length)
+    for (const [{ keyId }, seats] of this.#running.running) rows.set(keyId, (rows.get(keyId) ?? 0) + seats.length)
     const own = rows.get(active.keyId) ?? 0
     let newest: ActiveRequest | null = null
     let mostRows = own + 1
-    for (const other of this.#lanes.running.keys()) {
+    for (const other of this.#running.running.keys()) {
       const count = rows.get(other.keyId) ?? 0
       if (other.keyId === active.keyId || other.priority < active.priority || count < mostRows) continue
       if (count === mostRows && (newest === null || isBefore(other, newest))) continue
       newest = other
       mostRows = count
     }
-    return newest === null ? null : (this.#lanes.running.get(newest)?.at(-1) ?? null)
+    return newest === null ? null : (this.#running.running.get(newest)?.at(-1) ?? null)
   }
 
   #rowsOf(active: ActiveRequest): number {
-    return this.#lanes.running.get(active)?.length ?? 0
+    return this.#running.running.get(active)?.length ?? 0
   }
 }

@@ -2,8 +2,6 @@
  * How much of the engine's time prompts may take in one step: a trade of the next tokens of those who wait for an answer to begin
  * against the pace of the answers that run.
  */
-import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import { roundedCapacity } from '../runner/kv-shape.js'
 
 /** How long one prompt may hold up running choices, and how long a step may be when there are none. */
 const SHARING_MS = 60
@@ -18,10 +16,6 @@ const SHARING_TOGETHER_MS = 120
 const MOST_TOGETHER_MS = 1000
 /** A step of so many tokens says what a token takes. */
 const TELLING_TOKENS = 64
-/** Activations of a larger step leave the processor's own memory: 512 tokens of a 135M model take half as long again as 4 x 128. */
-const ACTIVATION_BYTES = 2 ** 21
-const MOST_TOKENS_ALONE = 512
-const LEAST_TOKENS_ALONE = 128
 
 /**
  * Milliseconds for prompts between two tokens of the running choices.
@@ -64,10 +58,4 @@ export function measuredMs(
   // a few tokens say little: their step is mostly what every step costs
   const weight = trust * Math.min(1, tokens / TELLING_TOKENS)
   return knownMs + weight * (ms / tokens - knownMs)
-}
-
-/** Tokens of the largest step when no choice runs. */
-export function mostTokensAlone({ mlpSize }: Pick<DecoderConfig, 'mlpSize'>): number {
-  const tokens = ACTIVATION_BYTES / (2 * mlpSize * Float32Array.BYTES_PER_ELEMENT)
-  return Math.min(MOST_TOKENS_ALONE, Math.max(LEAST_TOKENS_ALONE, roundedCapacity(tokens)))
 }

@@ -7,7 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { EngineOptions } from '#inference/engine/engine-options.js'
+import type { EngineOptions, RunnerOptions } from '#inference/engine/engine-options.js'
 import type { AdapterSource, GenerationRules } from '#inference/engine/generation.js'
 import { withIntegerProducts } from '#inference/engine/runner/integer-weights.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
@@ -36,7 +36,11 @@ async function prepareRandom(name: string, sizes: Partial<RandomModel>): Promise
 /** Compares an answer alone with the same among rows of its own adapter, of others and of none. */
 async function expectSameBits(
   model: PreparedModel,
-  { rank, sizes = [2, 3, 4, 8, 16], ...options }: { rank: number; sizes?: readonly number[] } & Partial<EngineOptions>,
+  {
+    rank,
+    sizes = [2, 3, 4, 8, 16],
+    ...options
+  }: { rank: number; sizes?: readonly number[] } & Partial<EngineOptions & RunnerOptions>,
 ) {
   const { runtime, steps } = countingRuntime({ spinMicroseconds: 0 })
   const own = randomAdapter(model, 1, rank)

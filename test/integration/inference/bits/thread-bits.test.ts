@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine } from '#inference/engine/engine.js'
-import type { EngineOptions } from '#inference/engine/engine-options.js'
+import type { EngineOptions, RunnerOptions } from '#inference/engine/engine-options.js'
 import { withIntegerProducts } from '#inference/engine/runner/integer-weights.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { type RandomModel, writeRandomModel } from '#model/built-in/tiny-random.js'
@@ -55,7 +55,7 @@ async function expectSameBits(
     lengths,
     tokens = 4,
     ...options
-  }: { readonly lengths: readonly number[]; readonly tokens?: number } & Partial<EngineOptions>,
+  }: { readonly lengths: readonly number[]; readonly tokens?: number } & Partial<EngineOptions & RunnerOptions>,
 ) {
   const { runtime, steps } = countingRuntime({ spinMicroseconds: 0 })
   const engine: Engine = await engineFor(model, {
@@ -118,7 +118,11 @@ describe('an answer on more threads than key/value heads', () => {
 
 describe('an answer on fewer threads than its graph is made for, as beside a job', () => {
   /** Prompts, running answers, several choices and adapters of one engine, all its log-probabilities. */
-  async function answers(model: PreparedModel, threads: number, given: Partial<EngineOptions>): Promise<unknown[]> {
+  async function answers(
+    model: PreparedModel,
+    threads: number,
+    given: Partial<EngineOptions & RunnerOptions>,
+  ): Promise<unknown[]> {
     const real = createOrtRuntime({ spinMicroseconds: 0 })
     const runtime: Runtime = {
       name: real.name,

@@ -1,7 +1,7 @@
 /** What a choice asks of a step, and that what it reads depends on its own rules only. */
 import { describe, expect, it } from 'vitest'
 import type { GenerationRules, TokenEvent } from '#inference/engine/generation.js'
-import type { LogitsRow } from '#inference/engine/runner/logits-row.js'
+import type { LogitsRow } from '#inference/engine/logits-row.js'
 import { Choice } from '#inference/engine/sampling/choice.js'
 import { RANDOM } from '../../../../support/generation-rules.js'
 

@@ -2,11 +2,11 @@
  * How much of the answers that end in one step is kept for later prompts.
  */
 import { describe, expect, test } from 'vitest'
-import { KvCache } from '#inference/engine/runner/kv-cache.js'
+import { KvRun } from '#inference/engine/runner/kv-run.js'
 import { Choice } from '#inference/engine/sampling/choice.js'
 import { AnswerKeeper } from '#inference/engine/scheduling/answer-keeper.js'
-import type { Seat } from '#inference/engine/scheduling/decode-lane.js'
 import { PrefixCache } from '#inference/engine/scheduling/prefix-cache.js'
+import type { Seat } from '#inference/engine/scheduling/running-choices.js'
 import { GREEDY } from '../../../../support/generation-rules.js'
 
 const TOKENS = 16
@@ -14,14 +14,11 @@ const TOKENS = 16
 const SHAPE = { layerCount: 1, kvHeadCount: 1, headSize: 8192 }
 
 /** Keys and values of so many tokens. */
-function cacheOf(tokens: number): KvCache {
-  const cache = new KvCache(SHAPE)
-  const place = { row: 0, member: 0 }
-  cache.addRow()
-  cache.setCapacity(tokens)
+function runOf(tokens: number): KvRun {
+  const run = new KvRun(SHAPE, tokens)
   const data = new Float32Array(2 * tokens * SHAPE.headSize)
-  cache.append(place, { data, slots: 1, width: 1, ...place, tokens, count: tokens })
-  return cache
+  run.append({ data, slots: 1, width: 1, row: 0, member: 0, tokens, count: tokens })
+  return run
 }
 
 /** Answer number `seed` of 16 tokens to an empty prompt, each to a request of its own. */
@@ -49,12 +46,12 @@ function endedSeat(seed: number): Seat {
       priority: 0,
       keyId: '',
       admittedMs: 0,
-      layout: null,
+      adapter: null,
       open: new Set(),
       isAborted: false,
     },
     choice,
-    prompt: { cache: cacheOf(0), row: { logits: null, logprobs: null, probabilities: null } },
+    prompt: { sequence: runOf(0), row: { logits: null, logprobs: null, probabilities: null } },
     tail: null,
   }
 }
@@ -63,9 +60,9 @@ function endedSeat(seed: number): Seat {
 function freed(count: number, areAlone: boolean): { readonly kept: number; readonly free: number } {
   const prefixes = new PrefixCache(Number.POSITIVE_INFINITY)
   const removed = new Set<Choice>()
-  const lanes = { copyTail: () => cacheOf(TOKENS), remove: (choice: Choice) => void removed.add(choice) }
+  const running = { copyTail: () => runOf(TOKENS), remove: (choice: Choice) => void removed.add(choice) }
   const ended = Array.from({ length: count }, (_, i) => endedSeat(i))
-  new AnswerKeeper(lanes, prefixes).free(ended, areAlone)
+  new AnswerKeeper(running, prefixes).free(ended, areAlone)
   const scope = { adapterDigest: null, cacheSalt: null }
   const found = ended.filter(({ choice }) => prefixes.match([...choice.outputIds, 1], scope).length > 0)
   return { kept: found.length, free: removed.size }

@@ -1,10 +1,11 @@
 /** How much of prompts and answers is kept for later ones, and when it is given back. */
 import { expect, test, vi } from 'vitest'
+import { kvBytesPerToken } from '#inference/engine/runner/kv-shape.js'
 import { createIdleGiving, keptBytes } from '#inference/engine/scheduling/kept-memory.js'
 
 const GB = 2 ** 30
-const SPARK = { layerCount: 5, kvHeadCount: 2, headSize: 64 }
-const LARGE = { layerCount: 30, kvHeadCount: 3, headSize: 64 }
+const SPARK = kvBytesPerToken({ layerCount: 5, kvHeadCount: 2, headSize: 64 })
+const LARGE = kvBytesPerToken({ layerCount: 30, kvHeadCount: 3, headSize: 64 })
 
 test('a small model keeps a dozen conversations on a machine of any size', () => {
   const conversation = 2048 * 5120

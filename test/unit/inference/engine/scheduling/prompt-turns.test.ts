@@ -27,13 +27,13 @@ function engineWith(options: {
       wholeTokens: (budget) => budget,
       msOf: (tokens) => tokens * MS_PER_TOKEN,
     },
-    lanes: {
-      rowCount: 16,
-      laneCount: 1,
+    choices: {
+      count: 16,
+      batchCount: 1,
       roundMs,
       running: new Map([[{ admittedMs: options.runningSince }, 1]]),
     },
-    config: { mlpSize: 1536 },
+    mostPrefillTokens: 176,
     fixed: null,
   })
   /** Takes turns until no prompt is left. @returns the longest time between two steps of the running choices, and how many steps of each */

@@ -2,7 +2,7 @@
  * Whose turn it is among lanes of running choices.
  */
 import { describe, expect, test } from 'vitest'
-import { kindOf, LaneTurns } from '#inference/engine/scheduling/lane-turns.js'
+import { BatchTurns, kindOf } from '#inference/engine/scheduling/batch-turns.js'
 
 interface Lane {
   readonly name: string
@@ -14,7 +14,7 @@ interface Lane {
 
 /** Steps of lanes by a clock that only they move: how often each was next, and the longest time between two of its steps. */
 function run(lanes: readonly Lane[], steps: number) {
-  const turns = new LaneTurns()
+  const turns = new BatchTurns()
   let nowMs = 1000
   const states = lanes.map((lane) => ({ ...lane, lastMs: 0, lastTurnMs: nowMs, turns: 0, longestWaitMs: 0 }))
   for (let i = 0; i < steps; i++) {
@@ -62,7 +62,7 @@ describe('lanes', () => {
   })
 
   test('let the one with fewer choices go first where both have used the same', () => {
-    const turns = new LaneTurns()
+    const turns = new BatchTurns()
     const wide = { rows: 64, requests: 1, lastTurnMs: 0, lastMs: 200 }
     const single = { rows: 1, requests: 1, lastTurnMs: 10, lastMs: 0 }
     expect(turns.next([wide, single], 20)).toBe(single)
@@ -81,7 +81,7 @@ describe('lanes', () => {
   })
 
   test('that come owe nothing and are owed nothing', () => {
-    const turns = new LaneTurns()
+    const turns = new BatchTurns()
     const old = { rows: 4, requests: 1, lastTurnMs: 0, lastMs: 20 }
     for (let i = 0; i < 10; i++) turns.charge(kindOf(old), 20, 1)
     turns.next([old], 0)

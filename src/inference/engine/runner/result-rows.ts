@@ -1,20 +1,8 @@
 /**
- * One position's row of what a step returned. Knows nothing of who reads it.
+ * Single rows of what a step of the graph returned.
  */
+import type { LogitsRow } from '../logits-row.js'
 import type { StepResult } from './step-model.js'
-
-/** One row of what a step returned; a view is valid until the next step. */
-export interface LogitsRow {
-  readonly logits: Float32Array | null
-  readonly logprobs: Float32Array | null
-  readonly probabilities: Float32Array | null
-}
-
-/** The row's log-probabilities, which its choice asked for. */
-export function logprobsOf({ logprobs }: Pick<LogitsRow, 'logprobs'>): Float32Array {
-  if (logprobs === null) throw new Error('step did not fetch log-probabilities')
-  return logprobs
-}
 
 /** Views of row `index`; valid as long as the result is. */
 export function logitsRow(result: StepResult, index: number, vocabularySize: number): LogitsRow {

@@ -1,0 +1,15 @@
+/** ONNX Runtime computes steps as every runner must. */
+import { loadOnnxRunner } from '#inference/engine/runner/onnx-runner.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { modelRunnerConformance } from './conformance/model-runner.js'
+
+modelRunnerConformance('ONNX Runtime', (prepared) =>
+  loadOnnxRunner({
+    runtime: createOrtRuntime(),
+    prepared,
+    precision: 'f32',
+    threads: 1,
+    contextLength: prepared.config.contextLength,
+    kvBytes: 64e6,
+  }),
+)

@@ -5,7 +5,7 @@
  * its own text and the system's code go along as its cause, for the log and for who knows what `ENOSPC` means. Knows no channel.
  */
 import { AppError, type ErrorCategory, systemCodeOf } from '#base/errors/errors.js'
-import type { JsonObject } from '#base/util/json.js'
+import type { JsonObject } from '#base/json/json-value.js'
 
 /** An error as one process or thread tells it to another. */
 export interface ErrorMessage {

@@ -4,7 +4,7 @@
  * Only `service/http/middleware/errors.ts` maps a category to HTTP and only `commands/main.ts` maps it to an exit code.
  * A message is one sentence: it names the thing, says what was expected and what was given. Advice goes to `hint`.
  */
-import type { JsonValue } from '#base/util/json.js'
+import type { JsonValue } from '#base/json/json-value.js'
 
 export type ErrorCategory =
   | 'invalid_request'

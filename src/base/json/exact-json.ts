@@ -4,8 +4,9 @@
  * Only what a prompt or a grammar is made of is read in this way: `KEPT_KEYS` names those parts of requests and rows, so that options and
  * log-probabilities are plain numbers, and gigabytes of them are parsed as fast as ever.
  */
-import type { JsonValue } from '#base/util/json.js'
+
 import { isExactText, isReservedKey, NUMBER_KEY } from './exact-number.js'
+import type { JsonValue } from './json-value.js'
 
 /** Fields of requests and rows below which numbers keep their text. */
 const KEPT_KEYS = [

@@ -3,10 +3,9 @@
  */
 
 import { isExactNumber } from '#base/json/exact-number.js'
+import type { JsonObject } from '#base/json/json-value.js'
 
-export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue }
-
-export type JsonObject = { readonly [key: string]: JsonValue }
+export type { JsonObject, JsonValue } from '#base/json/json-value.js'
 
 /** Whether a JSON value is an object: not null, not a list, nor a number that keeps its text. */
 export function isJsonObject(value: unknown): value is JsonObject {

@@ -9,10 +9,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
 import { StorageError } from '#base/errors/errors.js'
-import { assertKnownSchema } from '../archive/snapshot.js'
 import type { OpenDatabase } from '../database.js'
 import type { Schema } from '../schema.js'
 import { isSqliteError, openSqlite, type Sqlite } from '../sqlite.js'
+import { assertKnownSchema } from './snapshot.js'
 
 /** @throws {StorageError} `database_unreadable` for a corrupt or foreign file, `database_newer` */
 export async function openForReading(path: string): Promise<OpenDatabase> {

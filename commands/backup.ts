@@ -4,8 +4,8 @@
 import { resolve } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
 
 export const backup = defineCommand({

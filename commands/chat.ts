@@ -3,6 +3,7 @@
  */
 
 import { isJsonObject } from '#base/util/json.js'
+import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/chat/chat-input.js'
 import { runRepl } from '#cli/chat/repl.js'
 import { describeServed } from '#cli/chat/repl-state.js'
 import { loadJson, saveGroup } from '#cli/chat/save.js'
@@ -11,11 +12,10 @@ import { renderTokens } from '#cli/chat/tokens.js'
 import { readTools } from '#cli/chat/tools.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
-import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/input/chat-input.js'
-import { assertOneStep, resolveServed } from '#cli/input/model-reference.js'
-import { answerOnce, streamAnswer } from '#cli/terminal/chat-output.js'
+import { assertOneStep, resolveServed } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { answerOnce, streamAnswer } from '#cli/views/chat-output.js'
 import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
 import { Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 

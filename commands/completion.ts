@@ -3,8 +3,8 @@
  */
 import { completionScript, SHELLS } from '#cli/command/completion.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { commandTable } from './program.js'
 
 export const completion = defineCommand({

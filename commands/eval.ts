@@ -4,7 +4,7 @@
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { resolveServed } from '#cli/input/model-reference.js'
+import { resolveServed } from '#cli/names/model-reference.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 

@@ -4,8 +4,8 @@
 import { isJsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
 import { readTrajectoryFile } from '#cli/input/trajectory-file.js'
+import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 
 export const log = defineCommand({

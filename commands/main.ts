@@ -41,7 +41,7 @@ process.stdin.unref?.()
 async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
   const exitCode = name === 'SIGINT' ? 130 : 143
   if (interruption.signal.aborted) process.exit(exitCode)
-  const { InterruptedError } = await import('#cli/command/errors.js')
+  const { InterruptedError } = await import('#cli/terminal/errors.js')
   interruption.abort(new InterruptedError(name))
   setTimeout(
     () => process.exit(exitCode),

@@ -9,9 +9,9 @@ import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
 import type { Command, RawInput } from '#cli/command/define-command.js'
-import { commandSpelling, type SpellCommands } from '#cli/command/program-name.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
+import { commandSpelling, type SpellCommands } from '#cli/terminal/program-name.js'
 import type { Fetch } from '#sdk/client/light-fetch.js'
 
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
@@ -206,7 +206,7 @@ async function runCommand(
 
 /** Names for the completion of a shell, silent whatever happens; no command of its own, for nobody types it. */
 async function printNames(kind: string | undefined, options: ProgramOptions): Promise<number> {
-  const { COMPLETED_KINDS, listNames } = await import('#cli/command/complete-names.js')
+  const { COMPLETED_KINDS, listNames } = await import('#cli/names/complete-names.js')
   const { loadConfig } = await import('#cli/config/load.js')
   const { createContext } = await import('#cli/command/context.js')
   const { sanitizeLine } = await import('#cli/terminal/sanitize.js')
@@ -235,7 +235,7 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
   }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
   if (isKnown) return await printHelpOf(path, options, true)
-  const { UsageError } = await import('#cli/command/errors.js')
+  const { UsageError } = await import('#cli/terminal/errors.js')
   const { closest } = await import('#base/util/suggest.js')
   const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
   throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
@@ -270,7 +270,7 @@ function isJson({ argv, environment }: ProgramOptions): boolean {
 
 /** A bare noun to a program: one document on stderr, as every error. */
 async function missingVerb(path: readonly string[]): Promise<Error> {
-  const { UsageError } = await import('#cli/command/errors.js')
+  const { UsageError } = await import('#cli/terminal/errors.js')
   const verbs = commandTable.filter((each) => each.path[0] === path[0]).map((each) => each.path.slice(1).join(' '))
   return new UsageError('missing_command', `trainyard ${path.join(' ')} needs one of ${verbs.join(', ')}`, {
     hint: `trainyard ${path.join(' ')} --help`,
@@ -278,7 +278,7 @@ async function missingVerb(path: readonly string[]): Promise<Error> {
 }
 
 async function printError(error: unknown, options: ProgramOptions): Promise<number> {
-  const { reportError } = await import('#cli/command/errors.js')
+  const { reportError } = await import('#cli/terminal/errors.js')
   const { createIo } = await import('#cli/terminal/io.js')
   const { createOutput } = await import('#cli/terminal/output.js')
   const { argv, environment } = options

@@ -5,10 +5,10 @@
 import { AppError } from '#base/errors/errors.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { type Check, checkDisk, checkServer } from '#cli/local/health-checks.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 
 export const systemCheck = defineCommand({

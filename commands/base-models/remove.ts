@@ -2,8 +2,8 @@
  * `trainyard base-models remove`: takes base models that were added from a running server, with what was downloaded.
  */
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 
 export const removeBaseModels = defineCommand({
   path: ['base-models', 'remove'],

@@ -3,11 +3,11 @@
  */
 import { join, resolve } from 'node:path'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseStepChoice, selectCheckpoint } from '#cli/input/checkpoint-selection.js'
-import { assertOneStep, findModel, parseModelReference } from '#cli/input/model-reference.js'
 import { downloadFiles } from '#cli/local/download.js'
+import { assertOneStep, findModel, parseModelReference } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatBytes } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { EXPORT_FORMATS, EXPORT_PRECISIONS, type ExportPrecision } from '#contract/wire/export-words.js'

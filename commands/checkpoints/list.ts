@@ -5,7 +5,7 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
-import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import { collectPages } from '#sdk/client/pages.js'

@@ -3,11 +3,11 @@
  */
 
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument } from '#cli/command/flags.js'
 import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
 import { parseSetting } from '#cli/config/parse-setting.js'
 import { settings } from '#cli/config/schema.js'
+import { UsageError } from '#cli/terminal/errors.js'
 
 export const setConfig = defineCommand({
   path: ['config', 'set'],

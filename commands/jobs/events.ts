@@ -5,9 +5,9 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
-import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
 import type { Column } from '#cli/terminal/table.js'
-import { describeEvent, watchJob } from '#cli/terminal/watch.js'
+import { describeEvent, watchJob } from '#cli/views/watch.js'
 import type { TrainingEvent } from '#contract/wire/training-jobs.js'
 import { collectPages } from '#sdk/client/pages.js'
 

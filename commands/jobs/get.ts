@@ -5,10 +5,10 @@
 import type { JsonValue } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
-import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
 import { describeReport } from '#cli/terminal/job-report.js'
-import { describeProgress } from '#cli/terminal/watch.js'
+import { describeProgress } from '#cli/views/watch.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 
 export const getJob = defineCommand({

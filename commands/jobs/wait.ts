@@ -4,14 +4,14 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { OutcomeError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
 import { renderBar } from '#cli/live/bar.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
+import { OutcomeError } from '#cli/terminal/errors.js'
 import { formatClock, formatDuration } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
 import { shortId } from '#cli/terminal/table.js'
-import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/terminal/watch.js'
+import { describeOutcome, describeProgress, POLL_MS, requireCompleted } from '#cli/views/watch.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { sleep } from '#sdk/client/http.js'
 

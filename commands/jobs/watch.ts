@@ -3,8 +3,8 @@
  */
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
-import { JOB_ARGUMENT, resolveJobId } from '#cli/input/job-reference.js'
-import { watchJob } from '#cli/terminal/watch.js'
+import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
+import { watchJob } from '#cli/views/watch.js'
 
 export const watchTrainingJob = defineCommand({
   path: ['jobs', 'watch'],

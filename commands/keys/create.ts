@@ -4,8 +4,8 @@
  */
 import { resolve } from 'node:path'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
 
 export const createKey = defineCommand({

@@ -4,8 +4,8 @@
 
 import { NotFoundError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import type { ApiKey } from '#contract/wire/access/keys.js'
 import { collectPages } from '#sdk/client/pages.js'

@@ -4,11 +4,11 @@
 
 import { ConflictError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { uploadAdapter } from '#cli/input/adapter-folder.js'
-import { askForBaseModel } from '#cli/input/ask.js'
-import { parseModelReference, shortName } from '#cli/input/model-reference.js'
+import { askForBaseModel } from '#cli/names/ask.js'
+import { parseModelReference, shortName } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { ApiError } from '#sdk/client/errors.js'
 
 export const createModel = defineCommand({

@@ -4,9 +4,9 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
 import { collectPages } from '#sdk/client/pages.js'
 

@@ -5,7 +5,7 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
 import { DEFAULT_METRIC, findBest } from '#cli/input/checkpoint-selection.js'
-import { findModel, parseWholeModel } from '#cli/input/model-reference.js'
+import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { formatBytes, formatNumber, formatRelativeTime, plural } from '#cli/terminal/format.js'
 import { collectPages } from '#sdk/client/pages.js'
 

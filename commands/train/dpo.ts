@@ -5,7 +5,7 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
-import { findModel } from '#cli/input/model-reference.js'
+import { findModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,

@@ -3,10 +3,10 @@
  */
 
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { flag } from '#cli/command/flags.js'
-import { findModel } from '#cli/input/model-reference.js'
 import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
+import { findModel } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import {
   assertOneMode,

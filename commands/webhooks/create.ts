@@ -3,9 +3,9 @@
  */
 
 import { defineCommand } from '#cli/command/define-command.js'
-import { UsageError } from '#cli/command/errors.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { askedNamespace } from '#cli/command/page-flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { WEBHOOK_EVENTS, type WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 
 export const createWebhook = defineCommand({

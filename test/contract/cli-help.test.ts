@@ -7,7 +7,7 @@ import { dirname, join, parse } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
 import { findEntry, parseCommandLine } from '../../src/cli/command/command-line.js'
-import { exitCodes } from '../../src/cli/command/exit-codes.js'
+import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
 import { runCli } from '../support/service/run-cli.js'
 
 const folder = join(import.meta.dirname, '..', 'goldens', 'help')

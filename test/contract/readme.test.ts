@@ -8,8 +8,8 @@ import { expect, test } from 'vitest'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
 import { ENDPOINTS } from '#contract/endpoints/table.js'
 import { commandTable } from '../../commands/program.js'
-import { exitCodes } from '../../src/cli/command/exit-codes.js'
 import { settings } from '../../src/cli/config/schema.js'
+import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 

@@ -4,10 +4,10 @@
 
 import { isJsonObject } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
-import { resolveServed } from '#cli/input/model-reference.js'
+import { resolveServed } from '#cli/names/model-reference.js'
 import type { CommandContext } from '../command/context.js'
-import { UsageError } from '../command/errors.js'
-import { parseInteger, parseNumber } from '../command/parse.js'
+import { parseInteger, parseNumber } from '../input/parse.js'
+import { UsageError } from '../terminal/errors.js'
 import { describeServed, type ReplOptions } from './repl-state.js'
 import { loadConversation, loadJson, saveConversation } from './save.js'
 import { readTools } from './tools.js'

@@ -2,7 +2,7 @@
  * What a conversation at the terminal is made of: shared by the loop and its commands.
  */
 import type { Client } from '#sdk/client/client.js'
-import type { Served } from '../input/model-reference.js'
+import type { Served } from '../names/model-reference.js'
 import type { Session } from './session.js'
 
 /** What the conversation shows beside the answers. */

@@ -5,8 +5,8 @@ import { appendFile } from 'node:fs/promises'
 import { parseExact, parseExactRow, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
 import { type isChoice, type Message, type Trajectory, TrajectoryGroup, toMessage } from '#sdk/rl/trajectory.js'
-import { UsageError } from '../command/errors.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Io } from '../terminal/io.js'
 
 /** Appends a conversation with its choices and log-probabilities; reward 0, for you to change. */

@@ -4,8 +4,8 @@
 
 import { isJsonObject } from '#base/util/json.js'
 import type { Tool } from '#sdk/rl/trajectory.js'
-import { UsageError } from '../command/errors.js'
 import { displayPath } from '../input/input-file.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Io } from '../terminal/io.js'
 import { loadJson } from './save.js'
 

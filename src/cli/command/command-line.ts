@@ -4,8 +4,8 @@
  */
 import { CommanderError, Option, Command as Parser } from 'commander'
 import { type SettingKey, settings } from '#cli/config/schema.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Command, NamespaceKey, RawInput } from './define-command.js'
-import { UsageError } from './errors.js'
 import { longName } from './flags.js'
 
 /** A line of the table of contents: enough for help and suggestions without loading the command. */

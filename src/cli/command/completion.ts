@@ -3,8 +3,8 @@
  * models and jobs are asked of the service, which has a moment to answer (`trainyard __complete`).
  */
 import { settings } from '../config/schema.js'
+import type { CompletedKind } from '../names/complete-names.js'
 import { globalSettings } from './command-line.js'
-import type { CompletedKind } from './complete-names.js'
 import type { Command } from './define-command.js'
 import { longName } from './flags.js'
 

@@ -10,9 +10,9 @@ import type { Client } from '#sdk/client/client.js'
 import type { Fetch } from '#sdk/client/light-fetch.js'
 import { createIo, type Io, type ProcessStreams } from '../terminal/io.js'
 import { createOutput, type Output } from '../terminal/output.js'
+import type { SpellCommands } from '../terminal/program-name.js'
 import { createPrompts, type Prompts } from '../terminal/prompts.js'
 import { sanitizeLine } from '../terminal/sanitize.js'
-import type { SpellCommands } from './program-name.js'
 
 export interface CommandContext {
   readonly io: Io

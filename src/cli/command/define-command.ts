@@ -5,9 +5,9 @@
  * a command receives typed values and a bad one is the same usage error everywhere.
  */
 import { ExpectedError } from '#cli/config/parse-value.js'
+import { UsageError } from '../terminal/errors.js'
+import type { ExitName } from '../terminal/exit-codes.js'
 import type { CommandContext } from './context.js'
-import { UsageError } from './errors.js'
-import type { ExitName } from './exit-codes.js'
 import { type Argument, type Flag, longName } from './flags.js'
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>
@@ -126,7 +126,7 @@ async function askFor(
   { context, path }: { readonly context: CommandContext; readonly path: readonly string[] },
 ): Promise<string> {
   if (asks === undefined) throw missingArgument(name, path)
-  const { askForArgument } = await import('../input/ask.js')
+  const { askForArgument } = await import('../names/ask.js')
   return await askForArgument(context, asks)
 }
 

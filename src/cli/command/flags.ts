@@ -4,8 +4,9 @@
  */
 import { ExpectedError, parseDurationMs, parseLifetimeMs } from '#cli/config/parse-value.js'
 import { type SettingKey, settings } from '#cli/config/schema.js'
-import { UsageError } from './errors.js'
-import { parseChoice, parseInteger, parseNumber } from './parse.js'
+import { parseChoice, parseInteger, parseNumber } from '../input/parse.js'
+import type { AskedKind } from '../names/ask.js'
+import { UsageError } from '../terminal/errors.js'
 
 /** A flag; `T` is the value a command receives. */
 export interface Flag<T> {
@@ -29,9 +30,6 @@ export interface Argument<T> {
   readonly asks?: AskedKind
   readonly read: (texts: readonly string[]) => T
 }
-
-/** What a person can be asked for: a model of a list, any that answers questions, or a name to type. */
-export type AskedKind = 'model' | 'served' | 'name'
 
 interface FlagOptions<T> {
   readonly default?: T

@@ -4,9 +4,9 @@
  * Pure: same data and width, same text; a contract test compares every text with its golden.
  */
 import { settings } from '#cli/config/schema.js'
+import { exitCodes } from '../terminal/exit-codes.js'
 import { type CommandEntry, globalSettings } from './command-line.js'
 import type { Command } from './define-command.js'
-import { exitCodes } from './exit-codes.js'
 
 type Row = readonly [left: string, right: string]
 

@@ -2,7 +2,7 @@
  * Texts of `trainyard help <topic>`, made from the same tables the program runs on.
  */
 import { settingKeys, settings } from '#cli/config/schema.js'
-import { exitCodes } from './exit-codes.js'
+import { exitCodes } from '../terminal/exit-codes.js'
 
 /** Topics by name; undefined for an unknown one. */
 export const topics: Readonly<Record<string, () => string>> = {

@@ -5,7 +5,7 @@ import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import type { Client } from '#sdk/client/client.js'
-import { UsageError } from '../command/errors.js'
+import { UsageError } from '../terminal/errors.js'
 
 const CONFIG_FILE = 'adapter_config.json'
 const WEIGHTS_FILE = 'adapter_model.safetensors'

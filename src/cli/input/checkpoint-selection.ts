@@ -8,9 +8,9 @@ import { NotFoundError } from '#base/errors/errors.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
-import { UsageError } from '../command/errors.js'
-import { parseInteger } from '../command/parse.js'
+import { UsageError } from '../terminal/errors.js'
 import { formatNumber } from '../terminal/format.js'
+import { parseInteger } from './parse.js'
 
 export type KeepRule =
   | { readonly kind: 'latest' }

@@ -11,7 +11,7 @@ import type { ReadableStream } from 'node:stream/web'
 import { createGunzip } from 'node:zlib'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
-import { UsageError } from '../command/errors.js'
+import { UsageError } from '../terminal/errors.js'
 
 import { inputProblems, MAX_PROBLEMS, messageOf } from './input-file.js'
 

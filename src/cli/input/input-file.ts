@@ -4,7 +4,7 @@
 import { openAsBlob } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { UsageError } from '../command/errors.js'
+import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
 

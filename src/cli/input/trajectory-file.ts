@@ -8,7 +8,7 @@ import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { equalRewards } from '#contract/jobs/reward-advice.js'
-import { UsageError } from '../command/errors.js'
+import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from './input-file.js'

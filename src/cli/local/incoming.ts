@@ -5,9 +5,9 @@
 import { cp, mkdir, realpath, rm, stat, symlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
-import { UsageError } from '../command/errors.js'
 import type { Paths } from '../config/paths.js'
 import { isLoopbackUrl, readServerRecord } from '../config/server-record.js'
+import { UsageError } from '../terminal/errors.js'
 
 export interface Incoming {
   /** Plain name, for the server. */

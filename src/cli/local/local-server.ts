@@ -11,7 +11,7 @@ import { startServerProcess } from '#cli/local/server-process.js'
 import type { Client } from '#sdk/client/client.js'
 import { ConnectionError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'
-import { UsageError } from '../command/errors.js'
+import { UsageError } from '../terminal/errors.js'
 
 export interface BorrowedServer {
   readonly client: Client

@@ -9,8 +9,8 @@ import { parseExactRow } from '#base/json/exact-json.js'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
 import type { Message } from '#sdk/rl/trajectory.js'
-import { UsageError } from '../command/errors.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '../input/input-file.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Io } from '../terminal/io.js'
 
 /** One prompt with the row it came from. */

@@ -9,9 +9,9 @@ import { pathToFileURL } from 'node:url'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
 import type { Trajectory } from '#sdk/rl/trajectory.js'
-import { UsageError } from '../command/errors.js'
 import { messageOf } from '../input/input-file.js'
 import { runProgram } from '../local/user-program.js'
+import { UsageError } from '../terminal/errors.js'
 
 /** Sets reward and metrics of a trajectory. */
 export type Scorer = (trajectory: Trajectory, row: JsonObject, signal: AbortSignal) => Promise<void>

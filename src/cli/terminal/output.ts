@@ -8,9 +8,9 @@
 
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { List } from '#contract/wire/list.js'
-import type { ErrorReport } from '../command/errors.js'
-import type { SpellCommands } from '../command/program-name.js'
+import type { ErrorReport } from './errors.js'
 import type { Io } from './io.js'
+import type { SpellCommands } from './program-name.js'
 import { escapeJson, sanitizeForTerminal, sanitizeLine } from './sanitize.js'
 import { type Column, renderFacts, renderPlainRows, renderTable, wrapWords } from './table.js'
 import { createWordWrap } from './word-wrap.js'

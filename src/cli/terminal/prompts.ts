@@ -4,7 +4,7 @@
  * Elsewhere a question is an error that names the flag (exit 2), never a default answer. `@inquirer/prompts` is loaded
  * on the first question only. Questions are drawn on stderr.
  */
-import { InterruptedError, UsageError } from '../command/errors.js'
+import { InterruptedError, UsageError } from './errors.js'
 import type { Io } from './io.js'
 import { sanitizeLine } from './sanitize.js'
 

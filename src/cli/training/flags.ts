@@ -11,10 +11,10 @@ import {
   WARMUP_STEPS,
   WEIGHT_DECAY,
 } from '#contract/jobs/training.js'
-import { UsageError } from '../command/errors.js'
 import { argument, flag } from '../command/flags.js'
-import { parseAssignment, parseInteger } from '../command/parse.js'
-import { type ModelReference, parseWholeModel } from '../input/model-reference.js'
+import { parseAssignment, parseInteger } from '../input/parse.js'
+import { type ModelReference, parseWholeModel } from '../names/model-reference.js'
+import { UsageError } from '../terminal/errors.js'
 
 /** The model that all of them train. */
 export const trainedModel = argument.required('id, name, project/name or entity/project/name', { asks: 'model' })

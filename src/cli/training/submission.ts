@@ -12,12 +12,12 @@ import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import type { CommandContext } from '../command/context.js'
-import { UsageError } from '../command/errors.js'
 import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
-import { shortName } from '../input/model-reference.js'
+import { shortName } from '../names/model-reference.js'
+import { UsageError } from '../terminal/errors.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
-import { watchJob } from '../terminal/watch.js'
+import { watchJob } from '../views/watch.js'
 
 export type Hyperparameters = Record<string, JsonValue>
 

@@ -8,7 +8,7 @@ import type { DemoEvent, DemoFinished, DemoStep } from '../../../src/cli/demo/ev
 import { createDemoModel } from '../../../src/cli/demo/model.js'
 import { runDemo } from '../../../src/cli/demo/run.js'
 import type { DemoTask } from '../../../src/cli/demo/task.js'
-import { requireCompleted } from '../../../src/cli/terminal/watch.js'
+import { requireCompleted } from '../../../src/cli/views/watch.js'
 import { createClient } from '../../../src/sdk/client/client.js'
 import { inferenceName } from '../../../src/sdk/client/inference-name.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'

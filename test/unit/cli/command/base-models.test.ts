@@ -63,7 +63,7 @@ test('the address of a repository works; --no-wait returns at once and Ctrl-C le
   expect(started).toMatchObject({ exitCode: 0, stdout: 'Downloading slow\n' })
   expect((await run(['list'])).stdout).toMatch(/^slow\t.*\tdownloading$/m)
   const controller = new AbortController()
-  const { InterruptedError } = await import('#cli/command/errors.js')
+  const { InterruptedError } = await import('#cli/terminal/errors.js')
   // it asks again and again how far the download is: what it asks for the third time, it waits for
   let looks = 0
   const looking: typeof fetch = (input, init) => {

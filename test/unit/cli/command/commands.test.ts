@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Clock } from '../../../../src/base/util/clock.js'
-import { InterruptedError } from '../../../../src/cli/command/errors.js'
+import { InterruptedError } from '../../../../src/cli/terminal/errors.js'
 import { type RunOptions, runCli } from '../../../support/service/run-cli.js'
 import {
   checkpoint,

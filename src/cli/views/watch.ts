@@ -8,12 +8,12 @@ import type { JsonObject } from '#base/util/json.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'
-import { InterruptedError, OutcomeError } from '../command/errors.js'
 import { createJobView } from '../live/job-view.js'
 import { createRegion } from '../live/region.js'
 import { createStepTable, type StepTable } from '../live/step-table.js'
-import { formatDuration, formatNumber, millisecondsBetween } from './format.js'
-import { describeLeftOut } from './job-report.js'
+import { InterruptedError, OutcomeError } from '../terminal/errors.js'
+import { formatDuration, formatNumber, millisecondsBetween } from '../terminal/format.js'
+import { describeLeftOut } from '../terminal/job-report.js'
 
 /** Longest pause between two looks at a job, milliseconds. */
 export const POLL_MS = 1000

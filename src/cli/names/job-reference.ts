@@ -5,7 +5,7 @@
 import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import type { Client } from '#sdk/client/client.js'
 import { eachItem } from '#sdk/client/pages.js'
-import type { CommandContext } from '../command/context.js'
+import type { Asking } from './ask.js'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** Fewer digits than `jobs list` shows mean another job too soon. */
@@ -21,7 +21,7 @@ export const JOB_ARGUMENT = 'job id, its last eight digits, or latest; default t
  * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_ambiguous` with the candidates
  */
 export async function resolveJobId(
-  { signal }: Pick<CommandContext, 'signal'>,
+  { signal }: Pick<Asking, 'signal'>,
   client: Client,
   text: string | undefined,
 ): Promise<string> {

@@ -3,13 +3,23 @@
  * with `--json` or with `--no-input`.
  */
 
+import type { Config } from '#cli/config/load.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
-import type { CommandContext } from '../command/context.js'
-import { UsageError } from '../command/errors.js'
-import type { AskedKind } from '../command/flags.js'
-import type { Choice } from '../terminal/prompts.js'
+import { UsageError } from '../terminal/errors.js'
+import type { Choice, Prompts } from '../terminal/prompts.js'
 import { shortName } from './model-reference.js'
+
+/** What a person can be asked for: a model of a list, any that answers questions, or a name to type. */
+export type AskedKind = 'model' | 'served' | 'name'
+
+/** What asking needs of a command's context. */
+export interface Asking {
+  readonly config: Config
+  readonly prompts: Prompts
+  readonly signal: AbortSignal
+  readonly connect: () => Promise<Client>
+}
 
 /** Models offered: nobody scrolls through more. */
 const MOST = 100
@@ -20,7 +30,7 @@ const MOST = 100
  * @returns what the argument would have said
  * @throws {UsageError} `missing_argument` when there is none to choose
  */
-export async function askForArgument(context: CommandContext, kind: AskedKind): Promise<string> {
+export async function askForArgument(context: Asking, kind: AskedKind): Promise<string> {
   const { config, prompts, signal } = context
   if (kind === 'name') return await prompts.text('Name of the new model:', '<name>')
   const client = await context.connect()
@@ -36,17 +46,14 @@ export async function askForArgument(context: CommandContext, kind: AskedKind): 
 }
 
 /** Asks which base model; the only one there is is taken. */
-export async function askForBaseModel(context: CommandContext, client: Client): Promise<string> {
+export async function askForBaseModel(context: Pick<Asking, 'prompts' | 'signal'>, client: Client): Promise<string> {
   const names = await client.baseModels.list({ signal: context.signal })
   const choices = names.map((name) => ({ value: name, name }))
   return await context.prompts.select('Which base model?', choices, '--base-model')
 }
 
 /** Asks which of several models of one name, in different projects. */
-export async function askForProject(
-  context: Pick<CommandContext, 'prompts'>,
-  models: readonly Model[],
-): Promise<Model> {
+export async function askForProject(context: Pick<Asking, 'prompts'>, models: readonly Model[]): Promise<Model> {
   const choices = models.map((model) => ({ value: model, name: `${model.project}/${model.name}` }))
   return await context.prompts.select(
     `"${models[0]?.name ?? ''}" is in several projects. Which one?`,

@@ -14,9 +14,9 @@ import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 import { eachItem, type PageQuery } from '#sdk/client/pages.js'
-import { UsageError } from '../command/errors.js'
+import { selectCheckpoint } from '../input/checkpoint-selection.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Prompts } from '../terminal/prompts.js'
-import { selectCheckpoint } from './checkpoint-selection.js'
 
 /** A parsed reference. `step` null means the latest checkpoint. */
 export interface ModelReference {

@@ -5,10 +5,10 @@
  */
 import type { DemoEvent, DemoFinished, DemoKind, DemoSample, DemoStarted, DemoStep } from '#cli/demo/events.js'
 import type { CommandContext } from '../command/context.js'
-import { renderChart } from './chart.js'
-import { formatClock, formatDuration, formatNumber, plural } from './format.js'
-import { type Progress, startProgress } from './progress.js'
-import type { Column } from './table.js'
+import { renderChart } from '../terminal/chart.js'
+import { formatClock, formatDuration, formatNumber, plural } from '../terminal/format.js'
+import { type Progress, startProgress } from '../terminal/progress.js'
+import type { Column } from '../terminal/table.js'
 
 /** What the reader can do when it is over. */
 export interface NextSteps {

@@ -5,8 +5,8 @@
 import type { ChatChunk, ChatResponse, Usage } from '#contract/wire/chat-completions.js'
 import { joinChunks } from '#sdk/rl/join-chunks.js'
 import type { CommandContext } from '../command/context.js'
-import { plural } from './format.js'
-import { type Progress, startProgressLater } from './progress.js'
+import { plural } from '../terminal/format.js'
+import { type Progress, startProgressLater } from '../terminal/progress.js'
 
 /** A base model that was just added is prepared and measured before its first answer, which takes seconds to minutes. */
 export function startWaiting({ io, output }: CommandContext): Progress {

@@ -1,6 +1,6 @@
 /** Commands are named as the reader has to type them: with `npx` where npx started the program, and so for other launchers. */
 import { expect, test } from 'vitest'
-import { commandSpelling } from '#cli/command/program-name.js'
+import { commandSpelling } from '#cli/terminal/program-name.js'
 import { runCli } from '../../../support/service/run-cli.js'
 import { MODEL, page, scriptedService } from '../../../support/service/scripted-service.js'
 

@@ -5,11 +5,11 @@
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
 import type { ChatRequestBody } from '#contract/wire/chat-completions.js'
-import { UsageError } from '../command/errors.js'
 import { flag } from '../command/flags.js'
-import { parseInteger } from '../command/parse.js'
+import { displayPath, messageOf, readInput } from '../input/input-file.js'
+import { parseInteger } from '../input/parse.js'
+import { UsageError } from '../terminal/errors.js'
 import type { Io } from '../terminal/io.js'
-import { displayPath, messageOf, readInput } from './input-file.js'
 
 /** Flags of `trainyard chat`. */
 export const chatFlags = {

@@ -1,8 +1,8 @@
 /** Texts of flags and arguments: what is accepted and what is refused. */
 import { describe, expect, test } from 'vitest'
-import { parseAssignment, parseInteger, parseNumber, parseSteps } from '../../../../src/cli/command/parse.js'
 import { parseKeepRule, parseStepChoice } from '../../../../src/cli/input/checkpoint-selection.js'
-import { parseModelReference } from '../../../../src/cli/input/model-reference.js'
+import { parseAssignment, parseInteger, parseNumber, parseSteps } from '../../../../src/cli/input/parse.js'
+import { parseModelReference } from '../../../../src/cli/names/model-reference.js'
 
 describe('parse', () => {
   test.each([

@@ -3,7 +3,7 @@
  * or silent: every failure, and a service that does not answer at once, is an empty list.
  */
 import type { Client } from '#sdk/client/client.js'
-import type { CommandContext } from './context.js'
+import type { Asking } from './ask.js'
 
 /** What a word can name: a model, anything that answers questions, or a job. */
 export const COMPLETED_KINDS = ['model', 'served', 'job'] as const
@@ -16,7 +16,10 @@ const MOST_NAMES = 100
 const SAFE = /^[\w./:-]+$/
 
 /** Names of a kind; none when anything is wrong. */
-export async function listNames(context: CommandContext, kind: CompletedKind): Promise<readonly string[]> {
+export async function listNames(
+  context: Pick<Asking, 'config' | 'connect'>,
+  kind: CompletedKind,
+): Promise<readonly string[]> {
   const giveUp = new AbortController()
   let timer: NodeJS.Timeout | undefined
   try {
@@ -31,7 +34,7 @@ export async function listNames(context: CommandContext, kind: CompletedKind): P
 }
 
 async function askNames(
-  { config }: CommandContext,
+  { config }: Pick<Asking, 'config'>,
   client: Client,
   kind: CompletedKind,
   signal: AbortSignal,
@@ -41,7 +44,7 @@ async function askNames(
     const jobs = await client.trainingJobs.list({ limit: MOST_NAMES }, { signal })
     return ['latest', ...jobs.data.map(({ id }) => shortId(id))]
   }
-  const { shortName } = await import('../input/model-reference.js')
+  const { shortName } = await import('./model-reference.js')
   const [models, bases] = await Promise.all([
     client.models.list({ limit: MOST_NAMES }, { signal }),
     kind === 'served' ? client.baseModels.list({ signal }) : [],

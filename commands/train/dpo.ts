@@ -3,7 +3,6 @@
  */
 
 import { defineCommand } from '#cli/command/define-command.js'
-import { flag } from '#cli/command/flags.js'
 import { checkPreferences } from '#cli/input/conversation-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
@@ -12,13 +11,12 @@ import {
   dataFlags,
   dataSources,
   hyperparameterFlags,
-  learningRateFlag,
   modeFlags,
   parseTrainedModel,
-  rowFlags,
-  rowHyperparameters,
   trainedModel,
+  validationFlags,
 } from '#cli/training/flags.js'
+import { optionFlags } from '#cli/training/option-flags.js'
 import {
   addSizeDefaults,
   collectHyperparameters,
@@ -26,7 +24,6 @@ import {
   submitJob,
   toRowsRequest,
 } from '#cli/training/submission.js'
-import { BETA, DPO_DEFAULTS, LABEL_SMOOTHING } from '#contract/jobs/training.js'
 
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
@@ -42,25 +39,9 @@ export const trainDpo = defineCommand({
   args: { model: trainedModel },
   flags: {
     ...dataFlags('preference pairs'),
-    beta: flag.number(BETA.min, BETA.max)('--beta <x>', `how much a difference counts; default ${DPO_DEFAULTS.beta}`),
-    learningRate: learningRateFlag(DPO_DEFAULTS.learning_rate, '1e-4 for models below 20 million parameters'),
-    ...rowFlags('pairs', DPO_DEFAULTS),
+    ...optionFlags('dpo'),
+    ...validationFlags('pairs'),
     ...modeFlags,
-    labelSmoothing: flag.number(LABEL_SMOOTHING.min, LABEL_SMOOTHING.max)(
-      '--label-smoothing <x>',
-      `share of pairs taken to be labelled wrongly; default ${DPO_DEFAULTS.label_smoothing}`,
-      { isAdvanced: true },
-    ),
-    referenceFree: flag.switch('--reference-free', 'compare the policy alone, without a reference', {
-      isAdvanced: true,
-    }),
-    referenceStep: flag.integer(0)(
-      '--reference-step <n>',
-      'step of the model that is the reference; 0 is the base model',
-      {
-        isAdvanced: true,
-      },
-    ),
     ...hyperparameterFlags('config'),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
@@ -72,14 +53,7 @@ export const trainDpo = defineCommand({
     return {
       rows: await openRows(context, sources.rows, checkPreferences),
       validation: await openRows(context, sources.validation, checkPreferences),
-      hyperparameters: await collectHyperparameters(context, 'dpo', flags, {
-        ...rowHyperparameters(flags),
-        learning_rate: flags.learningRate,
-        beta: flags.beta,
-        label_smoothing: flags.labelSmoothing,
-        reference_step: flags.referenceStep,
-        reference_free: flags.referenceFree ? true : undefined,
-      }),
+      hyperparameters: await collectHyperparameters(context, 'dpo', flags),
     }
   },
   async run(context) {
@@ -90,6 +64,7 @@ export const trainDpo = defineCommand({
     const model = await findModel(reference, { ...context, client })
     await addSizeDefaults(context, client, { kind: 'dpo', baseModel: model.base_model, hyperparameters })
     await submitJob(context, client, flags, {
+      kind: 'dpo',
       model,
       counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts, 'pair'),
       facts: { pairs: rows.facts, validation_pairs: validation.facts },

@@ -8,23 +8,9 @@ import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
-import {
-  assertOneMode,
-  hyperparameterFlags,
-  learningRateFlag,
-  modeFlags,
-  parseTrainedModel,
-  trainedModel,
-} from '#cli/training/flags.js'
+import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
+import { optionFlags } from '#cli/training/option-flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
-import {
-  KL_PENALTY_COEF,
-  PACKED_SEQUENCE_LENGTH,
-  POLICY_LOSSES,
-  RATIO_BOUND,
-  RL_DEFAULTS,
-  TARGET_KL,
-} from '#contract/jobs/training.js'
 import { ApiError } from '#sdk/client/errors.js'
 
 export const trainRl = defineCommand({
@@ -48,38 +34,8 @@ export const trainRl = defineCommand({
       what: 'trajectory groups',
       hint: 'trainyard rollout makes one; trainyard help files shows the format',
     }),
-    learningRate: learningRateFlag(
-      RL_DEFAULTS.learning_rate,
-      '3e-4 for models below 300 million parameters, 1e-3 below 20',
-    ),
+    ...optionFlags('rl'),
     ...modeFlags,
-    loss: flag.choice(POLICY_LOSSES)(
-      `--loss <${POLICY_LOSSES.join('|')}>`,
-      `policy loss; default ${RL_DEFAULTS.loss_fn}`,
-      { isAdvanced: true },
-    ),
-    epsilon: flag.number(RATIO_BOUND.min, RATIO_BOUND.max)('--epsilon <x>', 'clip below', { isAdvanced: true }),
-    epsilonHigh: flag.number(RATIO_BOUND.min, RATIO_BOUND.max)('--epsilon-high <x>', 'clip above', {
-      isAdvanced: true,
-    }),
-    klCoef: flag.number(KL_PENALTY_COEF.min, KL_PENALTY_COEF.max)(
-      '--kl-coef <x>',
-      `weight of the KL penalty; default ${RL_DEFAULTS.kl_penalty_coef}`,
-      { isAdvanced: true },
-    ),
-    targetKl: flag.number(TARGET_KL.min, TARGET_KL.max)(
-      '--target-kl <x>',
-      'nats per token an update may move the policy, longer ones are shortened; default 0.2 for models below 20 million parameters, --set target_kl=null for none',
-      { isAdvanced: true },
-    ),
-    tokensPerStep: flag.integer(PACKED_SEQUENCE_LENGTH.min, PACKED_SEQUENCE_LENGTH.max)(
-      '--tokens-per-step <n>',
-      'tokens an optimizer step covers; drops nothing',
-      { isAdvanced: true },
-    ),
-    scaleRewards: flag.toggle('--scale-rewards', "divide advantages by the group's deviation; default on", {
-      isAdvanced: true,
-    }),
     ...hyperparameterFlags('experimental_config'),
     allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
   },
@@ -89,16 +45,9 @@ export const trainRl = defineCommand({
     const { flags } = context
     assertOneMode(flags)
     const file = await readTrajectoryFile(flags.file, context.io)
-    const hyperparameters = await collectHyperparameters(context, 'rl', flags, {
-      learning_rate: flags.learningRate,
-      ...(flags.loss === undefined ? {} : { ppo: flags.loss === 'ppo', loss_fn: flags.loss }),
-      epsilon: flags.epsilon,
-      epsilon_high: flags.epsilonHigh,
-      kl_penalty_coef: flags.klCoef,
-      scale_rewards: flags.scaleRewards,
-      tokens_per_step: flags.tokensPerStep,
-      target_kl: flags.targetKl,
-    })
+    // the older name of the loss, where a file says otherwise
+    const loss = flags.loss_fn === undefined ? {} : { ppo: flags.loss_fn === 'ppo' }
+    const hyperparameters = await collectHyperparameters(context, 'rl', flags, loss)
     const empty = explainEmpty(file, hyperparameters)
     const isEmpty = empty !== null && !flags.dryRun && !flags.plan
     if (isEmpty && !flags.allowEmpty) {
@@ -124,6 +73,7 @@ export const trainRl = defineCommand({
     const groups = plural(file.groups.length, 'group')
     const trajectories = plural(file.trajectoryCount, 'trajectory', 'trajectories')
     await submitJob(context, client, flags, {
+      kind: 'rl',
       model,
       counts: `${groups}, ${trajectories}${skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`}`,
       facts: {

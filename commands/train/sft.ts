@@ -3,7 +3,6 @@
  */
 
 import { defineCommand } from '#cli/command/define-command.js'
-import { flag } from '#cli/command/flags.js'
 import { checkConversations } from '#cli/input/conversation-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
@@ -12,13 +11,12 @@ import {
   dataFlags,
   dataSources,
   hyperparameterFlags,
-  learningRateFlag,
   modeFlags,
   parseTrainedModel,
-  rowFlags,
-  rowHyperparameters,
   trainedModel,
+  validationFlags,
 } from '#cli/training/flags.js'
+import { optionFlags } from '#cli/training/option-flags.js'
 import {
   addSizeDefaults,
   collectHyperparameters,
@@ -26,7 +24,6 @@ import {
   submitJob,
   toRowsRequest,
 } from '#cli/training/submission.js'
-import { ASSISTANT_TURNS, SFT_DEFAULTS } from '#contract/jobs/training.js'
 
 export const trainSft = defineCommand({
   path: ['train', 'sft'],
@@ -46,19 +43,9 @@ export const trainSft = defineCommand({
   args: { model: trainedModel },
   flags: {
     ...dataFlags('conversations'),
-    learningRate: learningRateFlag(
-      SFT_DEFAULTS.learning_rate,
-      '3e-4 for models below 300 million parameters, 1e-3 below 20',
-    ),
-    ...rowFlags('conversations', SFT_DEFAULTS),
+    ...optionFlags('sft'),
+    ...validationFlags('conversations'),
     ...modeFlags,
-    assistantTurns: flag.choice(ASSISTANT_TURNS)(
-      `--assistant-turns <${ASSISTANT_TURNS.join('|')}>`,
-      `turns to learn from; default ${SFT_DEFAULTS.assistant_turns}`,
-      {
-        isAdvanced: true,
-      },
-    ),
     ...hyperparameterFlags('config'),
   },
   exits: ['not_found', 'conflict', 'job_failed'],
@@ -70,11 +57,7 @@ export const trainSft = defineCommand({
     return {
       rows: await openRows(context, sources.rows, checkConversations),
       validation: await openRows(context, sources.validation, checkConversations),
-      hyperparameters: await collectHyperparameters(context, 'sft', flags, {
-        ...rowHyperparameters(flags),
-        learning_rate: flags.learningRate,
-        assistant_turns: flags.assistantTurns,
-      }),
+      hyperparameters: await collectHyperparameters(context, 'sft', flags),
     }
   },
   async run(context) {
@@ -85,6 +68,7 @@ export const trainSft = defineCommand({
     const model = await findModel(reference, { ...context, client })
     await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters })
     await submitJob(context, client, flags, {
+      kind: 'sft',
       model,
       counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts.rowCount, 'conversation'),
       facts: {

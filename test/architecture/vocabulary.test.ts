@@ -3,7 +3,7 @@
  * else takes the list, or is a map over it that does not compile while a member is missing.
  */
 import { describe, expect, test } from 'vitest'
-import { RL_DEFAULTS, SFT_DEFAULTS } from '#contract/jobs/training.js'
+import { SFT } from '#contract/jobs/sft.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from '#contract/wire/job-words.js'
 import { readSourceTree } from './source-tree.js'
@@ -25,9 +25,8 @@ describe('defaults and bounds', () => {
   test.each([
     ['the port', String(SERVICE_DEFAULTS.port), 'src/contract/settings/service.ts'],
     ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/contract/settings/service.ts'],
-    ['learning rate of RL', RL_DEFAULTS.learning_rate.toExponential(), 'src/contract/jobs/training.ts'],
-    ['learning rate of SFT', SFT_DEFAULTS.learning_rate.toExponential(), 'src/contract/jobs/training.ts'],
-    ['longest packed row', '131_072', 'src/contract/jobs/training.ts'],
+    ['learning rate of SFT', SFT.options.learning_rate.default.toExponential(), 'src/contract/jobs/sft.ts'],
+    ['longest packed row', '131_072', 'src/contract/jobs/rl.ts'],
   ])('%s is written once', (_, spelling, home) => {
     const pattern = new RegExp(spelling)
     expect(files.filter((file) => pattern.test(file.code)).map((file) => file.path)).toEqual([home])
@@ -67,18 +66,20 @@ describe('closed lists', () => {
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
-      'src/contract/jobs/size-defaults.ts',
       // a word of OpenAI's that happens to be ours
       'src/contract/wire/compatible/fine-tuning.ts',
       HOME,
-      'src/contract/wire/training/unused-options.ts',
       'src/sdk/rl/model.ts',
       'src/service/facades/fine-tuning/to-openai.ts',
-      'src/service/operations/training/data-warnings.ts',
+      'src/service/http/routes/training-jobs.ts',
       'src/service/operations/training/job-requests.ts',
-      'src/training/hyperparameters.ts',
-      'src/training/resolved-config.ts',
-      'src/training/worker/job-kinds.ts',
+      'src/training/kinds/dpo/dpo-hyperparameters.ts',
+      'src/training/kinds/dpo/open-dpo.ts',
+      'src/training/kinds/kinds.ts',
+      'src/training/kinds/rl/open-rl.ts',
+      'src/training/kinds/rl/rl-hyperparameters.ts',
+      'src/training/kinds/sft/open-sft.ts',
+      'src/training/kinds/sft/sft-hyperparameters.ts',
     ])
   })
 })

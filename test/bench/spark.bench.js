@@ -171,7 +171,7 @@ async function fullTask(config, { runtime, directory }, { optimizer, share, micr
 async function adapterTask(config, { runtime, directory }) {
   const { createTrainer } = await load('training/trainer/trainer')
   const { rowSettings, startingPoint } = await load('training/trainer/job')
-  const { SFT_OPTIMIZER } = await load('training/hyperparameters')
+  const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { prepareBaseModel } = await load('model/architectures/prepare')
   const { initialState } = await import('../../dist/test/spark/training/full-trainer.js')
   const { toHfTensors } = await load('model/architectures/parameters')

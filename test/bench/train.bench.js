@@ -104,7 +104,7 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
   const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
   const { createTrainer } = await load('training/trainer/trainer')
   const { rowSettings, startingPoint } = await load('training/trainer/job')
-  const { SFT_OPTIMIZER } = await load('training/hyperparameters')
+  const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { needsRecomputation } = await load('training/trainer/memory')
   const { createRng } = await load('base/util/rng')
   const { float32Tensor } = await load('numerics/tensor/host-tensor')

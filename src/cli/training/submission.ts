@@ -3,11 +3,12 @@
  */
 import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { JOB_DEFINITIONS, optionNames } from '#contract/jobs/kinds.js'
 import { measuredRate, millions, publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
-import { findUnknownOptions, optionNames } from '#contract/wire/training/unused-options.js'
+import { findUnknownOptions } from '#contract/wire/training/unused-options.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
@@ -18,27 +19,28 @@ import { UsageError } from '../terminal/errors.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
 import { watchJob } from '../views/watch.js'
+import { givenOptions } from './option-flags.js'
 
 export type Hyperparameters = Record<string, JsonValue>
 
 /**
  * `--config` and `--set`, below what flags of their own say; those without a value say nothing.
  *
+ * @param also what a flag says besides its option
  * @throws {UsageError} `unknown_option`: the API takes a name it does not know and says so, a person has mistyped it
  */
 export async function collectHyperparameters(
   { io }: CommandContext,
   kind: JobKind,
   flags: { readonly config: string | undefined; readonly set: readonly (readonly [string, JsonValue])[] },
-  named: Readonly<Record<string, JsonValue | undefined>>,
+  also: JsonObject = {},
 ): Promise<Hyperparameters> {
-  const given = Object.entries(named).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]))
   const open: JsonObject = {
     ...(flags.config === undefined ? {} : await readJsonObject(flags.config, io)),
     ...Object.fromEntries(flags.set),
   }
   assertKnown(kind, open)
-  return { ...open, ...Object.fromEntries(given) }
+  return { ...open, ...also, ...givenOptions(kind, flags) }
 }
 
 function assertKnown(kind: JobKind, options: JsonObject): void {
@@ -159,6 +161,7 @@ const MAX_INLINE_BYTES = 4 * 1024 ** 2
 
 /** A job that is ready to go, before it is known what becomes of it. */
 export interface PreparedJob<R> {
+  readonly kind: JobKind
   readonly model: Model
   /** What it trains on, in words. */
   readonly counts: string
@@ -182,8 +185,8 @@ export async function submitJob<R>(
   const { output, signal } = context
   const { model, counts } = job
   if (flags.dryRun) {
-    const { facts, hyperparameters } = job
-    const key = 'trajectories' in facts ? 'experimental_config' : 'config'
+    const { facts, kind, hyperparameters } = job
+    const key = JOB_DEFINITIONS[kind].root
     return output.result(
       { dry_run: true, model_id: model.id, ...facts, [key]: hyperparameters },
       `Would submit ${counts} to ${model.name} (dry run)\n  ${JSON.stringify(hyperparameters)}`,

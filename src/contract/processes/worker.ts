@@ -47,7 +47,7 @@ export const workerJobSchema = z.object({
   /** Whether there are rows to measure on. */
   has_validation: z.boolean().default(false),
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
-  /** As stored with the job: nulls stripped, defaults not yet filled in (training/hyperparameters.ts does). */
+  /** Every option of the job's kind, resolved when the job was created (`contract/jobs/resolve.ts`). */
   config: z.record(z.string(), z.json()),
   lease_seconds: z.number(),
   /** Least time between two resume points. */

@@ -6,6 +6,7 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
+import { type CommonOptions, LORA_DEFAULTS } from '#contract/jobs/shared-options.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { integerLayers } from '#model/architectures/integer/integer-layers.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -14,7 +15,6 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { DEFAULT_LORA, type LoraHyperparameters, type TrainingPrecision } from '#training/hyperparameters.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import type { GradientEngines } from './gradient-engine.js'
 import { onnxEngines } from './onnx-engine.js'
@@ -60,6 +60,12 @@ export interface JobContext {
   readonly threads?: number
 }
 
+/** Arithmetic of the frozen layers: float32, or products of 8-bit integers. */
+export type TrainingPrecision = CommonOptions['precision']
+
+/** Shape of a new adapter: its inner dimension R, and its output is scaled by alpha / rank. Null: the model's own, or the default. */
+export type AdapterShape = CommonOptions['lora']
+
 /** The parent checkpoint of a job as it was stored; null for a model's first job. */
 export interface ParentCheckpoint {
   readonly adapter: AdapterWeights
@@ -76,9 +82,9 @@ export interface ParentCheckpoint {
 export function startingPoint(
   prepared: PreparedModel,
   parent: ParentCheckpoint | null,
-  options: { readonly kind: string; readonly lora: LoraHyperparameters | null; readonly seed: string | number },
+  options: { readonly kind: string; readonly lora: AdapterShape; readonly seed: string | number },
 ): Pick<JobContext, 'adapter' | 'optimizer' | 'progress'> {
-  const { rank, alpha } = options.lora ?? DEFAULT_LORA
+  const { rank, alpha } = options.lora ?? LORA_DEFAULTS
   const shape = parent?.adapter.config
   if (shape !== undefined && options.lora !== null && (shape.rank !== rank || shape.alpha !== alpha)) {
     throw new InvalidRequestError(

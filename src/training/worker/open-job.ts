@@ -13,9 +13,10 @@ import type { TextModel } from '#model/text/text-model.js'
 import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { openTraining } from '#training/kinds/kinds.js'
+import type { JobSource, OpenJob } from '#training/kinds/start.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
-import { type JobSource, OPEN_JOB, type OpenJob } from './job-kinds.js'
 import { bindText } from './text-binding.js'
 
 /**
@@ -61,7 +62,7 @@ export async function openJob(
     ...(threads === null ? {} : { threads }),
   }
   let context: JobContext | null = null
-  const opened = await OPEN_JOB[job.kind]({
+  const opened = await openTraining({
     source,
     job,
     text,

@@ -10,7 +10,6 @@ import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/er
 import {
   type CheckpointFile,
   heartbeatReplySchema,
-  type ParentFile,
   type WorkerCompletion,
   type WorkerEvents,
   type WorkerFailure,
@@ -18,6 +17,7 @@ import {
   workerJobSchema,
 } from '#contract/processes/worker.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
+import type { FetchedFile, JobSource } from '#training/kinds/start.js'
 
 /** Which attempt at which job this worker makes. */
 export interface WorkerIdentity {
@@ -41,23 +41,9 @@ export interface UploadedFile {
   readonly size_bytes: number
 }
 
-/** A file of a checkpoint, with the digest the server keeps of it. */
-export interface FetchedFile {
-  readonly bytes: Uint8Array
-  readonly sha256: string
-}
-
 /** Calls of one attempt. All reject with `FencedError` when the attempt is stale and AppError `unavailable` without a server. */
-export interface WorkerClient {
+export interface WorkerClient extends JobSource {
   getJob(): Promise<WorkerJob>
-  /** The job's input as a byte stream; a fresh one at each call. */
-  openInput(): AsyncIterable<Uint8Array>
-  /** The rows the job is measured on; a fresh stream at each call. */
-  openValidation(): AsyncIterable<Uint8Array>
-  /** The bytes, and the digest the server keeps of them. */
-  getParentFile(file: ParentFile): Promise<FetchedFile>
-  /** The same of the checkpoint that the KL penalty is measured to. */
-  getReferenceFile(file: ParentFile): Promise<FetchedFile>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>

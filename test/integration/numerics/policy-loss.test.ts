@@ -14,8 +14,8 @@ import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { resolveRlConfig } from '#training/hyperparameters.js'
 import { readGolden } from '../../support/model/decoder-goldens.js'
+import { resolveRlConfig } from '../../support/model/job-options.js'
 import { policyLossReference } from '../../support/reference/policy-loss-reference.js'
 
 interface Tokens {

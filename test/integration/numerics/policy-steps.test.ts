@@ -15,10 +15,10 @@ import { policyLoss } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { resolveRlConfig } from '#training/hyperparameters.js'
-import { stepKlMean } from '#training/trainer/rl/rl-scores.js'
+import { stepKlMean } from '#training/kinds/rl/rl-scores.js'
 import { type RowBatch, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import policySteps from '../../goldens/policy-steps.json' with { type: 'json' }
+import { resolveRlConfig } from '../../support/model/job-options.js'
 
 interface Golden {
   readonly config: JsonObject

@@ -14,7 +14,7 @@ import { type PreferenceLossOptions, preferenceLoss } from '#numerics/nn/prefere
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { preferenceMeasures } from '#training/trainer/dpo/dpo-metrics.js'
+import { preferenceMeasures } from '#training/kinds/dpo/dpo-metrics.js'
 import goldens from '../../goldens/preference-loss.json' with { type: 'json' }
 
 type Golden = (typeof goldens)[number]

@@ -6,12 +6,12 @@ import type { JsonObject } from '#base/util/json.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
-import { resolveRlConfig, resolveSftConfig } from '#training/hyperparameters.js'
+import { trainRl } from '#training/kinds/rl/rl-job.js'
+import { trainSft } from '#training/kinds/sft/sft-job.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { MICRO_BATCH_TOKENS, recomputedBytes } from '#training/trainer/memory.js'
-import { trainRl } from '#training/trainer/rl/rl-job.js'
-import { trainSft } from '#training/trainer/sft/sft-job.js'
+import { resolveRlConfig, resolveSftConfig } from '../../support/model/job-options.js'
 import {
   createTrainingFixture,
   randomSequence,

@@ -12,14 +12,15 @@ import { RuntimeError } from '#base/errors/errors.js'
 import { type AdapterWeights, decodeAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { resolveRlConfig, SFT_OPTIMIZER } from '#training/hyperparameters.js'
+import { toMicroBatches } from '#training/kinds/sft/sft-rows.js'
 import { attentionBlockRows } from '#training/rows/attention-blocks.js'
 import { packRows } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
+import { SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import { toMicroBatches } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
+import { resolveRlConfig } from '../../support/model/job-options.js'
 import {
   copyAdapter,
   createTrainingFixture,

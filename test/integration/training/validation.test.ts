@@ -5,12 +5,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
-import { resolveSftConfig } from '#training/hyperparameters.js'
+import { trainSft } from '#training/kinds/sft/sft-job.js'
+import { largestMicroBatch } from '#training/kinds/sft/sft-rows.js'
 import type { JobContext } from '#training/trainer/job.js'
 import { forwardBytes, recomputedBytes } from '#training/trainer/memory.js'
-import { trainSft } from '#training/trainer/sft/sft-job.js'
-import { largestMicroBatch } from '#training/trainer/sft/sft-rows.js'
 import { adapterParameters } from '#training/trainer/trainer.js'
+import { resolveSftConfig } from '../../support/model/job-options.js'
 import {
   createTrainingFixture,
   openSessionsBehindFailures,

@@ -2,11 +2,15 @@
  * A job as the service hands it to a worker, on the small random model.
  */
 import { join } from 'node:path'
+import { resolveOptions } from '#contract/jobs/resolve.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 
-/** @param directory where the base model is prepared */
+/**
+ * @param directory where the base model is prepared
+ * @param overrides its config as a request has it: what a worker gets was resolved
+ */
 export function workerJob(modelPath: string, directory: string, overrides: Partial<WorkerJob>): WorkerJob {
-  return {
+  const job: WorkerJob = {
     id: 'job-1',
     kind: 'sft',
     attempt: 1,
@@ -24,4 +28,5 @@ export function workerJob(modelPath: string, directory: string, overrides: Parti
     resume: null,
     ...overrides,
   }
+  return { ...job, config: { ...resolveOptions(job.kind, job.config) } as WorkerJob['config'] }
 }

@@ -5,7 +5,7 @@
  * and integrations, are refused by name.
  */
 import { z } from 'zod'
-import { BATCH_SIZE, BETA, EPOCHS } from '#contract/jobs/training.js'
+import { DPO } from '#contract/jobs/dpo.js'
 import type { JobKind } from '../job-words.js'
 import { laxInteger, laxNumber } from '../lax.js'
 import { listSchema } from '../list.js'
@@ -15,16 +15,16 @@ const auto = z.literal('auto')
 
 /** `auto` leaves the choice to the service; the job says what was chosen. */
 export const hyperparametersSchema = z.object({
-  batch_size: z.union([auto, laxInteger(BATCH_SIZE)]).nullish(),
+  batch_size: z.union([auto, laxInteger(DPO.options.batch_size.bounds)]).nullish(),
   /** Times the rate that suits the size of the model. */
   learning_rate_multiplier: z.union([auto, laxNumber({ min: 1e-6, max: 1e4 })]).nullish(),
-  n_epochs: z.union([auto, laxInteger(EPOCHS)]).nullish(),
+  n_epochs: z.union([auto, laxInteger(DPO.options.epochs.bounds)]).nullish(),
 })
 export type Hyperparameters = z.infer<typeof hyperparametersSchema>
 
 const dpoHyperparametersSchema = hyperparametersSchema.extend({
   /** How strongly the answers that are preferred are told from the others. */
-  beta: z.union([auto, laxNumber(BETA)]).nullish(),
+  beta: z.union([auto, laxNumber(DPO.options.beta.bounds)]).nullish(),
 })
 export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
 

@@ -3,35 +3,28 @@
  * look before anything is sent. What is said or refused because of them: `contract/wire/option-notes.ts`.
  */
 
-import { isJsonObject as isObject, type JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
-import { DPO_OPTIONS, RL_DEFAULTS, RL_OPTIONS, SFT_EXTENSIONS, SFT_OPTIONS } from '#contract/jobs/training.js'
+import { JOB_DEFINITIONS } from '#contract/jobs/kinds.js'
+import { isSet, namesOf, type OptionTable, rowOf } from '#contract/jobs/option.js'
 import type { JobKind } from '../job-words.js'
 
-const NESTED_NAMES: Readonly<Record<string, readonly string[]>> = {
-  lora: ['rank', 'alpha', 'dropout', 'target_modules'],
-  metric_logging: ['enabled', 'target_training_step'],
-}
-
-/** Where a kind of job takes options from, and which names it knows there. */
+/** Where a kind of job takes options from, and those that it takes there. */
 interface Place {
   readonly root: string
   readonly options: JsonObject
-  readonly known: readonly string[]
+  readonly table: OptionTable
 }
 
-export const OPTION_PLACES: Readonly<Record<JobKind, (config: JsonObject) => Place[]>> = {
-  rl: (config) => [{ root: 'experimental_config', options: config, known: RL_OPTIONS }],
-  sft: ({ experimental_config: nested, ...flat }) => [
-    { root: 'config', options: flat, known: SFT_OPTIONS },
-    ...(isObject(nested) ? [{ root: 'experimental_config', options: nested, known: SFT_EXTENSIONS }] : []),
-  ],
-  dpo: (config) => [{ root: 'config', options: config, known: DPO_OPTIONS }],
-}
-
-/** Names of the options of a kind of job. */
-export function optionNames(kind: JobKind): readonly string[] {
-  return OPTION_PLACES[kind]({})[0]?.known ?? []
+/** @param config as stored with the job: a second place stands inside */
+export function optionPlaces(kind: JobKind, config: JsonObject): readonly Place[] {
+  const { root, secondRoot, options: table } = JOB_DEFINITIONS[kind]
+  if (secondRoot === undefined) return [{ root, options: config, table }]
+  const { [secondRoot]: nested, ...flat } = config
+  const first = { root, options: flat, table }
+  if (!isJsonObject(nested)) return [first]
+  const extensions = Object.fromEntries(Object.entries(table).filter(([, row]) => row.isExtension === true))
+  return [first, { root: secondRoot, options: nested, table: extensions }]
 }
 
 /** An option without effect: where it stands and a sentence about it. */
@@ -53,27 +46,30 @@ export function findUnusedOptions(kind: JobKind, config: JsonObject): readonly O
 
 /** Of them those whose name is not known where it stands. */
 export function findUnknownOptions(kind: JobKind, config: JsonObject): readonly OptionNote[] {
-  const unknown = OPTION_PLACES[kind](config).flatMap(({ root, options, known }) => notesOn(options, [root], known))
-  return kind === 'sft' ? unknown.map(placed) : unknown
+  const { root: first, options: table } = JOB_DEFINITIONS[kind]
+  return optionPlaces(kind, config).flatMap((place) =>
+    notesOn(place.options, [place.root], place.table).map((note) => {
+      // an option that stands in the wrong one of two places is not unknown
+      const [root, name = '', ...inside] = note.path
+      const isMisplaced = root !== first && inside.length === 0 && rowOf(table, name) !== undefined
+      return isMisplaced
+        ? { ...note, message: `${root}.${name} has no effect there: it is an option of ${first}` }
+        : note
+    }),
+  )
 }
 
-/** An option that stands in the wrong one of two places is not unknown. */
-function placed(note: OptionNote): OptionNote {
-  const [root, name, ...inside] = note.path
-  const isMisplaced = root === 'experimental_config' && inside.length === 0 && SFT_OPTIONS.includes(name ?? '')
-  return isMisplaced ? { ...note, message: `${root}.${name} has no effect there: it is an option of config` } : note
-}
-
-/** Options that stand in both places of an SFT job with different values: those of `config` are taken. */
-function findOverridden(kind: JobKind, { experimental_config: nested, ...flat }: JsonObject): OptionNote[] {
-  if (kind !== 'sft' || !isObject(nested)) return []
-  return SFT_EXTENSIONS.flatMap((name) => {
-    const [taken, passedOver] = [flat[name] ?? null, nested[name] ?? null]
+/** Options that stand in both places of a job with different values: those of the first are taken. */
+function findOverridden(kind: JobKind, config: JsonObject): OptionNote[] {
+  const [first, second] = optionPlaces(kind, config)
+  if (first === undefined || second === undefined) return []
+  return namesOf(second.table).flatMap((name) => {
+    const [taken, passedOver] = [first.options[name] ?? null, second.options[name] ?? null]
     if (taken === null || passedOver === null || JSON.stringify(taken) === JSON.stringify(passedOver)) return []
     return [
       {
-        path: ['experimental_config', name],
-        message: `experimental_config.${name} has no effect beside config.${name}, which says otherwise`,
+        path: [second.root, name],
+        message: `${second.root}.${name} has no effect beside ${first.root}.${name}, which says otherwise`,
       },
     ]
   })
@@ -81,40 +77,23 @@ function findOverridden(kind: JobKind, { experimental_config: nested, ...flat }:
 
 /** Known options that another one, left out, keeps from having an effect. */
 function findUnneeded(kind: JobKind, config: JsonObject): OptionNote[] {
-  const given = Object.assign({}, ...OPTION_PLACES[kind](config).map(({ options }) => options)) as JsonObject
-  const isNothing = (name: string): boolean =>
-    given[name] === undefined || given[name] === null || Number(given[name]) === 0
-  const note = (root: string, name: string, needs: string): OptionNote => ({
-    path: [root, name],
-    message: `${root}.${name} has no effect without ${needs}`,
+  const { root, options: table } = JOB_DEFINITIONS[kind]
+  const places = optionPlaces(kind, config).map(({ options }) => options)
+  const given: JsonObject = Object.assign({}, ...places)
+  return Object.entries(table).flatMap(([name, row]) => {
+    const { needs } = row
+    const isIdle = needs !== undefined && isSet(row, given[name])
+    if (!isIdle || needs.any.some((other) => isSet(table[other], given[other]))) return []
+    return [{ path: [root, name], message: `${root}.${name} has no effect without ${needs.said}` }]
   })
-  if (kind === 'rl') {
-    if (!isNothing('kl_penalty_coef')) return []
-    // clients send the default with every request; it says nothing
-    const isSourceMeant = given['kl_penalty_source'] !== RL_DEFAULTS.kl_penalty_source
-    return [...KL_REFERENCES, ...(isSourceMeant ? ['kl_penalty_source'] : [])]
-      .filter((name) => given[name] !== undefined && given[name] !== null)
-      .map((name) => note('experimental_config', name, 'kl_penalty_coef'))
-  }
-  const notes: OptionNote[] = []
-  const isConstant = (given['learning_rate_schedule'] ?? 'constant') === 'constant' && isNothing('warmup_steps')
-  if (!isNothing('min_learning_rate') && isConstant) {
-    notes.push(note('config', 'min_learning_rate', 'learning_rate_schedule linear or cosine, or warmup_steps'))
-  }
-  if (!isNothing('early_stopping_min_delta') && isNothing('early_stopping_patience')) {
-    notes.push(note('config', 'early_stopping_min_delta', 'early_stopping_patience'))
-  }
-  return notes
 }
 
-const KL_REFERENCES = ['kl_penalty_reference_step', 'kl_penalty_step_lag', 'kl_ref_adapter_path']
-
-function notesOn(options: JsonObject, path: readonly string[], known: readonly string[]): OptionNote[] {
+function notesOn(options: JsonObject, path: readonly string[], table: OptionTable): OptionNote[] {
   return Object.entries(options).flatMap(([name, value]): OptionNote[] => {
     const at = [...path, name]
-    if (!known.includes(name)) return [{ path: at, message: describeUnknown(at, known) }]
-    const nested = NESTED_NAMES[name]
-    return nested !== undefined && isObject(value) ? notesOn(value, at, nested) : []
+    const row = rowOf(table, name)
+    if (row === undefined) return [{ path: at, message: describeUnknown(at, namesOf(table)) }]
+    return row.type === 'object' && isJsonObject(value) ? notesOn(value, at, row.rows) : []
   })
 }
 

@@ -7,12 +7,13 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import { AppError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import type {
-  CreateFineTuningJobRequest,
-  FineTuningCheckpoint,
-  FineTuningEvent,
-  FineTuningJob,
-  FineTuningPageQuery,
+import {
+  type CreateFineTuningJobRequest,
+  type FineTuningCheckpoint,
+  type FineTuningEvent,
+  type FineTuningJob,
+  type FineTuningPageQuery,
+  JOB_KIND_OF_METHOD,
 } from '#contract/wire/compatible/fine-tuning.js'
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
@@ -96,8 +97,8 @@ export function createFineTuningService(
     const trained = model ?? (await draftModel(principal, request, baseModel))
     const newModel = model === null ? trained : undefined
     try {
-      const createJob = method === 'supervised' ? trainingJobs.createSft : trainingJobs.createDpo
-      const job = await createJob(
+      const job = await trainingJobs.create(
+        JOB_KIND_OF_METHOD[method],
         principal,
         {
           model_id: trained.id,

@@ -4,8 +4,8 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { DPO } from '#contract/jobs/dpo.js'
 import { measuredRate, publishedRate } from '#contract/jobs/size-defaults.js'
-import { DPO_DEFAULTS } from '#contract/jobs/training.js'
 import {
   type CreateFineTuningJobRequest,
   type DpoHyperparameters,
@@ -63,7 +63,7 @@ export function chooseHyperparameters(
     ...(request.seed === null || request.seed === undefined ? {} : { seed: request.seed }),
   }
   if (method === 'supervised') return { shown, config }
-  const beta = given(wanted.beta) ?? DPO_DEFAULTS.beta
+  const beta = given(wanted.beta) ?? DPO.options.beta.default
   return { shown: { ...shown, beta }, config: { ...config, beta } }
 }
 

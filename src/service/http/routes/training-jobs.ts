@@ -14,20 +14,20 @@ export function trainingJobHandlers(options: AppOptions) {
     'POST /v1/preview/training-jobs': async ({ principal, query, body, c }) => {
       const isPlan = query().plan === true
       const groups = await body()
-      if (isPlan) return trainingPlans.planRl(principal, groups, c.req.raw.signal)
-      return trainingJobs.createRl(principal, groups, createHeaders(c))
+      if (isPlan) return trainingPlans.plan('rl', principal, groups, c.req.raw.signal)
+      return trainingJobs.create('rl', principal, groups, createHeaders(c))
     },
     'POST /v1/preview/sft-training-jobs': async ({ principal, query, body, c }) => {
       const isPlan = query().plan === true
       const request = await body()
-      if (isPlan) return trainingPlans.planSft(principal, request, c.req.raw.signal)
-      return trainingJobs.createSft(principal, request, createHeaders(c))
+      if (isPlan) return trainingPlans.plan('sft', principal, request, c.req.raw.signal)
+      return trainingJobs.create('sft', principal, request, createHeaders(c))
     },
     'POST /v1/preview/dpo-training-jobs': async ({ principal, query, body, c }) => {
       const isPlan = query().plan === true
       const request = await body()
-      if (isPlan) return trainingPlans.planDpo(principal, request, c.req.raw.signal)
-      return trainingJobs.createDpo(principal, request, createHeaders(c))
+      if (isPlan) return trainingPlans.plan('dpo', principal, request, c.req.raw.signal)
+      return trainingJobs.create('dpo', principal, request, createHeaders(c))
     },
     'GET /v1/preview/training-jobs': ({ principal, query }) => trainingJobs.list(principal, query()),
     'GET /v1/preview/training-jobs/{training_job_id}': ({ principal, params }) =>

@@ -2,10 +2,10 @@
  * A model's adapter has its shape from the first job on; asking for another one later must not be ignored.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
+import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import { ADAPTER_CONFIG_FILE } from '#formats/checkpoint-manifest.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import type { LoraHyperparameters } from '#training/hyperparameters.js'
 import type { ServiceContext } from '../context.js'
 
 /**
@@ -17,7 +17,7 @@ import type { ServiceContext } from '../context.js'
 export async function assertAdapterShape(
   context: Pick<ServiceContext, 'db' | 'blobs'>,
   model: Pick<ModelRecord, 'id' | 'name'>,
-  lora: LoraHyperparameters | null,
+  lora: CommonOptions['lora'],
 ): Promise<void> {
   if (lora === null) return
   const latest = await findCheckpoint(context.db, model.id, 'latest')

@@ -5,18 +5,12 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
+import { JOB_DEFINITIONS } from '#contract/jobs/kinds.js'
 import type { JobKind } from '#contract/wire/job-words.js'
-
-/** What a job counts in its data, and the limit that drops some whole; only an RL job has a length of its own to set. */
-const ROWS: Readonly<Record<JobKind, { readonly noun: string; readonly limit: string }>> = {
-  rl: { noun: 'sequence', limit: 'packed_sequence_length or the context of the model' },
-  sft: { noun: 'example', limit: 'the context of the model' },
-  dpo: { noun: 'pair', limit: 'the context of the model' },
-}
 
 /** Sentences by count; each begins after the number, and `[one|several]` says how a part of it reads for one and for several. */
 function sentencesOf(kind: JobKind): Readonly<Record<string, string>> {
-  const { noun, limit } = ROWS[kind]
+  const { noun, limit } = JOB_DEFINITIONS[kind].row
   return {
     num_dropped_overlength: `${noun}[ was|s were] longer than ${limit} and [was|were] dropped whole`,
     num_untrainable: `${noun}[ has|s have] nothing to train on`,

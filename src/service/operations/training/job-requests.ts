@@ -5,6 +5,8 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
+import { JOB_DEFINITIONS, type OptionsOf, readOptions } from '#contract/jobs/kinds.js'
+import { assertValidationOptions, recordOptions, resolveOptions } from '#contract/jobs/resolve.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { assertNoUnusedOptions, assertSupportedOptions } from '#contract/wire/option-notes.js'
 import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
@@ -15,22 +17,23 @@ import { assertLearningRateCount, sftBatchCount } from '#formats/rows/sft-data.j
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { NewJob } from '#service/storage/training-jobs.js'
-import {
-  assertValidationOptions,
-  resolveDpoConfig,
-  resolveRlConfig,
-  resolveSftConfig,
-} from '#training/hyperparameters.js'
-import { resolvedConfig } from '#training/resolved-config.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from '../models/models.js'
 import { assertAdapterShape } from './adapter-shape.js'
-import { assertKlReference, assertReferenceStep } from './kl-reference.js'
+import { assertReference } from './kl-reference.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'
-import { checkPolicyVersions, checkTokenIds } from './trajectory-groups.js'
+import { checkPolicyVersions, checkTokenIds, withGroups } from './trajectory-groups.js'
+
+/** What a request for a job of each kind brings. */
+export interface JobRequests {
+  /** Taken over, also when it fails. */
+  readonly rl: ReceivedGroups<'POST /v1/preview/training-jobs'>
+  readonly sft: CreateSftJobRequest
+  readonly dpo: CreateDpoJobRequest
+}
 
 /** A request that may become a job. */
-export interface CheckedRequest {
+export interface CheckedJob {
   readonly kind: JobKind
   readonly model: ModelRecord
   /** As submitted, nulls removed. */
@@ -39,10 +42,122 @@ export interface CheckedRequest {
   readonly resolvedConfig: JsonObject
   /** Parameters of the base model; null where nobody knows them. */
   readonly baseParameters: number | null
+  /** Where its data lies as long as it is asked about. */
+  readonly files: { readonly inputPath: string; readonly validationPath: string | null }
+  /** Keeps its data. */
+  store(): Promise<StoredRows>
 }
 
 /** The stored rows of a job, and what is worth saying of them. */
 export type StoredRows = Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sourceUrl' | 'dataNotes'>
+
+/** What the checks work with. */
+export type JobRequestContext = Pick<
+  ServiceContext,
+  'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts' | 'trainingDataRoot' | 'remoteData'
+>
+
+/** Who asks, and for a model that is stored with the job that model. */
+interface Asked {
+  readonly context: JobRequestContext
+  readonly principal: Principal
+  readonly newModel?: ModelRecord | undefined
+}
+
+/** Checks a request and does something with it. */
+type Check<K extends JobKind> = <T>(
+  asked: Asked,
+  request: JobRequests[K],
+  use: (job: CheckedJob) => Promise<T>,
+) => Promise<T>
+
+const CHECK: { readonly [K in JobKind]: Check<K> } = {
+  rl: async (asked, groups, use) =>
+    await withGroups(asked.context.blobs, groups, async (publish) => {
+      const { request, path } = groups
+      const { model, ...checked } = await checkOptions('rl', asked, {
+        ...request,
+        config: withoutNulls(request.experimental_config ?? {}),
+      })
+      checkPolicyVersions(groups, model.step)
+      const engine = asked.context.engines.started().find(({ baseModel }) => baseModel === model.baseModel)
+      checkTokenIds(groups, model.baseModel, engine?.loaded()?.vocabularySize)
+      return await use({
+        model,
+        ...checked,
+        files: { inputPath: path, validationPath: null },
+        store: async () => {
+          const { sha256 } = await publish()
+          return { inputSha256: sha256, sourceUrl: null, validationSha256: null, dataNotes: groups.notes }
+        },
+      })
+    }),
+  sft: async (asked, request, use) => {
+    const experimental = withoutNulls(request.experimental_config ?? {})
+    const config: JsonObject = {
+      ...withoutNulls(request.config ?? {}),
+      ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
+    }
+    const { options, ...checked } = await checkOptions('sft', asked, { ...request, config })
+    const { exampleCount, ...rows } = await receiveRows(asked, request, (source, rowOptions) =>
+      countSftExamples(source, { ...rowOptions, assistantTurns: options.assistant_turns }),
+    )
+    assertLearningRateCount(options.learning_rate, sftBatchCount(exampleCount, options.batch_size) * options.epochs)
+    return await use({ ...checked, ...rows })
+  },
+  dpo: async (asked, request, use) => {
+    const config = withoutNulls(request.config ?? {})
+    const { options: _, ...checked } = await checkOptions('dpo', asked, { ...request, config })
+    const { exampleCount: _count, ...rows } = await receiveRows(asked, request, countPreferenceExamples)
+    return await use({ ...checked, ...rows })
+  },
+}
+
+/**
+ * Checks a request for a job, of a stored model or of a new one, and hands it on; what it brings is dropped unless it is kept.
+ *
+ * @throws {AppError} what is wrong with it
+ */
+export async function withCheckedJob<K extends JobKind, T>(
+  kind: K,
+  asked: Asked,
+  request: JobRequests[K],
+  use: (job: CheckedJob) => Promise<T>,
+): Promise<T> {
+  return await CHECK[kind](asked, request, use)
+}
+
+/** What can be said of a job before its data is read. */
+async function checkOptions<K extends JobKind>(
+  kind: K,
+  { context, principal, newModel }: Asked,
+  request: {
+    readonly model_id: string
+    /** Without nulls. */
+    readonly config: JsonObject
+    readonly strict?: boolean | null | undefined
+    readonly validation_data_url?: string | null | undefined
+  },
+): Promise<Omit<CheckedJob, 'files' | 'store'> & { readonly options: OptionsOf<K> }> {
+  const { config } = request
+  const model = newModel ?? (await requireModel(context, principal, request.model_id))
+  const resolved = resolveOptions(kind, config)
+  const options = readOptions(kind, resolved)
+  assertSupportedOptions(kind, config)
+  if (request.strict === true) assertNoUnusedOptions(kind, config)
+  await assertAdapterShape(context, model, options.lora)
+  assertValidationOptions(kind, config, (request.validation_data_url ?? null) !== null)
+  const { root, referenceOf } = JOB_DEFINITIONS[kind]
+  await assertReference(context, principal, model, { root, reference: referenceOf(resolved) })
+  return {
+    kind,
+    model,
+    config,
+    options,
+    resolvedConfig: recordOptions(kind, resolved),
+    baseParameters: await context.modelFacts.parametersOf(model.baseModel),
+  }
+}
 
 /** Checks every row of some kind of data and says how many there are. */
 type CountRows = (source: AsyncIterable<Uint8Array>, options: RowOptions) => Promise<number>
@@ -52,96 +167,13 @@ interface CheckedRows {
   readonly notes: readonly string[]
 }
 
-/** What the check of groups works with, and that of rows. */
-type GroupsContext = Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts'>
-type RowsContext = Pick<ServiceContext, 'db' | 'blobs' | 'modelFacts' | 'trainingDataRoot' | 'remoteData'>
-export type JobRequestContext = GroupsContext & RowsContext
-
-/** Checks a request for an RL job. @throws {AppError} what is wrong with it */
-export async function checkRlRequest(
-  context: GroupsContext,
-  principal: Principal,
-  groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
-): Promise<CheckedRequest> {
-  const { request } = groups
-  const model = await requireModel(context, principal, request.model_id)
-  const config = withoutNulls(request.experimental_config ?? {})
-  const hyperparameters = resolveRlConfig(config)
-  assertSupportedOptions('rl', config)
-  if (request.strict === true) assertNoUnusedOptions('rl', config)
-  await assertAdapterShape(context, model, hyperparameters.lora)
-  await assertKlReference(context, principal, model, hyperparameters)
-  checkPolicyVersions(groups, model.step)
-  const engine = context.engines.started().find(({ baseModel }) => baseModel === model.baseModel)
-  checkTokenIds(groups, model.baseModel, engine?.loaded()?.vocabularySize)
-  return await describeOptions(context, 'rl', model, config)
-}
-
-/** Checks a request for an SFT job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
-export async function checkSftRequest(
-  context: RowsContext,
-  principal: Principal,
-  request: CreateSftJobRequest,
-  newModel?: ModelRecord,
-): Promise<CheckedRequest & { readonly rows: StoredRows }> {
-  const model = newModel ?? (await requireModel(context, principal, request.model_id))
-  const experimental = withoutNulls(request.experimental_config ?? {})
-  const config: JsonObject = {
-    ...withoutNulls(request.config ?? {}),
-    ...(Object.keys(experimental).length > 0 ? { experimental_config: experimental } : {}),
-  }
-  const hyperparameters = resolveSftConfig(config)
-  assertSupportedOptions('sft', config)
-  if (request.strict === true) assertNoUnusedOptions('sft', config)
-  await assertAdapterShape(context, model, hyperparameters.lora)
-  assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
-  const { exampleCount, ...rows } = await receiveRows(context, principal, request, (source, options) =>
-    countSftExamples(source, { ...options, assistantTurns: hyperparameters.assistantTurns }),
-  )
-  assertLearningRateCount(
-    hyperparameters.learningRate,
-    sftBatchCount(exampleCount, hyperparameters.batchSize) * hyperparameters.epochs,
-  )
-  return { ...(await describeOptions(context, 'sft', model, config)), rows }
-}
-
-/** Checks a request for a preference job, of a stored model or of a new one, and stores its rows. @throws {AppError} what is wrong with it */
-export async function checkDpoRequest(
-  context: RowsContext,
-  principal: Principal,
-  request: CreateDpoJobRequest,
-  newModel?: ModelRecord,
-): Promise<CheckedRequest & { readonly rows: StoredRows }> {
-  const model = newModel ?? (await requireModel(context, principal, request.model_id))
-  const config = withoutNulls(request.config ?? {})
-  const hyperparameters = resolveDpoConfig(config)
-  assertSupportedOptions('dpo', config)
-  if (request.strict === true) assertNoUnusedOptions('dpo', config)
-  await assertAdapterShape(context, model, hyperparameters.lora)
-  assertValidationOptions(config, (request.validation_data_url ?? null) !== null)
-  await assertReferenceStep(context, model, hyperparameters.referenceStep)
-  const { exampleCount: _, ...rows } = await receiveRows(context, principal, request, countPreferenceExamples)
-  return { ...(await describeOptions(context, 'dpo', model, config)), rows }
-}
-
-/** What a job with these options, which were checked, runs with. */
-async function describeOptions(
-  { modelFacts }: Pick<ServiceContext, 'modelFacts'>,
-  kind: JobKind,
-  model: ModelRecord,
-  config: JsonObject,
-): Promise<CheckedRequest> {
-  const baseParameters = await modelFacts.parametersOf(model.baseModel)
-  return { kind, model, config, resolvedConfig: resolvedConfig(kind, config), baseParameters }
-}
-
 /** Stores the rows a job trains and is measured on, and checks every one of them. */
 async function receiveRows(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot' | 'remoteData'>,
-  principal: Principal,
+  { context, principal }: Asked,
   { training_data_url: url, validation_data_url: validationUrl = null }: CreateDpoJobRequest,
   count: CountRows,
-): Promise<StoredRows & { readonly exampleCount: number }> {
+): Promise<Pick<CheckedJob, 'files' | 'store'> & { readonly exampleCount: number }> {
+  const { blobs } = context
   const resolve = (address: DataAddress) => resolveTrainingData(context, principal, address)
   const inputSha256 = await resolve({ field: 'training_data_url', url })
   const validationSha256 =
@@ -150,11 +182,17 @@ async function receiveRows(
     validationSha256 === null ? null : await checkRows(context, 'validation_data_url', validationSha256, count)
   const { exampleCount, notes } = await checkRows(context, 'training_data_url', inputSha256, count)
   return {
-    inputSha256,
-    validationSha256,
-    sourceUrl: sourceOf(url),
-    dataNotes: notesOfRows(notes, validation?.notes),
     exampleCount,
+    files: {
+      inputPath: blobs.pathOf(inputSha256),
+      validationPath: validationSha256 === null ? null : blobs.pathOf(validationSha256),
+    },
+    store: async () => ({
+      inputSha256,
+      validationSha256,
+      sourceUrl: sourceOf(url),
+      dataNotes: notesOfRows(notes, validation?.notes),
+    }),
   }
 }
 

@@ -1,12 +1,12 @@
 /**
- * Which checkpoint the KL penalty of an RL job is measured to.
+ * Which checkpoint a job is compared with: what a KL penalty is measured to, and the reference of preferences.
  *
  * Checked when the job is created and found again for each attempt: a step never changes, so every attempt gets the same.
  */
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import type { PolicyReference } from '#contract/jobs/kind.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import type { KlReference, RlHyperparameters } from '#training/hyperparameters.js'
 import type { ServiceContext, Tenant } from '../context.js'
 import { resolvePolicy } from '../generation/chat/served-models.js'
 
@@ -19,50 +19,25 @@ export interface ReferenceQuestion extends Tenant {
 /**
  * Refuses a reference that does not exist, or that is no adapter of the model's base.
  *
+ * @param root where the job's options stand in the request
  * @throws {InvalidRequestError} `invalid_value` with `param`
  */
-export async function assertKlReference(
+export async function assertReference(
   context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   principal: Tenant,
   model: ModelRecord,
-  { klReference, policyLoss }: Pick<RlHyperparameters, 'klReference' | 'policyLoss'>,
+  { reference, root }: { readonly reference: PolicyReference | null; readonly root: string },
 ): Promise<void> {
-  if (policyLoss.kl === null || klReference.kind === 'base') return
+  if (reference === null) return
   const question = { entity: principal.entity, project: principal.project, modelId: model.id, parentStep: model.step }
   try {
-    await findKlReference(context, question, klReference)
+    await findKlReference(context, question, reference)
   } catch (cause) {
     if (!(cause instanceof NotFoundError)) throw cause
-    const param = `experimental_config.${PARAMS[klReference.kind]}`
+    const param = `${root}.${reference.option}`
     throw new InvalidRequestError('invalid_value', `${param} names no checkpoint: ${cause.message}`, { param, cause })
   }
 }
-
-/**
- * Refuses a reference of a preference job that does not exist.
- *
- * @throws {InvalidRequestError} `invalid_value` with `param`
- */
-export async function assertReferenceStep(
-  context: Pick<ServiceContext, 'db'>,
-  model: ModelRecord,
-  step: number | null,
-): Promise<void> {
-  if (step === null || step === 0) return
-  try {
-    await requireStep(context, model.id, step)
-  } catch (cause) {
-    if (!(cause instanceof NotFoundError)) throw cause
-    const param = 'config.reference_step'
-    throw new InvalidRequestError('invalid_value', `${param} names no checkpoint: ${cause.message}`, { param, cause })
-  }
-}
-
-const PARAMS = {
-  step: 'kl_penalty_reference_step',
-  lag: 'kl_penalty_step_lag',
-  adapter: 'kl_ref_adapter_path',
-} as const
 
 /**
  * The checkpoint of a reference; null for the base model, which is step 0 of every model.
@@ -72,9 +47,8 @@ const PARAMS = {
 export async function findKlReference(
   context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
   { entity, project, modelId, parentStep }: ReferenceQuestion,
-  reference: KlReference,
+  reference: PolicyReference,
 ): Promise<CheckpointRecord | null> {
-  if (reference.kind === 'base') return null
   if (reference.kind === 'adapter') {
     const policy = await resolvePolicy(context, { entity, project }, reference.address)
     const model = await findModel(context.db, modelId)

@@ -3,16 +3,9 @@
  */
 import { createHash } from 'node:crypto'
 import { NotFoundError } from '#base/errors/errors.js'
-import { isTerminalEvent } from '#contract/wire/job-words.js'
+import { isTerminalEvent, type JobKind } from '#contract/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#contract/wire/list.js'
-import type {
-  CreateDpoJobRequest,
-  CreateSftJobRequest,
-  ListTrainingJobsQuery,
-  TrainingEvent,
-  TrainingJob,
-} from '#contract/wire/training-jobs.js'
-import type { ReceivedGroups } from '#service/bodies/body-store.js'
+import type { ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
@@ -23,17 +16,9 @@ import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
 import { dataWarnings } from './data-warnings.js'
-import {
-  type CheckedRequest,
-  checkDpoRequest,
-  checkRlRequest,
-  checkSftRequest,
-  type JobRequestContext,
-  type StoredRows,
-} from './job-requests.js'
+import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 import { createQueueForecast } from './queue-forecast.js'
 import { rewardWarnings } from './reward-warnings.js'
-import { withGroups } from './trajectory-groups.js'
 
 /** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {
@@ -47,14 +32,12 @@ export interface CreateHeaders {
 }
 
 export interface TrainingJobService {
-  /** Takes the groups over, also when it fails. */
-  createRl(
+  create<K extends JobKind>(
+    kind: K,
     principal: Principal,
-    groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
+    request: JobRequests[K],
     headers: CreateHeaders,
   ): Promise<TrainingJob>
-  createSft(principal: Principal, request: CreateSftJobRequest, headers: CreateHeaders): Promise<TrainingJob>
-  createDpo(principal: Principal, request: CreateDpoJobRequest, headers: CreateHeaders): Promise<TrainingJob>
   get(principal: Principal, id: string): Promise<TrainingJob>
   list(principal: Principal, query: ListTrainingJobsQuery): Promise<List<TrainingJob>>
   cancel(principal: Principal, id: string): Promise<TrainingJob>
@@ -71,7 +54,7 @@ type Context = JobRequestContext &
   Pick<ServiceContext, 'ids' | 'clock' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs'>
 
 export function createTrainingJobService(context: Context): TrainingJobService {
-  const { db, ids, blobs, signals } = context
+  const { db, ids, signals } = context
   const forecast = createQueueForecast(db, context.trainWorkers, context.clock)
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
@@ -84,7 +67,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
 
   async function submit(
     principal: Principal,
-    { kind, model, config, resolvedConfig, baseParameters, rows }: CheckedRequest & { readonly rows: StoredRows },
+    { kind, model, config, resolvedConfig, baseParameters, store }: CheckedJob,
     headers: CreateHeaders,
   ): Promise<TrainingJob> {
     const { newModel } = headers
@@ -97,7 +80,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       config,
       resolvedConfig,
       baseParameters,
-      ...rows,
+      ...(await store()),
     }
     const identity = JSON.stringify([
       job.kind,
@@ -146,18 +129,10 @@ export function createTrainingJobService(context: Context): TrainingJobService {
 
   return {
     follow,
-    createRl: async (principal, groups, headers) => {
-      return withGroups(blobs, groups, async (publish) => {
-        const checked = await checkRlRequest(context, principal, groups)
-        const { sha256 } = await publish()
-        const rows = { inputSha256: sha256, sourceUrl: null, validationSha256: null, dataNotes: groups.notes }
-        return submit(principal, { ...checked, rows }, headers)
-      })
+    create: async (kind, principal, request, headers) => {
+      const asked = { context, principal, newModel: headers.newModel }
+      return await withCheckedJob(kind, asked, request, (job) => submit(principal, job, headers))
     },
-    createSft: async (principal, request, headers) =>
-      submit(principal, await checkSftRequest(context, principal, request, headers.newModel), headers),
-    createDpo: async (principal, request, headers) =>
-      submit(principal, await checkDpoRequest(context, principal, request, headers.newModel), headers),
     get: async (principal, id) => {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items

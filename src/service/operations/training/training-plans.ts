@@ -9,30 +9,20 @@ import type { JobKind } from '#contract/wire/job-words.js'
 import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
-import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
-import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
+import type { ModelRecord } from '#service/storage/models.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { dataWarnings } from './data-warnings.js'
-import {
-  type CheckedRequest,
-  checkDpoRequest,
-  checkRlRequest,
-  checkSftRequest,
-  type JobRequestContext,
-} from './job-requests.js'
-import { withGroups } from './trajectory-groups.js'
+import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 
 export interface TrainingPlanService {
-  /** Takes the groups over, also when it fails. */
-  planRl(
+  plan<K extends JobKind>(
+    kind: K,
     principal: Principal,
-    groups: ReceivedGroups<'POST /v1/preview/training-jobs'>,
+    request: JobRequests[K],
     signal: AbortSignal,
   ): Promise<TrainingPlan>
-  planSft(principal: Principal, request: CreateSftJobRequest, signal: AbortSignal): Promise<TrainingPlan>
-  planDpo(principal: Principal, request: CreateDpoJobRequest, signal: AbortSignal): Promise<TrainingPlan>
 }
 
 /** What it works with. */
@@ -44,8 +34,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
 
   async function plan(
     { keyId }: Principal,
-    { kind, model, config, resolvedConfig, baseParameters }: CheckedRequest,
-    files: { readonly inputPath: string; readonly validationPath: string | null },
+    { kind, model, config, resolvedConfig, baseParameters, files }: CheckedJob,
     signal: AbortSignal,
   ): Promise<TrainingPlan> {
     const base = context.baseModels.find((entry) => entry.name === model.baseModel)
@@ -67,7 +56,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       reference_files: [],
       has_validation: files.validationPath !== null,
       base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
-      config: { ...config, ...resolvedConfig } as WorkerJob['config'],
+      config: { ...resolvedConfig } as WorkerJob['config'],
       lease_seconds: context.leaseMs / 1000,
       resume_seconds: context.resumeIntervalMs / 1000,
       resume: null,
@@ -102,7 +91,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
   }
 
   /** Reports of the latest completed jobs of the entity on the same base model. */
-  async function listEarlier(kind: JobKind, { entity, baseModel }: CheckedRequest['model']) {
+  async function listEarlier(kind: JobKind, { entity, baseModel }: ModelRecord) {
     const jobs = await listMeasuredJobs(context.db, { entity, baseModel, kind })
     return jobs.flatMap(({ report, precision }) => {
       const parsed = jobReportSchema.safeParse(report)
@@ -110,30 +99,8 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
     })
   }
 
-  const pathsOf = ({
-    inputSha256,
-    validationSha256,
-  }: {
-    readonly inputSha256: string
-    readonly validationSha256: string | null
-  }) => ({
-    inputPath: blobs.pathOf(inputSha256),
-    validationPath: validationSha256 === null ? null : blobs.pathOf(validationSha256),
-  })
-
   return {
-    planRl: async (principal, groups, signal) =>
-      withGroups(blobs, groups, async () => {
-        const checked = await checkRlRequest(context, principal, groups)
-        return plan(principal, checked, { inputPath: groups.path, validationPath: null }, signal)
-      }),
-    planSft: async (principal, request, signal) => {
-      const checked = await checkSftRequest(context, principal, request)
-      return plan(principal, checked, pathsOf(checked.rows), signal)
-    },
-    planDpo: async (principal, request, signal) => {
-      const checked = await checkDpoRequest(context, principal, request)
-      return plan(principal, checked, pathsOf(checked.rows), signal)
-    },
+    plan: async (kind, principal, request, signal) =>
+      await withCheckedJob(kind, { context, principal }, request, (job) => plan(principal, job, signal)),
   }
 }

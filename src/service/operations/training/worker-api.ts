@@ -26,9 +26,9 @@ import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-po
 import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
-import { referenceOf as namedReference } from '#training/hyperparameters.js'
 import type { ServiceContext } from '../context.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
+import { optionsOfJob, referenceOfJob } from './job-options.js'
 import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
@@ -82,7 +82,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
    * @throws {NotFoundError} `checkpoint_not_found` if it was deleted since the job was created
    */
   async function referenceOf(job: JobRecord): Promise<CheckpointRecord | null> {
-    const reference = namedReference(job.kind, job.config)
+    const reference = referenceOfJob(job)
     const { entity, modelId, parentStep } = job
     if (reference === null) return null
     try {
@@ -122,8 +122,8 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         ),
         has_validation: job.validationSha256 !== null,
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
-        // resolved when the job was created: what a newer version would choose changes nothing for it
-        config: { ...job.config, ...job.resolvedConfig } as WorkerJob['config'],
+        // names that no option has go along: not known here, they may be to a worker of another making
+        config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
         lease_seconds: context.leaseMs / 1000,
         resume_seconds: context.resumeIntervalMs / 1000,
         resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },

@@ -1,12 +1,13 @@
 /**
  * The loop of a job over rows of a file: passes over its batches in order, a gradient step each, measurements between them.
  */
-import type { SftHyperparameters } from '#training/hyperparameters.js'
+import type { EpochOptions } from '#contract/jobs/shared-options.js'
+import type { Hyperparameters } from '../hyperparameters.js'
 import type { JobContext, TrainingEvent } from '../job.js'
 import { countStep } from '../progress.js'
 import { noteStep } from '../report.js'
-import { rateOf } from '../sft/sft-schedule.js'
 import type { StepResult } from '../trainer.js'
+import { rateOf } from './schedule.js'
 import { createValidation, type Measured, type ValidationMetrics, type ValidationOptions } from './validation.js'
 
 /** What such a job reads. */
@@ -14,7 +15,9 @@ export interface BatchedRows<Batch> {
   readonly survey: { readonly batchCount: number; readonly trainableBatchCount: number }
   /** All batches from the first; called once per epoch. `index` counts those in which nothing trains too. */
   readonly openBatches: () => AsyncIterable<Batch>
-  readonly hyperparameters: ValidationOptions & Parameters<typeof rateOf>[0] & Pick<SftHyperparameters, 'epochs'>
+  readonly hyperparameters: ValidationOptions &
+    Parameters<typeof rateOf>[0] &
+    Pick<Hyperparameters<EpochOptions>, 'epochs'>
 }
 
 /** What a kind of job does with its batches. */

@@ -6,7 +6,8 @@
  * an interval, and after the last step.
  */
 import { TrainingError } from '#base/errors/errors.js'
-import type { SftHyperparameters } from '#training/hyperparameters.js'
+import type { EpochOptions } from '#contract/jobs/shared-options.js'
+import type { Hyperparameters } from '../hyperparameters.js'
 import type { JobContext } from '../job.js'
 import { copyState, restoreState } from '../kept-state.js'
 
@@ -21,8 +22,8 @@ export type ValidationMetrics = Readonly<Record<string, number>>
 
 /** How a job uses its measurements. */
 export type ValidationOptions = Pick<
-  SftHyperparameters,
-  'validationInterval' | 'earlyStoppingPatience' | 'earlyStoppingMinDelta' | 'isBestKept'
+  Hyperparameters<EpochOptions>,
+  'validationInterval' | 'earlyStoppingPatience' | 'earlyStoppingMinDelta' | 'keepBest'
 >
 
 /** Measures a job that runs. */
@@ -57,7 +58,7 @@ export function createValidation(
 ): Validation {
   const { progress, clock } = context
   const { report } = progress
-  const { earlyStoppingPatience: patience, earlyStoppingMinDelta: minDelta, isBestKept } = hyperparameters
+  const { earlyStoppingPatience: patience, earlyStoppingMinDelta: minDelta, keepBest } = hyperparameters
   const interval = hyperparameters.validationInterval ?? Math.max(1, stepsPerEpoch)
 
   async function measure(): Promise<ValidationMetrics> {
@@ -70,7 +71,7 @@ export function createValidation(
     }
     report.seconds.validation += (clock.monotonicMs() - startedMs) / 1000
     report.validation.push(point)
-    if (isBestKept && point.loss < (progress.best?.loss ?? Number.POSITIVE_INFINITY)) {
+    if (keepBest && point.loss < (progress.best?.loss ?? Number.POSITIVE_INFINITY)) {
       progress.best = copyState(context, point)
     }
     return namedMetrics(point)
@@ -101,7 +102,7 @@ function namedMetrics(measured: Measured | undefined): ValidationMetrics {
 /** How often a job that does not stop early measures, the first time before its first step. */
 export function measurementCount(
   stepsPerEpoch: number,
-  { validationInterval, epochs }: Pick<SftHyperparameters, 'validationInterval' | 'epochs'>,
+  { validationInterval, epochs }: Pick<Hyperparameters<EpochOptions>, 'validationInterval' | 'epochs'>,
 ): number {
   const steps = stepsPerEpoch * epochs
   const interval = validationInterval ?? Math.max(1, stepsPerEpoch)

@@ -1,11 +1,10 @@
 /**
  * What a job would do, known before it starts: the steps and rows it makes, what trains, what is left out, how much work it is.
  *
- * Each kind of job makes its plan from the code that the job itself runs (`src/training/trainer/rl/rl-outline.ts` and its
+ * Each kind of job makes its plan from the code that the job itself runs (`src/training/kinds/rl/rl-outline.ts` and its
  * like), so that a plan cannot tell another story than the job's report.
  */
-import type { TrainingPrecision } from '#training/hyperparameters.js'
-import type { TrainingEvent } from '../job.js'
+import type { TrainingEvent, TrainingPrecision } from '../job.js'
 import type { MemoryNeeds } from '../memory.js'
 import { type Row, sequenceRow } from '../row-batch.js'
 

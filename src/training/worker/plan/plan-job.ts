@@ -5,11 +5,11 @@
 import { AppError, fullMessage } from '#base/errors/errors.js'
 import type { PlanRequest } from '#contract/processes/plan.js'
 import type { PlanFindings } from '#contract/wire/training/plan.js'
+import type { OpenJob } from '#training/kinds/start.js'
 import type { JobContext } from '#training/trainer/job.js'
 import { type MemoryPlan, planMemory } from '#training/trainer/memory.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
 import { reportWarnings } from '#training/trainer/report.js'
-import type { OpenJob } from '../job-kinds.js'
 import { type Prediction, predict } from './predict.js'
 
 /** Plans an open job. @throws {AppError} what the job itself would refuse about its data */

@@ -4,10 +4,10 @@
  */
 import type { PlanRequest } from '#contract/processes/plan.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { SFT_OPTIMIZER } from '#training/hyperparameters.js'
 import { rowCost } from '#training/rows/training-batch.js'
 import { type JobContext, rowSettings } from '#training/trainer/job.js'
 import { longestRow, type MemoryPlan, recomputedBytes } from '#training/trainer/memory.js'
+import { SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
 import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { createTrainer } from '#training/trainer/trainer.js'

@@ -9,7 +9,6 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { resolveRlConfig } from '#training/hyperparameters.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import { gradientName, type LossKind } from '#training/trainer/train-graph.js'
@@ -22,6 +21,7 @@ import {
   unpack,
 } from '../../../support/model/decoder-goldens.js'
 import { prepareFormulaModel } from '../../../support/model/golden-model.js'
+import { resolveRlConfig } from '../../../support/model/job-options.js'
 
 const TOLERANCE = 1e-4
 const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }

@@ -1,11 +1,11 @@
 /** The same numbers as the Python library's own code, recorded by test/goldens/make_art_fixtures.py. */
 import { describe, expect, it } from 'vitest'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
-import { resolveRlConfig } from '#training/hyperparameters.js'
 import { buildTrainingBatch } from '#training/rows/training-batch.js'
 import batches from '../../../fixtures/trajectories/art-batches.json' with { type: 'json' }
 import losses from '../../../fixtures/trajectories/art-losses.json' with { type: 'json' }
 import goldens from '../../../goldens/policy-loss.json' with { type: 'json' }
+import { resolveRlConfig } from '../../../support/model/job-options.js'
 import { createWordText } from '../../../support/model/random-trajectories.js'
 import { policyLossReference } from '../../../support/reference/policy-loss-reference.js'
 

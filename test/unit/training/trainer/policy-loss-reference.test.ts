@@ -1,9 +1,9 @@
 /** The float64 reference of the policy loss against every published vector, and against central differences. */
 import { describe, expect, it } from 'vitest'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
-import { resolveRlConfig } from '#training/hyperparameters.js'
 import { normalizeBatch, trajectoryWeight } from '#training/rows/advantages.js'
 import vectors from '../../../fixtures/trajectories/policy-loss-vectors.json' with { type: 'json' }
+import { resolveRlConfig } from '../../../support/model/job-options.js'
 import { forSeeds } from '../../../support/model/random-trajectories.js'
 import { type PolicyLossInput, policyLossReference } from '../../../support/reference/policy-loss-reference.js'
 

@@ -1,0 +1,88 @@
+/**
+ * The flags of `trainyard train` that set an option of the job, from the rows of `contract/jobs/`, in their order. Knows no option.
+ */
+import type { JsonValue } from '#base/util/json.js'
+import { JOB_DEFINITIONS, type OptionsOf, type OptionsTable } from '#contract/jobs/kinds.js'
+import type { BySize, OptionFlag, OptionRow } from '#contract/jobs/option.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { type Flag, flag } from '../command/flags.js'
+import { parseChoice, parseInteger, parseNumber } from '../input/parse.js'
+
+/** Options with a flag. */
+type Flagged<K extends JobKind> = {
+  [Name in keyof OptionsTable<K>]: OptionsTable<K>[Name] extends { readonly flag: OptionFlag } ? Name : never
+}[keyof OptionsTable<K>]
+
+/** By the options' names in the API; an absent flag is undefined. */
+export type OptionFlags<K extends JobKind> = {
+  readonly [Name in Flagged<K>]: Flag<NonNullable<OptionsOf<K>[Name]> | undefined>
+}
+
+export function optionFlags<K extends JobKind>(kind: K): OptionFlags<K> {
+  const flags = Object.entries(JOB_DEFINITIONS[kind].options).flatMap(([name, row]) =>
+    row.flag === undefined ? [] : [[name, flagOf(name, row, row.flag)]],
+  )
+  return Object.fromEntries(flags) as OptionFlags<K>
+}
+
+/** What the flags say, under the API's names. */
+export function givenOptions(kind: JobKind, flags: Readonly<Record<string, unknown>>): Record<string, JsonValue> {
+  const given = Object.entries(JOB_DEFINITIONS[kind].options).flatMap(([name, row]) => {
+    const value = row.flag === undefined ? undefined : flags[name]
+    return value === undefined ? [] : [[name, value]]
+  })
+  return Object.fromEntries(given) as Record<string, JsonValue>
+}
+
+function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag): Flag<JsonValue | undefined> {
+  const long = `--${name.replaceAll('_', '-')}`
+  const summary = summaryOf(row)
+  const options = { isAdvanced: isCommon !== true }
+  switch (row.type) {
+    case 'boolean': {
+      if (row.default !== false) return flag.toggle(spelling ?? long, summary, options)
+      const on = flag.switch(spelling ?? long, summary, options)
+      return { ...on, read: (texts) => on.read(texts) || undefined }
+    }
+    case 'number': {
+      const { min, max } = row.bounds
+      return flag.custom((text) => parseNumber(text, min, max))(spelling ?? `${long} <x>`, summary, options)
+    }
+    case 'integer': {
+      const { word, bounds } = row
+      const { min = Number.MIN_SAFE_INTEGER, max } = bounds
+      const parse = (text: string) => (text === word?.text ? text : parseInteger(text, min, max))
+      return flag.custom(parse)(spelling ?? `${long} <n>`, summary, options)
+    }
+    case 'choice': {
+      const { choices } = row
+      const among = spelling ?? `${long} <${choices.join('|')}>`
+      return flag.custom((text) => parseChoice(text, choices))(among, summary, options)
+    }
+    default:
+      return flag.text(spelling ?? `${long} <text>`, summary, options)
+  }
+}
+
+/** The sentence of the row and what counts where nothing is given, for example `weight of the KL penalty; default 0`. */
+function summaryOf({ summary, default: otherwise, bySize = [], flag: { whenAbsent } = {} }: OptionRow): string {
+  if (whenAbsent === null) return summary
+  const published = otherwise === null || otherwise === false ? [] : [shown(otherwise)]
+  const sizes = bySize.length === 0 ? [] : [shownSizes(bySize)]
+  const parts = [...published, ...sizes, ...(whenAbsent === undefined ? [] : [whenAbsent])]
+  return parts.length === 0 ? summary : `${summary}; default ${parts.join(', ')}`
+}
+
+/** @example '3e-4 for models below 300 million parameters, 1e-3 below 20' */
+function shownSizes(bySize: readonly BySize[]): string {
+  const [largest, ...smaller] = bySize
+    .toReversed()
+    .map(({ below, value }) => ({ value: shown(value), at: below / 1e6 }))
+  const first = `${largest?.value} for models below ${largest?.at} million parameters`
+  return [first, ...smaller.map(({ value, at }) => `${value} below ${at}`)].join(', ')
+}
+
+function shown(value: JsonValue): string {
+  if (value === true) return 'on'
+  return typeof value === 'number' && value > 0 && value < 0.01 ? value.toExponential() : String(value)
+}

@@ -1,0 +1,275 @@
+/**
+ * Jobs of reinforcement learning: their options, and what follows from them. Names, defaults and meanings are those of OpenPipe
+ * ART; `src/docs/how-training-works.md` has the formulas. Options of our own are the last ones.
+ */
+import { defineJobKind, type PolicyReference, refuse } from './kind.js'
+import { defineOptions, type OptionValues } from './option.js'
+import { COMMON_OPTIONS, LEARNING_RATE, MAX_FLOAT32, MEASURED, TINY } from './shared-options.js'
+
+/** Clip ranges, caps of importance weights, coefficients: dimensionless. */
+const AMOUNT = { min: 0, max: MAX_FLOAT32 } as const
+/** Tokens. */
+const LENGTH = { min: 2, max: 131_072 } as const
+
+/** Clip range by loss; PPO's upper bound follows its lower one. */
+const CLIP_DEFAULTS = {
+  cispo: { epsilon: 1, epsilonHigh: 4 },
+  ppo: { epsilon: 0.2, epsilonHigh: null },
+} as const
+
+const needsPenalty = { any: ['kl_penalty_coef'], said: 'kl_penalty_coef' } as const
+
+const options = defineOptions({
+  learning_rate: {
+    type: 'number',
+    default: 5e-6,
+    bounds: LEARNING_RATE,
+    // spark learns at 1e-3 within a few jobs, and falls back at 4e-3; SmolLM2-135M learned at 3e-4
+    bySize: [
+      { below: TINY, value: 1e-3 },
+      { below: MEASURED, value: 3e-4 },
+    ],
+    flag: { isCommon: true },
+    summary: 'step size of the optimizer',
+  },
+  ppo: { type: 'boolean', default: false, isRecorded: false, summary: 'the same as loss_fn ppo' },
+  loss_fn: {
+    type: 'choice',
+    default: 'cispo',
+    choices: ['cispo', 'ppo'],
+    flag: { spelling: '--loss <cispo|ppo>' },
+    summary: 'policy loss',
+  },
+  epsilon: { type: 'number', default: null, bounds: AMOUNT, flag: {}, summary: 'clip below' },
+  epsilon_high: { type: 'number', default: null, bounds: AMOUNT, flag: {}, summary: 'clip above' },
+  importance_sampling_level: {
+    type: 'choice',
+    default: 'token',
+    choices: ['token', 'sequence', 'average', 'geometric_average'],
+    summary: 'over which tokens the importance ratio is taken',
+  },
+  scale_rewards: { type: 'boolean', default: true, flag: {}, summary: "divide advantages by the group's deviation" },
+  normalize_advantages: { type: 'boolean', default: true, summary: 'false switches scale_rewards off as well' },
+  advantage_balance: {
+    type: 'number',
+    default: 0,
+    bounds: { min: -1, max: 1 },
+    summary: 'from -1 (only negative advantages train) over 0 to 1 (only positive ones)',
+  },
+  max_negative_advantage_importance_sampling_weight: {
+    type: 'number',
+    default: null,
+    bounds: AMOUNT,
+    summary: "upper bound of every token's importance ratio before clipping; 0 is none",
+  },
+  mask_prob_ratio: {
+    type: 'boolean',
+    default: false,
+    summary: 'tokens with a ratio outside the clip range do not train',
+  },
+  alt_k2_tau: {
+    type: 'number',
+    default: null,
+    bounds: AMOUNT,
+    summary: 'this times the log ratio is taken from advantages; 0 is none',
+  },
+  kimi_k2_tau: {
+    type: 'number',
+    default: null,
+    bounds: AMOUNT,
+    isRecorded: false,
+    summary: 'another name of alt_k2_tau',
+  },
+  precalculate_logprobs: {
+    type: 'boolean',
+    default: false,
+    summary: "old log-probabilities come from a forward pass before the first step instead of the sampler's",
+  },
+  truncated_importance_sampling: {
+    type: 'number',
+    default: null,
+    bounds: AMOUNT,
+    summary:
+      'upper bound of the weight that corrects sampler against trainer; implies precalculate_logprobs; 0 is none',
+  },
+  allow_training_without_logprobs: {
+    type: 'boolean',
+    default: false,
+    summary: 'answers without log-probabilities train too, as if sampled from the current policy',
+  },
+  kl_penalty_coef: {
+    type: 'number',
+    default: 0,
+    bounds: AMOUNT,
+    flag: { spelling: '--kl-coef <x>' },
+    summary: 'weight of the KL penalty',
+  },
+  kl_penalty_reference_step: {
+    type: 'integer',
+    default: null,
+    bounds: { min: 0 },
+    needs: needsPenalty,
+    summary: 'step of the model that the penalty is measured to; without a reference the base model',
+  },
+  kl_penalty_step_lag: {
+    type: 'integer',
+    default: null,
+    bounds: { min: 1 },
+    needs: needsPenalty,
+    summary: 'steps back from the start that the penalty is measured to',
+  },
+  kl_ref_adapter_path: {
+    type: 'text',
+    default: null,
+    maxLength: 4096,
+    needs: needsPenalty,
+    summary: 'a checkpoint that the penalty is measured to, such as project/name:step3',
+  },
+  kl_penalty_source: {
+    type: 'choice',
+    default: 'current_learner',
+    choices: ['current_learner', 'sample'],
+    needs: needsPenalty,
+    summary: 'whose log-probabilities the penalty takes',
+  },
+  packed_sequence_length: {
+    type: 'integer',
+    default: null,
+    bounds: LENGTH,
+    summary: 'tokens of a packed row, which an optimizer step covers; longer sequences are dropped',
+  },
+  num_trajectories_learning_rate_multiplier_power: {
+    type: 'number',
+    default: 0,
+    bounds: { min: -8, max: 8 },
+    summary: 'p in learning rate * (answers of the step)^p',
+  },
+  logprob_calculation_chunk_size: {
+    type: 'integer',
+    default: 1024,
+    bounds: { min: 1 },
+    summary: 'most positions whose logits exist at once; changes memory, no result',
+  },
+  scale_learning_rate_by_reward_std_dev: {
+    type: 'boolean',
+    default: false,
+    isRecorded: false,
+    summary: 'not available',
+    unsupported: {
+      reason: 'is not supported: learning rates do not follow the history of rewards',
+      isHarmless: isOff,
+    },
+  },
+  plot_tensors: {
+    type: 'boolean',
+    default: false,
+    isRecorded: false,
+    summary: 'not available',
+    unsupported: { reason: 'is not supported: no plots are made here', isHarmless: isOff },
+  },
+  target_kl: {
+    type: 'number',
+    default: null,
+    bounds: { min: 1e-6, max: 100 },
+    // At the rate above tiny models fall without a limit, and come back within a few jobs with this one. Larger ones were not seen
+    // to fall at their rate, and would pay for the measurement.
+    bySize: [{ below: TINY, value: 0.2 }],
+    flag: { whenAbsent: '--set target_kl=null for none' },
+    summary: 'nats per token an update may move the policy, longer ones are shortened',
+  },
+  tokens_per_step: {
+    type: 'integer',
+    default: null,
+    bounds: LENGTH,
+    // Rows of 2,048 tokens are right for models of billions of parameters on thousands of answers; small ones learn from a few
+    // hundred short answers in more, smaller steps.
+    bySize: [
+      { below: 50_000_000, value: 384 },
+      { below: 1_000_000_000, value: 1024 },
+    ],
+    bySizeUnless: ['packed_sequence_length', 'grad_accumulation_sequences'],
+    flag: { whenAbsent: null },
+    summary: 'tokens an optimizer step covers; drops nothing',
+  },
+  grad_accumulation_sequences: {
+    type: 'integer',
+    default: 1,
+    bounds: { min: 1, max: 4096 },
+    summary: 'packed rows of an optimizer step',
+  },
+  loss_aggregation: {
+    type: 'choice',
+    default: 'trajectory',
+    choices: ['trajectory', 'token', 'constant'],
+    summary: 'how tokens share the loss: equal trajectories, equal tokens within a row, or equal tokens everywhere',
+  },
+  mask_truncated: { type: 'boolean', default: false, summary: 'answers that ended by length do not train' },
+  ...COMMON_OPTIONS,
+})
+export type RlOptions = OptionValues<typeof options>
+
+export const RL = defineJobKind({
+  root: 'experimental_config',
+  row: { noun: 'sequence', limit: 'packed_sequence_length or the context of the model' },
+  options,
+  derive(given) {
+    const loss = given.ppo || given.loss_fn === 'ppo' ? 'ppo' : 'cispo'
+    const clip = CLIP_DEFAULTS[loss]
+    const epsilon = given.epsilon ?? clip.epsilon
+    const truncation = given.truncated_importance_sampling || null
+    namedReference(given)
+    return {
+      ...given,
+      loss_fn: loss,
+      epsilon,
+      epsilon_high: given.epsilon_high ?? clip.epsilonHigh ?? epsilon,
+      alt_k2_tau: tauOf(given) || null,
+      max_negative_advantage_importance_sampling_weight:
+        given.max_negative_advantage_importance_sampling_weight || null,
+      truncated_importance_sampling: truncation,
+      scale_rewards: given.scale_rewards && given.normalize_advantages,
+      precalculate_logprobs: given.precalculate_logprobs || truncation !== null,
+    }
+  },
+  referenceOf: (given) => (given.kl_penalty_coef === 0 ? null : namedReference(given)),
+})
+
+function tauOf({ alt_k2_tau: ours, kimi_k2_tau: upstream }: RlOptions): number | null {
+  if (ours !== null && upstream !== null && ours !== upstream) {
+    const path = 'experimental_config.alt_k2_tau'
+    refuse(path, `${path} is ${ours} but its alias kimi_k2_tau is ${upstream}.`)
+  }
+  return ours ?? upstream
+}
+
+/** At most one of the three names a reference; an address without a step would mean another policy with every job. */
+function namedReference(given: RlOptions): PolicyReference | null {
+  const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag, kl_ref_adapter_path: address } = given
+  const named = Object.entries({
+    kl_penalty_reference_step: step,
+    kl_penalty_step_lag: lag,
+    kl_ref_adapter_path: address,
+  }).flatMap(([name, value]) => (value === null ? [] : [name]))
+  const [option, second] = named
+  if (option === undefined) return null
+  if (second !== undefined) {
+    refuse(
+      `experimental_config.${second}`,
+      `experimental_config names several KL references: ${named.join(', ')}.`,
+      'Leave all but one out; without any the reference is the base model.',
+    )
+  }
+  if (step !== null) return { kind: 'step', step, option }
+  if (lag !== null) return { kind: 'lag', lag, option }
+  if (address !== null && /:(?:step|v)\d{1,9}$/.test(address)) return { kind: 'adapter', address, option }
+  return refuse(
+    `experimental_config.${option}`,
+    `experimental_config.${option} must be a checkpoint of this service, such as project/name:step3, got "${address?.slice(0, 200)}".`,
+    'Files of the training machine are not read. A model of the same base model and a step name the reference.',
+  )
+}
+
+/** As a lax boolean reads it; what it would refuse has been refused before. */
+function isOff(value: unknown): boolean {
+  return !(value === true || value === 1 || (typeof value === 'string' && /^(1|on|t|true|y|yes)$/i.test(value)))
+}

@@ -1,0 +1,59 @@
+/**
+ * Supervised jobs on example conversations: their options, and what follows from them. Options that the published API lacks
+ * may stand in `config` or in `experimental_config`.
+ */
+import { assertScheduleFits, defineJobKind, keepsBest } from './kind.js'
+import { defineOptions, type OptionValues } from './option.js'
+import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, MEASURED, TINY } from './shared-options.js'
+
+const options = defineOptions({
+  learning_rate: {
+    type: 'number',
+    default: 5e-5,
+    bounds: LEARNING_RATE,
+    takesList: true,
+    // spark learns at 1e-3; SmolLM2-135M learned at rates up to 1e-3 that fall, and at 3e-4
+    bySize: [
+      { below: TINY, value: 1e-3 },
+      { below: MEASURED, value: 3e-4 },
+    ],
+    flag: { isCommon: true },
+    summary: 'step size of the optimizer',
+  },
+  ...epochOptions('conversations'),
+  assistant_turns: {
+    type: 'choice',
+    default: 'all',
+    choices: ['all', 'last'],
+    flag: {},
+    summary: 'turns to learn from',
+  },
+  metric_logging: {
+    type: 'object',
+    default: null,
+    summary: "means of the job stand under sft/ among its checkpoint's metrics",
+    rows: {
+      enabled: { type: 'boolean', default: false, summary: 'whether they do' },
+      target_training_step: {
+        type: 'integer',
+        default: null,
+        bounds: { min: 0 },
+        summary: 'the step that the client expects',
+      },
+    },
+  },
+  ...COMMON_OPTIONS,
+})
+export type SftOptions = OptionValues<typeof options>
+
+export const SFT = defineJobKind({
+  root: 'config',
+  secondRoot: 'experimental_config',
+  row: { noun: 'example', limit: 'the context of the model' },
+  options,
+  derive(given) {
+    assertScheduleFits(given)
+    return { ...given, keep_best: keepsBest(given) }
+  },
+  referenceOf: () => null,
+})

@@ -1,0 +1,171 @@
+/**
+ * Options that several kinds of jobs have: of every job, and of jobs that go through rows of data in epochs.
+ */
+import { defineOptions, type OptionValues } from './option.js'
+
+/** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
+export const MAX_FLOAT32 = 3.4028234663852886e38
+
+export const LEARNING_RATE = { min: 0, max: 1 } as const
+/** Of LoRA. */
+const DIMENSIONS = { min: 1, max: 256 } as const
+
+/** Below so many parameters a base model counts as tiny. */
+export const TINY = 20_000_000
+/** Up to here rates were measured. */
+export const MEASURED = 300_000_000
+
+const LORA_TARGETS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
+
+/** Shape of a model's first adapter. */
+export const LORA_DEFAULTS = { rank: 8, alpha: 16 } as const
+
+/** Of every kind of job. */
+export const COMMON_OPTIONS = defineOptions({
+  precision: {
+    type: 'choice',
+    default: 'f32',
+    choices: ['f32', 'int8'],
+    isExtension: true,
+    summary: "arithmetic of the frozen layers' products",
+  },
+  seed: {
+    type: 'integer',
+    default: null,
+    bounds: {},
+    isExtension: true,
+    summary: "seeds a new adapter and the order of rows; without it the job's id does",
+  },
+  lora: {
+    type: 'object',
+    default: null,
+    isExtension: true,
+    summary: "shape of a model's first adapter; later jobs keep it",
+    rows: {
+      rank: { type: 'integer', default: LORA_DEFAULTS.rank, bounds: DIMENSIONS, summary: 'inner dimension' },
+      alpha: {
+        type: 'number',
+        default: LORA_DEFAULTS.alpha,
+        bounds: { min: 1e-6, max: MAX_FLOAT32 },
+        summary: "the adapter's output is scaled by alpha / rank",
+      },
+      dropout: {
+        type: 'unread',
+        default: null,
+        summary: 'share of inputs left out while training',
+        unsupported: {
+          reason: 'is not supported: adapters train without dropout',
+          isHarmless: (value) => Number(value) === 0,
+        },
+      },
+      target_modules: {
+        type: 'unread',
+        default: null,
+        summary: 'layers that adapters cover',
+        unsupported: {
+          reason: `is not supported: adapters always cover ${LORA_TARGETS.join(', ')}`,
+          isHarmless: (value) =>
+            value === 'all-linear' ||
+            (Array.isArray(value) &&
+              value.length === LORA_TARGETS.length &&
+              LORA_TARGETS.every((name) => value.includes(name))),
+        },
+      },
+    },
+  },
+})
+
+export type CommonOptions = OptionValues<typeof COMMON_OPTIONS>
+
+/** Of jobs on rows. @param rows what a row is called, in the plural */
+export function epochOptions<const Rows extends string>(rows: Rows) {
+  return defineOptions({
+    batch_size: {
+      type: 'integer',
+      default: 'auto',
+      bounds: { min: 1, max: 65_536 },
+      word: { text: 'auto', value: 2 },
+      flag: { spelling: '--batch-size <n|auto>', isCommon: true },
+      summary: `${rows} per gradient step`,
+    },
+    epochs: {
+      type: 'integer',
+      default: 1,
+      bounds: { min: 1, max: 1000 },
+      isExtension: true,
+      flag: { isCommon: true },
+      summary: 'passes over the data',
+    },
+    learning_rate_schedule: {
+      type: 'choice',
+      default: 'constant',
+      choices: ['constant', 'linear', 'cosine'],
+      isExtension: true,
+      flag: { spelling: '--schedule <constant|linear|cosine>' },
+      summary: 'course of the learning rate over all epochs',
+    },
+    warmup_steps: {
+      type: 'integer',
+      default: 0,
+      bounds: { min: 0, max: 1_000_000 },
+      isExtension: true,
+      flag: {},
+      summary: 'batches over which the rate rises',
+    },
+    validation_interval: {
+      type: 'integer',
+      default: null,
+      bounds: { min: 1, max: 1_000_000 },
+      isExtension: true,
+      isMeasuring: true,
+      flag: { whenAbsent: 'one epoch' },
+      summary: 'gradient steps between measurements',
+    },
+    early_stopping_patience: {
+      type: 'integer',
+      default: null,
+      bounds: { min: 1, max: 1000 },
+      isExtension: true,
+      isMeasuring: true,
+      flag: {},
+      summary: 'stop after n measurements without a better one, keep the best state',
+    },
+    early_stopping_min_delta: {
+      type: 'number',
+      default: 0,
+      bounds: { min: 0, max: MAX_FLOAT32 },
+      isExtension: true,
+      needs: { any: ['early_stopping_patience'], said: 'early_stopping_patience' },
+      summary: 'nats by which a measurement must be lower to be better',
+    },
+    min_learning_rate: {
+      type: 'number',
+      default: 0,
+      bounds: LEARNING_RATE,
+      isExtension: true,
+      needs: {
+        any: ['learning_rate_schedule', 'warmup_steps'],
+        said: 'learning_rate_schedule linear or cosine, or warmup_steps',
+      },
+      flag: {},
+      summary: 'rate the schedule starts from and ends at',
+    },
+    weight_decay: {
+      type: 'number',
+      default: 0,
+      bounds: { min: 0, max: 1 },
+      isExtension: true,
+      flag: {},
+      summary: 'decoupled decay of AdamW',
+    },
+    keep_best: {
+      type: 'boolean',
+      default: null,
+      isExtension: true,
+      isMeasuring: true,
+      flag: { whenAbsent: 'with early stopping' },
+      summary: 'keep the state with the lowest validation loss',
+    },
+  })
+}
+export type EpochOptions = OptionValues<ReturnType<typeof epochOptions>>

@@ -1,0 +1,221 @@
+/**
+ * A preference job: pairs of answers to optimizer steps, in the order of the file (`numerics/nn/preference-loss.ts`).
+ *
+ * The reference is frozen and scores every pair once, before the first step: the checkpoint the job starts from, another step of
+ * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
+ */
+
+import { createLifetimes } from '#base/util/lifetimes.js'
+import { notesOfRows } from '#formats/rows/notes/data-notes.js'
+import type { PreferenceBatch } from '#formats/rows/preference-data.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
+import { rateNotes } from '#training/trainer/epochs/schedule.js'
+import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
+import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { averageSteps } from '#training/trainer/progress.js'
+import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
+import { applyResumePoint } from '#training/trainer/resume-point.js'
+import { openScores, type ReferencePolicy, type ScoringContext } from '#training/trainer/scores.js'
+import { createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
+import type { DpoHyperparameters } from './dpo-hyperparameters.js'
+import { preferenceMeasures } from './dpo-metrics.js'
+import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
+import { assertMeasurable, openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
+
+/** What a preference job trains on, besides its context. */
+export interface DpoJob extends PreferenceRows {
+  readonly hyperparameters: DpoHyperparameters
+  /** What the answers are compared with; `start` is the adapter the job starts from, as it is then. Not read when reference-free. */
+  readonly reference: ReferencePolicy | 'start'
+  /** What the job is measured on; null for nothing. */
+  readonly validation: PreferenceRows | null
+}
+
+/** Names that are averaged over steps into the checkpoint's metrics. */
+const STEP_METRICS = [
+  'loss',
+  'grad_norm',
+  'learning_rate',
+  'rewards/chosen',
+  'rewards/rejected',
+  'rewards/accuracies',
+  'rewards/margins',
+  'logps/chosen',
+  'logps/rejected',
+] as const
+
+/**
+ * Trains on preferences.
+ *
+ * @returns events as `trainRl`; `num_sequences` is the number of batches with a pair, over all epochs
+ * @throws {TrainingError} `non_finite_loss`; what reading the batches throws
+ */
+export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { survey } = job
+  const { progress, resumePoint } = context
+  const { report } = progress
+  const started = outlineDpo(job, context)
+  if (resumePoint === null) yield started
+  const rows = { precision: job.hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
+  const validated =
+    survey.trainableBatchCount > 0
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
+      : {}
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...averageSteps(progress),
+      ...validated,
+      'data/step_num_pairs': survey.pairCount,
+      'data/step_num_gradient_steps': progress.stepCount,
+      'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+/**
+ * Notes in the report of the job's progress what is known before the first step.
+ *
+ * @returns the first event
+ * @throws {InvalidRequestError} `no_trainable_tokens`
+ */
+export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { progress }: JobContext): TrainingEvent {
+  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
+  const stepCount = survey.trainableBatchCount * hyperparameters.epochs
+  progress.report.plannedSteps = stepCount
+  progress.report.notes = [
+    ...notesOfRows(survey.notes, validation?.survey.notes),
+    ...rateNotes(hyperparameters, survey.batchCount * hyperparameters.epochs),
+  ]
+  progress.report.leftOut = [
+    ...leftOutRows(survey),
+    ...(validation === null ? [] : leftOutRows(validation.survey, 'validation')),
+  ]
+  return {
+    type: 'training_started',
+    data: {
+      num_sequences: stepCount,
+      num_pairs: survey.pairCount,
+      num_trainable_tokens: survey.answerTokenCount,
+      num_epochs: hyperparameters.epochs,
+      num_dropped_overlength: survey.overlengthCount,
+      num_untrainable: survey.untrainableCount,
+      ...leftOutMessageMetric(survey.leftOutMessages.count),
+      ...(validation === null ? {} : { num_validation_pairs: validation.survey.pairCount }),
+    },
+  }
+}
+
+/** What the job's rows take, before any is read. */
+export function memoryNeeds({ survey, validation }: Pick<DpoJob, 'survey' | 'validation'>): MemoryNeeds {
+  return {
+    loss: 'preference',
+    largest: largestPairBatch(survey),
+    measured: validation === null ? null : largestPairBatch(validation.survey),
+  }
+}
+
+/** @returns what validation rows say of the state the job ends with */
+async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+  const { hyperparameters } = job
+  const { progress, clock } = context
+  const { report } = progress
+  const { beta, labelSmoothing } = hyperparameters
+  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
+  // Scored with the weights the job starts from, also when it goes on from a resume point.
+  const referenceMs = clock.monotonicMs()
+  const references = await scoreReference(job, job, context)
+  const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, context)
+  report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
+  applyResumePoint(context, context.resumePoint)
+  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const loss = { kind: 'preference' as const, options: { beta, labelSmoothing } }
+  const sessions = createLifetimes()
+  try {
+    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
+    sessions.add('trainer', trainer.release)
+    const measurement =
+      job.validation === null || validationReferences === null
+        ? null
+        : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
+    if (measurement !== null) sessions.add('validation', measurement.release)
+    const steps: BatchSteps<PreferenceBatch> = {
+      measurement,
+      maxGradientNorm: settings.maxGradientNorm,
+      averaged: STEP_METRICS,
+      isTrainable: ({ pairs }) => pairs.length > 0,
+      async makeStep(batch, learningRate) {
+        const startedMs = clock.monotonicMs()
+        const reference = references[batch.index] ?? noLogps(batch.pairs.length)
+        const parts = toPairRows(batch.pairs)
+        const result = await trainer.step(toMicroBatches(parts, reference), {
+          learningRate,
+          gradientStep: progress.stepCount + 1,
+        })
+        const policy = noLogps(batch.pairs.length)
+        for (const [p, part] of parts.entries()) {
+          addAnswerLogps(policy, part, result.outputs[p]?.logp ?? new Float32Array(0))
+        }
+        const data = finite({
+          loss: result.loss,
+          ...preferenceMeasures(policy, reference, hyperparameters).metrics,
+          grad_norm: result.gradientNorm,
+          learning_rate: learningRate,
+          num_pairs: batch.pairs.length,
+          num_tokens: batch.tokenCount,
+          num_trainable_tokens: batch.answerTokenCount,
+          tokens_per_second: batch.tokenCount / ((clock.monotonicMs() - startedMs) / 1000),
+        })
+        return { result, data, tokens: batch.tokenCount, trainedTokens: batch.answerTokenCount }
+      },
+    }
+    return yield* trainEpochs(job, steps, context)
+  } finally {
+    await sessions.end()
+  }
+}
+
+/** Log-probabilities of all batches under the reference; zeros without one. */
+async function scoreReference(
+  { hyperparameters, reference }: DpoJob,
+  rows: PreferenceRows,
+  context: ScoringContext,
+): Promise<AnswerLogps[]> {
+  const all: AnswerLogps[] = []
+  if (hyperparameters.referenceFree) {
+    for await (const { pairs } of rows.openBatches()) all.push(noLogps(pairs.length))
+    return all
+  }
+  const scores = await openScores(context, reference === 'start' ? context.adapter : reference)
+  try {
+    for await (const { pairs } of rows.openBatches()) all.push(await scorePairs(pairs, scores.score))
+    return all
+  } finally {
+    await scores.release()
+  }
+}
+
+function toMicroBatches(parts: ReturnType<typeof toPairRows>, reference: AnswerLogps): MicroBatch[] {
+  const pairCount = reference.chosen.length
+  const denominator = float32Tensor(Float32Array.of(pairCount), [])
+  return parts.map((part) => {
+    const margins = part.indices.map((pair) => (reference.chosen[pair] ?? 0) - (reference.rejected[pair] ?? 0))
+    return {
+      batch: part.batch,
+      lossInputs: {
+        denominator,
+        pairs: pairMatrix(part),
+        reference_margin: float32Tensor(Float32Array.from(margins), [margins.length]),
+      },
+    }
+  })
+}
+
+function finite(data: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)))
+}

@@ -1,0 +1,100 @@
+/**
+ * Preference pairs as rows of a graph: both answers of a pair run together, and each knows which tokens are whose.
+ */
+
+import { answers, type PreferencePair, type PreferenceSurvey } from '#formats/rows/preference-data.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
+import { type RowBatch, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+
+/** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
+const ROW_MULTIPLE = 16
+
+/** Some pairs of a batch: rows 2i and 2i + 1 are the chosen and the rejected answer of pair i. */
+export interface PairRows {
+  /** Position of each pair in its batch. */
+  readonly indices: readonly number[]
+  readonly batch: RowBatch
+}
+
+interface PairEntry {
+  readonly pair: PreferencePair
+  readonly index: number
+  readonly length: number
+}
+
+/** Pairs that run together, the longest first; a longer one than the limit goes alone. */
+function partPairs(pairs: readonly PreferencePair[]): PairEntry[][] {
+  const sorted = pairs
+    .map((pair, index) => ({ pair, index, length: pairLength(pair) }))
+    .sort((a, b) => b.length - a.length || a.index - b.index)
+  const parts: PairEntry[][] = []
+  for (const entry of sorted) {
+    const part = parts.at(-1)
+    const length = part?.[0]?.length ?? 1
+    if (part !== undefined && 2 * (part.length + 1) * length <= MICRO_BATCH_TOKENS) part.push(entry)
+    else parts.push([entry])
+  }
+  return parts
+}
+
+/** Sizes of the batches that pairs run in. */
+export function pairBatchSizes(pairs: readonly PreferencePair[]): BatchSize[] {
+  return partPairs(pairs).map((part) => ({ rows: 2 * part.length, length: part[0]?.length ?? 1 }))
+}
+
+/** The largest micro-batch the data can make. */
+export function largestPairBatch({ longestLength }: Pick<PreferenceSurvey, 'longestLength'>): BatchSize {
+  const length = paddedLength(Math.max(1, longestLength))
+  return { rows: Math.max(2, 2 * Math.floor(MICRO_BATCH_TOKENS / (2 * length))), length }
+}
+
+/** Pairs as rows of graphs. */
+export function toPairRows(pairs: readonly PreferencePair[]): PairRows[] {
+  return partPairs(pairs).map((part) => ({
+    indices: part.map(({ index }) => index),
+    batch: toRowBatch(
+      part.flatMap(({ pair }) => answers(pair).map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask))),
+      { length: part[0]?.length ?? 1 },
+    ),
+  }))
+}
+
+/** Padded tokens of the longer answer. */
+export function pairLength(pair: PreferencePair): number {
+  return paddedLength(Math.max(...answers(pair).map(({ tokenIds }) => tokenIds.length)))
+}
+
+/** Tokens of a row that holds so many. */
+export function paddedLength(length: number): number {
+  return Math.ceil(length / ROW_MULTIPLE) * ROW_MULTIPLE
+}
+
+/** Whose tokens are whose: [N, P] with 1 for the chosen answer of a pair, -1 for its rejected one. */
+export function pairMatrix({ batch, indices }: PairRows): HostTensor<'float32'> {
+  const data = new Float32Array(batch.paddedCount * indices.length)
+  batch.trained.forEach(({ row }, n) => {
+    data[n * indices.length + (row >> 1)] = row % 2 === 0 ? 1 : -1
+  })
+  return float32Tensor(data, [batch.paddedCount, indices.length])
+}
+
+/** Log-probability of each answer, summed over its tokens. */
+export interface AnswerLogps {
+  readonly chosen: Float64Array
+  readonly rejected: Float64Array
+}
+
+/** Adds up the log-probabilities of rows into those of the batch's pairs. */
+export function addAnswerLogps(sums: AnswerLogps, { batch, indices }: PairRows, logp: Float32Array): void {
+  batch.trained.forEach(({ row }, n) => {
+    const pair = indices[row >> 1] as number
+    const side = row % 2 === 0 ? sums.chosen : sums.rejected
+    side[pair] = (side[pair] as number) + (logp[n] as number)
+  })
+}
+
+/** Zeros. */
+export function noLogps(pairCount: number): AnswerLogps {
+  return { chosen: new Float64Array(pairCount), rejected: new Float64Array(pairCount) }
+}

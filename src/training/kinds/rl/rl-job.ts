@@ -1,0 +1,155 @@
+/**
+ * A reinforcement-learning job: trajectory groups to optimizer steps, each computed in packed rows.
+ *
+ * Formulas: `src/docs/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is computed in
+ * rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all rows before
+ * the first step, in a session of their own that is gone before training starts.
+ */
+
+import { createLifetimes } from '#base/util/lifetimes.js'
+import { countBatch, logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
+import type { PackedStep } from '#training/rows/training-batch.js'
+import { mismatchFacts } from '#training/trainer/decisions.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { memoryFacts, planMemory } from '#training/trainer/memory.js'
+import { RL_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { averageSteps, countStep } from '#training/trainer/progress.js'
+import { noteStep } from '#training/trainer/report.js'
+import { applyResumePoint } from '#training/trainer/resume-point.js'
+import { toRowBatch } from '#training/trainer/row-batch.js'
+import { openScores, type ScoringContext } from '#training/trainer/scores.js'
+import { createTrainer } from '#training/trainer/trainer.js'
+import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
+import type { RlHyperparameters } from './rl-hyperparameters.js'
+import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
+import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
+import { isMeanGiven, isScoredBetweenSteps, type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
+import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
+import { createTrustRegion, type Movement, noteMovement } from './trust-region.js'
+
+/**
+ * Trains on trajectory groups.
+ *
+ * @returns events: `training_started`, then one `gradient_step` per optimizer step; the outcome is the return value. When
+ *   nothing can be trained on, `num_sequences` is 0 and the outcome is the starting point
+ * @throws {TrainingError} `non_finite_loss`; {DataError} for trajectories that cannot be tokenized
+ */
+export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { groups, hyperparameters } = job
+  const { progress } = context
+  const { steps, started } = outlineRl(job, context)
+  if (context.resumePoint === null) yield started
+  if (steps.length > 0) {
+    const longestRow = Math.max(...steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
+    const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
+    yield* trainSteps(job, { ...context, ...settings }, steps)
+  }
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...logMetrics(groups, 'train'),
+      ...(job.currentStep === undefined ? {} : offPolicyMetrics(groups, job.currentStep)),
+      ...averageSteps(progress),
+      'data/step_num_gradient_steps': steps.length,
+      'data/step_trainer_tokens': progress.report.trainedTokens,
+      'data/step_num_groups_trainable': countBatch(groups).groupsTrainable,
+    },
+  }
+}
+
+async function* trainSteps(
+  job: RlJob,
+  context: ScoringContext,
+  steps: readonly PackedStep[],
+): AsyncGenerator<TrainingEvent, void> {
+  const { groups, reference = null } = job
+  const { progress, clock } = context
+  const { report, decisions } = progress
+  const hyperparameters = withRecomputation(job.hyperparameters, context)
+  const { ratioLevel: level, kl } = hyperparameters.policyLoss
+  // Before anything is scored: what cannot fit fails at once.
+  const batches = steps.map(({ rows }) => rowBatches(rows))
+  const largest = largestRowBatch(batches.flat())
+  const isScored = isScoredBetweenSteps(batches, hyperparameters)
+  const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null }
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
+  report.facts['memory'] = memoryFacts(memory)
+  const prepared = await prepareSteps(steps, hyperparameters, context, reference)
+  const isKlMeanGiven = kl !== null && isMeanGiven(batches)
+  const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
+  applyResumePoint(context, context.resumePoint)
+  const { targetKl } = hyperparameters
+  const sessions = createLifetimes()
+  try {
+    const learner = isScored ? await openScores(context, context.adapter) : null
+    if (learner !== null) sessions.add('learner', learner.release)
+    const region =
+      learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
+    const loss = { kind: 'policy' as const, options }
+    const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
+    sessions.add('trainer', trainer.release)
+
+    async function makeStep(step: readonly PreparedBatch[], at: number) {
+      const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+      const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
+      const klMean =
+        learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
+      region?.remember()
+      const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+        learningRate: hyperparameters.learningRate * multiplier,
+        gradientStep: progress.stepCount + 1,
+        // Weights are those of the start only before the first update.
+        isWanted: (outputs) => {
+          if (progress.stepCount > 0 || decisions.sampler !== null) return true
+          const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
+          if (mismatch === null) return true
+          const isPrecalculated = hyperparameters.precalculateLogprobs
+          const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
+          decisions.sampler = { ...mismatch, isRecomputed }
+          report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
+          report.notes.push(...mismatchNotes(decisions.sampler, isPrecalculated))
+          return !isRecomputed
+        },
+      })
+      return { laidOut, result }
+    }
+
+    for (const [at, step] of prepared.entries()) {
+      if (at < progress.stepCount) continue
+      const startedMs = clock.monotonicMs()
+      let made = await makeStep(step, at)
+      if (!made.result.isMade) {
+        await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
+        made = await makeStep(step, at)
+      }
+      const { laidOut, result } = made
+      let movement: Movement | null = null
+      if (region !== null) {
+        const madeMs = clock.monotonicMs()
+        movement = await region.shorten(laidOut, result.outputs)
+        report.seconds.scores += (clock.monotonicMs() - madeMs) / 1000
+        noteMovement(report, movement, region.targetKl)
+      }
+      const elapsedMs = clock.monotonicMs() - startedMs
+      const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs, movement })
+      countStep(progress, data, GRADIENT_METRICS)
+      noteStep(report, {
+        ...result,
+        tokens: step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0),
+        trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
+        maxGradientNorm: RL_OPTIMIZER.maxGradientNorm,
+        kl: data['kl_div'],
+      })
+      yield { type: 'gradient_step', data }
+    }
+  } finally {
+    await sessions.end()
+  }
+}
+
+/** A job that goes on has decided before its first step whether the sampler's numbers are used. */
+function withRecomputation(hyperparameters: RlHyperparameters, { resumePoint }: ScoringContext): RlHyperparameters {
+  const wasRecomputed = resumePoint?.progress.decisions.sampler?.isRecomputed === true
+  return wasRecomputed ? { ...hyperparameters, precalculateLogprobs: true } : hyperparameters
+}

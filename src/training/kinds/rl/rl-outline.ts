@@ -1,0 +1,149 @@
+/**
+ * What an RL job does, settled before its first step: its steps and rows, its first event, what it leaves out.
+ *
+ * The job starts with this, and a plan is made of it.
+ */
+
+import { standardDeviation } from '#formats/rows/metrics.js'
+import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
+import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
+import { groupAdvantages } from '#training/rows/advantages.js'
+import type { PackedRow } from '#training/rows/pack.js'
+import type { TrainingSequence } from '#training/rows/tokenize.js'
+import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/rows/training-batch.js'
+import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/rows/turns.js'
+import type { JobContext, TrainingEvent } from '#training/trainer/job.js'
+import { type BatchSize, largestBatch } from '#training/trainer/memory.js'
+import {
+  describeMask,
+  type JobPlan,
+  type PlannedGroup,
+  SHOWN_GROUPS,
+  SHOWN_SEQUENCES,
+  sampleRows,
+} from '#training/trainer/plan/job-plan.js'
+import { leftOut } from '#training/trainer/report.js'
+import type { ReferencePolicy } from '#training/trainer/scores.js'
+import { noteRewards, rewardNotes } from './reward-notes.js'
+import type { RlHyperparameters } from './rl-hyperparameters.js'
+import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
+
+/** What an RL job trains on, besides its context. */
+export interface RlJob {
+  readonly groups: readonly TrajectoryGroup[]
+  readonly hyperparameters: RlHyperparameters
+  readonly text: TrajectoryText
+  /** What was worth saying about the groups when they were read; more is added when they are tokenized. */
+  readonly notes?: DataNotes | undefined
+  /** Token id of padding. */
+  readonly padTokenId: number
+  /** Step of the model when the job starts: staleness of the data is measured from it; not reported when absent. */
+  readonly currentStep?: number
+  /** Most tokens of a computed row; default what costs least. Changes speed and memory, nothing that is learnt. */
+  readonly rowLength?: number
+  /** What a KL penalty is measured to; default the base model. */
+  readonly reference?: ReferencePolicy
+}
+
+export interface RlOutline {
+  readonly steps: readonly PackedStep[]
+  readonly started: TrainingEvent
+  /** The first sequences, for whoever wants to see them. */
+  readonly firstSequences: readonly TrainingSequence[]
+  readonly sequenceCount: number
+}
+
+/**
+ * Tokenizes and packs the groups; notes in the report of the job's progress what is known by then.
+ *
+ * @throws {DataError} for trajectories that cannot be tokenized
+ */
+export function outlineRl(job: RlJob, context: JobContext): RlOutline {
+  const { groups, hyperparameters, notes = createDataNotes() } = job
+  const seed = hyperparameters.seed ?? context.jobId
+  const startedMs = context.clock.monotonicMs()
+  const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(groups, {
+    ...hyperparameters,
+    text: job.text,
+    notes,
+    contextLength: context.prepared.config.contextLength,
+    padTokenId: job.padTokenId,
+    rowLength: job.rowLength,
+    seed,
+  })
+  const { report } = context.progress
+  report.plannedSteps = steps.length
+  report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
+  report.leftOut = Object.entries(skips).flatMap(([reason, count]) =>
+    leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
+  )
+  report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
+  report.notes = [...rewardNotes(groups), ...notes.sentences()]
+  noteRewards(report, groups)
+  const started: TrainingEvent = {
+    type: 'training_started',
+    data: {
+      num_sequences: steps.length,
+      num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
+      num_trainable_tokens: trainableTokenCount,
+      num_trained_trajectories: counts.trainedTrajectoryCount,
+      ...(counts.unmergedHistoryCount > 0 ? { num_unmerged_histories: counts.unmergedHistoryCount } : {}),
+      ...skipMetrics(skips),
+    },
+  }
+  return { steps, started, firstSequences: sequences.slice(0, SHOWN_SEQUENCES), sequenceCount: sequences.length }
+}
+
+/** The largest of the batches that rows run in. */
+export function largestRowBatch(batches: readonly (readonly PackedRow[])[]): BatchSize {
+  return largestBatch(batches.map(sizeOf))
+}
+
+/** Plans an RL job without running any of it. */
+export function planRl(job: RlJob, context: JobContext): JobPlan {
+  const { hyperparameters, groups } = job
+  const { steps, started, firstSequences, sequenceCount } = outlineRl(job, context)
+  const rows = steps.flatMap((step) => step.rows)
+  const batches = steps.map((step) => rowBatches(step.rows))
+  const largest = largestRowBatch(batches.flat())
+  const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
+  const { precalculateLogprobs, policyLoss } = hyperparameters
+  const passCount = (precalculateLogprobs ? 1 : 0) + (policyLoss.kl === null ? 0 : 1)
+  return {
+    started,
+    rowCount: rows.length,
+    tokens: rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
+    trainedTokens: steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
+    loss: 'policy',
+    largest,
+    measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
+    work: { gradient: work, forward: passCount * work, sessionCount: 1 + passCount },
+    groups: groups
+      .slice(0, SHOWN_GROUPS)
+      .map((group, index) => describeGroup(group, index, hyperparameters.scaleRewards)),
+    groupCount: groups.length,
+    sequences: firstSequences.map((sequence) => ({
+      source: `trajectory_groups[${sequence.groupIndex}].trajectories[${sequence.trajectoryIndex}]`,
+      advantage: sequence.advantage,
+      weight: sequence.weight,
+      ...describeMask(sequence, job.text.textOf),
+    })),
+    sequenceCount,
+    sample: sampleRows(firstSequences),
+    precision: hyperparameters.precision,
+  }
+}
+
+function describeGroup({ trajectories }: TrajectoryGroup, index: number, scaleRewards: boolean): PlannedGroup {
+  const rewards = trajectories.map(({ reward }) => reward)
+  const advantages = groupAdvantages(rewards, scaleRewards)
+  const isLeftOut = advantages.every((advantage) => advantage === 0)
+  const reason = rewards.length === 0 ? 'empty' : rewards.length === 1 ? 'single_trajectory' : 'equal_rewards'
+  return {
+    index,
+    meanReward: rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length),
+    rewardDeviation: rewards.length === 0 ? 0 : standardDeviation(rewards),
+    advantages,
+    leftOut: isLeftOut ? reason : null,
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * Forward passes of an RL job without a gradient: log-probabilities under the weights it starts with and under the KL
+ * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
+ */
+import type { KlOptions } from '#numerics/nn/policy-loss.js'
+import type { PackedStep } from '#training/rows/training-batch.js'
+import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
+import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
+import type { RlHyperparameters } from './rl-hyperparameters.js'
+import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
+
+/**
+ * Lays out the rows of all steps and runs the forward passes that must precede the first.
+ *
+ * Steps that a resume point covers are left without numbers: they are not made again.
+ */
+export async function prepareSteps(
+  steps: readonly PackedStep[],
+  hyperparameters: RlHyperparameters,
+  context: ScoringContext,
+  reference: ReferencePolicy,
+): Promise<PreparedBatch[][]> {
+  const first = context.resumePoint?.progress.stepCount ?? 0
+  const prepared: PreparedBatch[][] = steps.map(({ rows }) =>
+    rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
+  )
+  const rest = prepared.slice(first)
+  if (hyperparameters.precalculateLogprobs) {
+    await fillScores(rest, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
+  }
+  if (hyperparameters.policyLoss.kl !== null) {
+    await fillScores(rest, { key: 'referenceLogp', adapter: reference, hyperparameters }, context)
+  }
+  return prepared
+}
+
+/** Scores the rows of steps under an adapter as it is now, and puts the numbers beside them. */
+export async function fillScores(
+  steps: readonly PreparedBatch[][],
+  {
+    key,
+    adapter,
+    hyperparameters,
+  }: {
+    readonly key: 'trainerLogp' | 'referenceLogp'
+    readonly adapter: ReferencePolicy
+    readonly hyperparameters: RlHyperparameters
+  },
+  context: ScoringContext,
+): Promise<void> {
+  const startedMs = context.clock.monotonicMs()
+  const { score, release } = await openScores(context, adapter)
+  try {
+    for (const step of steps) {
+      for (const [b, part] of step.entries()) {
+        step[b] = { ...part, [key]: await score(toRowBatch(part.rows, layoutOf(hyperparameters))) }
+      }
+    }
+  } finally {
+    await release()
+    context.progress.report.seconds.scores += (context.clock.monotonicMs() - startedMs) / 1000
+  }
+}
+
+/**
+ * The mean of k over the trained tokens of an optimizer step, k = source - reference: what the KL penalty is centred on.
+ *
+ * The source is the current learner, or the log-probabilities the ratio is taken against; where those are unknown they count
+ * as the learner's. The learner is run only if it is needed.
+ */
+export async function stepKlMean(
+  step: readonly LaidOutBatch[],
+  source: KlOptions['source'],
+  score: Score,
+): Promise<number> {
+  let sum = 0
+  let count = 0
+  for (const { rows, batch, trainerLogp, referenceLogp } of step) {
+    const known = batch.trained.map((token, n) =>
+      source === 'current_learner'
+        ? Number.NaN
+        : (trainerLogp?.[n] ?? rowOf(rows, token).logprobs[token.index] ?? Number.NaN),
+    )
+    const learner = known.some(Number.isNaN) ? await score(batch) : null
+    known.forEach((logp, n) => {
+      const value = Number.isNaN(logp) ? (learner?.[n] ?? Number.NaN) : logp
+      sum += value - (referenceLogp?.[n] ?? Number.NaN)
+      count += 1
+    })
+  }
+  return sum / Math.max(1, count)
+}
+
+/** How rows are laid out: the same chunks wherever numbers of the same tokens meet, at most as large as asked for. */
+export function layoutOf({ logprobCalculationChunkSize: chunk }: RlHyperparameters): RowBatchOptions {
+  return { chunk: Math.min(chunk, DEFAULT_CHUNK) }
+}

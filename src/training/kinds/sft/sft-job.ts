@@ -1,0 +1,181 @@
+/**
+ * A supervised fine-tuning job: batches of examples to optimizer steps, in the order of the file.
+ *
+ * A batch's loss is the summed cross-entropy of its trainable tokens divided by their number, whatever micro-batches it is cut
+ * into. Batches in which nothing trains are passed over and make no step.
+ */
+
+import { createLifetimes } from '#base/util/lifetimes.js'
+import { notesOfRows } from '#formats/rows/notes/data-notes.js'
+import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
+import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
+import { rateNotes } from '#training/trainer/epochs/schedule.js'
+import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
+import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
+import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
+import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
+import { applyResumePoint } from '#training/trainer/resume-point.js'
+import type { ScoringContext } from '#training/trainer/scores.js'
+import { createTrainer, type MicroBatch, type StepResult } from '#training/trainer/trainer.js'
+import type { SftHyperparameters } from './sft-hyperparameters.js'
+import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
+import { assertMeasurable, openSftLoss, unusedRows, type ValidationRows } from './validation-loss.js'
+
+/** What an SFT job trains on, besides its context. */
+export interface SftJob {
+  /** What a first pass over the data found. */
+  readonly survey: SftSurvey
+  /** The batches from the first; called once per epoch, read one at a time. */
+  readonly openBatches: () => AsyncIterable<SftBatch>
+  readonly hyperparameters: SftHyperparameters
+  /** What the job is measured on; null for nothing. */
+  readonly validation: ValidationRows | null
+}
+
+/** Names that are averaged over steps into the checkpoint's metrics. */
+const STEP_METRICS = ['loss', 'entropy', 'grad_norm', 'learning_rate'] as const
+
+/**
+ * Trains on examples.
+ *
+ * @returns events as `trainRl`; `num_sequences` is the number of batches in which something trains, over all epochs
+ * @throws {InvalidRequestError} `learning_rate_count`; {TrainingError} `non_finite_loss`; what reading the batches throws
+ */
+export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
+  const { survey, hyperparameters } = job
+  const { progress, resumePoint } = context
+  const { report } = progress
+  const started = outlineSft(job, context)
+  if (resumePoint === null) yield started
+  applyResumePoint(context, resumePoint)
+  const rows = { precision: hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
+  const validated =
+    survey.trainableBatchCount > 0
+      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
+      : {}
+  return {
+    adapter: context.adapter,
+    optimizer: context.optimizer,
+    metrics: {
+      ...averageSteps(progress),
+      ...(hyperparameters.metricLogging?.enabled === true ? loggedMetrics(progress) : {}),
+      ...validated,
+      'data/step_num_trajectories': survey.exampleCount,
+      'data/step_num_gradient_steps': progress.stepCount,
+      'data/step_trainer_tokens': report.trainedTokens,
+    },
+  }
+}
+
+/**
+ * Notes in the report of the job's progress what is known before the first step.
+ *
+ * @returns the first event
+ * @throws {InvalidRequestError} `learning_rate_count`, `no_trainable_tokens`
+ */
+export function outlineSft({ survey, hyperparameters, validation }: SftJob, { progress }: JobContext): TrainingEvent {
+  const { epochs } = hyperparameters
+  assertLearningRateCount(hyperparameters.learningRate, survey.batchCount * epochs)
+  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
+  const { report } = progress
+  report.plannedSteps = survey.trainableBatchCount * epochs
+  report.notes = [
+    ...notesOfRows(survey.notes, validation?.survey.notes),
+    ...rateNotes(hyperparameters, survey.batchCount * epochs),
+  ]
+  report.leftOut = [
+    ...leftOutRows(unusedRows(survey)),
+    ...(validation === null ? [] : leftOutRows(unusedRows(validation.survey), 'validation')),
+  ]
+  return {
+    type: 'training_started',
+    data: {
+      num_sequences: survey.trainableBatchCount * epochs,
+      num_trajectories: survey.exampleCount,
+      num_trainable_tokens: survey.trainableTokenCount,
+      num_epochs: epochs,
+      num_dropped_overlength: survey.droppedCount,
+      num_untrainable: survey.untrainableCount,
+      ...(survey.splitCount === 0 ? {} : { num_unmerged_histories: survey.splitCount }),
+      ...leftOutMessageMetric(survey.leftOutMessages.count),
+      ...(validation === null ? {} : { num_validation_trajectories: validation.survey.exampleCount }),
+    },
+  }
+}
+
+/** What the job's rows take, before any is read. */
+export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'validation'>): MemoryNeeds {
+  return {
+    loss: 'cross_entropy',
+    largest: largestMicroBatch(survey),
+    measured: validation === null ? null : largestMicroBatch(validation.survey),
+  }
+}
+
+/** @returns what validation rows say of the state the job ends with */
+async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+  const { hyperparameters, validation } = job
+  const { clock, progress } = context
+  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
+  progress.report.facts['memory'] = memoryFacts(memory)
+  const sessions = createLifetimes()
+  try {
+    const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
+    sessions.add('trainer', trainer.release)
+    const measurement = validation === null ? null : await openSftLoss(validation, context)
+    if (measurement !== null) sessions.add('validation', measurement.release)
+    const steps: BatchSteps<SftBatch> = {
+      measurement,
+      maxGradientNorm: settings.maxGradientNorm,
+      averaged: STEP_METRICS,
+      isTrainable: ({ trainableTokenCount }) => trainableTokenCount > 0,
+      async makeStep(batch, learningRate) {
+        const startedMs = clock.monotonicMs()
+        const microBatches = toMicroBatches(batch)
+        const result = await trainer.step(microBatches, { learningRate, gradientStep: progress.stepCount + 1 })
+        const elapsedMs = clock.monotonicMs() - startedMs
+        const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
+        return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }
+      },
+    }
+    return yield* trainEpochs(job, steps, context)
+  } finally {
+    await sessions.end()
+  }
+}
+
+/** What `metric_logging` asks for: the means of the call under `sft/`, on the checkpoint it makes. */
+function loggedMetrics(progress: JobProgress): Record<string, number> {
+  const means = Object.entries(averageSteps(progress)).filter(([name]) => name !== 'loss/entropy')
+  return Object.fromEntries(
+    means.map(([name, value]) => [`sft/${name === 'loss/train' ? 'loss' : name.slice('loss/'.length)}`, value]),
+  )
+}
+
+function stepMetrics(
+  batch: SftBatch,
+  result: StepResult,
+  facts: { readonly microBatches: readonly MicroBatch[]; readonly learningRate: number; readonly elapsedMs: number },
+): Record<string, number> {
+  let entropy = 0
+  facts.microBatches.forEach(({ batch: rows }, at) => {
+    rows.trained.forEach((_, n) => {
+      entropy += result.outputs[at]?.entropy[n] as number
+    })
+  })
+  const data: Record<string, number> = {
+    loss: result.loss,
+    entropy: entropy / batch.trainableTokenCount,
+    grad_norm: result.gradientNorm,
+    learning_rate: facts.learningRate,
+    num_trajectories: batch.sequences.length,
+    num_tokens: batch.tokenCount,
+    num_trainable_tokens: batch.trainableTokenCount,
+    num_dropped_overlength: batch.droppedCount,
+    tokens_per_second: batch.tokenCount / (facts.elapsedMs / 1000),
+  }
+  return Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)))
+}

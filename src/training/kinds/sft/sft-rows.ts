@@ -1,0 +1,65 @@
+/**
+ * The sequences of a batch as rows of a graph: sequences of similar length together, at most `MICRO_BATCH_TOKENS` tokens each.
+ */
+
+import type { SftBatch, SftSequence, SftSurvey } from '#formats/rows/sft-data.js'
+import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
+import { perToken, type RowBatch, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
+import type { MicroBatch } from '#training/trainer/trainer.js'
+
+/** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
+const ROW_MULTIPLE = 16
+
+type Masked = Pick<SftSequence, 'tokenIds' | 'lossMask'>
+
+/** Sequences that run together, the longest first; a longer one than the limit goes alone. */
+function partSequences(sequences: readonly Masked[]): Masked[][] {
+  const sorted = sequences
+    .map((sequence, index) => ({ sequence, index }))
+    .sort((a, b) => b.sequence.tokenIds.length - a.sequence.tokenIds.length || a.index - b.index)
+  const parts: Masked[][] = []
+  for (const { sequence } of sorted) {
+    const part = parts.at(-1)
+    const length = padded(part?.[0]?.tokenIds.length ?? 1)
+    if (part !== undefined && (part.length + 1) * length <= MICRO_BATCH_TOKENS) part.push(sequence)
+    else parts.push([sequence])
+  }
+  return parts
+}
+
+/** Sizes of the row batches that sequences make. */
+export function rowBatchSizes(sequences: readonly Masked[]): BatchSize[] {
+  return partSequences(sequences).map((part) => ({
+    rows: part.length,
+    length: padded(part[0]?.tokenIds.length ?? 1),
+  }))
+}
+
+/** Lays out sequences. */
+export function toRowBatches(sequences: readonly Masked[]): RowBatch[] {
+  return partSequences(sequences).map((part) =>
+    toRowBatch(
+      part.map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask)),
+      { length: padded(part[0]?.tokenIds.length ?? 1) },
+    ),
+  )
+}
+
+/** Cuts a batch into the micro-batches of one optimizer step, whose loss is divided by the trained tokens of all. */
+export function toMicroBatches(batch: Pick<SftBatch, 'sequences'>): MicroBatch[] {
+  const ready = toRowBatches(batch.sequences)
+  const tokenCount = ready.reduce((sum, { trained }) => sum + trained.length, 0)
+  const denominator = float32Tensor(Float32Array.of(tokenCount), [])
+  return ready.map((rows) => ({ batch: rows, lossInputs: { denominator, weight: perToken(rows, () => 1) } }))
+}
+
+/** The largest micro-batch the data can make. */
+export function largestMicroBatch({ longestLength }: Pick<SftSurvey, 'longestLength'>): BatchSize {
+  const length = padded(longestLength)
+  return { rows: Math.max(1, Math.floor(MICRO_BATCH_TOKENS / length)), length }
+}
+
+function padded(length: number): number {
+  return Math.ceil(length / ROW_MULTIPLE) * ROW_MULTIPLE
+}

@@ -6,6 +6,7 @@ import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createMetrics, type Metrics } from '../metrics/metrics.js'
 import type { BaseModelEntry } from '../operations/context.js'
+import { openProcessLink } from '../processes/engine-link.js'
 import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
 import type { EngineProcessOptions } from '../processes/engine-process.js'
 import { createExporter, type Exporter } from '../processes/exporter.js'
@@ -89,7 +90,7 @@ function engineOptions(start: Start, { entry, preparedDir, metrics }: EngineInpu
     clock: systemClock,
     maxPendingRequests: settings.maxPendingRequests,
     observer: metrics.engines.observer(entry.name),
-    ...(options.tuning?.engineWatchdog === undefined ? {} : { watchdog: options.tuning.engineWatchdog }),
-    ...(seams.entryPaths?.engineHost === undefined ? {} : { entryPath: seams.entryPaths.engineHost }),
+    watchdog: options.tuning?.engineWatchdog,
+    open: (listener) => openProcessLink(listener, seams.entryPaths?.engineHost),
   }
 }

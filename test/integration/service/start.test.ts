@@ -99,7 +99,6 @@ describe.skipIf(process.platform !== 'linux')('a start (seen through /proc, so o
     ['a hub that has no address', 'invalid_setting', () => ({ hub: { endpoint: 'nowhere' } })],
     ['an address of another machine', 'cannot_listen', () => ({ host: '192.0.2.1' })],
     ['a port that is taken', 'port_in_use', withTakenPort],
-    ['an environment that no process can be given', 'E2BIG', withHugeEnvironment],
   ])('that %s refuses leaves nothing', async (_, code, prepare) => {
     const options = await prepare()
     const held = heldFor(dataDir)
@@ -108,10 +107,33 @@ describe.skipIf(process.platform !== 'linux')('a start (seen through /proc, so o
     const watch = { started: (part: string) => started.push(part), ended: (part: string) => ended.push(part) }
     await expect(start({ ...options, seams: { ...options.seams, watch } })).rejects.toMatchObject({ code })
     expect(ended).toEqual(started.reverse())
-    delete process.env[HUGE]
     // which would be in the way of the look at the lock
     execFileSync('rm', ['-rf', join(dataDir, 'prepared')])
     await untilReleased(dataDir, held)
+  })
+
+  it('goes on when no engine can be had: who asks is told why, and is answered once there is one', async () => {
+    process.env[HUGE] = 'x'.repeat(1024 ** 2)
+    const service = await start()
+    const ask = (): Promise<Response> =>
+      fetch(`${service.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${service.createdApiKey}`, 'content-type': 'application/json' },
+        body: JSON.stringify({
+          model: 'trainyard/tiny-random',
+          messages: [{ role: 'user', content: 'Hello' }],
+          max_tokens: 1,
+        }),
+      })
+    const refused = await ask()
+    expect([refused.status, await refused.json()]).toMatchObject([
+      503,
+      { error: { message: expect.stringContaining('could not be started: spawn E2BIG') } },
+    ])
+    delete process.env[HUGE]
+    await until(async () => (await ask()).status === 200, 'an answer')
+    await service.close(1000)
+    await untilReleased(dataDir, before)
   })
 })
 
@@ -129,12 +151,6 @@ function withDeepFolder(): Partial<TestedServiceOptions> {
 
 function withForeignDatabase(): Partial<TestedServiceOptions> {
   writeFileSync(join(dataDir, 'trainyard.sqlite3'), 'a poem, not a database\n'.repeat(500))
-  return {}
-}
-
-/** The server listens already when its first engine cannot be started. */
-function withHugeEnvironment(): Partial<TestedServiceOptions> {
-  process.env[HUGE] = 'x'.repeat(1024 ** 2)
   return {}
 }
 

@@ -88,7 +88,7 @@ export function engineLinkConformance(name: string, open: OpenEngineLink): void 
       expect((await converse(link.send, log, ask('b', 'Grüße, Äpfel und 🍏', drawn))).ids).toEqual(answer.ids)
       const rounded = { ...drawn, seed: 9_007_199_254_740_992n }
       expect((await converse(link.send, log, ask('c', 'Grüße, Äpfel und 🍏', rounded))).ids).not.toEqual(answer.ids)
-      const kinds = log.events.filter((event) => event.id === 'a').map((event) => event.type)
+      const kinds = log.events.filter((event) => 'id' in event && event.id === 'a').map((event) => event.type)
       expect([kinds[0], kinds.at(-1)]).toEqual(['started', 'finished'])
       expect(new Set(kinds.slice(1, -1))).toEqual(new Set(['delta']))
     })

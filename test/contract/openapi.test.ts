@@ -10,6 +10,7 @@ import { API_ROUTES, ROUTES } from '#contract/endpoints/table.js'
 import { createApp } from '#service/http/app.js'
 import { patternOf } from '#service/http/handlers.js'
 import { createOpenApiDocument, described } from '#service/http/openapi/document.js'
+import { createPublicAddress } from '#service/http/public-address.js'
 
 /** Routes without their services: nothing is called here. */
 function boundRoutes(): string[] {
@@ -20,6 +21,7 @@ function boundRoutes(): string[] {
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },
     version: '0',
     allowedHosts: [],
+    publicAddress: createPublicAddress({ publicUrl: null, trustedProxies: [] }),
     closing: new AbortController().signal,
   } as never)
   return app.routes.filter(({ method }) => method !== 'ALL').map(({ method, path }) => `${method} ${path}`)

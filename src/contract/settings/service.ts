@@ -298,6 +298,23 @@ export const SERVICE_SETTINGS = defineSettings({
     flag: '--allowed-host <name>',
     summary: 'host name clients may call this service by, besides loopback ones',
   },
+  /** Address under which clients reach the service when a proxy stands before it, with its prefix. Default null: what each request says. */
+  publicUrl: {
+    key: 'public-url',
+    type: 'url',
+    default: null,
+    whenAbsent: 'what each request names',
+    summary:
+      'address under which clients reach the service through a proxy, with the path it adds; links in answers begin with it',
+  },
+  /** Proxies whose `X-Forwarded-Proto`, `-Host` and `-Prefix` count where there is no `publicUrl`: addresses, networks. Default none. */
+  trustedProxies: {
+    key: 'trusted-proxies',
+    type: 'list',
+    default: [],
+    flag: '--trusted-proxy <address>',
+    summary: 'address or network of a proxy whose X-Forwarded-Proto, -Host and -Prefix are believed',
+  },
   /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
   webhookHosts: {
     key: 'webhook-hosts',

@@ -9,6 +9,7 @@ import { createApp } from '../http/app.js'
 import { type CutReason, UNREAD_MS } from '../http/connections.js'
 import type { App, AppOptions } from '../http/environment.js'
 import { type Listening, listen } from '../http/listen.js'
+import { createPublicAddress } from '../http/public-address.js'
 import { ensureApiKey, type FirstKey, isKeyFileLost } from '../operations/access/local-keys.js'
 import { queueFull } from '../processes/engine-errors.js'
 import type { DataDir } from '../storage/data-dir.js'
@@ -84,6 +85,7 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
     ids,
     version: packageVersion(),
     allowedHosts: [...settings.allowedHosts, ...(options.host === undefined ? [] : [options.host])],
+    publicAddress: createPublicAddress(settings),
     metrics,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it

@@ -5,6 +5,7 @@
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
+import { getPathNoStrict } from 'hono/utils/url'
 import { AppError, shuttingDown } from '#base/errors/errors.js'
 import { ROUTES } from '#contract/endpoints/table.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
@@ -64,14 +65,15 @@ function createHandlers(options: AppOptions): Handlers {
 }
 
 export function createApp(options: AppOptions): App {
-  // `/v1/health/` is `/v1/health`: middleware and routes see the path without its last slash
-  const app = new Hono<AppEnvironment>({ strict: false })
+  // `/v1/health/` is `/v1/health`: middleware and routes see the path without its last slash, and without a proxy's prefix
+  const { publicAddress } = options
+  const app = new Hono<AppEnvironment>({ getPath: (request) => publicAddress.pathWithin(getPathNoStrict(request)) })
   app.onError(handleErrors(options))
 
   app.use('*', requestId(options))
   app.use('*', accessLog(options))
   app.use('*', dropBodyOfHead())
-  app.use('*', browserGuard(options.allowedHosts))
+  app.use('*', browserGuard([...options.allowedHosts, ...publicAddress.hosts], publicAddress.origin))
   app.use('*', async function refuseWhileClosing(_, next) {
     if (options.closing.aborted) throw shuttingDown()
     await next()

@@ -31,6 +31,7 @@ import type { TrainingPlanService } from '#service/operations/training/training-
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
+import type { PublicAddress } from './public-address.js'
 
 export interface RequestLimits {
   readonly maxConcurrentRequests: number
@@ -81,6 +82,8 @@ export interface AppOptions {
   readonly version: string
   /** Host names a request may carry, besides loopback ones. */
   readonly allowedHosts: readonly string[]
+  /** What links in answers begin with. */
+  readonly publicAddress: PublicAddress
   readonly metrics: Metrics
   /** False while an engine that was started does not run. */
   readonly isEngineAlive: () => boolean

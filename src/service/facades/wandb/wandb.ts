@@ -34,8 +34,8 @@ import { projectRunFields, runFields, storeStream } from './runs.js'
 import { type AddressSigner, createAddressSigner } from './signed-addresses.js'
 
 export interface WandbService {
-  /** @param origin where the client reaches this server */
-  graphql(principal: Principal, request: GraphqlRequest, origin: string): ReturnType<typeof executeQuery>
+  /** @param address where the client reaches this server, with its prefix and no slash at the end */
+  graphql(principal: Principal, request: GraphqlRequest, address: string): ReturnType<typeof executeQuery>
   /** Stores lines of a run's files. */
   stream(principal: Principal, run: RunPath, request: FileStreamRequest): Promise<void>
   /** Stores what a signed address takes. @returns the MD5 of the bytes, base64 */
@@ -101,12 +101,12 @@ export function createWandbService(context: WandbContext): WandbService {
   }
 
   return {
-    graphql: async (principal, request, origin) => {
+    graphql: async (principal, request, address) => {
       const { sign } = await getSigner()
       const call: WandbCall = {
         context,
         principal,
-        addressOf: (grant) => `${origin}/wandb/storage?token=${sign(grant)}`,
+        addressOf: (grant) => `${address}/wandb/storage?token=${sign(grant)}`,
       }
       return executeQuery(rootOf(call), request, () => requireScope(principal, 'write'))
     },

@@ -9,8 +9,14 @@ import type { AppEnvironment } from '../environment.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 
-/** @param allowedHosts names the server may be called by; addresses are always allowed, for they cannot be rebound */
-export function browserGuard(allowedHosts: readonly string[]): MiddlewareHandler<AppEnvironment> {
+/**
+ * @param allowedHosts names the server may be called by; addresses are always allowed, for they cannot be rebound
+ * @param publicOrigin where its own pages are when a proxy stands before it and changes `Host`; null: nowhere else
+ */
+export function browserGuard(
+  allowedHosts: readonly string[],
+  publicOrigin: string | null = null,
+): MiddlewareHandler<AppEnvironment> {
   const allowed = new Set([...LOOPBACK, ...allowedHosts.map((host) => host.toLowerCase())])
 
   function isAllowed(host: string | null): boolean {
@@ -27,7 +33,9 @@ export function browserGuard(allowedHosts: readonly string[]): MiddlewareHandler
       })
     }
     const origin = c.req.header('origin')
-    if (origin !== undefined && !isOwnPage(origin, host, c.req.header('x-forwarded-proto'))) {
+    const isOwn =
+      origin === undefined || origin === publicOrigin || isOwnPage(origin, host, c.req.header('x-forwarded-proto'))
+    if (!isOwn) {
       throw new AppError('permission', 'forbidden_origin', `Origin "${origin.slice(0, 200)}" may not call this server`)
     }
     await next()

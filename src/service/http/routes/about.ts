@@ -6,15 +6,15 @@ import { API_ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions } from '../environment.js'
 import { handlers, patternOf } from '../handlers.js'
 
-export function aboutHandlers(options: Pick<AppOptions, 'version'>) {
+export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress'>) {
   return handlers({
     'GET /': ({ c }) => ({
       name: 'trainyard',
       version: options.version,
       description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
-      api: `${new URL(c.req.url).origin}/v1`,
+      api: `${options.publicAddress.of(c)}/v1`,
       endpoints: API_ROUTES.map((route) => `${route.method} ${patternOf(route)}`),
-      docs: `${new URL(c.req.url).origin}/docs`,
+      docs: `${options.publicAddress.of(c)}/docs`,
       start: 'trainyard --help, or GET /v1/models with your API key',
     }),
   })

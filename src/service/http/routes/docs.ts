@@ -8,7 +8,10 @@ import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { createOpenApiDocument } from '../openapi/document.js'
 
-export function docsHandlers(options: Pick<AppOptions, 'version'>) {
+/** As the document says where it is served itself. */
+const OWN_SERVER = '"servers":[{"url":"/"}]'
+
+export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddress'>) {
   const documentation = createDocumentation()
   let openApi: string | null = null
 
@@ -19,7 +22,8 @@ export function docsHandlers(options: Pick<AppOptions, 'version'>) {
         hint: 'GET /docs lists the pages',
       })
     }
-    return c.body(html, 200, {
+    const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
+    return c.body(below(prefix, html), 200, {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': CONTENT_SECURITY_POLICY,
       'x-content-type-options': 'nosniff',
@@ -30,7 +34,12 @@ export function docsHandlers(options: Pick<AppOptions, 'version'>) {
   return handlers({
     'GET /openapi.json': ({ c }) => {
       openApi ??= JSON.stringify(createOpenApiDocument(options.version))
-      return c.body(openApi, 200, { 'content-type': 'application/json' })
+      const address = options.publicAddress.of(c)
+      const text =
+        address === new URL(c.req.url).origin
+          ? openApi
+          : openApi.replace(OWN_SERVER, () => `"servers":${JSON.stringify([{ url: address }])}`)
+      return c.body(text, 200, { 'content-type': 'application/json' })
     },
     'GET /docs': ({ c }) => answerPage(c, ''),
     'GET /docs/pictures/{file}': async ({ params: { file }, c }) => {
@@ -43,4 +52,9 @@ export function docsHandlers(options: Pick<AppOptions, 'version'>) {
       return answerPage(c, page)
     },
   })
+}
+
+/** A page behind a proxy that gives the server a folder of its own: its links begin there. Its text has no quotes of its own. */
+function below(prefix: string, html: string): string {
+  return prefix === '' ? html : html.replaceAll(/ (href|src)="\//g, (_, name: string) => ` ${name}="${prefix}/`)
 }

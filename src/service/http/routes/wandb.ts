@@ -6,12 +6,12 @@ import type { AppOptions } from '../environment.js'
 import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 
-export function wandbHandlers({ services: { wandb, modelRuns } }: AppOptions) {
+export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }: AppOptions) {
   return handlers({
     'POST /graphql': async ({ principal, body, c }) => {
       const { query, variables, operationName } = await body()
       const request = { query, variables: variables ?? {}, operationName: operationName ?? null }
-      return wandb.graphql(principal, request, new URL(c.req.url).origin)
+      return wandb.graphql(principal, request, publicAddress.of(c))
     },
     'POST /files/{entity}/{project}/{run}/file_stream': async ({ principal, params, body }) => {
       await wandb.stream(principal, params, await body())

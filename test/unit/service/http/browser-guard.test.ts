@@ -51,3 +51,15 @@ it('a name that it is not called by is refused', async () => {
   expect(await ask({ host: 'evil.example' })).toBe('forbidden_host')
   expect(await ask({ host: 'train.example' })).toBe('here')
 })
+
+it("the pages of a proxy's address are own ones, whatever `Host` it sends", async () => {
+  const behindProxy = new Hono<AppEnvironment>()
+  behindProxy.use('*', browserGuard([], 'https://train.example'))
+  behindProxy.get('/', (c) => c.text('here'))
+  behindProxy.onError((error, c) => c.text(error instanceof AppError ? error.code : 'other', 403))
+  const from = async (origin: string) =>
+    (await behindProxy.request('http://localhost/', { headers: { host: '127.0.0.1:8642', origin } })).text()
+  expect(await from('https://train.example')).toBe('here')
+  expect(await from('http://train.example')).toBe('forbidden_origin')
+  expect(await from('https://train.example:8443')).toBe('forbidden_origin')
+})

@@ -21,6 +21,7 @@ function boundRoutes(): string[] {
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },
     version: '0',
     allowedHosts: [],
+    allowedOrigins: [],
     publicAddress: createPublicAddress({ publicUrl: null, trustedProxies: [] }),
     closing: new AbortController().signal,
   } as never)

@@ -298,6 +298,15 @@ export const SERVICE_SETTINGS = defineSettings({
     flag: '--allowed-host <name>',
     summary: 'host name clients may call this service by, besides loopback ones',
   },
+  /** Origins (`https://app.example`) of web pages whose scripts may call the service; `*`: of all. Default none. */
+  allowedOrigins: {
+    key: 'allowed-origins',
+    type: 'list',
+    default: [],
+    flag: '--allowed-origin <origin>',
+    summary:
+      'web page (https://app.example) whose scripts may call this service, with a key they have; * for all pages',
+  },
   /** Address under which clients reach the service when a proxy stands before it, with its prefix. Default null: what each request says. */
   publicUrl: {
     key: 'public-url',

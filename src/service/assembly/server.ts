@@ -85,6 +85,7 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
     ids,
     version: packageVersion(),
     allowedHosts: [...settings.allowedHosts, ...(options.host === undefined ? [] : [options.host])],
+    allowedOrigins: settings.allowedOrigins,
     publicAddress: createPublicAddress(settings),
     metrics,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),

@@ -73,7 +73,14 @@ export function createApp(options: AppOptions): App {
   app.use('*', requestId(options))
   app.use('*', accessLog(options))
   app.use('*', dropBodyOfHead())
-  app.use('*', browserGuard([...options.allowedHosts, ...publicAddress.hosts], publicAddress.origin))
+  app.use(
+    '*',
+    browserGuard({
+      allowedHosts: [...options.allowedHosts, ...publicAddress.hosts],
+      allowedOrigins: options.allowedOrigins,
+      publicOrigin: publicAddress.origin,
+    }),
+  )
   app.use('*', async function refuseWhileClosing(_, next) {
     if (options.closing.aborted) throw shuttingDown()
     await next()

@@ -82,6 +82,8 @@ export interface AppOptions {
   readonly version: string
   /** Host names a request may carry, besides loopback ones. */
   readonly allowedHosts: readonly string[]
+  /** Origins of pages whose scripts may call it. */
+  readonly allowedOrigins: readonly string[]
   /** What links in answers begin with. */
   readonly publicAddress: PublicAddress
   readonly metrics: Metrics

@@ -1,32 +1,41 @@
 /**
- * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page, be it on this host. CORS
- * stays closed: no answer carries permissions.
+ * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page, be it on this host. No answer
+ * carries CORS permissions, but to pages that the operator named.
  */
 import { isIP } from 'node:net'
 import type { MiddlewareHandler } from 'hono'
-import { AppError } from '#base/errors/errors.js'
+import { cors } from 'hono/cors'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { AppEnvironment } from '../environment.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
+/** How long a browser may go without asking again what a page may do, seconds. */
+const PREFLIGHT_SECONDS = 600
 
-/**
- * @param allowedHosts names the server may be called by; addresses are always allowed, for they cannot be rebound
- * @param publicOrigin where its own pages are when a proxy stands before it and changes `Host`; null: nowhere else
- */
-export function browserGuard(
-  allowedHosts: readonly string[],
-  publicOrigin: string | null = null,
-): MiddlewareHandler<AppEnvironment> {
-  const allowed = new Set([...LOOPBACK, ...allowedHosts.map((host) => host.toLowerCase())])
+export interface BrowserGuardOptions {
+  /** Names the server may be called by; addresses are always allowed, for they cannot be rebound. */
+  readonly allowedHosts: readonly string[]
+  /** Pages of others whose scripts may call it: `https://app.example`, or `*`. */
+  readonly allowedOrigins?: readonly string[]
+  /** Where its own pages are when a proxy stands before it and changes `Host`; null: nowhere else. */
+  readonly publicOrigin?: string | null
+}
 
-  function isAllowed(host: string | null): boolean {
-    return host !== null && (allowed.has(host) || isIP(host) !== 0)
+/** @throws {InvalidRequestError} `invalid_setting` for an allowed origin that is none */
+export function browserGuard(options: BrowserGuardOptions): MiddlewareHandler<AppEnvironment> {
+  const hosts = new Set([...LOOPBACK, ...options.allowedHosts.map((host) => host.toLowerCase())])
+  const shared = new Set((options.allowedOrigins ?? []).map(readOrigin))
+  // keys are sent by scripts that have them, never by browsers on their own, so that no answer allows credentials
+  const share = cors({ origin: (origin) => origin, exposeHeaders: ['*'], maxAge: PREFLIGHT_SECONDS })
+
+  function isServed(host: string | null): boolean {
+    return host !== null && (hosts.has(host) || isIP(host) !== 0)
   }
 
   return async function guardBrowsers(c, next) {
     const host = c.req.header('host') ?? new URL(c.req.url).host
     const name = hostName(`http://${host}`)
-    if (!isAllowed(name)) {
+    if (!isServed(name)) {
       const shown = host.slice(0, 200)
       throw new AppError('permission', 'forbidden_host', `Host "${shown}" is not served here`, {
         hint: `call the server by its address, or start it with --allowed-host ${name ?? 'NAME'}`,
@@ -34,12 +43,36 @@ export function browserGuard(
     }
     const origin = c.req.header('origin')
     const isOwn =
-      origin === undefined || origin === publicOrigin || isOwnPage(origin, host, c.req.header('x-forwarded-proto'))
+      origin === undefined ||
+      origin === options.publicOrigin ||
+      isOwnPage(origin, host, c.req.header('x-forwarded-proto'))
+    if (!isOwn && (shared.has('*') || shared.has(origin))) return await share(c, next)
+    // what a cache keeps of an answer to one page is not for another
+    if (shared.size > 0) c.header('vary', 'Origin', { append: true })
     if (!isOwn) {
-      throw new AppError('permission', 'forbidden_origin', `Origin "${origin.slice(0, 200)}" may not call this server`)
+      const shown = origin.slice(0, 200)
+      throw new AppError('permission', 'forbidden_origin', `Origin "${shown}" may not call this server`, {
+        hint: `if that page is yours, start the server with --allowed-origin ${shown}`,
+      })
     }
     await next()
   }
+}
+
+/** An origin as browsers send it. */
+function readOrigin(text: string): string {
+  if (text === '*') return text
+  const url = URL.canParse(text) ? new URL(text) : null
+  // a slash at the end is a habit; a path or a user would never match
+  if (url !== null && url.origin !== 'null' && url.href === `${url.origin}/`) return url.origin
+  throw new InvalidRequestError(
+    'invalid_setting',
+    `allowedOrigins takes scheme, host and port of web pages, got "${text.slice(0, 200)}"`,
+    {
+      param: 'allowedOrigins',
+      hint: 'for example https://app.example or http://localhost:3000, without a path; * for all pages',
+    },
+  )
 }
 
 /**

@@ -6,9 +6,10 @@ import { expect, it } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
 import type { AppEnvironment } from '#service/http/environment.js'
 import { browserGuard } from '#service/http/middleware/browser-guard.js'
+import { expectCode } from '../../../support/expect-code.js'
 
 const app = new Hono<AppEnvironment>()
-app.use('*', browserGuard(['Train.example']))
+app.use('*', browserGuard({ allowedHosts: ['Train.example'] }))
 app.get('/', (c) => c.text('here'))
 app.onError((error, c) => c.text(error instanceof AppError ? error.code : 'other', 403))
 
@@ -54,7 +55,7 @@ it('a name that it is not called by is refused', async () => {
 
 it("the pages of a proxy's address are own ones, whatever `Host` it sends", async () => {
   const behindProxy = new Hono<AppEnvironment>()
-  behindProxy.use('*', browserGuard([], 'https://train.example'))
+  behindProxy.use('*', browserGuard({ allowedHosts: [], publicOrigin: 'https://train.example' }))
   behindProxy.get('/', (c) => c.text('here'))
   behindProxy.onError((error, c) => c.text(error instanceof AppError ? error.code : 'other', 403))
   const from = async (origin: string) =>
@@ -63,3 +64,14 @@ it("the pages of a proxy's address are own ones, whatever `Host` it sends", asyn
   expect(await from('http://train.example')).toBe('forbidden_origin')
   expect(await from('https://train.example:8443')).toBe('forbidden_origin')
 })
+
+it.each(['app.example', 'https://app.example/path', 'https://me@app.example', 'null', '', 'file:///page.html'])(
+  'an allowed origin "%s" is refused by name',
+  async (origin) => {
+    await expectCode(
+      () => browserGuard({ allowedHosts: [], allowedOrigins: [origin] }),
+      'invalid_setting',
+      'allowedOrigins',
+    )
+  },
+)

@@ -28,7 +28,7 @@ import { createTrainingJobService } from '../operations/training/training-jobs.j
 import { createTrainingPlanService } from '../operations/training/training-plans.js'
 import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
-import { createAddressRules } from '../operations/webhooks/address-rules.js'
+import { createAddressRules, createNameService } from '../operations/webhooks/address-rules.js'
 import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
 import { createWebhookService } from '../operations/webhooks/webhooks.js'
 import { resolveHub } from '../options.js'
@@ -88,14 +88,16 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   )
   // together: a download that is being inspected ends with the inspection
   lifetimes.add('base models', () => Promise.all([baseModels.close(), inspector.close()]))
+  const lookUp = createNameService()
   const remoteData = createRemoteData({
     allowedHosts: settings.trainingDataHosts,
+    lookUp,
     userAgent: `Trainyard/${version}`,
     maxBytes: settings.maxUploadBytes,
     ...options.tuning?.remoteData,
   })
   lifetimes.add('remote data', () => remoteData.stop())
-  const rules = createAddressRules(settings.webhookHosts)
+  const rules = createAddressRules(settings.webhookHosts, lookUp)
   const timing = webhookTiming(start)
   const outbox = createOutbox({ db, ids: storage.ids, clock: systemClock, logger, rules, version, timing })
   lifetimes.add('outbox', () => outbox.stop())

@@ -5,15 +5,18 @@
  * bounded in size; how long it may take follows from its pace: silence or a trickle ends it, a long file does not. Nothing of the
  * server travels but the request line.
  */
+import { setMaxListeners } from 'node:events'
 import { type IncomingMessage, request as plainRequest, type RequestOptions } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
-import { type AddressRules, createAddressRules } from '../webhooks/address-rules.js'
+import { type AddressRules, createAddressRules, type NameService } from '../webhooks/address-rules.js'
 
 export interface RemoteDataOptions {
   /** Hosts (`name` or `name:port`) that may be private or plain http. */
   readonly allowedHosts: readonly string[]
+  /** Shared by all that looks names up. Default: turns of its own. */
+  readonly lookUp?: NameService
   readonly userAgent: string
   readonly maxBytes: number
   /** Longest silence: of a connection, before an answer, and between two pieces of it. Default 30 s. */
@@ -34,52 +37,63 @@ export interface RemoteData {
   /**
    * The bytes at an address as they arrive.
    *
+   * @param key whose request names it
    * @throws {InvalidRequestError} `training_data_refused`, `training_data_unreachable`; {AppError} `too_large`, `queue_full`
    */
-  open(address: RemoteAddress): AsyncGenerator<Uint8Array>
+  open(key: string, address: RemoteAddress): AsyncGenerator<Uint8Array>
   /** Ends what is being fetched. */
   stop(): void
 }
 
 const MAX_REDIRECTS = 5
 /** Each is one connection and one file that grows. */
-const MOST_AT_ONCE = 8
+const MOST_AT_ONCE = 16
+/** An address that gives its bytes slowly holds its place for hours: those of one key leave places to others. */
+const MOST_OF_ONE_KEY = 4
 
 export function createRemoteData(options: RemoteDataOptions): RemoteData {
   const { silenceMs = 30_000, minBytesPerSecond = 1000, maxBytes } = options
   const closing = new AbortController()
-  let openCount = 0
+  // each fetch listens, and each name that waits
+  setMaxListeners(0, closing.signal)
+  /** Keys of what is being fetched. */
+  const fetching: string[] = []
 
-  async function* open({ field, url }: RemoteAddress): AsyncGenerator<Uint8Array> {
-    if (openCount >= MOST_AT_ONCE) {
-      throw new AppError('rate_limited', 'queue_full', `${MOST_AT_ONCE} addresses of training data are being fetched`, {
-        hint: 'ask again later',
-        details: { retry_after_seconds: 5 },
-      })
-    }
-    openCount += 1
+  function assertPlace(key: string): void {
+    const own = fetching.filter((other) => other === key).length
+    if (own < MOST_OF_ONE_KEY && fetching.length < MOST_AT_ONCE) return
+    const [count, whose] = own < MOST_OF_ONE_KEY ? [fetching.length, ''] : [own, ' for this key']
+    throw new AppError('rate_limited', 'queue_full', `${count} addresses of training data are being fetched${whose}`, {
+      hint: 'ask again later, or upload the data with POST /v1/files',
+      details: { retry_after_seconds: 5 },
+    })
+  }
+
+  async function* open(key: string, { field, url }: RemoteAddress): AsyncGenerator<Uint8Array> {
+    assertPlace(key)
+    fetching.push(key)
     try {
-      const rules = createAddressRules(options.allowedHosts, {
+      const rules = createAddressRules(options.allowedHosts, options.lookUp, {
         code: 'training_data_refused',
         param: null,
         subject: field,
         flag: '--training-data-host',
         instead: 'upload the data with POST /v1/files',
       })
-      yield* read(await follow(rules, { field, url }), field)
+      yield* read(await follow(rules, key, { field, url }), field)
     } catch (cause) {
       if (cause instanceof AppError) throw cause
       const reason = cause instanceof Error ? cause.message || String(Reflect.get(cause, 'code')) : String(cause)
       throw unreachable(field, reason, cause)
     } finally {
-      openCount -= 1
+      fetching.splice(fetching.indexOf(key), 1)
     }
   }
 
-  async function follow(rules: AddressRules, { field, url }: RemoteAddress): Promise<IncomingMessage> {
+  async function follow(rules: AddressRules, key: string, { field, url }: RemoteAddress): Promise<IncomingMessage> {
     let next = rules.check(url)
     for (let count = 0; count <= MAX_REDIRECTS; count += 1) {
-      const answer = await get(next, await rules.resolve(next))
+      const answer = await get(next, await rules.resolve(next, key, closing.signal))
       const { location } = answer.headers
       const status = answer.statusCode ?? 0
       if ([301, 302, 303, 307, 308].includes(status) && location !== undefined) {

@@ -66,7 +66,8 @@ async function findData(context: Context, principal: Principal, { field, url }: 
   }
   if (url.startsWith('file:')) return copyLocalFile(context, { field, url })
   if (url.startsWith('data:')) return (await context.blobs.put([dataOf({ field, url })])).sha256
-  if (/^https?:/i.test(url)) return (await context.blobs.put(context.remoteData.open({ field, url }))).sha256
+  if (/^https?:/i.test(url))
+    return (await context.blobs.put(context.remoteData.open(principal.keyId, { field, url }))).sha256
   throw refused(
     field,
     `must be a file id, an https:, data:, file: or wandb-artifact: address, got "${url.slice(0, 100)}"`,

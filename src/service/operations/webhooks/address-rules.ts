@@ -5,16 +5,40 @@
  * that a name that changes in between (DNS rebinding) leads nowhere else. A name without an address and one of a private network are
  * refused in the same words: otherwise strangers could ask which inner names there are.
  */
-import { lookup } from 'node:dns/promises'
+import { lookup as lookUpName } from 'node:dns/promises'
 import { isIP } from 'node:net'
-import { InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { isPublicAddress } from '#base/util/public-address.js'
+import { createTurns, type Turns } from '#base/util/turns.js'
 
 export interface AddressRules {
   /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} the refusal */
   check(url: string): URL
-  /** The address to connect to. @throws {InvalidRequestError} the refusal; what the resolver throws */
-  resolve(url: URL): Promise<string>
+  /**
+   * The address to connect to.
+   *
+   * @param key who wants to connect: names are looked up in turns by it
+   * @param signal ends the wait for a turn
+   * @throws {InvalidRequestError} the refusal; what the resolver throws; {AppError} `queue_full`
+   */
+  resolve(url: URL, key: string, signal: AbortSignal): Promise<string>
+}
+
+/** All addresses of a name, as the system knows them. */
+export type LookUp = (host: string) => Promise<readonly { readonly address: string }[]>
+
+/** Looks names up, in turns by key. */
+export type NameService = (host: string, key: string, signal: AbortSignal) => ReturnType<LookUp>
+
+/**
+ * Of a process. The system's resolver has two threads (half of libuv's four), each held for as long as a name server that says nothing is
+ * waited for: names of one key's take one of them.
+ *
+ * @param lookUp default: the system's
+ */
+export function createNameService(lookUp: LookUp = (host) => lookUpName(host, { all: true })): NameService {
+  const turns: Turns = createTurns({ what: 'names to look up', mostWaiting: 256, mostOfOneKey: 32, spare: 1 })
+  return (host, key, signal) => turns.take(key, signal, () => lookUp(host))
 }
 
 /** How a refusal reads. */
@@ -37,8 +61,15 @@ const WEBHOOK_REFUSAL: Refusal = {
   flag: '--webhook-host',
 }
 
-/** @param allowedHosts names or addresses, optionally with `:port`, that may be anywhere and plain http */
-export function createAddressRules(allowedHosts: readonly string[], refusal: Refusal = WEBHOOK_REFUSAL): AddressRules {
+/**
+ * @param allowedHosts names or addresses, optionally with `:port`, that may be anywhere and plain http
+ * @param lookUp shared by all rules of a process
+ */
+export function createAddressRules(
+  allowedHosts: readonly string[],
+  lookUp: NameService = createNameService(),
+  refusal: Refusal = WEBHOOK_REFUSAL,
+): AddressRules {
   const { code, param, subject, flag, instead } = refusal
   /** @param host allowing it would help; absent: nothing would, the address is wrong whatever its host */
   const refused = (reason: string, host?: string): InvalidRequestError => {
@@ -70,10 +101,11 @@ export function createAddressRules(allowedHosts: readonly string[], refusal: Ref
         throw refused('must not point into a private network', url.host)
       return url
     },
-    resolve: async (url) => {
+    resolve: async (url, key, signal) => {
       const host = plainHost(url.hostname)
       const isTrusted = isAllowed(url)
-      const found = isIP(host) === 0 ? await findAddresses(host, isTrusted) : [{ address: host }]
+      const found =
+        isIP(host) === 0 ? await findAddresses(() => lookUp(host, key, signal), isTrusted, signal) : [{ address: host }]
       const [first] = found
       if (first === undefined || (!isTrusted && !found.every(({ address }) => isPublicAddress(address))))
         throw refused('has a host without an address in the public network', url.host)
@@ -83,11 +115,16 @@ export function createAddressRules(allowedHosts: readonly string[], refusal: Ref
 }
 
 /** Of a host that nobody allowed, what the resolver says of its failure stays here. */
-async function findAddresses(host: string, isTrusted: boolean): Promise<readonly { readonly address: string }[]> {
+async function findAddresses(
+  ask: () => ReturnType<LookUp>,
+  isTrusted: boolean,
+  signal: AbortSignal,
+): ReturnType<LookUp> {
   try {
-    return await lookup(host, { all: true })
+    return await ask()
   } catch (error) {
-    if (isTrusted) throw error
+    // a full queue and an end of waiting say nothing of the name
+    if (isTrusted || error instanceof AppError || signal.aborted) throw error
     return []
   }
 }

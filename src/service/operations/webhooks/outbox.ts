@@ -23,6 +23,7 @@ import {
   insertDelivery,
   lastEventId,
   listDue,
+  listDueWebhooks,
   listEventsAfter,
   listListeners,
   putEventCursor,
@@ -49,7 +50,11 @@ export const DEFAULT_OUTBOX_TIMING: OutboxTiming = {
 }
 
 const EVENTS_PER_LOOK = 1000
-const SENDS_AT_ONCE = 8
+const SENDS_AT_ONCE = 16
+/** Receivers of one entity that are slow or gone hold no more than these, each for as long as an attempt may take. */
+const SENDS_OF_ONE_ENTITY = 8
+/** With those of entities of which nothing is being sent: their first ones wait for nobody. */
+const MOST_SENDS = 64
 const KEEP_MS = 30 * 24 * 3600_000
 
 export interface Outbox {
@@ -74,31 +79,56 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
   let timer: NodeJS.Timeout | null = null
   let running: Promise<void> | null = null
   let isStopped = false
-  const sending = new Map<string, Promise<void>>()
+  /** By delivery. */
+  const sending = new Map<string, { readonly entity: string; readonly attempt: Promise<void> }>()
 
   async function look(): Promise<void> {
     if ((await countWebhooks(db)) === 0) return
     while (await inTransaction(db, (transaction) => collect(transaction, ids))) {
       // other requests take their turn between transactions
     }
-    for (const delivery of await listDue(db, SENDS_AT_ONCE)) {
-      if (sending.size >= SENDS_AT_ONCE || isStopped) return
-      if (sending.has(delivery.id)) continue
-      const attempt = send(delivery)
-        .catch((error: unknown) => logger.error({ err: error }, 'webhook.failed'))
-        .finally(() => {
-          sending.delete(delivery.id)
-          wake()
-        })
-      sending.set(delivery.id, attempt)
+    await sendDue()
+  }
+
+  function mayBegin(entity: string): boolean {
+    const own = [...sending.values()].filter((other) => other.entity === entity).length
+    if (own === 0) return sending.size < MOST_SENDS
+    return own < SENDS_OF_ONE_ENTITY && sending.size < SENDS_AT_ONCE
+  }
+
+  /** Begins what is due, webhooks in turns: a round takes one delivery of each. */
+  async function sendDue(): Promise<void> {
+    const webhooks = (await listDueWebhooks(db)).filter(({ entity }) => mayBegin(entity))
+    const queues = await Promise.all(
+      webhooks.map(async ({ id, entity }) => {
+        // those that are being sent are due as well
+        const due = await listDue(db, id, 2 * SENDS_OF_ONE_ENTITY)
+        return { entity, due: due.filter((delivery) => !sending.has(delivery.id)) }
+      }),
+    )
+    for (let round = 0; round < SENDS_OF_ONE_ENTITY; round += 1) {
+      for (const { entity, due } of queues) {
+        const delivery = due[round]
+        if (delivery !== undefined && !isStopped && mayBegin(entity)) begin(entity, delivery)
+      }
     }
   }
 
-  async function send(delivery: DeliveryRecord): Promise<void> {
+  function begin(entity: string, delivery: DeliveryRecord): void {
+    const attempt = send(entity, delivery)
+      .catch((error: unknown) => logger.error({ err: error }, 'webhook.failed'))
+      .finally(() => {
+        sending.delete(delivery.id)
+        wake()
+      })
+    sending.set(delivery.id, { entity, attempt })
+  }
+
+  async function send(entity: string, delivery: DeliveryRecord): Promise<void> {
     const webhook = await findWebhook(db, delivery.webhookId)
     if (webhook === null) return
     const message = { id: delivery.eventId, timestamp: Math.floor(clock.nowMs() / 1000), body: delivery.body }
-    const options = { userAgent: `Trainyard/${version}`, timeoutMs: timing.timeoutMs }
+    const options = { userAgent: `Trainyard/${version}`, timeoutMs: timing.timeoutMs, key: entity }
     const attempt = await sendWebhook(rules, webhook, message, options)
     const retryMs = attempt.isDelivered ? null : (timing.retryMs[delivery.attempts] ?? null)
     await setAttempt(db, delivery.id, { ...attempt, retryMs: retryMs === null ? null : spread(retryMs, delivery.id) })
@@ -131,7 +161,7 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
       isStopped = true
       if (timer !== null) clearInterval(timer)
       await running
-      await Promise.all(sending.values())
+      await Promise.all([...sending.values()].map(({ attempt }) => attempt))
     },
   }
 }

@@ -26,23 +26,33 @@ export function signWebhook(
   return `v1,${createHmac('sha256', key).update(signed).digest('base64')}`
 }
 
-/** Never throws: what went wrong stands in the attempt. */
+/**
+ * Never throws: what went wrong stands in the attempt.
+ *
+ * @param options.key whose webhook it is: looking up names takes turns by it
+ */
 export async function sendWebhook(
   rules: AddressRules,
   webhook: { readonly url: string; readonly secret: string },
   message: { readonly id: string; readonly timestamp: number; readonly body: string },
-  options: { readonly userAgent: string; readonly timeoutMs: number },
+  options: { readonly userAgent: string; readonly timeoutMs: number; readonly key: string },
 ): Promise<Attempt> {
   try {
     const url = rules.check(webhook.url)
-    const status = await post(url, await rules.resolve(url), message.body, options.timeoutMs, {
-      'content-type': 'application/json',
-      'content-length': String(Buffer.byteLength(message.body)),
-      'user-agent': options.userAgent,
-      'webhook-id': message.id,
-      'webhook-timestamp': String(message.timestamp),
-      'webhook-signature': signWebhook(webhook.secret, message),
-    })
+    const status = await post(
+      url,
+      await rules.resolve(url, options.key, AbortSignal.timeout(options.timeoutMs)),
+      message.body,
+      options.timeoutMs,
+      {
+        'content-type': 'application/json',
+        'content-length': String(Buffer.byteLength(message.body)),
+        'user-agent': options.userAgent,
+        'webhook-id': message.id,
+        'webhook-timestamp': String(message.timestamp),
+        'webhook-signature': signWebhook(webhook.secret, message),
+      },
+    )
     const isDelivered = status >= 200 && status < 300
     return { isDelivered, status, error: isDelivered ? null : `the receiver answered ${status}` }
   } catch (error) {

@@ -112,11 +112,34 @@ export async function insertDelivery(
     .execute()
 }
 
-/** Pending deliveries whose time has come, oldest first. */
-export async function listDue(db: Database, limit: number): Promise<readonly DeliveryRecord[]> {
+/** Webhooks of which a delivery's time has come, the one that waits longest first. */
+export async function listDueWebhooks(
+  db: Database,
+): Promise<readonly { readonly id: string; readonly entity: string }[]> {
+  const oldest = db.selectFrom('webhooks').select((e) => [
+    'id',
+    'entity',
+    e
+      .selectFrom('webhook_deliveries')
+      .select((d) => d.fn.min('next_attempt_at_ms').as('at'))
+      .whereRef('webhook_id', '=', 'webhooks.id')
+      .where('status', '=', 'pending')
+      .as('due_at_ms'),
+  ])
+  return await db
+    .selectFrom(oldest.as('oldest'))
+    .select(['id', 'entity'])
+    .where('due_at_ms', '<=', databaseNowMs)
+    .orderBy('due_at_ms')
+    .execute()
+}
+
+/** Pending deliveries of a webhook whose time has come, oldest first. */
+export async function listDue(db: Database, webhookId: string, limit: number): Promise<readonly DeliveryRecord[]> {
   const rows = await db
     .selectFrom('webhook_deliveries')
     .selectAll()
+    .where('webhook_id', '=', webhookId)
     .where('status', '=', 'pending')
     .where('next_attempt_at_ms', '<=', databaseNowMs)
     .orderBy('next_attempt_at_ms')

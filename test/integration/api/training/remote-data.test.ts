@@ -128,7 +128,7 @@ describe('an address of training data', () => {
       minBytesPerSecond: 1_000_000,
     })
     const read = async (): Promise<void> => {
-      for await (const _ of remote.open({ field: 'training_data_url', url: address() }));
+      for await (const _ of remote.open('key', { field: 'training_data_url', url: address() }));
     }
     answer = () => undefined
     await expect(read()).rejects.toThrow('nothing came for 0.3 s')
@@ -149,6 +149,32 @@ describe('an address of training data', () => {
     expect((await submit(address())).slice(0, 2)).toEqual([413, 'request_too_large'])
   })
 
+  test('that is slow takes four places of sixteen from one key, and none from another', async () => {
+    const remote = createRemoteData({ allowedHosts: ['127.0.0.1'], userAgent: 'test', maxBytes: 1e9 })
+    const open = (key: string) =>
+      remote.open(key, { field: 'training_data_url', url: address() })[Symbol.asyncIterator]()
+    answer = (_, response) => void response.writeHead(200).write(ROWS)
+    const begin = async (key: string, count: number) => {
+      const begun = Array.from({ length: count }, () => open(key))
+      for (const rows of begun) expect((await rows.next()).done).toBe(false)
+      return begun
+    }
+    const [first] = await begin('one', 4)
+    await expect(open('one').next()).rejects.toMatchObject({
+      code: 'queue_full',
+      message: '4 addresses of training data are being fetched for this key',
+    })
+    await begin('another', 4)
+    await first?.return(undefined)
+    await begin('one', 1)
+    await begin('third', 4)
+    await begin('fourth', 4)
+    await expect(open('fifth').next()).rejects.toMatchObject({
+      message: '16 addresses of training data are being fetched',
+    })
+    remote.stop()
+  })
+
   test('over TLS needs a certificate that is trusted', async () => {
     const securePort = await listen(
       createSecureServer({ key: tls('key'), cert: tls('certificate') }, (_, response) => response.end(ROWS)),
@@ -161,7 +187,7 @@ describe('an address of training data', () => {
         ...(ca === undefined ? {} : { ca }),
       })
       const pieces: Uint8Array[] = []
-      const rows = remote.open({ field: 'training_data_url', url: `https://127.0.0.1:${securePort}/rows` })
+      const rows = remote.open('key', { field: 'training_data_url', url: `https://127.0.0.1:${securePort}/rows` })
       for await (const piece of rows) pieces.push(piece)
       return Buffer.concat(pieces).toString()
     }

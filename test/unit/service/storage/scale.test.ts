@@ -25,6 +25,7 @@ import { listHistory, listRunFiles, listRuns } from '#service/storage/wandb/runs
 import {
   listDeliveries,
   listDue,
+  listDueWebhooks,
   listEventsAfter,
   listListeners,
   listWebhooks,
@@ -91,7 +92,7 @@ describe('statements of requests', () => {
     ['webhooks', (db) => listWebhooks(db, { entity: 'local', project: null }, { limit: 100 })],
     ['listeners of an event', (db) => listListeners(db, { entity: 'local', project: 'p' }, 'training_job.failed')],
     ['deliveries of a webhook', (db) => listDeliveries(db, id, { limit: 100 })],
-    ['deliveries that are due', (db) => listDue(db, 8)],
+    ['deliveries that are due', (db) => listDue(db, id, 8)],
     ['events for webhooks', (db) => listEventsAfter(db, id, 1000)],
     ['runs of a project', (db) => listRuns(db, { entity: 'local', project: 'p', limit: 100 })],
     ['history of a run', (db) => listHistory(db, id, { afterLine: 5, limit: 100 })],
@@ -104,6 +105,14 @@ describe('statements of requests', () => {
       expect(plan).not.toContain('TEMP B-TREE')
     }
   })
+})
+
+test('whose deliveries are due is seen by a look at one row of each webhook, however many wait', async () => {
+  const plans = (await plansOf(listDueWebhooks)).join('\n')
+  expect(plans).toMatch(
+    /SEARCH webhook_deliveries USING COVERING INDEX webhook_deliveries_due_of \(webhook_id=\? AND status=\?\)/,
+  )
+  expect(plans).not.toMatch(/SCAN webhook_deliveries/)
 })
 
 test.each<[string, Partial<UsageFilter>]>([

@@ -1,6 +1,7 @@
 /** Which addresses are allowed, and that the hint names the flag only where allowing the host would help. */
+import { setMaxListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
-import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
+import { createAddressRules, createNameService } from '#service/operations/webhooks/address-rules.js'
 
 describe('an allowed host', () => {
   test.each([
@@ -72,12 +73,35 @@ test('a full name of an allowed host is that host', () => {
 test('a name of the private network and one that does not exist are refused in the same words', async () => {
   const rules = createAddressRules([])
   const wordsOf = async (host: string) => {
-    const refusal = await rules.resolve(new URL(`https://${host}/`)).catch((error: unknown) => error as Error)
+    const refusal = await rules
+      .resolve(new URL(`https://${host}/`), 'key', new AbortController().signal)
+      .catch((error: unknown) => error as Error)
     if (!(refusal instanceof Error)) throw new Error(`${host} was resolved`)
     return refusal.message
   }
   // `localhost` has an address wherever this runs; `check` refuses it, a name like it that it cannot know comes here
   expect(await wordsOf('localhost')).toBe(await wordsOf('nowhere.invalid'))
+})
+
+test('names of one key that nobody answers for hold up no other key', async () => {
+  const never = new Promise<never>(() => undefined)
+  const asked: string[] = []
+  const lookUp = createNameService((host) => {
+    asked.push(host)
+    return host.startsWith('slow') ? never : Promise.resolve([{ address: '192.0.2.1' }, { address: '203.0.113.9' }])
+  })
+  const rules = createAddressRules(['fast.example'], lookUp)
+  const { signal } = new AbortController()
+  const leaving = new AbortController()
+  setMaxListeners(0, leaving.signal)
+  const slow = Array.from({ length: 20 }, (_, i) =>
+    rules.resolve(new URL(`https://slow-${i}.example/`), 'one', leaving.signal).catch((error: Error) => error.name),
+  )
+  expect(await rules.resolve(new URL('https://fast.example/'), 'another', signal)).toBe('192.0.2.1')
+  expect(asked).toEqual(['slow-0.example', 'fast.example'])
+  // who stops waiting leaves the queue
+  leaving.abort()
+  expect(await Promise.all(slow.slice(1))).toEqual(Array.from({ length: 19 }, () => 'AbortError'))
 })
 
 function refusalOf(check: () => unknown): { readonly message: string; readonly hint?: string } {

@@ -6,7 +6,7 @@
  */
 import { readEnvironment } from '#base/environment.js'
 import { startChild } from '#base/processes/child.js'
-import { withHugePages } from '#base/processes/huge-pages.js'
+import { withHugePages, withMemoryGivenBack } from '#base/processes/malloc-tunables.js'
 import type { HostCommand, HostEvents } from '#inference/host/protocol.js'
 
 export interface EngineLink {
@@ -49,7 +49,7 @@ export function openProcessLink(listener: EngineLinkListener, entryPath = 'infer
   let child: ReturnType<typeof startChild>
   try {
     child = startChild(entryPath, {
-      environment: withHugePages(readEnvironment()),
+      environment: withMemoryGivenBack(withHugePages(readEnvironment())),
       flags: ENGINE_FLAGS,
       serialization: 'advanced',
     })

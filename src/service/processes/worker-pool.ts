@@ -10,7 +10,7 @@ import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
-import { withHugePages } from '#base/processes/huge-pages.js'
+import { withHugePages } from '#base/processes/malloc-tunables.js'
 import { type WorkerAssignment, workerIdleSchema } from '#contract/processes/worker.js'
 
 export interface WorkerPoolOptions {

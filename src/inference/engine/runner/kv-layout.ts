@@ -21,7 +21,7 @@ export interface KvLayoutOptions {
   readonly held: KvRoom
   /** Tokens laid out. */
   readonly capacity: number
-  /** Where buffers are taken; null: they are left to the collector. */
+  /** Where buffers are taken; null: they are parts of one array, which is left to the collector. */
   readonly memory: KvMemory | null
 }
 
@@ -40,7 +40,13 @@ export class KvLayout {
     this.#memory = memory
     this.#capacity = capacity
     this.#size = held.rows * shape.kvHeadCount * width * held.tokens * shape.headSize
-    this.#sides = Array.from({ length: 2 * shape.layerCount }, () => null)
+    const sideCount = 2 * shape.layerCount
+    // one large block is a mapping of its own, which goes back to the system when it is freed; sixty small ones leave holes
+    const whole = memory === null ? new Float32Array(sideCount * this.#size) : null
+    this.#sides = Array.from(
+      { length: sideCount },
+      (_, i) => whole?.subarray(i * this.#size, (i + 1) * this.#size) ?? null,
+    )
   }
 
   /** Token columns every member has, C. */
@@ -71,7 +77,9 @@ export class KvLayout {
     const known = this.#sides[index]
     if (known === undefined) throw new Error(`kv cache has no side ${index}`)
     if (known !== null) return known
-    const side = this.#memory === null ? new Float32Array(this.#size) : this.#memory.take(this.#size)
+    // without memory of its own every side was made at once
+    if (this.#memory === null) throw new Error(`kv cache gave side ${index} back`)
+    const side = this.#memory.take(this.#size)
     this.#sides[index] = side
     return side
   }

@@ -67,7 +67,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const version = packageVersion()
 
   const inspector = createModelInspector()
-  const modelFacts = createModelFactsBook(inspector, served)
+  const modelFacts = createModelFactsBook(inspector, served, settings.maxContextLength)
   const baseModels = createBaseModelService(
     {
       ...storage,

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+import { until } from '../../../support/until.js'
 
 let service: TestService
 beforeAll(async () => {
@@ -122,6 +123,28 @@ describe('other routes (8)', () => {
       max_model_len: 2048,
       permission: expect.any(Array),
     })
+  })
+
+  it('the context of a model that nobody has used yet is known once its files were read, and its adapters have it too', async () => {
+    const own = await createTestService({
+      scripted: false,
+      baseModels: ['trainyard/tiny-random', 'trainyard/spark'],
+      maxContextLength: 1500,
+    })
+    try {
+      const { status } = await own.json('/v1/preview/models', {
+        json: { project: 'p', name: 'on-spark', base_model: 'trainyard/spark' },
+      })
+      expect(status).toBe(200)
+      const lengthsOf = async (): Promise<Record<string, number | null>> => {
+        const { body } = await own.json<{ data: { id: string; max_model_len: number | null }[] }>('/v1/models')
+        return Object.fromEntries(body.data.map(({ id, max_model_len }) => [id, max_model_len]))
+      }
+      await until(async () => (await lengthsOf())['trainyard/spark'] !== null, 'the length of spark is known')
+      expect(await lengthsOf()).toMatchObject({ 'trainyard/spark': 1500, 'local/p/on-spark': 1500 })
+    } finally {
+      await own.dispose()
+    }
   })
 
   it('probes answer at the root', async () => {

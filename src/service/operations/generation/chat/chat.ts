@@ -46,7 +46,10 @@ export interface ChatService {
 }
 
 export function createChatService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'chatRules' | 'usage'>,
+  context: Pick<
+    ServiceContext,
+    'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'modelFacts' | 'chatRules' | 'usage'
+  >,
 ): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
   return {

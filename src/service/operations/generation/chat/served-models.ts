@@ -75,7 +75,7 @@ const MODELS_PER_READ = 1000
  * @param startedSeconds when this server began to serve its base models, unix time
  */
 export async function* listServedModels(
-  context: Pick<ServiceContext, 'db' | 'engines' | 'baseModels'>,
+  context: Pick<ServiceContext, 'db' | 'engines' | 'baseModels' | 'modelFacts'>,
   principal: Tenant,
   startedSeconds: number,
 ): AsyncGenerator<readonly ServedModel[]> {
@@ -95,9 +95,9 @@ export async function* listServedModels(
     const stepsByModel = new Map<string, (typeof steps)[number][]>(page.items.map(({ id }) => [id, []]))
     for (const entry of steps) stepsByModel.get(entry.modelId)?.push(entry)
     for (const model of page.items) {
-      cards.push(modelCard(model, null, model.createdAtMs))
+      cards.push(modelCard(context, model, null, model.createdAtMs))
       for (const { step, createdAtMs } of stepsByModel.get(model.id) ?? [])
-        cards.push(modelCard(model, step, createdAtMs))
+        cards.push(modelCard(context, model, step, createdAtMs))
     }
     after = page.items.at(-1)?.id
     yield cards
@@ -114,7 +114,7 @@ export async function* listServedModels(
  * @throws as `resolvePolicy`
  */
 export async function describeServedModel(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'baseModels'>,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts'>,
   principal: Tenant,
   { requested, startedSeconds }: { readonly requested: string; readonly startedSeconds: number },
 ): Promise<ServedModel> {
@@ -122,19 +122,27 @@ export async function describeServedModel(
   if (model === null) return baseCard(context, baseModel, startedSeconds)
   const isStep = /:(?:step|v)\d+$/.test(requested)
   const checkpoint = isStep ? await findCheckpoint(context.db, model.id, step) : null
-  return modelCard(model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
+  return modelCard(context, model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
 }
 
-function baseCard(context: Pick<ServiceContext, 'engines'>, name: string, startedSeconds: number): ServedModel {
-  const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
-  return { ...card(name, startedSeconds), max_model_len: engine?.loaded()?.contextLength ?? null }
+type Lengths = Pick<ServiceContext, 'engines' | 'modelFacts'>
+
+function baseCard(context: Lengths, name: string, startedSeconds: number): ServedModel {
+  return { ...card(name, startedSeconds), max_model_len: contextLengthOf(context, name) }
+}
+
+/** As an engine has it; before one was started, as the files say. */
+function contextLengthOf({ engines, modelFacts }: Lengths, baseModel: string): number | null {
+  const engine = engines.started().find((started) => started.baseModel === baseModel)
+  return engine?.loaded()?.contextLength ?? modelFacts.contextLengthOf(baseModel)
 }
 
 /** @param step null: the latest */
-function modelCard(model: ModelRecord, step: number | null, createdAtMs: number): ServedModel {
+function modelCard(context: Lengths, model: ModelRecord, step: number | null, createdAtMs: number): ServedModel {
   const name = `${model.entity}/${model.project}/${model.name}`
   const id = step === null ? name : `${name}:step${step}`
-  return { ...card(id, Math.floor(createdAtMs / 1000)), root: name, parent: model.baseModel }
+  const length = contextLengthOf(context, model.baseModel)
+  return { ...card(id, Math.floor(createdAtMs / 1000)), root: name, parent: model.baseModel, max_model_len: length }
 }
 
 function card(id: string, created: number): ServedModel {

@@ -3,20 +3,25 @@
  * thread. Knows nothing of HTTP.
  *
  * What all unfinished bodies may hold together is bounded, and a slow body holds no more than its first part in memory, so
- * many slow bodies cost disk and nothing else.
+ * many slow bodies cost disk and nothing else. Keys share: several bodies of one key hold at most half of that room, and parts
+ * that arrive and bodies that are read take turns by key.
  */
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { AppError } from '#base/errors/errors.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
+import { createTurns } from '#base/util/turns.js'
 import { type BodyLimits, type BodyName, type BodyOf, bodyOf, type GroupsBodyName } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
+import { createDiskShares } from './disk-shares.js'
 import { createGroupReading } from './group-reading.js'
 import { type ParsedBody, parseBody } from './parse-body.js'
 import { createReadTurns } from './read-turns.js'
-import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
+import { type BodySource, type GroupsRead, type GroupsTask, MAX_OPEN_GROUPS } from './thread-protocol.js'
 
 /** A body that is there to its end. */
 export interface ReceivedBody {
+  /** Whose turn it is when this is read. */
+  readonly key: string
   readonly sizeBytes: number
   /** Hands the bytes over; those in memory are gone afterwards. */
   take(): BodySource
@@ -33,12 +38,17 @@ export interface ReceivedGroups<N extends GroupsBodyName> extends GroupsRead {
 
 export interface BodyStore {
   readonly limits: BodyLimits
-  /** Takes all bytes, and empties the parts they come in. @throws {AppError} `too_many_bodies`, and whatever `source` throws */
-  receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody>
+  /**
+   * Takes all bytes, and empties the parts they come in.
+   *
+   * @param key whose body it is: keys share
+   * @throws {AppError} `too_many_bodies`, and whatever `source` throws
+   */
+  receive(source: AsyncIterable<Uint8Array>, key: string): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
   parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<ParsedBody<BodyOf<N>>>
   /** A body that was stored before it is read. @throws {AppError} as `parseBody`, and `request_too_large` */
-  parseFile<N extends BodyName>(name: N, path: string): Promise<ParsedBody<BodyOf<N>>>
+  parseFile<N extends BodyName>(name: N, path: string, key: string): Promise<ParsedBody<BodyOf<N>>>
   /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
   readGroups<N extends GroupsBodyName>(name: N, body: ReceivedBody): Promise<ReceivedGroups<N>>
   close(): Promise<void>
@@ -71,15 +81,28 @@ const CHAT_THREAD = { niceness: 5, maxHeapMb: 512 }
  */
 const BULK_THREAD = { niceness: 0, maxHeapMb: 2048 }
 
+/**
+ * Bodies of one key that a thread has at once, and room beside them for other keys. What waits holds its bytes already, which are
+ * bounded, so its number is not.
+ */
+const UNBOUNDED = { mostWaiting: Number.POSITIVE_INFINITY, mostOfOneKey: Number.POSITIVE_INFINITY }
+const CHAT_TURNS = { what: 'chat bodies', atOnce: 1, spare: 1, ...UNBOUNDED }
+const BULK_TURNS = { what: 'bodies of groups', atOnce: MAX_OPEN_GROUPS - 1, spare: 1, ...UNBOUNDED }
+/** A body that is there is read, also when its client has gone: nothing would be saved. */
+const NEVER = new AbortController().signal
+
 export function createBodyStore(options: BodyStoreOptions): BodyStore {
   const { limits, temporaryPath } = options
   const chatThread = createBodyThread(CHAT_THREAD)
   const bulkThread = createBodyThread(BULK_THREAD)
-  const turns = createReadTurns(PARTS_PER_ROUND)
+  const arriving = createReadTurns(PARTS_PER_ROUND)
+  const chatTurns = createTurns(CHAT_TURNS)
+  const bulkTurns = createTurns(BULK_TURNS)
+  const disk = createDiskShares(limits.unfinishedBytes)
   let memoryBytes = 0
-  let diskBytes = 0
 
-  async function receive(source: AsyncIterable<Uint8Array>): Promise<ReceivedBody> {
+  async function receive(source: AsyncIterable<Uint8Array>, key: string): Promise<ReceivedBody> {
+    const share = disk.open(key)
     let pieces: Uint8Array[] = []
     let inMemory = 0
     let onDisk = 0
@@ -87,16 +110,15 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
 
     function release(): void {
       memoryBytes -= inMemory
-      diskBytes -= onDisk
       inMemory = 0
       onDisk = 0
+      share.release()
     }
 
     /** Writes to the file what is in memory, and what is not. */
     async function spill(parts: readonly Uint8Array[]): Promise<void> {
       const length = parts.reduce((sum, part) => sum + part.length, 0)
-      if (diskBytes + length > limits.unfinishedBytes) throw tooManyBodies(limits.unfinishedBytes)
-      diskBytes += length
+      share.take(length)
       onDisk += length
       if (file === null) {
         const path = temporaryPath()
@@ -129,7 +151,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
           pieces.push(chunk)
           if (pieces.length > MAX_PIECES) pieces = [Buffer.concat(pieces)]
         } else await spill([...pieces, chunk])
-        if (inMemory + onDisk > FIRST_BYTES) await turns.next()
+        if (inMemory + onDisk > FIRST_BYTES) await arriving.next(key)
       }
       const isOnDisk = onDisk > 0
       if (isOnDisk && pieces.length > 0) await spill(pieces)
@@ -140,6 +162,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
     }
     const path = (file as { readonly path: string } | null)?.path ?? null
     return {
+      key,
       sizeBytes: inMemory + onDisk,
       dispose: discard,
       take: () => {
@@ -169,10 +192,10 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const source = body.take()
       const value = isSmall(body, source)
         ? parseBody(name, [source.bytes])
-        : await chatThread.run({ type: 'parse', name, source })
+        : await chatTurns.take(body.key, NEVER, () => chatThread.run({ type: 'parse', name, source }))
       return value as ParsedBody<BodyOf<N>>
     },
-    parseFile: async <N extends BodyName>(name: N, path: string) => {
+    parseFile: async <N extends BodyName>(name: N, path: string, key: string) => {
       const { size } = await stat(path)
       const maxBytes = maxBytesOf(name, limits)
       if (size > maxBytes) {
@@ -181,7 +204,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const value =
         size <= INLINE_BYTES
           ? parseBody(name, [await readFile(path)])
-          : await chatThread.run({ type: 'parse', name, source: { path } })
+          : await chatTurns.take(key, NEVER, () => chatThread.run({ type: 'parse', name, source: { path } }))
       return value as ParsedBody<BodyOf<N>>
     },
     readGroups: async <N extends GroupsBodyName>(name: N, body: ReceivedBody) => {
@@ -189,7 +212,9 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const source = body.take()
       const task = { type: 'groups', name, source, targetPath: path, maxGroupBytes: limits.groupBytes } as const
       try {
-        const read = (isSmall(body, source) ? readAtOnce(task) : await bulkThread.run(task)) as GroupsRead
+        const read = (
+          isSmall(body, source) ? readAtOnce(task) : await bulkTurns.take(body.key, NEVER, () => bulkThread.run(task))
+        ) as GroupsRead
         return { ...read, request: read.request as BodyOf<N>, path }
       } catch (error) {
         await rm(path, { force: true })
@@ -232,13 +257,4 @@ function readAtOnce(task: GroupsTask): GroupsRead {
     reading.discard()
     throw error
   }
-}
-
-function tooManyBodies(limit: number): AppError {
-  return new AppError(
-    'unavailable',
-    'too_many_bodies',
-    `the server holds ${limit} bytes of unfinished request bodies already`,
-    { hint: 'send fewer large requests at once', details: { retry_after_seconds: 5 } },
-  )
 }

@@ -1,34 +1,47 @@
 /**
- * Turns of bodies that arrive: so many parts of all of them together between two looks at everything else.
+ * Turns of bodies that arrive: so many parts of all of them together between two looks at everything else, one of each key by turns.
  *
  * A burst of large bodies has data ready on every connection at once; read as it comes, one round over all of them takes half a second
- * in which no stream is written. A connection that waits for its turn is held back by TCP.
+ * in which no stream is written. A connection that waits for its turn is held back by TCP. Two hundred connections of one key
+ * count as one beside another key's.
  */
 
 export interface ReadTurns {
-  /** Resolves when one more part may be read; at once in effect while few bodies arrive. */
-  next(): Promise<void>
+  /** Resolves when one more part may be read; at once in effect while few bodies arrive. @param key whose body it is */
+  next(key: string): Promise<void>
 }
 
 /** @param perRound parts read between two rounds of the event loop */
 export function createReadTurns(perRound: number): ReadTurns {
-  const waiting: (() => void)[] = []
+  /** Keys in the order of their turns; each has at least one that waits. */
+  const waiting = new Map<string, (() => void)[]>()
   let isScheduled = false
 
   function schedule(): void {
-    isScheduled = waiting.length > 0
+    isScheduled = waiting.size > 0
     if (isScheduled) setImmediate(round)
   }
 
   function round(): void {
-    for (const resolve of waiting.splice(0, perRound)) resolve()
+    for (let left = perRound; left > 0; left--) {
+      const [entry] = waiting
+      if (entry === undefined) break
+      const [key, queue] = entry
+      const resolve = queue.shift()
+      waiting.delete(key)
+      // behind the other keys
+      if (queue.length > 0) waiting.set(key, queue)
+      resolve?.()
+    }
     schedule()
   }
 
   return {
-    next: () =>
+    next: (key) =>
       new Promise((resolve) => {
-        waiting.push(resolve)
+        const queue = waiting.get(key)
+        if (queue === undefined) waiting.set(key, [resolve])
+        else queue.push(resolve)
         if (!isScheduled) schedule()
       }),
   }

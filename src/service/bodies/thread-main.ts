@@ -7,10 +7,8 @@ import type { ThreadQuestion, ThreadReply } from '#base/processes/ask-thread.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
-import { type GroupsTask, type PlainError, type ThreadTask, toPlainError } from './thread-protocol.js'
+import { type GroupsTask, MAX_OPEN_GROUPS, type PlainError, type ThreadTask, toPlainError } from './thread-protocol.js'
 
-/** Bodies of groups that are open at once. */
-const MAX_OPEN = 4
 /** When the open groups hold more memory than this, only the oldest body goes on. */
 const MAX_HELD_BYTES = 128 * 1024 ** 2
 
@@ -27,7 +25,7 @@ function reply(message: ThreadReply<unknown, PlainError>): void {
 }
 
 function run(): void {
-  while (open.length < MAX_OPEN) {
+  while (open.length < MAX_OPEN_GROUPS) {
     const next = waiting.shift()
     if (next === undefined) break
     try {

@@ -9,6 +9,9 @@ import type { BatchCounts } from '#formats/rows/metrics.js'
 import type { encodeTotals } from '#formats/rows/split-metrics.js'
 import type { BodyName, GroupsBodyName } from './bodies.js'
 
+/** Bodies of groups that a thread has open at once. */
+export const MAX_OPEN_GROUPS = 4
+
 /** Where the bytes are: handed over, or in a file that only the sender deletes. */
 export type BodySource = { readonly bytes: Uint8Array } | { readonly path: string }
 

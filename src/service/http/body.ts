@@ -8,6 +8,7 @@ import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
 import { ignoredFieldsOf, parseWith } from '#service/bodies/parse-body.js'
+import type { Principal } from '#service/operations/context.js'
 import type { Admission, RequestContext } from './environment.js'
 
 /** Characters that are shown of an ignored field's name: each may take nine in a header, and clients refuse headers of 16 kB. */
@@ -71,7 +72,13 @@ async function receiveJson(c: RequestContext, name: BodyName): Promise<ReceivedB
     )
   }
   const bodies = c.get('bodies')
-  return bodies.receive(readBytes(c, maxBytesOf(name, bodies.limits)))
+  return bodies.receive(readBytes(c, maxBytesOf(name, bodies.limits)), keyOf(c))
+}
+
+/** Whose body it is; workers have a token of their job instead of a key. */
+function keyOf(c: RequestContext): string {
+  const principal = c.get('principal') as Principal | undefined
+  return principal?.keyId ?? 'worker'
 }
 
 /** Checks a query string and names what of it is ignored; repeated names are refused by the schema as they arrive as lists. */

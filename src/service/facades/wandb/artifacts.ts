@@ -24,7 +24,6 @@ import {
   setArtifactCheckpoint,
 } from '#service/storage/wandb/artifacts.js'
 import { isOwn } from '../../operations/access/tenant.js'
-import type { ServiceContext } from '../../operations/context.js'
 import { adoptAdapter, findAdopter } from './adopt-adapter.js'
 import {
   type ArtifactView,
@@ -226,7 +225,7 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
   const { db } = call.context
   const artifact = await requireRow(call, id)
   if (artifact.versionIndex !== null) return requireFields(call, id)
-  await assertComplete(call.context, artifact)
+  await assertComplete(call, artifact)
   const adopter = artifact.type === LORA_TYPE ? await findAdopter(call.context, call.principal.keyId, artifact) : null
   await inTransaction(db, async (transaction) => {
     const aliases = new Set([...artifact.wantedAliases, 'latest'])
@@ -239,13 +238,10 @@ async function commit(call: WandbCall, id: string): Promise<Fields> {
 }
 
 /** @throws {InvalidRequestError} `artifact_incomplete` unless every file of the manifest was uploaded with its digest */
-async function assertComplete(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'bodies'>,
-  artifact: ArtifactRecord,
-): Promise<void> {
+async function assertComplete(call: WandbCall, artifact: ArtifactRecord): Promise<void> {
   if (artifact.manifestSha256 === null) throw incomplete('its manifest was not uploaded')
-  const manifest = await readManifest(context, artifact.manifestSha256)
-  const uploaded = new Map((await listArtifactFiles(context.db, artifact.id)).map((file) => [file.name, file]))
+  const manifest = await readManifest(call, artifact.manifestSha256)
+  const uploaded = new Map((await listArtifactFiles(call.context.db, artifact.id)).map((file) => [file.name, file]))
   for (const [name, { digest, ref }] of Object.entries(manifest.contents)) {
     // a reference names bytes elsewhere, which this server never fetches
     if (ref === undefined && uploaded.get(name)?.md5 !== digest) throw incomplete(`file "${name}" was not uploaded`)
@@ -253,12 +249,10 @@ async function assertComplete(
 }
 
 /** @throws {InvalidRequestError} `artifact_incomplete` */
-async function readManifest(
-  { blobs, bodies }: Pick<ServiceContext, 'blobs' | 'bodies'>,
-  sha256: string,
-): Promise<ArtifactManifest> {
+async function readManifest({ context, principal }: WandbCall, sha256: string): Promise<ArtifactManifest> {
+  const { blobs, bodies } = context
   try {
-    return (await bodies.parseFile('artifact manifest', blobs.pathOf(sha256))).value
+    return (await bodies.parseFile('artifact manifest', blobs.pathOf(sha256), principal.keyId)).value
   } catch (cause) {
     if (!(cause instanceof AppError) || cause.category === 'unavailable') throw cause
     const reason = cause instanceof RequestValidationError ? cause.sentence : cause.message

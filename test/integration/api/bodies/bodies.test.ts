@@ -53,6 +53,26 @@ describe('memory', () => {
     expect(status).toBe(422)
   })
 
+  it('several unfinished bodies of one key take half of the room: its next is 503, and another key has the rest', async () => {
+    const { body: other } = await service.json<{ key: string }>('/v1/preview/keys', { json: { project: 'tests', scope: 'write' } })
+    const text = `{"model_id":"${model}","padding":"${'x'.repeat(5 * MB)}`
+    const slow = [startRawRequest(service, RL, 400 * MB), startRawRequest(service, RL, 400 * MB)]
+    for (const body of slow) await body.send(text)
+    await until(async () => (await sizeOfLeftovers()) > 9.5 * MB, 'two bodies on disk')
+    const alive = setInterval(() => slow.forEach((body) => void body.send('x')), 50)
+    const large = { json: { model_id: model, padding: 'x'.repeat(8 * MB) } }
+    const refused = await service.json(RL, large)
+    expect([refused.status, JSON.stringify(refused.body)]).toEqual([
+      503,
+      expect.stringMatching(/this key holds \d+ bytes in 3 unfinished request bodies already, of 12582912/),
+    ])
+    const taken = await service.json(RL, { ...large, headers: { authorization: `Bearer ${other.key}` } })
+    expect(taken.status).toBe(422)
+    clearInterval(alive)
+    for (const { socket } of slow) socket.destroy()
+    await until(async () => (await leftovers()).length === 0, 'their files gone')
+  })
+
   it('a group that is too large is 413 and names the group and the limit', async () => {
     const big = { ...sampleGroup(), metadata: { text: 'x'.repeat(3 * MB) } }
     const { status, body } = await service.json(RL, {

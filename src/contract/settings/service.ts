@@ -249,13 +249,13 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 64 * KB, max: TB },
     summary: 'request bodies on disk that are not read to their end yet, together; beyond it 503',
   },
-  /** Memory of a base model's keys and values, bytes; null for a quarter of the machine's. */
+  /** Memory of a base model's keys and values, bytes; null for a quarter of the machine's beyond 320 MB. */
   kvCacheBytes: {
     key: 'kv-cache-memory',
     type: 'size',
     default: null,
     bounds: { min: 16 * MB, max: 1024 * TB },
-    whenAbsent: "a quarter of the machine's",
+    whenAbsent: "a quarter of the machine's beyond 320 MB",
     summary:
       "memory of a base model's keys and values; half of it may stay for later prompts, at most twelve full conversations",
   },

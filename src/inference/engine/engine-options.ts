@@ -30,7 +30,7 @@ export interface EngineOptions {
   readonly eosTokenIds: readonly number[]
   /** Requests that may wait; default 256. */
   readonly maxWaiting?: number
-  /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's. */
+  /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's beyond 320 MB. */
   readonly kvCacheBytes?: number
   /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
   readonly prefixCacheBytes?: number

@@ -7,9 +7,9 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
-import { memoryBytes } from '#base/machine/memory.js'
 import type { EngineOptions, RunnerOptions } from './engine-options.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
+import { defaultKvBytes } from './kv-memory.js'
 import type { ModelRunner } from './model-runner.js'
 import { loadOnnxRunner } from './runner/onnx-runner.js'
 import { type ActiveRequest, activateRequest } from './scheduling/active-request.js'
@@ -45,12 +45,9 @@ export interface Engine {
   close(): Promise<void>
 }
 
-/** Share of the machine's memory that keys and values may take. */
-const KV_MEMORY_SHARE = 0.25
-
 /** Loads the model and starts an idle engine. */
 export async function createEngine(options: EngineOptions & RunnerOptions): Promise<Engine> {
-  const { maxContextLength, kvCacheBytes: kvBytes = memoryBytes() * KV_MEMORY_SHARE } = options
+  const { maxContextLength, kvCacheBytes: kvBytes = defaultKvBytes() } = options
   const own = options.prepared.config.contextLength
   const contextLength = Math.min(maxContextLength ?? own, own)
   const runner = await loadOnnxRunner({ ...options, contextLength, kvBytes })

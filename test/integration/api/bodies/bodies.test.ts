@@ -54,7 +54,9 @@ describe('memory', () => {
   })
 
   it('several unfinished bodies of one key take half of the room: its next is 503, and another key has the rest', async () => {
-    const { body: other } = await service.json<{ key: string }>('/v1/preview/keys', { json: { project: 'tests', scope: 'write' } })
+    const { body: other } = await service.json<{ key: string }>('/v1/preview/keys', {
+      json: { project: 'tests', scope: 'write' },
+    })
     const text = `{"model_id":"${model}","padding":"${'x'.repeat(5 * MB)}`
     const slow = [startRawRequest(service, RL, 400 * MB), startRawRequest(service, RL, 400 * MB)]
     for (const body of slow) await body.send(text)

@@ -6,6 +6,7 @@
  */
 
 import { readEnvironment } from '#base/environment.js'
+import { onStopMessage } from '#base/processes/stop-message.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { runProgram } from './program.js'
 
@@ -26,6 +27,7 @@ process.stderr.on('error', () => undefined)
 process.on('SIGINT', () => void interrupt('SIGINT'))
 process.on('SIGTERM', () => void interrupt('SIGTERM'))
 process.on('SIGHUP', () => void interrupt('SIGTERM'))
+onStopMessage(() => void interrupt('SIGTERM'))
 
 process.exitCode = await runProgram({
   argv,

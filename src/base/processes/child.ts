@@ -21,12 +21,16 @@ export interface ChildOptions {
   readonly serialization?: 'advanced'
 }
 
+/** On Windows a child would open a window of its own. `fork` hands it to `spawn`; its types do not know that. */
+const NO_CONSOLE: object = { windowsHide: true }
+
 /** @param module built module, for example `inference/host/main.js` */
 export function startChild(module: string, options: ChildOptions): ChildProcess {
   const child = fork(builtModule(module), [], {
     ...(options.serialization === undefined ? {} : { serialization: options.serialization }),
     execArgv: [...dieWithParentFlags(), ...(options.flags ?? [])],
     env: { ...options.environment },
+    ...NO_CONSOLE,
     // no stdin, IPC, lifeline (`lifeline.ts`)
     stdio: ['ignore', options.isRead === true ? 'pipe' : 2, 2, 'ipc', 'pipe'],
   })

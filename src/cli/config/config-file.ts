@@ -3,11 +3,12 @@
  *
  * An unknown key is an error with a did-you-mean, so that a typo never silently does nothing.
  */
-import { chmod, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { toWriteError } from '#base/errors/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { moveFile } from '#base/util/move-file.js'
 import { closest } from '#base/util/suggest.js'
 import { parseSetting } from './parse-setting.js'
 import { isSettingKey, type SettingKey, settingKeys } from './schema.js'
@@ -47,7 +48,7 @@ export async function updateConfigFile(path: string, key: SettingKey, text: stri
     await createFolders(dirname(path), 0o700)
     await writeFile(draft, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
     await chmod(draft, 0o600)
-    await rename(draft, path)
+    await moveFile(draft, path)
   } catch (error) {
     await rm(draft, { force: true }).catch(() => undefined)
     throw toWriteError(error, path) ?? error

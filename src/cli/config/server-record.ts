@@ -4,9 +4,10 @@
  * `serve` writes one file per address when it is ready and removes it when it stops; a stale one does no harm, it only
  * names a key file. Keys themselves are never copied here.
  */
-import { readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createFolders } from '#base/util/create-folders.js'
+import { moveFile } from '#base/util/move-file.js'
 import type { Paths } from './paths.js'
 
 export interface ServerRecord {
@@ -22,7 +23,7 @@ export async function writeServerRecord(paths: Paths, record: ServerRecord): Pro
   await createFolders(join(paths.stateDir, 'servers'), 0o700)
   const draft = `${path}.${record.pid}.partial`
   await writeFile(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 })
-  await rename(draft, path)
+  await moveFile(draft, path)
   return async function removeServerRecord(): Promise<void> {
     const current = await readServerRecord(paths, record.url)
     if (current?.pid === record.pid) await rm(path, { force: true })

@@ -6,12 +6,13 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { open, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ConflictError } from '#base/errors/errors.js'
 import { toWriteError } from '#base/errors/file-errors.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import type { CheckpointFileEntry } from '#contract/wire/checkpoints.js'
 import { ProtocolError } from '#sdk/client/errors.js'
 
@@ -91,11 +92,11 @@ async function downloadFile(file: CheckpointFileEntry, folder: string, request: 
 
 async function moveIntoPlace(partial: string, request: DownloadRequest): Promise<void> {
   if (request.isForced && (await hasEntries(request.target))) {
-    for (const { name } of request.files) await rename(join(partial, name), join(request.target, name))
-    await rm(partial, { recursive: true, force: true })
+    for (const { name } of request.files) await moveFile(join(partial, name), join(request.target, name))
+    await removeTree(partial)
     return
   }
-  await rename(partial, request.target)
+  await moveFile(partial, request.target)
 }
 
 async function hasEntries(path: string): Promise<boolean> {

@@ -2,9 +2,10 @@
  * Puts a model of this machine where a server of this machine takes it in: `base-models/incoming-…` of its data directory, as a
  * link or as a copy. Who may write there may also have the server read it; nobody else can name files to it.
  */
-import { cp, mkdir, realpath, rm, stat, symlink } from 'node:fs/promises'
+import { cp, mkdir, realpath, stat, symlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
+import { removeTree } from '#base/util/move-file.js'
 import type { Paths } from '../config/paths.js'
 import { isLoopbackUrl, readServerRecord } from '../config/server-record.js'
 import { UsageError } from '../terminal/errors.js'
@@ -42,7 +43,7 @@ export async function placeIncoming(
   const full = await realpath(resolve(source))
   if (isCopied) await copy(full, target)
   else await link(full, target)
-  return { path, target, remove: () => rm(target, { recursive: true, force: true }) }
+  return { path, target, remove: () => removeTree(target) }
 }
 
 async function copy(source: string, target: string): Promise<void> {

@@ -2,9 +2,10 @@
  * A file a command was told to write. Whether it can be is found out before the work; it is whole or as it was, also when the disk
  * is full or the command is stopped.
  */
-import { access, constants, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { access, constants, realpath, rm, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { assertNoFolder, toWriteError } from '#base/errors/file-errors.js'
+import { moveFile } from '#base/util/move-file.js'
 
 /**
  * Refuses what cannot be written, before anything was done for it.
@@ -35,7 +36,7 @@ export async function writeWhole(path: string, text: string): Promise<void> {
     const partial = join(dirname(target), `.${basename(target)}.${process.pid}.partial`)
     try {
       await writeFile(partial, text, { flush: true, ...(facts === null ? {} : { mode: facts.mode & 0o777 }) })
-      await rename(partial, target)
+      await moveFile(partial, target)
     } catch (error) {
       await rm(partial, { force: true }).catch(() => undefined)
       throw error

@@ -10,11 +10,12 @@ import { createInterface } from 'node:readline'
 import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import { dieWithParentFlags } from '#base/processes/entry.js'
 import { releaseLifeline } from '#base/processes/lifeline.js'
+import { STOP_MESSAGE } from '#base/processes/stop-message.js'
 import { packageRoot } from '#base/util/package-root.js'
 
-/** No stdin, both outputs to us, nothing where other children have IPC, lifeline (`lifeline.ts`). */
-const CHILD_STDIO: StdioOptions = ['ignore', 'pipe', 'pipe', 'ignore', 'pipe']
-/** Time a server gets to drain after SIGTERM before it is killed; its own deadline is 10 s. */
+/** No stdin, both outputs to us, IPC, lifeline (`lifeline.ts`). */
+const CHILD_STDIO: StdioOptions = ['ignore', 'pipe', 'pipe', 'ipc', 'pipe']
+/** Time a server gets to drain before it is killed; its own deadline is 10 s. */
 const STOP_MS = 14_000
 /** Characters of its stderr that are kept, for the message when it cannot start. */
 const STDERR_TAIL = 8000
@@ -51,16 +52,18 @@ export async function startServerProcess(options: ServerProcessOptions): Promise
       detached: true,
       env: { ...options.environment },
       stdio: CHILD_STDIO,
+      windowsHide: true,
     },
   )
   releaseLifeline(child)
+  child.channel?.unref()
   const exited = new Promise<void>((resolve) => {
     child.once('exit', () => resolve())
     child.once('error', () => resolve())
   })
   let isAsked = false
   const stop = async (): Promise<void> => {
-    if (!isAsked) child.kill('SIGTERM')
+    if (!isAsked) askToStop(child)
     isAsked = true
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
     await exited
@@ -79,6 +82,14 @@ export async function startServerProcess(options: ServerProcessOptions): Promise
   } finally {
     options.signal.removeEventListener('abort', abort)
   }
+}
+
+/** By a message: on Windows a signal ends the process at once, and with it what it was about to store. */
+function askToStop(child: ChildProcess): void {
+  child.send(STOP_MESSAGE, (error) => {
+    // the channel is closed: it has ended, or is about to
+    if (error !== null) child.kill('SIGTERM')
+  })
 }
 
 async function readReady(

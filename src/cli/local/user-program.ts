@@ -1,8 +1,8 @@
 /**
- * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted. And the
- * person's browser.
+ * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted, with all that it
+ * started. And the person's browser.
  */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import type { Environment } from '#base/environment.js'
 
 /**
@@ -16,7 +16,13 @@ export async function runProgram(
   options: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<string> {
   return await new Promise<string>((resolve, reject) => {
-    const child = spawn(command, { shell: true, stdio: ['pipe', 'pipe', 'pipe'] })
+    // a group of its own: the shell's death alone would leave what it started
+    const child = spawn(command, {
+      shell: true,
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+    })
     let [output, errors] = ['', '']
     const timer = setTimeout(
       () => stop(new Error(`${command}: no result after ${options.timeoutMs / 1000} s`)),
@@ -25,7 +31,7 @@ export async function runProgram(
     const interrupt = () => stop(options.signal.reason)
     options.signal.addEventListener('abort', interrupt, { once: true })
     function stop(reason: unknown): void {
-      child.kill('SIGKILL')
+      endTree(child)
       reject(reason)
     }
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -46,6 +52,22 @@ export async function runProgram(
   })
 }
 
+/** Ends a program and all that it started. */
+export function endTree(child: Pick<ChildProcess, 'pid' | 'kill'>, platform: NodeJS.Platform = process.platform): void {
+  if (child.pid === undefined) return
+  if (platform === 'win32') {
+    // there are no groups; the system's own tool walks the tree
+    const killer = spawn('taskkill', ['/pid', String(child.pid), '/t', '/f'], { stdio: 'ignore', windowsHide: true })
+    killer.once('error', () => child.kill('SIGKILL'))
+    return
+  }
+  try {
+    process.kill(-child.pid, 'SIGKILL')
+  } catch {
+    // it has ended already
+  }
+}
+
 /**
  * Shows an address in the person's own browser.
  *
@@ -58,7 +80,7 @@ export async function openInBrowser(url: string, environment: Environment): Prom
   // `explorer` takes an address as it is; `start` would have a shell read it
   const program = process.platform === 'darwin' ? 'open' : process.platform === 'win32' ? 'explorer' : 'xdg-open'
   return await new Promise<boolean>((resolve) => {
-    const child = spawn(program, [url], { stdio: 'ignore', detached: true })
+    const child = spawn(program, [url], { stdio: 'ignore', detached: true, windowsHide: true })
     child.once('error', () => resolve(false))
     child.once('spawn', () => {
       child.unref()

@@ -5,11 +5,12 @@
  * is kept beside the prepared weights for as long as processor, threads and runtime are the same. A small difference decides
  * nothing: then models up to 200 million parameters are float32, whose log-probabilities are the trainer's own, larger ones int8.
  */
-import { readFile, rename, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { join } from 'node:path'
 import { memoryBytes } from '#base/machine/memory.js'
 import { systemIds } from '#base/util/ids.js'
+import { moveFile } from '#base/util/move-file.js'
 import { hasFastIntegerProducts } from '#inference/engine/runner/integer-weights.js'
 import { measurePrecisions } from '#inference/engine/runner/precision-probe.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
@@ -89,7 +90,7 @@ export async function measuredSpeedup(
   const int8Speedup = await measurePrecisions(config, { runtime, threads, int8Kind })
   const temporary = `${path}.${systemIds.uuid()}.tmp`
   await writeFile(temporary, JSON.stringify({ version: VERSION, machine, int8Speedup }))
-  await rename(temporary, path)
+  await moveFile(temporary, path)
   return int8Speedup
 }
 

@@ -5,9 +5,10 @@
  * rename, so a directory without it was never finished and processes may race. Float32 is always written: training uses
  * it, and quantized serving takes norms, biases and embedding rows from it. Tensors start on page borders.
  */
-import { mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
+import { moveFile } from '#base/util/move-file.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import type { DType } from '#numerics/tensor/dtype.js'
@@ -102,10 +103,10 @@ async function writeTensors(
     await write(writer)
     const { sizeBytes, tensors } = await writer.finish()
     const manifest = { version: FORMAT_VERSION, digest: target.digest, config: target.config, sizeBytes, tensors }
-    await rename(path + suffix, path)
+    await moveFile(path + suffix, path)
     const manifestPath = join(target.directory, manifestFile(target.precision))
     await writeFile(manifestPath + suffix, JSON.stringify(manifest))
-    await rename(manifestPath + suffix, manifestPath)
+    await moveFile(manifestPath + suffix, manifestPath)
     return manifest
   } catch (error) {
     await writer.abandon()

@@ -4,11 +4,12 @@
  * Deterministic: same sizes and seed, same bytes on every machine. Written beside the target and renamed, so two
  * processes may race, and a crash leaves nothing half-made.
  */
-import { mkdir, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { WeightsError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import { createRng } from '#base/util/rng.js'
 import { encodeSafetensors, writeFlushed } from '#model/weights/safetensors.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -112,7 +113,7 @@ export async function writeRandomModel(directory: string, overrides: Partial<Ran
     await writeFlushed(join(scratch, 'config.json'), config)
     await moveInto(scratch, target, config)
   } finally {
-    await rm(scratch, { recursive: true, force: true })
+    await removeTree(scratch)
   }
   return target
 }
@@ -192,14 +193,14 @@ function configOf(model: RandomModel): JsonObject {
 async function moveInto(scratch: string, target: string, config: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     try {
-      await rename(scratch, target)
+      await moveFile(scratch, target)
       return
     } catch (error) {
       if (await hasContent(join(target, 'config.json'), config)) return
       if (attempt === 3 || !(await isRandomModel(target))) {
         throw new WeightsError('file_unwritable', `random model cannot be put at "${target}"`, { cause: error })
       }
-      await rm(target, { recursive: true, force: true })
+      await removeTree(target)
     }
   }
 }

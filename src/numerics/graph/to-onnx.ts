@@ -7,7 +7,8 @@
  * StopGradient becomes Identity, as do FrozenLinear and RowAttention, whose value is their first input and whose other inputs only
  * their gradients read; optional outputs that nothing uses are left out, so that kernels do not compute them.
  */
-import { open, rename, rm } from 'node:fs/promises'
+import { open, rm } from 'node:fs/promises'
+import { moveFile } from '#base/util/move-file.js'
 import {
   type AttributeDeclaration,
   encodeModel,
@@ -34,7 +35,7 @@ export async function writeOnnxModel(graph: Graph, path: string): Promise<void> 
     } finally {
       await file.close()
     }
-    await rename(temporary, path)
+    await moveFile(temporary, path)
   } catch (error) {
     // on a full disk a part of it would keep the room
     await rm(temporary, { force: true })

@@ -4,10 +4,11 @@
  * The service is loaded only here and only when asked for: a program that talks to a server elsewhere never loads it.
  */
 import { rmSync } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLifetimes, type Lifetimes, startOrEnd } from '#base/util/lifetimes.js'
+import { removeTree } from '#base/util/move-file.js'
 import { type Client, createClient } from '#sdk/client/client.js'
 import type { ServiceOptions } from '#service/create-service.js'
 
@@ -58,7 +59,7 @@ async function makeTemporaryFolder(lifetimes: Lifetimes): Promise<string> {
   // a program that ends without `close` leaves nothing either
   process.once('exit', removeAtExit)
   lifetimes.add('temporary folder', async () => {
-    await rm(folder, { recursive: true, force: true })
+    await removeTree(folder)
     process.off('exit', removeAtExit)
   })
   return folder

@@ -6,11 +6,12 @@
  */
 import { createHash } from 'node:crypto'
 import { type ReadStream, statSync, unlinkSync } from 'node:fs'
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { AppError, InvalidRequestError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
 import { syncFolder } from '#base/sync-folder.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import { removedWhileServed } from './data-dir.js'
 import { toStorageError } from './database.js'
 
@@ -76,7 +77,7 @@ const FLUSH_BYTES = 1 << 20
 /** Opens the store below `root`, which `openDataDir` has made; drops what a crash left half-written. */
 export async function createBlobStore(root: string, clock: Clock = systemClock): Promise<BlobStore> {
   const incoming = join(root, 'incoming')
-  await rm(incoming, { recursive: true, force: true })
+  await removeTree(incoming)
   await mkdir(incoming, { recursive: true, mode: 0o700 })
   let counter = 0
   /** When this process last wrote a blob, by the monotonic clock. */
@@ -217,7 +218,7 @@ async function publish(file: FileHandle, temporary: string, target: string): Pro
     await guardDisk(async () => {
       await file.sync()
       await mkdir(dirname(target), { recursive: true, mode: 0o700 })
-      await rename(temporary, target)
+      await moveFile(temporary, target)
       await syncFolder(dirname(target))
     })
   } finally {

@@ -22,6 +22,7 @@ import { chmod, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { type AppError, ConflictError, StorageError, toFullDiskError } from '#base/errors/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { removeTree } from '#base/util/move-file.js'
 import { assertSqliteLoads, isSqliteError, openSqlite, type Sqlite } from './sqlite.js'
 
 /** A locked data directory. */
@@ -147,7 +148,7 @@ async function dropUnfinished(prepared: string, baseModels: string): Promise<voi
   }
   // a built-in model that was being written; what is downloaded is named otherwise and goes on where it was
   for (const name of await readdir(baseModels)) {
-    if (/\.[\da-f-]{36}\.partial$/.test(name)) await rm(join(baseModels, name), { recursive: true, force: true })
+    if (/\.[\da-f-]{36}\.partial$/.test(name)) await removeTree(join(baseModels, name))
   }
 }
 

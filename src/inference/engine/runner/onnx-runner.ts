@@ -158,6 +158,10 @@ class OnnxRunner implements ModelRunner {
     this.#memory.trim()
   }
 
+  renew(isIdle: () => boolean): Promise<void> {
+    return this.#model.sessions.renew(isIdle)
+  }
+
   async release(): Promise<void> {
     await this.#model.release()
   }

@@ -8,7 +8,7 @@
 import { collectGarbage } from '#base/machine/collect-garbage.js'
 
 /** Conversations as long as the model's context. */
-const KEPT_CONVERSATIONS = 12
+const KEPT_CONVERSATIONS = 6
 /** Share of the memory for keys and values. */
 const KEPT_SHARE = 0.5
 

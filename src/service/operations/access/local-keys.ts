@@ -3,11 +3,12 @@
  * directory owns it, so no key is asked for.
  */
 import { randomBytes } from 'node:crypto'
-import { chmod, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
 import { createLifetimes } from '#base/util/lifetimes.js'
+import { moveFile } from '#base/util/move-file.js'
 import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
@@ -119,7 +120,7 @@ async function writeKeyFile(path: string, key: string): Promise<string | null> {
   await chmod(temporary, 0o600)
   const before = (await readFile(path, 'utf8').catch(() => '')).trim()
   const keptFile = before === '' ? null : await unusedName(`${path}.kept`)
-  if (keptFile !== null) await rename(path, keptFile)
-  await rename(temporary, path)
+  if (keptFile !== null) await moveFile(path, keptFile)
+  await moveFile(temporary, path)
   return keptFile
 }

@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { copyFile, link, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
+import { copyFile, link, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -15,6 +15,7 @@ import { assertNoFolder, toWriteError } from '#base/errors/file-errors.js'
 import { syncFolder } from '#base/sync-folder.js'
 import { systemClock } from '#base/util/clock.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { copyDatabase, readSnapshot, type SnapshotFacts } from '#service/storage/archive/snapshot.js'
 import { type TarEntry, writeTar } from '#service/storage/archive/tar.js'
@@ -77,7 +78,7 @@ export async function createBackup(
     const sizeBytes = await writeFileOf(writeTar(entriesOf(stage, facts, end)), target, options.signal)
     return { ...end, file: target, sizeBytes, schema: facts.schema }
   } finally {
-    await rm(stage, { recursive: true, force: true })
+    await removeTree(stage)
   }
 }
 
@@ -97,7 +98,7 @@ async function writeFileOf(
     await removeAbandoned(target)
     const file = createWriteStream(partial, { mode: 0o600, flush: true })
     await pipeline(Readable.from(entries), file, signal === undefined ? {} : { signal })
-    await rename(partial, target)
+    await moveFile(partial, target)
     await syncFolder(dirname(target))
     return (await stat(target)).size
   } catch (error) {
@@ -124,7 +125,7 @@ async function takeStage(
   stage: string,
 ): Promise<{ readonly facts: SnapshotFacts; readonly missing: readonly string[] }> {
   for (let attempt = 1; ; attempt += 1) {
-    await rm(stage, { recursive: true, force: true })
+    await removeTree(stage)
     await mkdir(stage, { mode: 0o700 })
     await copyDatabase(join(root, DATABASE_ENTRY), join(stage, DATABASE_ENTRY))
     const facts = await readSnapshot(join(stage, DATABASE_ENTRY))
@@ -215,7 +216,7 @@ async function digestOfFile(path: string): Promise<string> {
 async function removeLeftovers(root: string): Promise<void> {
   for (const name of await readdir(root)) {
     const pid = /^backup-(\d+)$/.exec(name)?.[1]
-    if (pid !== undefined && !isAlive(Number(pid))) await rm(join(root, name), { recursive: true, force: true })
+    if (pid !== undefined && !isAlive(Number(pid))) await removeTree(join(root, name))
   }
 }
 

@@ -4,11 +4,12 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { mkdir, open, readdir, rename, rm, rmdir } from 'node:fs/promises'
+import { mkdir, open, readdir, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError, StorageError } from '#base/errors/errors.js'
 import { syncFolder } from '#base/sync-folder.js'
 import { createFolders } from '#base/util/create-folders.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import { assertOwnPrograms } from '#service/storage/archive/own-programs.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
@@ -109,7 +110,7 @@ async function checkTarget(root: string): Promise<boolean> {
 /** Removes what a restore makes. */
 async function clear(root: string): Promise<void> {
   for (const name of [DATABASE_ENTRY, `${DATABASE_ENTRY}-wal`, `${DATABASE_ENTRY}-shm`, KEY_ENTRY, 'blobs/sha256']) {
-    await rm(join(root, name), { recursive: true, force: true })
+    await removeTree(join(root, name))
   }
 }
 
@@ -160,7 +161,7 @@ async function writeBlob(entry: TarEntry, path: string, sha256: string): Promise
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const partial = `${path}.partial`
   const isWhole = (await writeEntry(entry, partial)) === sha256
-  if (isWhole) await rename(partial, path)
+  if (isWhole) await moveFile(partial, path)
   else await rm(partial)
   return isWhole
 }

@@ -4,9 +4,10 @@
  * Adding and removing changes the list that everything else reads (`ServiceContext.baseModels`), without a restart. A model appears there
  * once every byte is there and it was found usable. The hub is asked only when somebody adds a model from it.
  */
-import { lstat, mkdir, rename, rm, stat } from 'node:fs/promises'
+import { lstat, mkdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import { type List, toList } from '#contract/wire/list.js'
 import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#contract/wire/models.js'
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
@@ -181,8 +182,8 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     shelved.set(name, entry)
     try {
       // what an earlier attempt left there has no description: it was never served
-      await rm(shelf.pathOf(name), { recursive: true, force: true })
-      await rename(incoming, shelf.pathOf(name))
+      await removeTree(shelf.pathOf(name))
+      await moveFile(incoming, shelf.pathOf(name))
       await shelf.write(entry)
     } catch (error) {
       shelved.delete(name)
@@ -212,7 +213,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
       const added = await requireDescription(principal, name)
       return { ...added, warnings: [...added.warnings, ...notes] }
     } finally {
-      await rm(target, { recursive: true, force: true })
+      await removeTree(target)
     }
   }
 
@@ -273,7 +274,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
   async function removePrepared(digest: string | null): Promise<void> {
     const isShared = [...shelved.values()].some((entry) => entry.facts?.digest === digest)
     if (digest === null || isShared) return
-    await rm(join(context.preparedDir, digest), { recursive: true, force: true })
+    await removeTree(join(context.preparedDir, digest))
   }
 
   return {

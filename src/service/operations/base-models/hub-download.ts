@@ -6,11 +6,12 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, rm, stat } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError } from '#base/errors/errors.js'
+import { moveFile } from '#base/util/move-file.js'
 import type { HubConnection } from './hub-connection.js'
 import { type HubFile, requireSuccess } from './hub-files.js'
 
@@ -66,7 +67,7 @@ export async function downloadHubFile(file: HubFile, options: DownloadOptions): 
       },
     )
   }
-  await rename(partial, target)
+  await moveFile(partial, target)
   options.onProgress(file.sizeBytes)
 }
 

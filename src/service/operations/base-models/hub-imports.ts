@@ -1,11 +1,12 @@
 /**
  * Downloads of base models from a hub: at most two at a time, each in the background, each resumed by asking for it again.
  */
-import { mkdir, rm, statfs } from 'node:fs/promises'
+import { mkdir, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AppError, InvalidRequestError, shuttingDown } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
+import { removeTree } from '#base/util/move-file.js'
 import type { ModelInspector } from '#service/processes/model-inspector.js'
 import type { HubConnection } from './hub-connection.js'
 import { downloadHubFile } from './hub-download.js'
@@ -139,7 +140,7 @@ export function createHubImports(options: HubImportOptions): HubImports {
     const source = { type: 'hub' as const, repository, revision, file, commit: listing.commit, files }
     // bytes of another commit are of no use
     const before = entry?.source.type === 'hub' ? entry.source.commit : listing.commit
-    if (before !== listing.commit) await rm(shelf.pathOf(wish.name), { recursive: true, force: true })
+    if (before !== listing.commit) await removeTree(shelf.pathOf(wish.name))
     await requireSpace(files.reduce((sum, file) => sum + file.sizeBytes, 0))
     return { name: wish.name, addedAtMs: entry?.addedAtMs ?? options.clock.nowMs(), source, facts: null }
   }

@@ -5,8 +5,9 @@
  * A description is written by rename; what has none, or half of its files, is never served.
  */
 import { createHash } from 'node:crypto'
-import { lstat, mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, readdir, readFile, rm, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { moveFile, removeTree } from '#base/util/move-file.js'
 import type { ModelFacts } from '#service/processes/model-inspector.js'
 import type { HubFile } from './hub-files.js'
 
@@ -79,14 +80,14 @@ export function createShelf(directory: string): Shelf {
       await mkdir(directory, { recursive: true, mode: 0o700 })
       const path = descriptionOf(entry.name)
       await writeFile(`${path}.partial`, `${JSON.stringify({ version: VERSION, ...entry })}\n`, { mode: 0o600 })
-      await rename(`${path}.partial`, path)
+      await moveFile(`${path}.partial`, path)
     },
     async remove(name) {
       await rm(descriptionOf(name), { force: true })
       const path = pathOf(name)
       const facts = await lstat(path).catch(() => null)
       if (facts?.isSymbolicLink() === true) await unlink(path)
-      else if (facts !== null) await rm(path, { recursive: true, force: true })
+      else if (facts !== null) await removeTree(path)
     },
   }
 }

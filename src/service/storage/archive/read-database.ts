@@ -4,11 +4,12 @@
  * SQLite reads a database with a write-ahead log only where it may make its shared memory beside it; on a read-only disk it reads a
  * copy instead.
  */
-import { copyFile, mkdtemp, rm, stat } from 'node:fs/promises'
+import { copyFile, mkdtemp, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
 import { StorageError } from '#base/errors/errors.js'
+import { removeTree } from '#base/util/move-file.js'
 import type { OpenDatabase } from '../database.js'
 import type { Schema } from '../schema.js'
 import { isSqliteError, openSqlite, type Sqlite } from '../sqlite.js'
@@ -35,11 +36,11 @@ export async function openForReading(path: string): Promise<OpenDatabase> {
       db,
       close: async () => {
         await db.destroy()
-        if (folder !== null) await rm(folder, { recursive: true, force: true })
+        if (folder !== null) await removeTree(folder)
       },
     }
   } catch (cause) {
-    if (copy !== null) await rm(copy, { recursive: true, force: true })
+    if (copy !== null) await removeTree(copy)
     if (cause instanceof StorageError) throw cause
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new StorageError('database_unreadable', `database "${path}" cannot be read: ${reason}`, {

@@ -6,11 +6,12 @@
  * `database-mark` repeats both. A database with a lower mark is older than the data, one with another id is another directory's.
  * What its rows mean is not known here.
  */
-import { readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { sql } from 'kysely'
 import { StorageError } from '#base/errors/errors.js'
 import { syncFolder } from '#base/sync-folder.js'
+import { moveFile } from '#base/util/move-file.js'
 import { MARK_FILE } from '../data-dir.js'
 import type { Database } from '../database.js'
 
@@ -115,7 +116,7 @@ export async function claimDirectory(db: Database, root: string, newId: () => st
     .execute()
   const path = join(root, MARK_FILE)
   await writeFile(`${path}.tmp`, `${JSON.stringify({ database: id, mark })}\n`, { mode: 0o600, flush: true })
-  await rename(`${path}.tmp`, path)
+  await moveFile(`${path}.tmp`, path)
   await syncFolder(root)
 }
 
@@ -145,7 +146,7 @@ async function setLogAside(fit: Fit, { databasePath }: OwnedPaths): Promise<void
   const isEmpty = ((await stat(databasePath).catch(() => null))?.size ?? 0) === 0
   if ((fit !== 'missing' && fit !== 'empty') || !isEmpty || ((await stat(log).catch(() => null))?.size ?? 0) === 0)
     return
-  await rename(log, await unusedName(`${log}.kept`))
+  await moveFile(log, await unusedName(`${log}.kept`))
 }
 
 /** `path`-1, `path`-2 …: the first that is not there. */

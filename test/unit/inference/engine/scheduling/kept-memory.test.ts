@@ -7,9 +7,9 @@ const GB = 2 ** 30
 const SPARK = kvBytesPerToken({ layerCount: 5, kvHeadCount: 2, headSize: 64 })
 const LARGE = kvBytesPerToken({ layerCount: 30, kvHeadCount: 3, headSize: 64 })
 
-test('a small model keeps a dozen conversations on a machine of any size', () => {
+test('a small model keeps six conversations on a machine of any size', () => {
   const conversation = 2048 * 5120
-  const expected = { most: 12 * conversation, idle: conversation }
+  const expected = { most: 6 * conversation, idle: conversation }
   for (const kvBytes of [6 * GB, 600 * GB]) expect(keptBytes(SPARK, 2048, kvBytes)).toEqual(expected)
 })
 

@@ -36,6 +36,11 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./train/dpo.js')).trainDpo,
   ),
   entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
+  entry(
+    'data convert',
+    'Convert training rows of other trainers',
+    async () => (await import('./data/convert.js')).convertData,
+  ),
   entry('log', 'Record trajectory groups as an evaluation', async () => (await import('./log.js')).log),
   entry('models list', 'List models', async () => (await import('./models/list.js')).listModels),
   entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel),

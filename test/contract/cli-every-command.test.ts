@@ -23,6 +23,7 @@ const offline = new Set([
   'config path',
   'version',
   'system-check',
+  'data convert',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */

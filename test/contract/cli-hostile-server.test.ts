@@ -11,7 +11,16 @@ import { checkpoint, JOB, MODEL, page, type RecordedRequest } from '../support/s
 afterAll(removeInputs)
 
 /** Those that ask no server: a server has nothing to say there. */
-const withoutServer = new Set(['serve', 'backup', 'restore', 'completion', 'config list', 'config get', 'config set'])
+const withoutServer = new Set([
+  'data convert',
+  'serve',
+  'backup',
+  'restore',
+  'completion',
+  'config list',
+  'config get',
+  'config set',
+])
 for (const name of ['config unset', 'config path']) withoutServer.add(name)
 /** Those that report what a server is not, instead of failing on it at once. */
 const reporting = new Set(['version', 'system-check', 'whoami', 'open'])

@@ -71,6 +71,8 @@ Prompts (rollout, eval): JSON Lines, or one plain prompt per line; "answer" is w
   {"prompt":"2+2?","answer":"4"}
   {"messages":[{"role":"user","content":"2+2?"}],"answer":"4"}
 
+Rows of other trainers (ShareGPT, Alpaca, HH-RLHF, KTO and others): trainyard data convert IN OUT --to sft, dpo or prompts.
+
 A file named - is standard input.
 
   $XDG_CONFIG_HOME/trainyard/config.json   settings (mode 0600)

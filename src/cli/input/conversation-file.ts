@@ -5,15 +5,12 @@
  * The file is streamed line by line, so its size does not matter. Only mistakes of hand-made files are looked for; the
  * service checks everything.
  */
-import { createInterface } from 'node:readline'
-import { pipeline, Readable } from 'node:stream'
-import type { ReadableStream } from 'node:stream/web'
-import { createGunzip } from 'node:zlib'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
 import { UsageError } from '../terminal/errors.js'
 
-import { inputProblems, MAX_PROBLEMS, messageOf } from './input-file.js'
+import { inputProblems, MAX_PROBLEMS } from './input-file.js'
+import { parseRow, readRowLines } from './row-lines.js'
 
 /** What is known of a checked file. */
 export interface ConversationFile {
@@ -69,62 +66,23 @@ async function checkRows(
   const problems: string[] = []
   let total = 0
   let rowCount = 0
-  let lineNumber = 0
   const help = 'trainyard help files shows the format'
   let hint: string | null = null
-  try {
-    for await (const text of linesOf(await openRows(data))) {
-      lineNumber += 1
-      const line = lineNumber === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
-      if (line.trim() === '') continue
-      const file = rowCount === 0 ? findForeignFile(line) : null
-      if (file !== null) throw new UsageError('input_invalid', `${name} ${file.problem}`, { hint: file.hint })
-      rowCount += 1
-      const row = parseRow(line)
-      const foreign = typeof row === 'string' ? null : findForeignRow(row, kind)
-      const problem = typeof row === 'string' ? row : (foreign?.problem ?? check(row))
-      if (problem === null) continue
-      total += 1
-      hint ??= foreign?.hint ?? null
-      if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${lineNumber}: ${problem}`)
-    }
-  } catch (cause) {
-    if (!(cause instanceof Error && 'code' in cause && String(cause.code).startsWith('Z_'))) throw cause
-    throw new UsageError(
-      'input_invalid',
-      `${name} begins like a gzip file but cannot be decompressed: ${cause.message}`,
-      {
-        hint: 'compress the file again, or give it uncompressed',
-        cause,
-      },
-    )
+  for await (const line of readRowLines(data, name)) {
+    const file = rowCount === 0 ? findForeignFile(line.text) : null
+    if (file !== null) throw new UsageError('input_invalid', `${name} ${file.problem}`, { hint: file.hint })
+    rowCount += 1
+    const row = parseRow(line.text)
+    const foreign = typeof row === 'string' ? null : findForeignRow(row, kind)
+    const problem = typeof row === 'string' ? row : (foreign?.problem ?? check(row))
+    if (problem === null) continue
+    total += 1
+    hint ??= foreign?.hint ?? null
+    if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${line.number}: ${problem}`)
   }
   if (total > 0) throw inputProblems(problems, total, hint ?? help)
   if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint: help })
   return rowCount
-}
-
-/** Lines of a text. Ends with an error where its input does: readline alone goes on waiting, or ends as if all had come, by the version of Node. */
-async function* linesOf(input: Readable): AsyncGenerator<string> {
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
-  let failure: Error | null = null
-  input.on('error', (error) => {
-    failure = error
-    lines.close()
-  })
-  yield* lines
-  if (failure !== null) throw failure
-}
-
-/** The rows as text; a file that begins like a gzip file is decompressed on the way. */
-async function openRows(data: Blob): Promise<Readable> {
-  const bytes = Readable.fromWeb(data.stream() as ReadableStream)
-  const [first, second] = new Uint8Array(await data.slice(0, 2).arrayBuffer())
-  if (first !== 0x1f || second !== 0x8b) return bytes
-  const content = createGunzip()
-  // an error of either ends both, and is thrown where the lines are read
-  pipeline(bytes, content, () => undefined)
-  return content
 }
 
 /** Number of assistant turns to learn from, or what is wrong. */
@@ -160,16 +118,4 @@ function checkTurns(messages: JsonValue, name: string, lack: string | null): num
     if (message['role'] === 'assistant') count += 1
   }
   return count > 0 || lack === null ? count : `${name}: ${lack}`
-}
-
-/** The object of a line, or what is wrong. */
-function parseRow(line: string): JsonObject | string {
-  let row: JsonValue
-  try {
-    row = JSON.parse(line) as JsonValue
-  } catch (error) {
-    return `not valid JSON: ${messageOf(error)}`
-  }
-  if (Array.isArray(row)) return 'must be a JSON object, got an array; JSON Lines have one object a line'
-  return isJsonObject(row) ? row : 'must be a JSON object'
 }

@@ -23,11 +23,11 @@ export async function assertWritable(path: string): Promise<void> {
 }
 
 /**
- * Writes a text, readable as the process's mask has it; what is no plain file, as a pipe or `/dev/null`, is written to as it is.
+ * Writes a text, whole or in parts, readable as the process's mask has it; what is no plain file, as a pipe or `/dev/null`, is written to as it is.
  *
  * @throws {AppError} `disk_full`; {InvalidRequestError} `file_unwritable`
  */
-export async function writeWhole(path: string, text: string): Promise<void> {
+export async function writeWhole(path: string, text: string | readonly string[]): Promise<void> {
   try {
     const facts = await stat(path).catch(() => null)
     if (facts !== null && !facts.isFile()) return await writeFile(path, text)

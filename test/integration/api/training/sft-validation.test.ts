@@ -172,19 +172,19 @@ describe('rows that other trainers read', () => {
       '{"conversations":[{"from":"human","value":"What is tea?"},{"from":"gpt","value":"A drink."}]}',
       'invalid_example',
       'Line 1 is a ShareGPT row (conversations of from and value), expected messages, or prompt and completion.',
-      /^convert it: jq -c '\.messages = \[.*\] \| del\(\.conversations\)' rows\.jsonl > converted\.jsonl$/,
+      'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
     ],
     [
       '{"instruction":"Add.","input":"1+1","output":"2"}',
       'invalid_example',
       'Line 1 is an Alpaca row (instruction, input and output), expected messages, or prompt and completion.',
-      /^convert it: jq -c '\.messages = .* \| del\(\.instruction, \.input, \.output\)' rows\.jsonl > converted\.jsonl$/,
+      'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
     ],
     [
       array,
       'not_json_lines',
       'The file is one JSON array, expected JSON Lines: one object a line.',
-      /^convert it: jq -c '\.\[\]' rows\.json > rows\.jsonl$/,
+      'convert it: trainyard data convert rows.json converted.jsonl',
     ],
   ])(
     '%s is refused with what it is and how to convert it, uploaded or not, planned or not',

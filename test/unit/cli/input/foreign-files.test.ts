@@ -10,19 +10,19 @@ test.each([
     'sft',
     `${row}\n{"conversations":[{"from":"human","value":"What is tea?"},{"from":"gpt","value":"A drink."}]}`,
     'standard input:2: is a ShareGPT row (conversations of from and value), expected messages, or prompt and completion',
-    "convert it: jq -c '.messages = [",
+    'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
   ],
   [
     'sft',
     '{"instruction":"Add.","input":"1+1","output":"2"}',
     'standard input:1: is an Alpaca row (instruction, input and output), expected messages, or prompt and completion',
-    "convert it: jq -c '.messages = [",
+    'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
   ],
   [
     'sft',
     JSON.stringify([JSON.parse(row), JSON.parse(row)], null, 2),
     'standard input is one JSON array, expected JSON Lines: one object a line',
-    "convert it: jq -c '.[]' rows.json > rows.jsonl",
+    'convert it: trainyard data convert rows.json converted.jsonl',
   ],
   [
     'dpo',

@@ -1,11 +1,11 @@
 /**
- * Rows of other trainers: each form by its name, the rows its line makes, and that no row that is read is refused; files that are
+ * Rows of other trainers: each form by its name, the row that its conversion makes, and that no row that is read is refused; files that are
  * no JSON Lines. The readers of both sides say the same sentence.
  */
-import { execFileSync } from 'node:child_process'
 import { describe, expect, it, test } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
 import { countSftExamples } from '#formats/rows/examples/sft-example.js'
@@ -20,7 +20,9 @@ const turns = [
 ]
 const messages = [user("What's tea?"), answer('A drink.')]
 
-/** Kind of job, part of the name, the row, and the row its line makes; null where it takes more than a line. */
+const pairWith = (others: JsonObject): JsonObject => ({ prompt: 'q', chosen: 'a', rejected: 'b', ...others })
+
+/** Kind of job, part of the name, the row, and the row it becomes; null where one row says too little. */
 const foreign: readonly (readonly [RowKind, string, JsonObject, JsonObject | null])[] = [
   ['conversation', 'a ShareGPT row', { conversations: turns, id: 7 }, { id: 7, messages }],
   ['conversation', 'a ShareGPT row', { messages: turns }, { messages }],
@@ -48,6 +50,34 @@ const foreign: readonly (readonly [RowKind, string, JsonObject, JsonObject | nul
   ['conversation', 'a question and its answer', { question: 'q', answer: 'a' }, { messages: [user('q'), answer('a')] }],
   ['conversation', 'a question and its answer', { prompt: 'q', response: 'a' }, { messages: [user('q'), answer('a')] }],
   ['conversation', 'a question and its answer', { input: 'q', output: 'a' }, { messages: [user('q'), answer('a')] }],
+  [
+    'conversation',
+    'a ShareGPT row',
+    {
+      conversations: [
+        { from: 'human', value: 'Weather?' },
+        { from: 'function_call', value: '{"name":"look","arguments":{"city":"Rome"}}' },
+        { from: 'observation', value: 'sunny' },
+        { from: 'gpt', value: 'Sunny.' },
+      ],
+      tools: '[{"name":"look","parameters":{"type":"object"}}]',
+    },
+    {
+      messages: [
+        user('Weather?'),
+        {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ id: 'call_0', type: 'function', function: { name: 'look', arguments: { city: 'Rome' } } }],
+        },
+        { role: 'tool', content: 'sunny', tool_call_id: 'call_0' },
+        answer('Sunny.'),
+      ],
+      tools: [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }],
+    },
+  ],
+  ['conversation', 'a conversation with tools as JSON text', { messages, tools: '' }, { messages }],
+  ['preference', 'a preference row with tools as JSON text', pairWith({ tools: '[]' }), pairWith({ tools: [] })],
   ['conversation', 'a row of plain text', { text: 'Once.' }, null],
   ['conversation', 'a message instead of a conversation', answer('a'), null],
   ['conversation', 'a preference row, expected messages', { prompt: 'q', chosen: 'a', rejected: 'b' }, null],
@@ -108,15 +138,6 @@ async function* bytes(text: string): AsyncGenerator<Uint8Array> {
   yield Buffer.from(text)
 }
 
-function hasJq(): boolean {
-  try {
-    execFileSync('jq', ['--version'])
-    return true
-  } catch {
-    return false
-  }
-}
-
 describe('a row in the form of another trainer', () => {
   test.each(foreign)('%s: is %s in the words of both readers', async (kind, name, row) => {
     const text = JSON.stringify(row)
@@ -132,33 +153,33 @@ describe('a row in the form of another trainer', () => {
   })
 
   const converted = foreign.filter(([, , , row]) => row !== null)
-  test.runIf(hasJq()).each(converted)('%s: %s becomes one that is read', async (kind, _name, row, wanted) => {
-    const { hint } = findForeignRow(row, kind) ?? { hint: '' }
-    const program = /^convert it: jq -c '([^']*)' rows\.jsonl > converted\.jsonl$/.exec(hint)?.[1] ?? ''
-    const made = execFileSync('jq', ['-c', program], { input: JSON.stringify(row), encoding: 'utf8' })
-    expect(JSON.parse(made)).toEqual(wanted)
-    expect(await readers[kind].service(bytes(made))).toBe(1)
-    await readers[kind].commandLine(new Blob([made]), 'f')
-  })
-
-  it.runIf(hasJq())('of KTO says how the good ones train, and how pairs are made', async () => {
-    const rows = [true, false].map((label) => ({ prompt: 'q', completion: label ? 'good' : 'bad', label }))
-    const run = (args: readonly string[]) =>
-      execFileSync('jq', args, { input: rows.map((row) => JSON.stringify(row)).join('\n'), encoding: 'utf8' })
-    const commandOf = (kind: RowKind) => /jq (-s?c) '([^']*)'/.exec(findForeignRow(rows[0] ?? {}, kind)?.hint ?? '')
-    const good = run(commandOf('conversation')?.slice(1) ?? [])
-    expect(JSON.parse(good)).toEqual({ prompt: 'q', completion: 'good' })
-    expect(await countSftExamples(bytes(good))).toBe(1)
-    const pairs = run(commandOf('preference')?.slice(1) ?? [])
-    expect(JSON.parse(pairs)).toEqual({ prompt: 'q', chosen: 'good', rejected: 'bad' })
-    expect(await countPreferenceExamples(bytes(pairs))).toBe(1)
-  })
-
-  it('of calls says what the line cannot convert', () => {
-    const call = { from: 'function_call', value: '{"name":"look","arguments":{}}' }
-    expect(findForeignRow({ conversations: [turns[0] ?? {}, call] }, 'conversation')?.hint).toMatch(
-      /then write function_call turns/,
+  test.each(converted)('%s: %s becomes one that is read', async (kind, _name, row, wanted) => {
+    const target = kind === 'conversation' ? 'sft' : 'dpo'
+    expect(findForeignRow(row, kind)?.hint).toBe(
+      `convert it: trainyard data convert rows.jsonl converted.jsonl --to ${target}`,
     )
+    const made = createRowConverter(kind).convert(row)
+    expect(made).toMatchObject({ rows: [wanted] })
+    const text = JSON.stringify('rows' in made ? made.rows[0] : null)
+    expect(JSON.parse(text)).toEqual(wanted)
+    expect(await readers[kind].service(bytes(text))).toBe(1)
+    await readers[kind].commandLine(new Blob([text]), 'f')
+  })
+
+  it('that says too little says why', () => {
+    const call = { from: 'function_call', value: 'look' }
+    const problems = [
+      { conversations: [turns[0] ?? {}, call] },
+      { conversations: [{ from: 'narrator', value: 'Once.' }] },
+      { messages, tools: 'none' },
+      { instruction: 'Add.', output: '2', history: ['Hi'] },
+    ].map((row) => findForeignRow(row, 'conversation')?.hint)
+    expect(problems.map((hint) => hint?.split(': write each row as')[0])).toEqual([
+      'its function_call turn is no JSON of a name and arguments',
+      'its turn is from "narrator", which is no role',
+      'its tools are a text that is no JSON list of objects',
+      'its history is no list of questions with their answers',
+    ])
   })
 
   it('that nobody knows is told by at most five of its names', () => {
@@ -190,18 +211,17 @@ test.each<readonly [RowKind, JsonObject]>([
 
 describe('a file that is no JSON Lines', () => {
   const rows = [{ messages }, { messages }]
-  const array = ['is one JSON array, expected JSON Lines: one object a line', '.[]'] as const
+  const array = 'is one JSON array, expected JSON Lines: one object a line'
   test.each([
-    ['an array over lines', JSON.stringify(rows, null, 2), ...array],
-    ['an array on one line, behind blank ones', `\n\n${JSON.stringify(rows)}\n`, ...array],
+    ['an array over lines', JSON.stringify(rows, null, 2), array],
+    ['an array on one line, behind blank ones', `\n\n${JSON.stringify(rows)}\n`, array],
     [
       'objects over lines',
       JSON.stringify(rows[0], null, 2),
       'has JSON over several lines, expected JSON Lines: one object a line',
-      '.',
     ],
-  ])('%s is told in one sentence', async (_name, text, problem, program) => {
-    const hint = `convert it: jq -c '${program}' rows.json > rows.jsonl`
+  ])('%s is told in one sentence', async (_name, text, problem) => {
+    const hint = 'convert it: trainyard data convert rows.json converted.jsonl'
     for (const { service, commandLine } of Object.values(readers)) {
       expect(await refusalOf(service(bytes(`\ufeff${text}`)))).toEqual({ message: `The file ${problem}.`, hint })
       expect(await refusalOf(commandLine(new Blob([`\ufeff${text}`]), 'f'))).toEqual({ message: `f ${problem}`, hint })

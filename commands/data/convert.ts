@@ -1,0 +1,64 @@
+/**
+ * `trainyard data convert`: training rows of other trainers as rows that are read here. Needs no service.
+ */
+
+import { defineCommand } from '#cli/command/define-command.js'
+import { argument, flag } from '#cli/command/flags.js'
+import { quoteWord } from '#cli/command/page-flags.js'
+import { convertFile, describeForms } from '#cli/input/convert-file.js'
+import { displayPath, openInput } from '#cli/input/input-file.js'
+import { assertWritable, writeWhole } from '#cli/local/output-file.js'
+import { plural } from '#cli/terminal/format.js'
+import { CONVERT_TARGETS, PURPOSE_OF, type RowPurpose, TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
+
+const NEXT: Readonly<Record<RowPurpose, (file: string) => string>> = {
+  conversation: (file) => `trainyard train sft <model> --file ${file}`,
+  preference: (file) => `trainyard train dpo <model> --file ${file}`,
+  prompt: (file) => `trainyard rollout <model> --prompts ${file} --out groups.jsonl`,
+}
+
+export const convertData = defineCommand({
+  path: ['data', 'convert'],
+  summary: 'Convert training rows of other trainers',
+  details:
+    'Reads ShareGPT, Alpaca, questions and answers, HH-RLHF, preferences of LlamaFactory, KTO, tools as JSON text, and one JSON array, and writes JSON Lines. Without --to the first row says what they are for. Of KTO rows --to sft keeps the good ones and --to dpo pairs good and bad answers to one prompt. Where one row cannot be converted, nothing is written.',
+  examples: [
+    ['trainyard data convert sharegpt.json rows.jsonl --to sft', 'conversations to train on'],
+    ['trainyard data convert hh.jsonl.gz pairs.jsonl --to dpo', 'preferences, from a compressed file'],
+    ['trainyard data convert alpaca.json - --to prompts', 'what was asked, on standard output'],
+  ],
+  args: {
+    input: argument.required('the file, or - for standard input'),
+    output: argument.required('the file to write, or - for standard output'),
+  },
+  flags: {
+    to: flag.choice(CONVERT_TARGETS)(
+      '--to <target>',
+      'what the rows are for: sft, dpo or prompts; default by their form',
+    ),
+  },
+  exits: [],
+  next: ['trainyard train sft <model> --file <file>', 'trainyard train dpo <model> --file <file>'],
+  async run({ io, output, args, flags }) {
+    const isPrinted = args.output === '-'
+    if (!isPrinted) await assertWritable(args.output)
+    const lines: string[] = []
+    const data = await openInput(args.input, io)
+    const facts = await convertFile(data, displayPath(args.input), {
+      purpose: (flags.to && PURPOSE_OF.get(flags.to)) ?? null,
+      write: (line) => lines.push(line),
+    })
+    const { purpose, read, written, leftOut, forms } = facts
+    const target = TARGET_OF[purpose]
+    const rest = leftOut === 0 ? '' : `; ${plural(leftOut, 'row')} left out`
+    const said = `${plural(written, 'row')} for ${target}, of ${describeForms(facts)}${rest}`
+    if (isPrinted) {
+      output.raw(lines.join(''))
+      return output.status(said)
+    }
+    await writeWhole(args.output, lines)
+    const json = { object: 'conversion', file: args.output, target, read, written, left_out: leftOut, forms }
+    output.result(json, `Wrote ${args.output}: ${said}`, [args.output])
+    output.hint(NEXT[purpose](quoteWord(args.output)))
+  },
+})

@@ -1,0 +1,74 @@
+/**
+ * A file of rows in any known form as JSON Lines that a command reads, and what was found in it.
+ */
+import { stringifyExact } from '#base/json/exact-json.js'
+import { createRowConverter, purposeOf, type RowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
+import { CONVERT_TARGETS, type RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
+import { UsageError } from '../terminal/errors.js'
+import { plural } from '../terminal/format.js'
+import { inputProblems, MAX_PROBLEMS } from './input-file.js'
+import { readAnyRows } from './row-lines.js'
+
+/** What was converted. */
+export interface ConvertedFile {
+  readonly purpose: RowPurpose
+  readonly read: number
+  readonly written: number
+  /** Rows that train nothing. */
+  readonly leftOut: number
+  /** Rows by the name of the form they had, the most frequent first. */
+  readonly forms: readonly { readonly form: string; readonly rows: number }[]
+}
+
+/**
+ * Converts all rows of a file.
+ *
+ * @param options.purpose null: by the form of the first row
+ * @param options.write takes each line with its line feed
+ * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: what is wrong`; `invalid_option` where the first row
+ *   does not say what it is for
+ */
+export async function convertFile(
+  data: Blob,
+  name: string,
+  { purpose, write }: { readonly purpose: RowPurpose | null; readonly write: (line: string) => void },
+): Promise<ConvertedFile> {
+  const forms = new Map<string, number>()
+  const problems: string[] = []
+  let [total, read, written] = [0, 0, 0]
+  let converter: RowConverter | null = null
+  for await (const { where, row } of readAnyRows(data, name)) {
+    read += 1
+    let problem = typeof row === 'string' ? row : null
+    if (typeof row !== 'string') {
+      converter ??= createRowConverter(purpose ?? purposeOf(row) ?? refuseTarget(where))
+      const made = converter.convert(row)
+      if ('problem' in made) problem = made.problem
+      else {
+        forms.set(made.form, (forms.get(made.form) ?? 0) + 1)
+        for (const each of made.rows) write(`${stringifyExact(each)}\n`)
+        written += made.rows.length
+      }
+    }
+    if (problem === null) continue
+    total += 1
+    if (problems.length < MAX_PROBLEMS) problems.push(`${where}: ${problem}`)
+  }
+  const hint = 'trainyard help files shows the forms that are read'
+  if (total > 0) throw inputProblems(problems, total, hint)
+  if (converter === null) throw new UsageError('input_invalid', `${name} holds no row`, { hint })
+  const sorted = [...forms].sort(([, a], [, b]) => b - a).map(([form, rows]) => ({ form, rows }))
+  return { purpose: converter.purpose, read, written, leftOut: converter.leftOut(), forms: sorted }
+}
+
+/** `3 rows: a ShareGPT row (conversations of from and value)`, for every form. */
+export function describeForms({ forms }: ConvertedFile): string {
+  return forms.map(({ form, rows }) => `${plural(rows, 'row')}, each ${form}`).join('; ')
+}
+
+function refuseTarget(where: string): never {
+  throw new UsageError('invalid_option', `${where}: its form does not say what the rows are for`, {
+    param: '--to',
+    hint: `give --to ${CONVERT_TARGETS.join(', --to ')}`,
+  })
+}

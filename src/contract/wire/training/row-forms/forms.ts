@@ -1,0 +1,217 @@
+/**
+ * The forms that training rows have in the wild: what each is called, how it is told, and how a row of it becomes one that is read.
+ *
+ * One table for both sides of HTTP and for `trainyard data convert`. Forms as FastChat, LlamaFactory, Stanford's Alpaca, Databricks'
+ * Dolly, Anthropic's HH-RLHF, TRL and OpenAI write them. Knows nothing of lines, files and errors.
+ */
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import {
+  type Converted,
+  conversationOfPair,
+  has,
+  isAnswered,
+  isAsked,
+  isDialogText,
+  isPair,
+  isText,
+  isTurn,
+  listIn,
+  messagesNameOf,
+  messagesOfDialog,
+  messagesOfTurns,
+  parsed,
+  questionOf,
+  systemOf,
+  turnsNameOf,
+  without,
+  withReadTools,
+} from './row-parts.js'
+
+/** What jobs read as JSON Lines: supervised ones conversations, preference jobs preferences. */
+export type RowKind = 'conversation' | 'preference'
+
+export interface RowForm {
+  /** With an article. */
+  readonly name: string
+  /** What trains on it, if need be once it is converted. */
+  readonly kind: RowKind | 'trajectory'
+  readonly matches: (row: JsonObject) => boolean
+  /**
+   * A row of its kind that says the same, fields that are no part of the form kept. Null where its kind's reader knows the form and
+   * names what is wrong better; a sentence where one row says too little.
+   */
+  readonly convert: ((row: JsonObject) => Converted) | string | null
+}
+
+export const WANTED: Readonly<Record<RowKind, string>> = {
+  conversation:
+    'write each row as {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}',
+  preference: 'write each row as {"prompt": "…", "chosen": "…", "rejected": "…"}',
+}
+
+export const LABELLED_NAME = 'a KTO row (an answer and a label that says whether it is good)'
+
+/** The more particular ones first. */
+export const ROW_FORMS: readonly RowForm[] = [
+  {
+    name: 'a trajectory group',
+    kind: 'trajectory',
+    matches: (row) => Array.isArray(row['trajectories']) || Array.isArray(row['trajectory_groups']),
+    convert: null,
+  },
+  {
+    name: 'a ShareGPT preference row (conversations, and chosen and rejected of from and value)',
+    kind: 'preference',
+    matches: (row) => turnsNameOf(row) !== null && isTurn(row['chosen']) && isTurn(row['rejected']),
+    convert: preferenceOfTurns,
+  },
+  {
+    name: 'an HH-RLHF row (chosen and rejected as texts of Human: and Assistant:)',
+    kind: 'preference',
+    matches: (row) => isDialogText(row['chosen']) && isDialogText(row['rejected']),
+    convert: (row) => ({
+      ...row,
+      chosen: messagesOfDialog(String(row['chosen'])),
+      rejected: messagesOfDialog(String(row['rejected'])),
+    }),
+  },
+  {
+    name: 'a preference row whose prompt has another name',
+    kind: 'preference',
+    matches: (row) => isText(row['chosen']) && isText(row['rejected']) && !has(row, 'prompt') && isAsked(row),
+    convert: (row) => {
+      const { content, names } = questionOf(row)
+      const system = systemOf(row)
+      const prompt = system.length === 0 ? content : [...system, { role: 'user', content }]
+      return { ...without(row, [...names, 'system']), prompt }
+    },
+  },
+  {
+    name: 'a preference row with tools as JSON text',
+    kind: 'preference',
+    matches: (row) => has(row, 'chosen') && has(row, 'rejected') && isText(row['tools']),
+    convert: withReadTools,
+  },
+  {
+    name: 'a preference row',
+    kind: 'preference',
+    matches: (row) =>
+      (has(row, 'chosen') && has(row, 'rejected')) ||
+      (has(row, 'preferred_output') && has(row, 'non_preferred_output')),
+    convert: null,
+  },
+  {
+    name: LABELLED_NAME,
+    kind: 'preference',
+    matches: isLabelled,
+    convert: 'pair a good and a bad answer to each prompt: trainyard data convert rows.jsonl pairs.jsonl --to dpo',
+  },
+  {
+    name: 'a ShareGPT row (conversations of from and value)',
+    kind: 'conversation',
+    matches: (row) => turnsNameOf(row) !== null,
+    convert: (row) => {
+      const list = turnsNameOf(row) ?? ''
+      const turns = messagesOfTurns(listIn(row, list))
+      if (typeof turns === 'string') return turns
+      return { ...without(row, [list, 'system']), messages: [...systemOf(row), ...turns] }
+    },
+  },
+  {
+    name: 'a conversation by another name than messages',
+    kind: 'conversation',
+    matches: (row) => messagesNameOf(row) !== null && !has(row, 'messages'),
+    convert: (row) => {
+      const list = messagesNameOf(row) ?? ''
+      return { ...without(row, [list, 'system']), messages: [...systemOf(row), ...listIn(row, list)] }
+    },
+  },
+  {
+    name: 'a row of messages as JSON text',
+    kind: 'conversation',
+    matches: (row) => isText(row['messages']) && /^\s*\[/.test(row['messages']),
+    convert: (row) => {
+      const messages = parsed(String(row['messages']))
+      return Array.isArray(messages) ? { ...row, messages } : 'messages are a text that is no JSON list'
+    },
+  },
+  {
+    name: 'a conversation with tools as JSON text',
+    kind: 'conversation',
+    matches: (row) => (Array.isArray(row['messages']) || isPair(row)) && isText(row['tools']),
+    convert: withReadTools,
+  },
+  {
+    name: 'an Alpaca row (instruction, input and output)',
+    kind: 'conversation',
+    matches: (row) => isText(row['instruction']) && isText(row['output']),
+    convert: conversationOfPair,
+  },
+  {
+    name: 'a question and its answer by other names than prompt and completion',
+    kind: 'conversation',
+    matches: (row) => !has(row, 'messages') && isAsked(row) && !isPair(row) && isAnswered(row),
+    convert: conversationOfPair,
+  },
+  {
+    name: 'a conversation without a preference',
+    kind: 'conversation',
+    matches: (row) => Array.isArray(row['messages']) || isPair(row),
+    convert: null,
+  },
+  {
+    name: 'a message instead of a conversation',
+    kind: 'conversation',
+    matches: (row) => isText(row['role']) && has(row, 'content'),
+    convert: `put the messages of one conversation into a list: ${WANTED.conversation}`,
+  },
+  {
+    name: 'a row of plain text',
+    kind: 'conversation',
+    matches: (row) => isText(row['text']) && !has(row, 'prompt') && !has(row, 'completion'),
+    convert: `say who says what: ${WANTED.conversation}`,
+  },
+]
+
+/** Rows of KTO, where answers that are bad stand among the good ones. */
+export function isLabelled(row: JsonObject): boolean {
+  const isLabel = typeof row['label'] === 'boolean' || typeof row['kto_tag'] === 'boolean'
+  return isLabel && (isPair(row) || Array.isArray(row['messages']) || turnsNameOf(row) !== null)
+}
+
+/** Whether the reader of a kind knows the form, right or wrong in its details. */
+export const IS_READ: Readonly<Record<RowKind, (row: JsonObject) => boolean>> = {
+  conversation: (row) => {
+    if (isText(row['tools'])) return false
+    return has(row, 'messages') ? turnsNameOf(row) !== 'messages' && !isText(row['messages']) : isPair(row)
+  },
+  preference: (row) => {
+    if (has(row, 'preferred_output') || has(row, 'non_preferred_output')) return true
+    if (isText(row['tools'])) return false
+    const answers = [row['chosen'], row['rejected']]
+    if (answers.every(isText)) return has(row, 'prompt')
+    return answers.every((answer) => isText(answer) || Array.isArray(answer))
+  },
+}
+
+/** A row of the kind of its form, tools and all; null where its form is read or unknown. @returns a text: why it cannot be converted */
+export function convertByForm(row: JsonObject, form: RowForm): Converted | null {
+  if (typeof form.convert === 'string') return form.convert
+  if (form.convert === null) return null
+  const made = form.convert(row)
+  return isJsonObject(made) ? withReadTools(made) : made
+}
+
+function preferenceOfTurns(row: JsonObject): Converted {
+  const list = turnsNameOf(row) ?? ''
+  const parts = [listIn(row, list), [row['chosen'] ?? null], [row['rejected'] ?? null]].map(messagesOfTurns)
+  const [prompt, chosen, rejected] = parts
+  if (!isList(prompt)) return prompt ?? ''
+  if (!isList(chosen)) return chosen ?? ''
+  if (!isList(rejected)) return rejected ?? ''
+  return { ...without(row, [list, 'system']), prompt: [...systemOf(row), ...prompt], chosen, rejected }
+}
+
+function isList(value: Converted<readonly JsonObject[]> | undefined): value is readonly JsonObject[] {
+  return Array.isArray(value)
+}

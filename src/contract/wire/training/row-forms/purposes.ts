@@ -1,0 +1,21 @@
+/** What rows are made for: the word of it in `--to`, and its row of the table of forms. */
+import type { JobKind } from '../../job-words.js'
+
+/** What is asked of rows: conversations and preferences train, prompts are answered by `rollout` and `eval`. */
+export type RowPurpose = 'conversation' | 'preference' | 'prompt'
+
+/** The word that `trainyard data convert --to` takes. */
+export type ConvertTarget = Exclude<JobKind, 'rl'> | 'prompts'
+
+export const TARGET_OF: Readonly<Record<RowPurpose, ConvertTarget>> = {
+  conversation: 'sft',
+  preference: 'dpo',
+  prompt: 'prompts',
+}
+
+export const CONVERT_TARGETS: readonly ConvertTarget[] = Object.values(TARGET_OF)
+
+/** What the word means. */
+export const PURPOSE_OF: ReadonlyMap<ConvertTarget, RowPurpose> = new Map(
+  (Object.keys(TARGET_OF) as RowPurpose[]).map((purpose) => [TARGET_OF[purpose], purpose]),
+)

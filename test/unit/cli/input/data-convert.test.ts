@@ -1,0 +1,150 @@
+/** `trainyard data convert`: what rows of other trainers become for each command, as the readers of jobs read them; nothing half-made. */
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterAll, describe, expect, test } from 'vitest'
+import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
+import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { runCli, unreachable } from '../../../support/service/run-cli.js'
+
+const folder = mkdtempSync(join(tmpdir(), 'trainyard-convert-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const turns = [
+  { from: 'human', value: 'What is tea?' },
+  { from: 'gpt', value: 'A drink.' },
+]
+const messages = [
+  { role: 'user', content: 'What is tea?' },
+  { role: 'assistant', content: 'A drink.' },
+]
+const kto = [true, false, false].map((label, i) => ({ prompt: 'q', completion: `a${i}`, label }))
+
+async function* bytes(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text)
+}
+
+function linesOf(rows: readonly unknown[]): string {
+  return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
+}
+
+async function convert(text: string | Uint8Array, args: readonly string[] = []) {
+  const own = mkdtempSync(join(folder, 'case-'))
+  const [input, output] = [join(own, 'in'), join(own, 'out')]
+  writeFileSync(input, text)
+  const run = await runCli(['data', 'convert', input, output, ...args], { fetch: unreachable })
+  return { ...run, made: existsSync(output) ? readFileSync(output, 'utf8') : null }
+}
+
+describe('data convert', () => {
+  test.each<readonly [string, string | Uint8Array, readonly string[], readonly unknown[], string]>([
+    [
+      'ShareGPT',
+      linesOf([{ conversations: turns }]),
+      [],
+      [{ messages }],
+      '1 row for sft, of 1 row, each a ShareGPT row',
+    ],
+    ['gzip', gzipSync(linesOf([{ conversations: turns }])), ['--to', 'sft'], [{ messages }], '1 row for sft'],
+    [
+      'one array',
+      JSON.stringify([{ messages }, { question: 'q', answer: 'a' }], null, 2),
+      ['--to', 'sft'],
+      [
+        { messages },
+        {
+          messages: [
+            { role: 'user', content: 'q' },
+            { role: 'assistant', content: 'a' },
+          ],
+        },
+      ],
+      '2 rows for sft, of 1 row, each a conversation; 1 row, each a question and its answer',
+    ],
+    [
+      'objects over lines',
+      `${JSON.stringify({ messages }, null, 2)}\n${JSON.stringify({ messages }, null, 2)}\n`,
+      [],
+      [{ messages }, { messages }],
+      '2 rows for sft',
+    ],
+    ['KTO, good ones', linesOf(kto), ['--to', 'sft'], [{ prompt: 'q', completion: 'a0' }], '2 rows left out'],
+    ['KTO, pairs', linesOf(kto), ['--to', 'dpo'], [{ prompt: 'q', chosen: 'a0', rejected: 'a1' }], '1 row left out'],
+    [
+      'HH-RLHF',
+      linesOf([{ chosen: '\n\nHuman: q\n\nAssistant: a', rejected: '\n\nHuman: q\n\nAssistant: b' }]),
+      [],
+      [
+        {
+          chosen: [
+            { role: 'user', content: 'q' },
+            { role: 'assistant', content: 'a' },
+          ],
+          rejected: [
+            { role: 'user', content: 'q' },
+            { role: 'assistant', content: 'b' },
+          ],
+        },
+      ],
+      '1 row for dpo',
+    ],
+  ])('%s', async (_name, text, args, wanted, said) => {
+    const { made, stdout, exitCode } = await convert(text, args)
+    expect(exitCode).toBe(0)
+    expect(stdout).toContain(said)
+    expect(made).toBe(linesOf(wanted))
+    const isPreference = stdout.includes('for dpo')
+    const count = isPreference ? countPreferenceExamples : countSftExamples
+    expect(await count(bytes(made ?? ''))).toBe(wanted.length)
+  })
+
+  test('--to prompts keeps what was asked, with the answer to compare with', async () => {
+    const rows = [
+      { conversations: turns },
+      { prompt: '2+2?', completion: '4' },
+      { question: '3+3?', answer: '6' },
+      { prompt: '2+2?', chosen: '4', rejected: '5' },
+      { prompt: 'plain', answer: 'x' },
+      { trajectories: [{ messages_and_choices: [messages[0], { message: messages[1] }], reward: 1 }] },
+      { messages: [{ role: 'system', content: 'Be brief.' }, ...messages] },
+    ]
+    const { made } = await convert(linesOf(rows), ['--to', 'prompts'])
+    expect(made).toBe(
+      linesOf([
+        { prompt: 'What is tea?', answer: 'A drink.' },
+        { prompt: '2+2?', answer: '4' },
+        { prompt: '3+3?', answer: '6' },
+        { prompt: '2+2?' },
+        { prompt: 'plain', answer: 'x' },
+        { prompt: 'What is tea?' },
+        { messages: [{ role: 'system', content: 'Be brief.' }, messages[0]], answer: 'A drink.' },
+      ]),
+    )
+  })
+
+  test('numbers of tools stay as they were written', async () => {
+    const tools = '[{"name":"f","parameters":{"maximum":9223372036854775807}}]'
+    const { made } = await convert(linesOf([{ messages, tools }]))
+    expect(made).toContain('"maximum":9223372036854775807')
+  })
+
+  test.each<readonly [string, string, readonly string[], string]>([
+    ['a row that cannot be', linesOf([{ conversations: turns }, { text: 'Once.' }]), [], ':2: is a row of plain text'],
+    ['of no known form', linesOf([{ a: 1 }]), ['--to', 'sft'], ':1: has no form that is known'],
+    [
+      'preferences as conversations',
+      linesOf([{ prompt: 'q', chosen: 'a', rejected: 'b' }]),
+      ['--to', 'sft'],
+      '--to dpo',
+    ],
+    ['conversations as preferences', linesOf([{ messages }]), ['--to', 'dpo'], 'of which no preference is made'],
+    ['KTO without a word', linesOf(kto), [], 'give --to sft'],
+    ['a torn array', '[{"messages":[]},', [], 'not valid JSON'],
+    ['nothing', '\n', [], 'holds no row'],
+  ])('%s is refused and nothing is written', async (_name, text, args, said) => {
+    const { made, stderr, exitCode } = await convert(text, args)
+    expect(stderr).toContain(said)
+    expect({ made, exitCode }).toEqual({ made: null, exitCode: 2 })
+  })
+})

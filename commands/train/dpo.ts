@@ -25,11 +25,14 @@ import {
   toRowsRequest,
 } from '#cli/training/submission.js'
 
+/** Rows of other trainers are converted where that is plain. */
+const reader = { kind: 'preference', check: checkPreferences } as const
+
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
   summary: 'Train a model on preferred and rejected answers',
   details:
-    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise. Named flags override --set, which overrides --config.',
+    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages; those of other trainers are converted where that is plain. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train dpo email-agent --file pairs.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train dpo email-agent --file pairs.jsonl --beta 0.3 --label-smoothing 0.1', 'chosen hyperparameters'],
@@ -51,8 +54,8 @@ export const trainDpo = defineCommand({
     const sources = dataSources(flags, 'preference pairs')
     assertOneMode(flags)
     return {
-      rows: await openRows(context, sources.rows, checkPreferences),
-      validation: await openRows(context, sources.validation, checkPreferences),
+      rows: await openRows(context, sources.rows, reader),
+      validation: await openRows(context, sources.validation, reader),
       hyperparameters: await collectHyperparameters(context, 'dpo', flags),
     }
   },

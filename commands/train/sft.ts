@@ -25,11 +25,14 @@ import {
   toRowsRequest,
 } from '#cli/training/submission.js'
 
+/** Rows of other trainers are converted where that is plain. */
+const reader = { kind: 'conversation', check: checkConversations } as const
+
 export const trainSft = defineCommand({
   path: ['train', 'sft'],
   summary: 'Train a model on example conversations',
   details:
-    'Local files are checked, uploaded and passed as training_data_url and validation_data_url; they may be compressed with gzip. Named flags override --set, which overrides --config.',
+    'Local files are checked, uploaded and passed as training_data_url and validation_data_url; they may be compressed with gzip. Rows of other trainers are converted where that is plain, and that is said. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train sft email-agent --file data.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train sft email-agent --file data.jsonl --batch-size 8 --learning-rate 2e-4', 'chosen hyperparameters'],
@@ -55,8 +58,8 @@ export const trainSft = defineCommand({
     const sources = dataSources(flags, 'example conversations')
     assertOneMode(flags)
     return {
-      rows: await openRows(context, sources.rows, checkConversations),
-      validation: await openRows(context, sources.validation, checkConversations),
+      rows: await openRows(context, sources.rows, reader),
+      validation: await openRows(context, sources.validation, reader),
       hyperparameters: await collectHyperparameters(context, 'sft', flags),
     }
   },

@@ -3,6 +3,7 @@
  */
 import { stringifyExact } from '#base/json/exact-json.js'
 import { createRowConverter, purposeOf, type RowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
+import { LABELLED_NAME, type RowKind } from '#contract/wire/training/row-forms/forms.js'
 import { CONVERT_TARGETS, type RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
 import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
@@ -14,6 +15,8 @@ export interface ConvertedFile {
   readonly purpose: RowPurpose
   readonly read: number
   readonly written: number
+  /** Rows that were not yet lines of their kind. */
+  readonly changed: number
   /** Rows that train nothing. */
   readonly leftOut: number
   /** Rows by the name of the form they had, the most frequent first. */
@@ -35,9 +38,9 @@ export async function convertFile(
 ): Promise<ConvertedFile> {
   const forms = new Map<string, number>()
   const problems: string[] = []
-  let [total, read, written] = [0, 0, 0]
+  let [total, read, written, changed] = [0, 0, 0, 0]
   let converter: RowConverter | null = null
-  for await (const { where, row } of readAnyRows(data, name)) {
+  for await (const { where, row, isLine } of readAnyRows(data, name)) {
     read += 1
     let problem = typeof row === 'string' ? row : null
     if (typeof row !== 'string') {
@@ -48,6 +51,7 @@ export async function convertFile(
         forms.set(made.form, (forms.get(made.form) ?? 0) + 1)
         for (const each of made.rows) write(`${stringifyExact(each)}\n`)
         written += made.rows.length
+        if (!isLine || made.rows[0] !== row) changed += 1
       }
     }
     if (problem === null) continue
@@ -58,10 +62,37 @@ export async function convertFile(
   if (total > 0) throw inputProblems(problems, total, hint)
   if (converter === null) throw new UsageError('input_invalid', `${name} holds no row`, { hint })
   const sorted = [...forms].sort(([, a], [, b]) => b - a).map(([form, rows]) => ({ form, rows }))
-  return { purpose: converter.purpose, read, written, leftOut: converter.leftOut(), forms: sorted }
+  return { purpose: converter.purpose, read, written, changed, leftOut: converter.leftOut(), forms: sorted }
 }
 
-/** `3 rows: a ShareGPT row (conversations of from and value)`, for every form. */
+/**
+ * Rows of a job as they are to be sent: those of other trainers converted, where nothing has to be chosen for it.
+ *
+ * @param check throws for rows that cannot be trained on; that is what is said, too, where they cannot be converted
+ * @returns the rows, what the check found, and what was converted, null for nothing
+ */
+export async function readTrainingRows<T>(
+  data: Blob,
+  name: string,
+  { kind, check }: { readonly kind: RowKind; readonly check: (data: Blob, name: string) => Promise<T> },
+): Promise<{ readonly data: Blob; readonly facts: T; readonly converted: ConvertedFile | null }> {
+  try {
+    return { data, facts: await check(data, name), converted: null }
+  } catch (refusal) {
+    if (!(refusal instanceof UsageError)) throw refusal
+    const lines: string[] = []
+    const converted = await convertFile(data, name, { purpose: kind, write: (line) => lines.push(line) }).catch(
+      () => null,
+    )
+    // of KTO's rows somebody has to say what becomes of the bad ones
+    const isPlain = converted?.forms.every(({ form }) => form !== LABELLED_NAME) === true
+    if (converted === null || converted.changed === 0 || !isPlain) throw refusal
+    const made = new Blob(lines)
+    return { data: made, facts: await check(made, `${name} (converted)`), converted }
+  }
+}
+
+/** `3 rows, each a ShareGPT row (conversations of from and value)`, for every form. */
 export function describeForms({ forms }: ConvertedFile): string {
   return forms.map(({ form, rows }) => `${plural(rows, 'row')}, each ${form}`).join('; ')
 }

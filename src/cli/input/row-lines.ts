@@ -21,6 +21,8 @@ export interface RowLine {
 export interface PlacedRow {
   readonly where: string
   readonly row: JsonObject | string
+  /** Whether it is a line of JSON Lines. */
+  readonly isLine: boolean
 }
 
 /**
@@ -59,12 +61,12 @@ export async function* readAnyRows(data: Blob, name: string): AsyncGenerator<Pla
     const isDocument = document.length > 0 || (isFirst && findForeignFile(text) !== null)
     isFirst = false
     if (isDocument) document.push(text)
-    else yield { where: `${name}:${number}`, row: parseRow(text) }
+    else yield { where: `${name}:${number}`, row: parseRow(text), isLine: true }
   }
   if (document.length === 0) return
   const rows = rowsOfDocument(document, name)
   for (const [i, row] of rows.entries()) {
-    yield { where: `${name}[${i}]`, row: isJsonObject(row) ? row : 'must be a JSON object' }
+    yield { where: `${name}[${i}]`, row: isJsonObject(row) ? row : 'must be a JSON object', isLine: false }
   }
 }
 

@@ -8,6 +8,7 @@ import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { equalRewards } from '#contract/jobs/reward-advice.js'
+import { nameOf } from '#contract/wire/training/row-forms/convert-rows.js'
 import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
@@ -66,12 +67,13 @@ function refuseOtherRows([first]: readonly Placed[]): void {
       hint: 'preferences train with trainyard train dpo',
     })
   }
-  if (row['prompt'] === undefined && row['messages'] === undefined) return
+  const form = nameOf(row, 'prompt')
+  if (form === null && row['prompt'] === undefined && row['messages'] === undefined) return
   throw new UsageError(
     'input_invalid',
-    `${first.where}: is a prompt, expected trajectory groups: answers to it with their rewards`,
+    `${first.where}: is ${form ?? 'a prompt'}, expected trajectory groups: answers to it with their rewards`,
     {
-      hint: 'trainyard rollout <model> --prompts <file> --reward <reward> --out groups.jsonl makes groups of prompts; answers to learn as they are train with trainyard train sft',
+      hint: 'trainyard rollout <model> --prompts <file> --reward <reward> --out groups.jsonl makes groups of what it asks; answers to learn as they are train with trainyard train sft',
     },
   )
 }

@@ -1,13 +1,14 @@
 /**
  * Prompts to answer, from a file: JSON Lines of `{"prompt": …}` or `{"messages": […]}`, or one plain prompt per line.
  *
+ * Rows of a job, of other trainers, and of one JSON array are asked, too, by what `trainyard data convert --to prompts` makes of them.
  * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with. A row's `completion`, as supervised
  * jobs read it, is its answer.
  */
 
 import { parseExactRow } from '#base/json/exact-json.js'
-import type { JsonObject } from '#base/util/json.js'
-import { isJsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
 import type { Message } from '#sdk/rl/trajectory.js'
 import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '../input/input-file.js'
 import { UsageError } from '../terminal/errors.js'
@@ -28,12 +29,16 @@ export interface PromptRow {
 export async function readPrompts(path: string, io: Io, system: string | undefined): Promise<readonly PromptRow[]> {
   const problems: string[] = []
   let total = 0
-  const rows = (await readInput(path, io)).split('\n').flatMap((line, i): readonly PromptRow[] => {
-    if (line.trim() === '') return []
-    const row = readRow(line)
+  const text = await readInput(path, io)
+  const array = rowsOfArray(text)
+  const lines: readonly (string | JsonValue)[] = array ?? text.split('\n')
+  const rows = lines.flatMap((line, i): readonly PromptRow[] => {
+    if (typeof line === 'string' && line.trim() === '') return []
+    const row = typeof line === 'string' ? readLine(line) : readRow(line)
     if (typeof row !== 'string') return [withSystem(row, system)]
     total += 1
-    if (problems.length < MAX_PROBLEMS) problems.push(`${displayPath(path)}:${i + 1}: ${row}`)
+    const place = array === null ? `:${i + 1}` : `[${i}]`
+    if (problems.length < MAX_PROBLEMS) problems.push(`${displayPath(path)}${place}: ${row}`)
     return []
   })
   const hint = 'trainyard help files shows the format'
@@ -42,30 +47,53 @@ export async function readPrompts(path: string, io: Io, system: string | undefin
   return rows
 }
 
-/** The row, or what is wrong with it. */
-function readRow(line: string): PromptRow | string {
+/** The rows of a file that is one JSON array of objects; null for any other, whose lines may be plain prompts. */
+function rowsOfArray(text: string): readonly JsonValue[] | null {
+  if (!text.trimStart().startsWith('[')) return null
+  try {
+    const value = parseExactRow(text)
+    return Array.isArray(value) && value.length > 0 && value.every(isJsonObject) ? value : null
+  } catch {
+    return null
+  }
+}
+
+function readLine(line: string): PromptRow | string {
   if (!line.trimStart().startsWith('{')) {
     const prompt = line.trim()
     return { messages: [{ role: 'user', content: prompt }], row: { prompt } }
   }
-  let row: unknown
   try {
-    row = parseExactRow(line)
+    return readRow(parseExactRow(line))
   } catch (error) {
     return `not valid JSON: ${messageOf(error)}`
   }
-  if (!isJsonObject(row)) return 'must be an object with "prompt" or "messages"'
+}
+
+/** The row, or what is wrong with it. */
+function readRow(given: JsonValue): PromptRow | string {
+  if (!isJsonObject(given)) return 'must be an object with "prompt" or "messages"'
+  if (Array.isArray(given['trajectories'])) {
+    return 'is a trajectory group, which trainyard train rl trains on; expected an object with "prompt" or "messages"'
+  }
+  const made = isAskedAsItIs(given) ? null : createRowConverter('prompt').convert(given)
+  const row = (made !== null && 'rows' in made ? made.rows[0] : null) ?? given
   const { prompt, messages, completion } = row
   if (typeof prompt === 'string') {
     const answer = row['answer'] ?? (typeof completion === 'string' ? completion : null)
     return { messages: [{ role: 'user', content: prompt }], row: answer === null ? row : { ...row, answer } }
   }
-  if (Array.isArray(row['trajectories'])) {
-    return 'is a trajectory group, which trainyard train rl trains on; expected an object with "prompt" or "messages"'
-  }
   if (!Array.isArray(messages) || messages.length === 0) return 'must have "prompt" as text or "messages" as an array'
   const isWhole = messages.every((message) => isJsonObject(message) && typeof message['role'] === 'string')
   return isWhole ? { messages: messages as Message[], row } : 'messages: every message needs a role'
+}
+
+/** A prompt, or messages up to what is to be answered: those with an `answer` of their own, or that end with no answer of a model. */
+function isAskedAsItIs(row: JsonObject): boolean {
+  if (typeof row['prompt'] === 'string') return true
+  const { messages } = row
+  const last: JsonValue = Array.isArray(messages) ? (messages.at(-1) as JsonValue) : null
+  return isJsonObject(last) && (last['role'] !== 'assistant' || (row['answer'] ?? null) !== null)
 }
 
 function withSystem({ messages, row }: PromptRow, system: string | undefined): PromptRow {

@@ -8,11 +8,13 @@ import { measuredRate, millions, publishedRate, sizeDefaults } from '#contract/j
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
+import type { RowKind } from '#contract/wire/training/row-forms.js'
 import { findUnknownOptions } from '#contract/wire/training/unused-options.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import type { CommandContext } from '../command/context.js'
+import { describeForms, readTrainingRows } from '../input/convert-file.js'
 import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
 import { shortName } from '../names/model-reference.js'
 import { UsageError } from '../terminal/errors.js'
@@ -89,21 +91,27 @@ export interface Rows<T> {
   /** What the check of the rows found; null where they were not read. */
   readonly facts: T | null
   readonly url: string | undefined
+  /** Whether the rows are no longer those of the file. */
+  readonly isConverted?: boolean
 }
 
 /**
- * Opens a file of rows and checks all of them, when one was given.
+ * Opens a file of rows and checks all of them, when one was given. Rows of other trainers are converted, and that is said.
  *
- * @param check throws for rows that cannot be trained on; `path` is how messages call the file
+ * @param reader.check throws for rows that cannot be trained on; `path` is how messages call the file
  */
 export async function openRows<T>(
-  { io }: CommandContext,
+  { io, output }: CommandContext,
   { path, url }: { readonly path: string | undefined; readonly url?: string | undefined },
-  check: (data: Blob, path: string) => Promise<T>,
+  reader: { readonly kind: RowKind; readonly check: (data: Blob, path: string) => Promise<T> },
 ): Promise<Rows<T>> {
   if (path === undefined) return { path: null, data: null, facts: null, url }
-  const data = await openInput(path, io)
-  return { path, data, facts: await check(data, displayPath(path)), url }
+  const name = displayPath(path)
+  const { data, facts, converted } = await readTrainingRows(await openInput(path, io), name, reader)
+  if (converted !== null) {
+    output.status(`Converted ${name}: ${describeForms(converted)}; trainyard data convert writes it to a file`)
+  }
+  return { path, data, facts, url, isConverted: converted !== null }
 }
 
 /**
@@ -128,7 +136,8 @@ async function addressOfRows(
     return `data:application/jsonl;base64,${Buffer.from(await data.arrayBuffer()).toString('base64')}`
   }
   const progress = startProgress(io, output.mode === 'human', `Uploading ${displayPath(path)}`)
-  const name = path === '-' ? otherwise : basename(path)
+  // what was converted is JSON Lines, whatever the file is called
+  const name = path === '-' || rows.isConverted === true ? otherwise : basename(path)
   return (await client.files.upload(data, name, { signal }).finally(() => progress.stop())).id
 }
 

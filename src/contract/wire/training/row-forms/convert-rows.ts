@@ -49,7 +49,7 @@ export function createRowConverter(purpose: RowPurpose): RowConverter {
     purpose,
     convert(row) {
       if (isLabelled(row)) return convertLabelled(row)
-      const form = nameOf(row, purpose)
+      const form = nameOf(row, purpose) ?? 'a row of no known form'
       const made = CONVERSIONS[purpose](row)
       return isText(made) ? { form, problem: made } : { form, rows: [made] }
     },
@@ -94,11 +94,12 @@ function formOf(row: JsonObject): RowForm | undefined {
   return ROW_FORMS.find(({ matches }) => matches(row))
 }
 
-function nameOf(row: JsonObject, purpose: RowPurpose): string {
+/** What a row is called by who wants it for a purpose; null where its form is unknown. */
+export function nameOf(row: JsonObject, purpose: RowPurpose): string | null {
   if (purpose === 'prompt' && isPromptRow(row)) return 'a prompt'
   if (IS_READ.preference(row)) return 'a preference row'
   if (IS_READ.conversation(row)) return 'a conversation'
-  return formOf(row)?.name ?? 'a row of no known form'
+  return formOf(row)?.name ?? null
 }
 
 /** Rows that `rollout` reads and nothing else does: asked, and not yet answered. */

@@ -82,11 +82,21 @@ export async function readTextFile(path: string, maxBytes: number): Promise<stri
  * @throws {WeightsError} `invalid_utf8` naming `what`
  */
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
+  if (isUtf16(bytes)) {
+    throw new WeightsError('invalid_utf8', `"${what}" begins with the byte order mark of UTF-16, expected UTF-8`, {
+      hint: 'save the file as UTF-8',
+    })
+  }
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
     throw new WeightsError('invalid_utf8', `"${what}" is not valid UTF-8`, { cause: error })
   }
+}
+
+/** Whether a text begins with the byte order mark of UTF-16, of either order. */
+export function isUtf16([first, second]: Uint8Array): boolean {
+  return (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)
 }
 
 /** SHA-256 over the given texts and files in order, as lower-case hex; lengths are hashed too, so parts cannot slide. */

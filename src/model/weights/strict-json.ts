@@ -4,6 +4,7 @@
  * A duplicate key means two readers can see two different files, so it is refused rather than resolved.
  */
 import { WeightsError } from '#base/errors/errors.js'
+import { findJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 const QUOTE = 0x22
@@ -29,23 +30,20 @@ export function parseStrictJsonObject(text: string, what: string): JsonObject {
  * Parses the JSON of a model's file, with or without a byte order mark.
  *
  * @param what names the file in messages
- * @throws {WeightsError} `invalid_json` with the place
+ * @throws {WeightsError} `invalid_json` with line, column and what is wrong there
  */
 export function parseJsonText(text: string, what: string): JsonValue {
+  const json = text.replace(/^\uFEFF/, '')
   try {
-    return JSON.parse(text.replace(/^\uFEFF/, '')) as JsonValue
-  } catch (error) {
-    throw new WeightsError('invalid_json', `${what} is not valid JSON: ${placeOf(error, text)}`, { cause: error })
+    return JSON.parse(json) as JsonValue
+  } catch (cause) {
+    throw new WeightsError('invalid_json', `${what} is not valid JSON${placeOf(json)}`, { cause })
   }
 }
 
-/** V8's own words: a position, or the text around it. A position is said as a line and a column too. */
-function placeOf(error: unknown, text: string): string {
-  const reason = error instanceof Error ? error.message : String(error)
-  const position = / at position (\d+)(?! \(line)/.exec(reason)?.[1]
-  if (position === undefined) return reason
-  const lines = text.slice(0, Number(position)).split('\n')
-  return `${reason} (line ${lines.length} column ${(lines.at(-1)?.length ?? 0) + 1})`
+function placeOf(text: string): string {
+  const fault = findJsonFault(text)
+  return fault === null ? '' : `: line ${fault.line}, column ${fault.column}: ${fault.problem}`
 }
 
 /** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */

@@ -2,6 +2,7 @@
  * Strict JSON: duplicate keys are found at any depth and never where there are none.
  */
 import { expect, test } from 'vitest'
+import { decodeUtf8 } from '../../../../src/model/weights/byte-file.js'
 import { parseStrictJsonObject } from '../../../../src/model/weights/strict-json.js'
 import { expectCode } from '../../../support/expect-code.js'
 
@@ -32,3 +33,16 @@ test.each(['', '{', '1', '"a"', 'null', '[{}]', '{"a":NaN}', "{'a':1}", '{"a":1,
     await expectCode(() => parseStrictJsonObject(text, 'file'), 'invalid_json', 'file')
   },
 )
+
+test.each([
+  ['{\n  "a": NaN\n}', 'file is not valid JSON: line 2, column 8: NaN is no number of JSON'],
+  ['{"a":1,\n "b":2,\n}', 'line 2, column 7: a comma stands before }'],
+])('%j says where and what', async (text, message) => {
+  await expectCode(() => parseStrictJsonObject(text, 'file'), 'invalid_json', message)
+})
+
+test('a byte order mark is passed over in UTF-8, and named in UTF-16', async () => {
+  expect(parseStrictJsonObject('\ufeff{"a":1}', 'file')).toEqual({ a: 1 })
+  const utf16 = Uint8Array.from([0xff, 0xfe, 0x7b, 0, 0x7d, 0])
+  await expectCode(() => decodeUtf8(utf16, 'config.json'), 'invalid_utf8', 'byte order mark of UTF-16')
+})

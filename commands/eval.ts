@@ -4,9 +4,15 @@
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
+import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
+import { type Interval, meanInterval } from '#cli/rollout/interval.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+
+/** Answers that are shown unasked when none got a reward. */
+const SHOWN_AT_ZERO = 2
 
 export const evaluate = defineCommand({
   path: ['eval'],
@@ -21,19 +27,37 @@ export const evaluate = defineCommand({
   args: { model: argument.required('id, name, project/name, :stepN if wanted, or a base model', { asks: 'served' }) },
   flags: {
     ...rolloutFlags,
-    count: flag.integer(1, 128)('-n <count>', 'answers per prompt, 1 to 128; default 1', { default: 1 }),
+    count: flag.integer(1, 128)('-n, --samples <count>', 'answers per prompt, 1 to 128; default 1', { default: 1 }),
+    show: flag.integer(0, 1000)(
+      '--show <n>',
+      'show so many answers, the worst first; default 2 when no reward is above 0',
+    ),
+    out: flag.text('--out <file>', 'write every answer with its prompt and reward, as JSON Lines'),
     split: flag.text('--split <name>', 'name of the metrics; default val', { default: 'val' }),
     minReward: flag.number()('--min-reward <x>', 'exit 1 when the mean reward is lower, or an answer failed'),
   },
   exits: ['not_found'],
   next: ['trainyard checkpoints list <model>'],
-  prepare: (context) => planRollout(context, context.flags),
+  async prepare(context) {
+    const { out } = context.flags
+    if (out !== undefined) await assertWritable(out)
+    return await planRollout(context, context.flags)
+  },
   async run(context) {
     const { connect, output, args, flags, signal, prepared: plan } = context
     const client = await connect()
     const { name, model, step } = await resolveServed(context, client, args.model)
     const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
     const facts = summarize(context, groups)
+    const examples = examplesOf(groups, plan.rows)
+    if (flags.out !== undefined)
+      await writeWhole(
+        flags.out,
+        examples.map((each) => `${JSON.stringify(each)}\n`),
+      )
+    const isAllZero = examples.every(({ reward }) => reward <= 0)
+    const shown = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
+    const interval = meanInterval(groups.flatMap(({ meanReward }) => meanReward ?? []))
     const isStored = model !== null && step === null
     const metrics = isStored
       ? (
@@ -52,13 +76,24 @@ export const evaluate = defineCommand({
         step: step ?? model?.step ?? null,
         split: flags.split,
         ...facts,
+        reward_interval: interval,
         metrics,
         is_stored: isStored,
+        ...(shown.length === 0 ? {} : { examples: shown }),
       },
-      `Reward ${formatNumber(facts.reward)} (${flags.reward ?? 'exact'}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
+      [
+        `Reward ${formatNumber(facts.reward)}${sayInterval(interval)} (${flags.reward ?? 'exact'}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
+        ...shown.map(sayExample),
+      ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    if (isStored && facts.reward < 1) {
+    if (isStored && isAllZero) {
+      // what is never said cannot be rewarded: every group would be equal
+      output.warning(
+        'no answer got a reward, so reinforcement learning finds nothing to prefer: let it learn from examples of good answers first',
+      )
+      output.hint(`trainyard train sft ${args.model} --file examples.jsonl --watch`)
+    } else if (isStored && facts.reward < 1) {
       const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`
       output.hint(
         `trainyard rollout ${args.model} --prompts ${flags.prompts}${reward} | trainyard train rl ${args.model} --file - --watch`,
@@ -82,3 +117,7 @@ export const evaluate = defineCommand({
     }
   },
 })
+
+function sayInterval(interval: Interval | null): string {
+  return interval === null ? '' : `, 95% between ${interval.map((end) => formatNumber(end)).join(' and ')},`
+}

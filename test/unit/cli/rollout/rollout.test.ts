@@ -139,8 +139,28 @@ describe('eval', () => {
   const argv = () => ['eval', 'email-agent', '--prompts', file('p.jsonl', ROWS)]
   test('stores the means with the latest checkpoint', async () => {
     const { stdout, requests } = await run(argv())
-    expect(stdout).toBe('Reward 0.5 (exact) over 2 answers to 2 prompts, stored as val/reward of step 12\n')
+    expect(stdout).toBe(
+      'Reward 0.5, 95% between 0.0945 and 0.905, (exact) over 2 answers to 2 prompts, stored as val/reward of step 12\n',
+    )
     expect(requests.at(-1)).toMatchObject({ path: `/v1/preview/models/${MODEL.id}/log`, body: { split: 'val' } })
+  })
+  test('shows the worst answers with what was asked and wanted, and writes all of them', async () => {
+    const out = join(folder, 'answers.jsonl')
+    const { stdout } = await run([...argv(), '--show', '1', '--out', out])
+    expect(stdout).toMatch(/\n\n {2}asked {3}3\+3\?\n {2}said {4}4\n {2}wanted {2}6\n {2}reward {2}0\n$/)
+    const lines = readFileSync(out, 'utf8').trim().split('\n')
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { messages: [{ role: 'user', content: '2+2?' }], answer: '4', reward: 1, row: { answer: '4' } },
+      { answer: '4', reward: 0 },
+    ])
+    const { stdout: json } = await run([...argv(), '--show', '5', '--json'])
+    expect(JSON.parse(json)).toMatchObject({ examples: [{ reward: 0 }, { reward: 1 }] })
+  })
+  test('where nothing got a reward it shows answers and advises examples, not the loop that cannot', async () => {
+    const { stdout, stderr } = await run([...argv(), '--reward', 'echo 0'])
+    expect(stdout.match(/asked/g)).toHaveLength(2)
+    expect(stderr).toContain('let it learn from examples of good answers first')
+    expect(stderr).not.toContain('train rl')
   })
   test('an older step is only measured', async () => {
     const { stdout, requests } = await run(['eval', 'email-agent:step3', ...argv().slice(2), '--json'])

@@ -82,7 +82,7 @@ export const evaluate = defineCommand({
         ...(shown.length === 0 ? {} : { examples: shown }),
       },
       [
-        `Reward ${formatNumber(facts.reward)}${sayInterval(interval)} (${flags.reward ?? 'exact'}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
+        `Reward ${formatNumber(facts.reward)} (${flags.reward ?? 'exact'}${sayInterval(interval)}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
         ...shown.map(sayExample),
       ].join('\n\n'),
       [formatNumber(facts.reward)],
@@ -119,5 +119,5 @@ export const evaluate = defineCommand({
 })
 
 function sayInterval(interval: Interval | null): string {
-  return interval === null ? '' : `, 95% between ${interval.map((end) => formatNumber(end)).join(' and ')},`
+  return interval === null ? '' : `; 95% between ${interval.map((end) => formatNumber(end)).join(' and ')}`
 }

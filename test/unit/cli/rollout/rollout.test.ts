@@ -140,7 +140,7 @@ describe('eval', () => {
   test('stores the means with the latest checkpoint', async () => {
     const { stdout, requests } = await run(argv())
     expect(stdout).toBe(
-      'Reward 0.5, 95% between 0.0945 and 0.905, (exact) over 2 answers to 2 prompts, stored as val/reward of step 12\n',
+      'Reward 0.5 (exact; 95% between 0.0945 and 0.905) over 2 answers to 2 prompts, stored as val/reward of step 12\n',
     )
     expect(requests.at(-1)).toMatchObject({ path: `/v1/preview/models/${MODEL.id}/log`, body: { split: 'val' } })
   })

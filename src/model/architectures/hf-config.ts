@@ -10,6 +10,7 @@
 
 import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { describesFloat8 } from '#model/weights/float8.js'
 import { textPartOf } from '#model/weights/text-part.js'
 import { type ConfigReader, createConfigReader, unsupportedModel } from './config-reader.js'
 import { assertConsistent, type DecoderConfig, type LayerAttention } from './decoder-config.js'
@@ -194,8 +195,9 @@ function refuseUnsupported(reader: ConfigReader, family: string): void {
   const [key, expected] = family === 'gemma3_text' ? ['hidden_activation', 'gelu_pytorch_tanh'] : ['hidden_act', 'silu']
   const activation = reader.text(key) ?? expected
   if (activation !== expected) throw unsupportedModel(WHAT, `has ${key} "${activation}", expected "${expected}"`)
-  if (reader.raw('quantization_config') !== null) {
-    throw unsupportedModel(WHAT, 'describes quantized weights, expected plain float weights or a GGUF file')
+  const quantization = reader.raw('quantization_config')
+  if (quantization !== null && !describesFloat8(quantization)) {
+    throw unsupportedModel(WHAT, 'describes quantized weights, expected plain float weights, fp8 or a GGUF file')
   }
   const partial = reader.raw('partial_rotary_factor') ?? 1
   if (partial !== 1) throw unsupportedModel(WHAT, `has partial_rotary_factor ${JSON.stringify(partial)}, expected 1`)

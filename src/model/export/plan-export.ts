@@ -134,8 +134,8 @@ function inHfForm(tensors: readonly ExportTensor[], config: DecoderConfig): read
 function defaultStorage(format: ExportRequest['format'], source: WeightSource): FloatStorage {
   if (format !== 'merged') return 'f16'
   const stored = source.tensorStorage('model.layers.0.mlp.down_proj.weight')
-  if (stored === 'F32' || stored === 'F64') return 'f32'
-  return stored === 'BF16' ? 'bf16' : 'f16'
+  if (['F32', 'F64', 'float32', 'float64'].includes(stored)) return 'f32'
+  return ['BF16', 'bfloat16', 'float8_e4m3fn'].includes(stored) ? 'bf16' : 'f16'
 }
 
 /** llama.cpp reads adapters in floats; rows of a small rank are no whole blocks. */

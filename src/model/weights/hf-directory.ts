@@ -8,10 +8,11 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors/errors.js'
-import { isJsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { elementCount } from '#numerics/tensor/host-tensor.js'
 import { digestParts, readTextFile } from './byte-file.js'
 import { checkValues } from './check-values.js'
+import { applyScale, type Float8Scale, isBesideFloat8, layScale, scaleNameOf } from './float8.js'
 import { unwrappedName } from './given/tensor-names.js'
 import { openSafetensors, type SafetensorsFile } from './safetensors.js'
 import type { SafetensorsEntry } from './safetensors-header.js'
@@ -60,12 +61,14 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     await closeAll(files)
     throw error
   })
-  const located = hfConfig === config ? toHfNames(unwrapped) : toTextNames(unwrapped)
+  const named = hfConfig === config ? toHfNames(unwrapped) : toTextNames(unwrapped)
+  const located = withoutScales(named)
   const locate = (name: string): Location => {
     const location = located.get(name)
     if (location === undefined) throw new WeightsError('tensor_not_found', `model "${path}" has no tensor "${name}"`)
     return location
   }
+  const scaleOf = (name: string): Promise<Float8Scale | null> => readScale(name, named, hfConfig)
   const [head, embedding] = [located.get('lm_head.weight'), located.get('model.embed_tokens.weight')]
   const isComparable = head !== undefined && embedding !== undefined && hfConfig['tie_word_embeddings'] !== false
   const hasOwnHead = isComparable ? await differ(head, embedding, files) : head !== undefined
@@ -82,12 +85,17 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     tensorShape: (name) => entryOf(locate(name)).shape,
     readFloat32: async (name) => {
       const { file, storedName } = locate(name)
-      return assertFinite(await file.readFloat32(storedName), name)
+      const [values, scale] = [await file.readFloat32(storedName), await scaleOf(name)]
+      return assertFinite(scale === null ? values : applyScale(values, scale), name)
     },
     async checkValues() {
       for (const [name, { file, storedName }] of located) {
         const { shape } = entryOf({ file, storedName })
-        await checkValues(name, elementCount(shape), (start, count) => file.readPart(storedName, start, count))
+        const scale = await scaleOf(name)
+        await checkValues(name, elementCount(shape), async (start, count) => {
+          const values = await file.readPart(storedName, start, count)
+          return scale === null ? values : applyScale(values, scale, start)
+        })
       }
     },
     digest: () => digestParts(['huggingface', configText, ...files.map(({ file }) => file)]),
@@ -203,6 +211,30 @@ function toHfNames(placement: ReadonlyMap<string, Location>): ReadonlyMap<string
   return new Map(
     [...placement].map(([name, location]) => [name.startsWith('lm_head.') ? name : `model.${name}`, location]),
   )
+}
+
+/** The model's own tensors: scales of weights of eight bits are read with what they scale. */
+function withoutScales(named: ReadonlyMap<string, Location>): ReadonlyMap<string, Location> {
+  const isFloat8 = (name: string): boolean => isFloat8At(named.get(name))
+  return new Map([...named].filter(([name]) => !isBesideFloat8(name, isFloat8)))
+}
+
+/** @throws {WeightsError} `invalid_scale`, and as `readFloat32` */
+async function readScale(
+  name: string,
+  named: ReadonlyMap<string, Location>,
+  config: JsonObject,
+): Promise<Float8Scale | null> {
+  const location = named.get(name)
+  if (location === undefined || !isFloat8At(location)) return null
+  const scale = named.get(scaleNameOf(name, (each) => named.has(each)) ?? '')
+  if (scale === undefined) return null
+  const values = await scale.file.readFloat32(scale.storedName)
+  return layScale({ name, shape: entryOf(location).shape }, { shape: entryOf(scale).shape, values }, config)
+}
+
+function isFloat8At(location: Location | undefined): boolean {
+  return location !== undefined && entryOf(location).dtype === 'float8_e4m3fn'
 }
 
 /** Bytes compared at a time. */

@@ -22,8 +22,16 @@ export const HEADER_PREFIX_BYTES = 8
 const MAX_RANK = 8
 const METADATA_KEY = '__metadata__'
 
+/** Element types of stored tensors: those of tensors in memory, and one that is widened when it is read. */
+export type StoredDType = DType | 'float8_e4m3fn'
+
+/** Bytes of one stored element. */
+export function storedSizeBytes(dtype: StoredDType): number {
+  return dtype === 'float8_e4m3fn' ? 1 : DTYPE_SIZE_BYTES[dtype]
+}
+
 /** Names of element types in the file, for those we know; others are reported by name when a tensor is read. */
-const DTYPE_OF_NAME: ReadonlyMap<string, DType> = new Map([
+const DTYPE_OF_NAME: ReadonlyMap<string, StoredDType> = new Map([
   ['F64', 'float64'],
   ['F32', 'float32'],
   ['F16', 'float16'],
@@ -33,11 +41,12 @@ const DTYPE_OF_NAME: ReadonlyMap<string, DType> = new Map([
   ['I8', 'int8'],
   ['U8', 'uint8'],
   ['BOOL', 'bool'],
-] satisfies [string, DType][])
+  ['F8_E4M3', 'float8_e4m3fn'],
+] satisfies [string, StoredDType][])
 
 /** Where one tensor lies. */
 export interface SafetensorsEntry {
-  readonly dtype: DType
+  readonly dtype: StoredDType
   readonly shape: readonly number[]
   /** Absolute position in the file. */
   readonly offsetBytes: number
@@ -168,7 +177,7 @@ function parseEntry(name: string, value: JsonValue, { dataStart, fileSizeBytes, 
     throw invalid(what, `gives tensor "${name}" the offsets ${JSON.stringify(offsets)}, expected [begin, end]`)
   }
   const [begin, end] = offsets as readonly [number, number]
-  const sizeBytes = elementCount(shape) * DTYPE_SIZE_BYTES[dtype]
+  const sizeBytes = elementCount(shape) * storedSizeBytes(dtype)
   if (!Number.isSafeInteger(sizeBytes) || end - begin !== sizeBytes) {
     const layout = `${dtypeName} [${shape.join(', ')}]`
     throw invalid(what, `gives tensor "${name}" ${end - begin} bytes, expected ${sizeBytes} for ${layout}`)

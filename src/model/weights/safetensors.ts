@@ -11,12 +11,14 @@ import { DTYPE_SIZE_BYTES, type HostArray } from '#numerics/tensor/dtype.js'
 import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { type ByteFile, openByteFile } from './byte-file.js'
+import { float8ToFloat32 } from './float8.js'
 import {
   buildHeader,
   HEADER_PREFIX_BYTES,
   parseHeader,
   parseHeaderLength,
   type SafetensorsEntry,
+  storedSizeBytes,
 } from './safetensors-header.js'
 
 /** Files fully read into memory may be at most this large. */
@@ -33,11 +35,11 @@ export interface SafetensorsFile {
   /**
    * Reads one tensor as stored.
    *
-   * @throws {WeightsError} `tensor_not_found`, `truncated_file`
+   * @throws {WeightsError} `tensor_not_found`, `truncated_file`, `unsupported_dtype` for floats of eight bits
    */
   read(name: string): Promise<HostTensor>
   /**
-   * Reads one floating tensor (F64, F32, F16, BF16) as float32.
+   * Reads one floating tensor (F64, F32, F16, BF16, F8_E4M3 without its scales) as float32.
    *
    * @throws {WeightsError} `unsupported_dtype` for integer tensors
    */
@@ -64,7 +66,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
     const read = async (name: string): Promise<HostTensor> => {
       const entry = entryOf(entries, name, what)
       const bytes = await file.read(entry.offsetBytes, entry.sizeBytes)
-      return toTensor(entry, bytes.buffer, 0)
+      return toTensor(name, entry, bytes.buffer, 0)
     }
     return {
       path,
@@ -73,12 +75,17 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
       entries,
       file,
       read,
-      readFloat32: async (name) => toFloat32(await read(name), name),
+      readFloat32: async (name) => {
+        const { dtype, offsetBytes, sizeBytes } = entryOf(entries, name, what)
+        if (dtype === 'float8_e4m3fn') return float8ToFloat32(await file.read(offsetBytes, sizeBytes))
+        return toFloat32(await read(name), name)
+      },
       readPart: async (name, start, count) => {
         const { dtype, offsetBytes } = entryOf(entries, name, what)
-        const elementBytes = DTYPE_SIZE_BYTES[dtype]
+        const elementBytes = storedSizeBytes(dtype)
         const bytes = await file.read(offsetBytes + start * elementBytes, count * elementBytes)
-        return toFloat32(toTensor({ dtype, shape: [count] }, bytes.buffer, 0), name)
+        if (dtype === 'float8_e4m3fn') return float8ToFloat32(bytes)
+        return toFloat32(toTensor(name, { dtype, shape: [count] }, bytes.buffer, 0), name)
       },
       close: () => file.close(),
     }
@@ -120,7 +127,7 @@ export function decodeSafetensors(bytes: Uint8Array, what = 'safetensors content
   const tensors = new Map<string, HostTensor>()
   for (const [name, entry] of entries) {
     const copy = bytes.slice(entry.offsetBytes, entry.offsetBytes + entry.sizeBytes)
-    tensors.set(name, toTensor(entry, copy.buffer, copy.byteOffset))
+    tensors.set(name, toTensor(name, entry, copy.buffer, copy.byteOffset))
   }
   return { tensors, metadata }
 }
@@ -220,6 +227,7 @@ function entryOf(entries: ReadonlyMap<string, SafetensorsEntry>, name: string, w
 }
 
 function toTensor(
+  name: string,
   { dtype, shape }: Pick<SafetensorsEntry, 'dtype' | 'shape'>,
   buffer: ArrayBuffer,
   byteOffset: number,
@@ -244,6 +252,11 @@ function toTensor(
       return { dtype, shape, data: array(Int32Array) }
     case 'int64':
       return { dtype, shape, data: array(BigInt64Array) }
+    case 'float8_e4m3fn':
+      throw new WeightsError(
+        'unsupported_dtype',
+        `tensor "${name}" is stored as F8_E4M3, expected float32, float16 or bfloat16`,
+      )
     default:
       return assertNever(dtype)
   }

@@ -42,7 +42,8 @@ export async function descriptionFiles(options: DescriptionOptions): Promise<rea
   const dtype = DTYPES[storage]
   if (source.hfConfig !== null) {
     // `dtype` is the new name, `torch_dtype` what releases before 5 read
-    const { dtype: _old, ...rest } = source.hfConfig
+    // what is written is no longer quantized
+    const { dtype: _old, quantization_config: _quantization, ...rest } = source.hfConfig
     // releases before 5 believe the configuration and would drop the head that is in the file
     const tying = source.hasOwnHead ? { tie_word_embeddings: false } : {}
     return [jsonFile('config.json', { ...rest, ...tying, torch_dtype: dtype }), ...(await keptFiles(source.path))]

@@ -35,7 +35,7 @@ describe('refused', () => {
     ['a header that is not UTF-8', Uint8Array.from([2, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe]), 'invalid_utf8', []],
     ['a tensor that is not an object', file({ a: 1 }, 0), 'invalid_safetensors', ['"a"']],
     ['an unknown field', file({ a: { ...entry(0, 4), extra: 1 } }, 4), 'invalid_safetensors', ['"extra"']],
-    ['an unknown dtype', file({ a: entry(0, 4, [4], 'F8_E4M3') }, 4), 'unsupported_dtype', ['"a"', 'F8_E4M3', 'BF16']],
+    ['an unknown dtype', file({ a: entry(0, 4, [4], 'F8_E8M0') }, 4), 'unsupported_dtype', ['"a"', 'F8_E8M0', 'BF16']],
     ['a dtype that is an object key', file({ a: entry(0, 4, [1], 'constructor') }, 4), 'unsupported_dtype', []],
     ['no dtype', file({ a: { shape: [1], data_offsets: [0, 4] } }, 4), 'unsupported_dtype', ['"a"']],
     ['no shape', file({ a: { dtype: 'F32', data_offsets: [0, 4] } }, 4), 'invalid_safetensors', ['shape']],

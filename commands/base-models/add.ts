@@ -6,7 +6,7 @@ import { basename, resolve } from 'node:path'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { isAdapterFolder, uploadAdapter } from '#cli/input/adapter-folder.js'
+import { isAdapter, locateAdapter, uploadAdapter } from '#cli/input/adapter-folder.js'
 import { renderBar } from '#cli/live/bar.js'
 import { placeIncoming } from '#cli/local/incoming.js'
 import { InterruptedError, OutcomeError, UsageError } from '#cli/terminal/errors.js'
@@ -56,11 +56,12 @@ export const addBaseModel = defineCommand({
       throw new UsageError('file_not_found', `${args.source} does not exist`, { param: '<source>' })
     }
     let model: BaseModel
-    if (isLocal && (await isAdapterFolder(args.source))) {
+    if (isLocal && (await isAdapter(args.source))) {
       refuseHubFlags(args.source, flags)
+      const { folder } = await locateAdapter(args.source, '<source>')
       const baseModel = requireBase(args.source, flags.baseModel)
       const adapter = await uploadAdapter(args.source, { client, signal, param: '<source>' })
-      const name = flags.name ?? basename(resolve(args.source))
+      const name = flags.name ?? basename(resolve(folder))
       model = await client.baseModels.add({ name, base_model: baseModel, from_adapter: adapter }, { signal })
     } else if (flags.baseModel !== undefined) {
       throw new UsageError('invalid_argument', `--base-model is for adapters, and ${args.source} is none`, {

@@ -13,29 +13,30 @@ const WEIGHTS_FILE = 'adapter_model.safetensors'
 const MLX_WEIGHTS_FILE = 'adapters.safetensors'
 const PICKLE_FILE = 'adapter_model.bin'
 
-/** Whether a path is a folder that holds an adapter and no model. */
-export async function isAdapterFolder(path: string): Promise<boolean> {
-  return (await isFile(join(path, CONFIG_FILE))) && !(await isFile(join(path, 'config.json')))
+const FILES: readonly string[] = [CONFIG_FILE, WEIGHTS_FILE, MLX_WEIGHTS_FILE, PICKLE_FILE]
+
+/** Whether a path is an adapter and no model: a folder with any of its files, or one of them. */
+export async function isAdapter(path: string): Promise<boolean> {
+  if (await isFile(path)) return FILES.includes(basename(path))
+  if (await isFile(join(path, 'config.json'))) return false
+  return (await Promise.all(FILES.map((name) => isFile(join(path, name))))).includes(true)
 }
 
 /**
- * Uploads both files.
+ * Where an adapter's two files lie.
  *
  * @param path the folder, or either file
- * @param options.param what the path was given as
- * @returns what `from_adapter` of a new model takes
- * @throws {UsageError} `invalid_option` for a path that is no such folder
+ * @param param what the path was given as
+ * @throws {UsageError} `invalid_option` for a path that is no such folder, and for a pickle
  */
-export async function uploadAdapter(
+export async function locateAdapter(
   path: string,
-  options: { readonly client: Client; readonly signal: AbortSignal; readonly param: string },
-): Promise<{ readonly adapter_config: string; readonly adapter_model: string }> {
-  const { client, signal } = options
+  param: string,
+): Promise<{ readonly folder: string; readonly weights: string }> {
   const isFolder = (await stat(path).catch(() => null))?.isDirectory() === true
-  const refuse = (problem?: string, hint?: string): UsageError => noAdapter(options.param, path, problem, hint)
-  if (!isFolder && ![CONFIG_FILE, WEIGHTS_FILE, MLX_WEIGHTS_FILE].includes(basename(path))) throw refuse()
+  const refuse = (problem?: string, hint?: string): UsageError => noAdapter(param, path, problem, hint)
+  if (!isFolder && !((await isFile(path)) && FILES.includes(basename(path)))) throw refuse()
   const folder = isFolder ? path : dirname(path)
-  if (!(await isFile(join(folder, CONFIG_FILE)))) throw refuse(`${CONFIG_FILE} is missing`)
   const weights = (await isFile(join(folder, WEIGHTS_FILE))) ? WEIGHTS_FILE : MLX_WEIGHTS_FILE
   if (!(await isFile(join(folder, weights)))) {
     if (!(await isFile(join(folder, PICKLE_FILE)))) throw refuse(`${WEIGHTS_FILE} is missing`)
@@ -44,6 +45,22 @@ export async function uploadAdapter(
       'save it again with PEFT: save_pretrained(..., safe_serialization=True)',
     )
   }
+  if (!(await isFile(join(folder, CONFIG_FILE)))) throw refuse(`${CONFIG_FILE} is missing`)
+  return { folder, weights }
+}
+
+/**
+ * Uploads both files.
+ *
+ * @returns what `from_adapter` of a new model takes
+ * @throws {UsageError} as `locateAdapter`
+ */
+export async function uploadAdapter(
+  path: string,
+  options: { readonly client: Client; readonly signal: AbortSignal; readonly param: string },
+): Promise<{ readonly adapter_config: string; readonly adapter_model: string }> {
+  const { client, signal } = options
+  const { folder, weights } = await locateAdapter(path, options.param)
   const upload = async (name: string): Promise<string> => {
     const blob = await openAsBlob(join(folder, name))
     const file = await client.files.upload(blob, name, { signal, purpose: 'user_data' })

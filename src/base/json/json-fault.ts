@@ -11,6 +11,14 @@ export interface JsonFault {
   readonly problem: string
 }
 
+/** `line 2, column 7: a comma stands before }`, without the line where the text is one; null for valid JSON. */
+export function describeJsonFault(text: string): string | null {
+  const fault = findJsonFault(text)
+  if (fault === null) return null
+  const line = text.includes('\n') ? `line ${fault.line}, ` : ''
+  return `${line}column ${fault.column}: ${fault.problem}`
+}
+
 type Expected = 'value' | 'value or ]' | 'key' | 'key or }' | ':' | ', or end'
 
 /** Spellings of other languages, with what JSON has instead. */

@@ -6,6 +6,7 @@ import { pipeline, Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { createGunzip } from 'node:zlib'
 import { parseExactRow } from '#base/json/exact-json.js'
+import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile } from '#contract/wire/training/row-forms.js'
 import { UsageError } from '../terminal/errors.js'
@@ -76,7 +77,7 @@ export function parseRow(line: string): JsonObject | string {
   try {
     row = parseExactRow(line)
   } catch (error) {
-    return `not valid JSON: ${messageOf(error)}`
+    return `not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`
   }
   if (Array.isArray(row)) return 'must be a JSON object, got an array; JSON Lines have one object a line'
   return isJsonObject(row) ? row : 'must be a JSON object'
@@ -96,7 +97,8 @@ function rowsOfDocument(lines: readonly string[], name: string): readonly JsonVa
     } catch {
       // the fault of the whole says more
     }
-    throw new UsageError('input_invalid', `${name} is not valid JSON: ${messageOf(cause)}`, { cause })
+    const fault = describeJsonFault(lines.join('\n')) ?? messageOf(cause)
+    throw new UsageError('input_invalid', `${name} is not valid JSON: ${fault}`, { cause })
   }
 }
 

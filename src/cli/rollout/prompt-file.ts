@@ -7,6 +7,7 @@
  */
 
 import { parseExactRow } from '#base/json/exact-json.js'
+import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
 import type { Message } from '#sdk/rl/trajectory.js'
@@ -66,7 +67,7 @@ function readLine(line: string): PromptRow | string {
   try {
     return readRow(parseExactRow(line))
   } catch (error) {
-    return `not valid JSON: ${messageOf(error)}`
+    return `not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`
   }
 }
 

@@ -13,6 +13,7 @@
 
 import { DataError, InvalidRequestError } from '#base/errors/errors.js'
 import { parseExactRow } from '#base/json/exact-json.js'
+import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
 import { type LineOptions, lineError, readLines } from '../json-lines.js'
@@ -185,7 +186,8 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
         'is the last one and ends inside a JSON value; the file looks cut off',
         { cause },
       )
-    throw lineError('invalid_json', number, 'is not valid JSON', { cause })
+    const hint = describeJsonFault(text) ?? undefined
+    throw lineError('invalid_json', number, 'is not valid JSON', { cause, hint })
   }
   const twice = findDuplicateKey(text)
   if (twice === null) return value

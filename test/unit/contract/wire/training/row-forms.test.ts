@@ -209,6 +209,16 @@ test.each<readonly [RowKind, JsonObject]>([
   await readers[kind].commandLine(new Blob([text]), 'f')
 })
 
+test('a line that is no JSON is told with the place and what stands there, by both readers', async () => {
+  const fault = 'column 14: NaN is no number of JSON'
+  const text = '{"messages": NaN}\n'
+  for (const { service, commandLine } of Object.values(readers)) {
+    const refused = await refusalOf(service(bytes(text)))
+    expect(refused).toEqual({ message: 'Line 1 is not valid JSON.', hint: fault })
+    expect((await refusalOf(commandLine(new Blob([text]), 'f'))).message).toBe(`f:1: not valid JSON: ${refused.hint}`)
+  }
+})
+
 describe('a file that is no JSON Lines', () => {
   const rows = [{ messages }, { messages }]
   const array = 'is one JSON array, expected JSON Lines: one object a line'

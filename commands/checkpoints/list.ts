@@ -53,6 +53,11 @@ export const listCheckpoints = defineCommand({
   },
 })
 
+/** What chats with a checkpoint set in the template; empty for nothing. */
+function kwargsOf({ chat_template_kwargs: kwargs = {} }: Checkpoint): string {
+  return Object.keys(kwargs ?? {}).length === 0 ? '' : JSON.stringify(kwargs)
+}
+
 function toColumns(checkpoints: readonly Checkpoint[], names: string | undefined): readonly Column<Checkpoint>[] {
   const chosen =
     names?.split(',').map((name) => name.trim()) ??
@@ -65,5 +70,8 @@ function toColumns(checkpoints: readonly Checkpoint[], names: string | undefined
     { header: 'size', kind: 'bytes', get: (checkpoint) => checkpoint.size_bytes, rank: 100 },
     { header: 'created', kind: 'time', get: (checkpoint) => checkpoint.created_at, rank: 99 },
     { header: 'id', kind: 'id', get: (checkpoint) => checkpoint.id },
+    ...(checkpoints.some((checkpoint) => kwargsOf(checkpoint) !== '')
+      ? [{ header: 'template kwargs', canShrink: true, rank: 98, get: kwargsOf }]
+      : []),
   ]
 }

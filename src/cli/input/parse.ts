@@ -3,7 +3,7 @@
  * adds the flag's name.
  */
 
-import type { JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { ExpectedError } from '#cli/config/parse-value.js'
 
 /** A whole number inside the bounds. */
@@ -47,6 +47,17 @@ export function parseSteps(text: string): readonly number[] {
     for (let step = first; step <= last; step += 1) steps.add(step)
   }
   return [...steps].sort((a, b) => a - b)
+}
+
+/** A JSON object. */
+export function parseFields(text: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (isJsonObject(value)) return value
+  } catch {
+    // told below as any other text that is no object
+  }
+  throw new ExpectedError('a JSON object such as {"enable_thinking":true}')
 }
 
 /** `key=value`: the value is JSON when it parses as JSON, else text. */

@@ -34,6 +34,8 @@ export function showPlan(output: Output, plan: TrainingPlan, modelName: string):
 /** Names and values. */
 export function planFacts(plan: TrainingPlan, modelName: string): (readonly [string, string])[] {
   const { memory, time, refusal } = plan
+  // servers of before have no such field
+  const kwargs = plan.chat_template_kwargs ?? {}
   const needed = memory.needed_bytes === null ? 'too much' : `about ${formatBytes(memory.needed_bytes)}`
   const available = memory.available_bytes === null ? '' : `, ${formatBytes(memory.available_bytes)} free`
   return [
@@ -44,6 +46,7 @@ export function planFacts(plan: TrainingPlan, modelName: string): (readonly [str
       plan.num_rows === 0 ? 'none' : `${plan.num_rows}, at most ${memory.rows} of ${memory.row_length} tokens at once`,
     ],
     ['Tokens', `${plan.trained_tokens} trained of ${plan.tokens}`],
+    ...(Object.keys(kwargs).length === 0 ? [] : [['Template', JSON.stringify(kwargs)] as const]),
     ...describeLeftOut(plan.left_out),
     ['Memory', `${needed} beside the weights${available}${memory.is_recomputed === true ? ', layers recomputed' : ''}`],
     ...(refusal === null ? [] : [['Refused', `${refusal.message} (${refusal.code})`] as const]),

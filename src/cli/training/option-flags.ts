@@ -6,7 +6,7 @@ import { JOB_DEFINITIONS, type OptionsOf, type OptionsTable } from '#contract/jo
 import type { BySize, OptionFlag, OptionRow } from '#contract/jobs/option.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { type Flag, flag } from '../command/flags.js'
-import { parseChoice, parseInteger, parseNumber } from '../input/parse.js'
+import { parseChoice, parseFields, parseInteger, parseNumber } from '../input/parse.js'
 
 /** Options with a flag. */
 type Flagged<K extends JobKind> = {
@@ -59,6 +59,8 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
       const among = spelling ?? `${long} <${choices.join('|')}>`
       return flag.custom((text) => parseChoice(text, choices))(among, summary, options)
     }
+    case 'fields':
+      return flag.custom(parseFields)(spelling ?? `${long} <json>`, summary, options)
     default:
       return flag.text(spelling ?? `${long} <text>`, summary, options)
   }

@@ -97,6 +97,14 @@ interface ObjectRow extends RowOfAnyType {
   readonly rows: Readonly<Record<string, OptionRow>>
 }
 
+/** An object whose fields are the caller's own: nothing here knows their names or types. */
+interface FieldsRow extends RowOfAnyType {
+  readonly type: 'fields'
+  readonly default: null
+  /** Names that are refused. */
+  readonly reserved: readonly string[]
+}
+
 /** A name that nothing reads: known, so that it can be refused by name. */
 interface UnreadRow extends RowOfAnyType {
   readonly type: 'unread'
@@ -105,7 +113,7 @@ interface UnreadRow extends RowOfAnyType {
 }
 
 /** One option. */
-export type OptionRow = NumberRow | IntegerRow | SwitchRow | ChoiceRow | TextRow | ObjectRow | UnreadRow
+export type OptionRow = NumberRow | IntegerRow | SwitchRow | ChoiceRow | TextRow | ObjectRow | FieldsRow | UnreadRow
 
 /** Options of a kind of job by their names in the API. */
 export type OptionTable = Readonly<Record<string, OptionRow>>
@@ -122,7 +130,9 @@ export type OptionValue<R extends OptionRow> =
             ? number
             : R['type'] extends 'boolean'
               ? boolean
-              : string)
+              : R['type'] extends 'fields'
+                ? JsonObject
+                : string)
   | (null extends R['default'] ? null : never)
 
 type ObjectValue<Rows extends OptionTable> = {

@@ -1,6 +1,7 @@
 /**
  * Options that several kinds of jobs have: of every job, and of jobs that go through rows of data in epochs.
  */
+import { RESERVED_KWARGS } from '#contract/wire/inference/template-kwargs.js'
 import { defineOptions, type OptionValues } from './option.js'
 
 /** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
@@ -165,6 +166,14 @@ export function epochOptions<const Rows extends string>(rows: Rows) {
       isMeasuring: true,
       flag: { whenAbsent: 'with early stopping' },
       summary: 'keep the state with the lowest validation loss',
+    },
+    chat_template_kwargs: {
+      type: 'fields',
+      default: null,
+      reserved: RESERVED_KWARGS,
+      isExtension: true,
+      flag: { spelling: '--template-kwargs <json>', whenAbsent: 'those of the checkpoint it begins from' },
+      summary: 'chat template variables of the chats that are learned, and of chats with the new checkpoint',
     },
   })
 }

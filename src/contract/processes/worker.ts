@@ -49,6 +49,8 @@ export const workerJobSchema = z.object({
   base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
   /** Every option of the job's kind, resolved when the job was created (`contract/jobs/resolve.ts`). */
   config: z.record(z.string(), z.json()),
+  /** Chat template variables of the chats that are learned: the job's own, else those of the parent. */
+  template_kwargs: z.record(z.string(), z.json()).default({}),
   lease_seconds: z.number(),
   /** Least time between two resume points. */
   resume_seconds: z.number(),

@@ -1,7 +1,7 @@
 /**
  * Checkpoints of a model: an adapter at a step, with the metrics known for it.
  *
- * `created_at`, `size_bytes` and the file routes are additions of ours:
+ * `chat_template_kwargs`, `created_at`, `size_bytes` and the file routes are additions of ours:
  *
  *     GET /v1/preview/models/{id}/checkpoints/{step}/files          → CheckpointFiles
  *     GET /v1/preview/models/{id}/checkpoints/{step}/files/{name}   → bytes, header x-content-sha256
@@ -19,6 +19,8 @@ export const checkpointSchema = z.object({
   step: z.number().int(),
   /** Fully prefixed names (`val/reward`, `loss/train`), numbers only. */
   metrics: z.record(z.string(), z.number()),
+  /** Chat template variables that it was trained for: chats with it have them where they do not say otherwise. An addition of ours. */
+  chat_template_kwargs: z.record(z.string(), z.json()).optional(),
   created_at: z.string(),
   size_bytes: z.number().int(),
 })

@@ -39,6 +39,21 @@ function objectOf(table: OptionTable): z.ZodType<Record<string, JsonValue>> {
   return z.object(shape) as z.ZodType<Record<string, JsonValue>>
 }
 
+/** An object of any fields but the reserved ones, each of which is a problem of its own. */
+function fieldsOf(reserved: readonly string[]): z.ZodType<JsonObject> {
+  return z.record(z.string(), z.json()).superRefine((fields, context) => {
+    for (const name of reserved) {
+      if (!Object.hasOwn(fields, name)) continue
+      context.addIssue({
+        code: 'custom',
+        path: [name],
+        message: 'cannot be set: its value comes from elsewhere',
+        params: { type: 'extra_forbidden' },
+      })
+    }
+  })
+}
+
 /** Null for what nothing reads. */
 function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
   switch (row.type) {
@@ -58,6 +73,8 @@ function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
       return z.string().min(1).max(row.maxLength)
     case 'object':
       return objectOf(row.rows)
+    case 'fields':
+      return fieldsOf(row.reserved)
     case 'unread':
       return null
     default:

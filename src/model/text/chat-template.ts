@@ -80,18 +80,28 @@ const reservedNames: ReadonlySet<string> = new Set([
   ...templateGlobals,
 ])
 
+/** The variables that a caller may set and the template reads, by name. */
+export function kwargsReadBy({ facts }: Pick<ChatTemplate, 'facts'>): string[] {
+  return [...facts.outsideNames].filter((name) => !reservedNames.has(name)).sort()
+}
+
 /** Roles that templates write into control tokens themselves (`<|` + role + `|>`); another role is user text. */
 const knownRoles: ReadonlySet<string> = new Set([
   ...['system', 'user', 'assistant', 'tool', 'function', 'developer', 'ipython', 'model', 'observation', 'documents'],
 ])
 
 /**
- * Joins a model's template for conversations with tools to the one for those without; `facts` are those without, `source` has both.
+ * Joins a model's template for conversations with tools to the one for those without; `facts` are those without but for
+ * the names from outside, `source` has both.
  */
 export function withToolTemplate(template: ChatTemplate, toolTemplate: ChatTemplate): ChatTemplate {
   const templateFor = ({ tools }: Conversation): ChatTemplate => ((tools ?? []).length > 0 ? toolTemplate : template)
   return {
     ...template,
+    facts: {
+      ...template.facts,
+      outsideNames: new Set([...template.facts.outsideNames, ...toolTemplate.facts.outsideNames]),
+    },
     source: `${template.source}\n${toolTemplate.source}`,
     render: (conversation) => templateFor(conversation).render(conversation),
     leftOutMessages: (conversation) => templateFor(conversation).leftOutMessages(conversation),

@@ -106,6 +106,7 @@ export const checkpoint = objectOf<Checkpoint>({
   id: text,
   step: number,
   metrics: mapOf(maybe(number)),
+  chat_template_kwargs: maybe(mapOf(anything)),
   created_at: maybe(text),
   size_bytes: maybe(number),
 })
@@ -188,6 +189,7 @@ export const trainingPlan = objectOf<TrainingPlan>({
   kind: text,
   config: maybe(mapOf(anything)),
   resolved_config: maybe(mapOf(anything)),
+  chat_template_kwargs: maybe(mapOf(anything)),
   num_gradient_steps: number,
   num_rows: number,
   tokens: number,

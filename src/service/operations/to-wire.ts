@@ -35,6 +35,7 @@ export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
     id: checkpoint.id,
     step: checkpoint.step,
     metrics: { ...checkpoint.metrics },
+    chat_template_kwargs: { ...checkpoint.templateKwargs } as Checkpoint['chat_template_kwargs'],
     created_at: toIso(checkpoint.createdAtMs),
     size_bytes: checkpoint.files.reduce((sum, file) => sum + file.sizeBytes, 0),
   }

@@ -9,7 +9,7 @@ import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
-import { insertCheckpoint } from '#service/storage/checkpoints.js'
+import { findCheckpoint, insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
@@ -19,6 +19,7 @@ import { findModel, setModelStep } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { appendTerminalEvent } from './event-log.js'
 import { type AttemptClaim, withLease } from './lease.js'
+import { templateKwargsOf } from './template-kwargs.js'
 
 /** Files every checkpoint must have. */
 const REQUIRED_FILES = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE]
@@ -55,6 +56,7 @@ export async function completeJob(
     const files = await collectFiles(transaction, claim, completion)
     const model = await findModel(transaction, job.modelId)
     if (model === null) throw new NotFoundError('model_not_found', `model "${job.modelId}" was not found`)
+    const parent = await findCheckpoint(transaction, model.id, job.parentStep ?? 0)
     const step = model.step + 1
     const id = ids.uuid()
     await insertCheckpoint(transaction, {
@@ -65,6 +67,7 @@ export async function completeJob(
       jobId: job.id,
       adapterDigest: digestOfAdapter(files),
       metrics: completion.metrics,
+      templateKwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent),
       files: [...files, { name: MANIFEST_FILE, ...completion.manifest }],
     })
     await setModelStep(transaction, model.id, step)

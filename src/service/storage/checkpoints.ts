@@ -2,10 +2,11 @@
  * Rows of checkpoints and of their files. A row exists only in the transaction that ends its job, so a half-made
  * checkpoint cannot be seen.
  */
+import type { JsonObject } from '#base/util/json.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
-import { readNumbers, readOneOf } from './row-values.js'
+import { readNumbers, readObject, readOneOf } from './row-values.js'
 
 export interface CheckpointFileRecord {
   readonly name: string
@@ -23,6 +24,8 @@ export interface CheckpointRecord {
   readonly adapterDigest: string
   /** What the job recorded, and what was logged at this step since. */
   readonly metrics: Readonly<Record<string, number>>
+  /** Chat template variables of the chats that it was trained for. */
+  readonly templateKwargs: JsonObject
   readonly createdAtMs: number
   readonly files: readonly CheckpointFileRecord[]
 }
@@ -44,6 +47,7 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       job_id: checkpoint.jobId,
       adapter_digest: checkpoint.adapterDigest,
       metrics: JSON.stringify(checkpoint.metrics),
+      template_kwargs: JSON.stringify(checkpoint.templateKwargs),
       created_at_ms: databaseNowMs,
     })
     .execute()
@@ -191,6 +195,7 @@ function toCheckpoint(
     adapter_digest: string
     metrics: string
     logged_metrics: string
+    template_kwargs: string
     created_at_ms: number
   },
   files: ReadonlyMap<string, readonly CheckpointFileRecord[]>,
@@ -206,6 +211,7 @@ function toCheckpoint(
       ...readNumbers(row.logged_metrics, 'logged metrics of a checkpoint'),
       ...readNumbers(row.metrics, 'metrics of a checkpoint'),
     },
+    templateKwargs: readObject(row.template_kwargs, 'template variables of a checkpoint'),
     createdAtMs: row.created_at_ms,
     files: files.get(row.id) ?? [],
   }

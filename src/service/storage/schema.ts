@@ -62,6 +62,8 @@ export interface CheckpointsTable {
   metrics: string
   /** JSON object of numbers: what was logged at this step since, by full name. */
   logged_metrics: Generated<string>
+  /** JSON object: chat template variables of the chats that it was trained for. */
+  template_kwargs: Generated<string>
   created_at_ms: Generated<number>
 }
 

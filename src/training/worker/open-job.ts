@@ -18,6 +18,7 @@ import type { JobSource, OpenJob } from '#training/kinds/start.js'
 import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { bindText } from './text-binding.js'
+import { assertKwargsAreRead } from './unread-kwargs.js'
 
 /**
  * How sessions of jobs and plans wait: awake through the gaps between a graph's operators, where waking up costs a step 5%, asleep when
@@ -49,7 +50,8 @@ export async function openJob(
   const { source, job, prepared, text: textModel, runtime, clock, resumePoint } = options
   const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
-  const text = { ...bindText(textModel), vocabularySize: prepared.config.vocabularySize }
+  assertKwargsAreRead(textModel, job)
+  const text = { ...bindText(textModel, job.template_kwargs), vocabularySize: prepared.config.vocabularySize }
   const modules = adapterModules(prepared.config)
   const parent = await fetchParent(source, job, modules)
   const availableBytes = availableMemoryBytes()

@@ -10,19 +10,24 @@ import { leftOutOf, renderTurns, renderWithMask } from '#model/text/render-with-
 import type { TextModel } from '#model/text/text-model.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
 
-/** Text for trajectories and for supervised examples. */
-export function bindText(model: TextModel): TrajectoryText & SftText & PreferenceText {
+/**
+ * Text for trajectories and for supervised examples.
+ *
+ * @param kwargs template variables of the chats that are learned
+ */
+export function bindText(model: TextModel, kwargs: JsonObject = {}): TrajectoryText & SftText & PreferenceText {
   const idOfBytes = lazily(() => indexByBytes(model))
-  const kwargs = samplerKwargs(model)
+  const ofSampler = { ...samplerKwargs(model), ...kwargs }
+  const prompted = { addGenerationPrompt: true, allowsLeftOut: true, kwargs: ofSampler }
   return {
     vocabularySize: model.tokenizer.vocabularySize,
     isReasoningRead: model.chatTemplate?.source.includes('reasoning') === true,
-    renderPrompt: ({ messages, tools }) =>
-      renderConversation(model, { messages, tools, addGenerationPrompt: true, allowsLeftOut: true, kwargs }).tokenIds,
-    renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, assistantTurns: 'last' }),
-    leftOutOf: ({ messages, tools }) => leftOutOf(model, messages, { tools }),
-    renderWithMask: ({ messages, tools }, turns) => renderWithMask(model, { messages, tools, assistantTurns: turns }),
-    renderTurns: ({ messages, tools }, turns) => renderTurns(model, { messages, tools, assistantTurns: turns }),
+    renderPrompt: ({ messages, tools }) => renderConversation(model, { ...prompted, messages, tools }).tokenIds,
+    renderLastTurn: ({ messages, tools }) => renderWithMask(model, { messages, tools, kwargs, assistantTurns: 'last' }),
+    leftOutOf: ({ messages, tools }) => leftOutOf(model, messages, { tools, kwargs }),
+    renderWithMask: ({ messages, tools }, turns) =>
+      renderWithMask(model, { messages, tools, kwargs, assistantTurns: turns }),
+    renderTurns: ({ messages, tools }, turns) => renderTurns(model, { messages, tools, kwargs, assistantTurns: turns }),
     textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
     isControl: (id) => model.tokenizer.isSpecial(id),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,

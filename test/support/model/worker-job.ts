@@ -23,6 +23,7 @@ export function workerJob(modelPath: string, directory: string, overrides: Parti
     has_validation: false,
     base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
     config: {},
+    template_kwargs: {},
     lease_seconds: 30,
     resume_seconds: 60,
     resume: null,

@@ -82,6 +82,8 @@ export const trainingPlanSchema = planFindingsSchema.extend({
   config: z.record(z.string(), z.json()),
   /** As on a job's record. */
   resolved_config: z.record(z.string(), z.json()).nullable().default(null),
+  /** Chat template variables that the job trains for: its own, else those of the checkpoint it begins from. */
+  chat_template_kwargs: z.record(z.string(), z.json()).default({}),
 })
 export type TrainingPlan = z.infer<typeof trainingPlanSchema>
 

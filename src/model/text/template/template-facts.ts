@@ -2,6 +2,8 @@
  * What a chat template does with its input, read off its syntax tree.
  */
 
+import { outsideNamesOf } from './outside-names.js'
+
 /** How message content reaches the template: as one string, or as a list of parts that it loops over. */
 export type ContentFormat = 'string' | 'openai'
 
@@ -13,6 +15,8 @@ export interface TemplateFacts {
   readonly testedLiterals: readonly string[]
   /** Names of all variables that the template reads. */
   readonly variables: ReadonlySet<string>
+  /** Of them those that the template does not define itself: what it is rendered with. */
+  readonly outsideNames: ReadonlySet<string>
   /** The template has a form of its own for the role `developer`. */
   readonly knowsDeveloper: boolean
 }
@@ -60,6 +64,7 @@ export function readTemplateFacts(syntax: unknown): TemplateFacts {
     testsForString,
     testedLiterals: [...testedLiterals],
     variables,
+    outsideNames: outsideNamesOf(syntax),
     knowsDeveloper,
   }
 }

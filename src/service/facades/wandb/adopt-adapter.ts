@@ -67,6 +67,7 @@ export async function adoptAdapter(
     jobId: adopter.artifactId,
     adapterDigest: adapter.adapterDigest,
     metrics: {},
+    templateKwargs: {},
     files: adapter.files,
   })
   await setModelStep(db, model.id, step)

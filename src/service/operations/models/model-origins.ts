@@ -17,7 +17,10 @@ import { findAdapterFiles } from './adapter-files.js'
 import { importAdapter } from './import-adapter.js'
 
 /** The first checkpoint of a new model. */
-export type ModelOrigin = Pick<NewCheckpoint, 'step' | 'kind' | 'adapterDigest' | 'metrics' | 'files'>
+export type ModelOrigin = Pick<
+  NewCheckpoint,
+  'step' | 'kind' | 'adapterDigest' | 'metrics' | 'templateKwargs' | 'files'
+>
 
 /** What a new model is made of. */
 interface Beginning {
@@ -83,8 +86,8 @@ async function forkOf(
   if (policy.step === 0) return { baseModel: policy.baseModel, origin: null }
   const checkpoint = await findCheckpoint(context.db, policy.model.id, policy.step)
   if (checkpoint === null) throw notFound()
-  const { step, kind, adapterDigest, metrics, files } = checkpoint
-  return { baseModel: policy.baseModel, origin: { step, kind, adapterDigest, metrics, files } }
+  const { step, kind, adapterDigest, metrics, templateKwargs, files } = checkpoint
+  return { baseModel: policy.baseModel, origin: { step, kind, adapterDigest, metrics, templateKwargs, files } }
 }
 
 async function imported(
@@ -98,6 +101,6 @@ async function imported(
   const files = await findAdapterFiles(context, principal, given.adapter)
   const adopted = await importAdapter(context, given.base, { keyId: principal.keyId, ...files })
   const { adapterDigest, facts } = adopted
-  const origin = { step: 1, kind: null, metrics: {}, adapterDigest, files: adopted.files }
+  const origin = { step: 1, kind: null, metrics: {}, templateKwargs: {}, adapterDigest, files: adopted.files }
   return { origin, notes: facts.notes }
 }

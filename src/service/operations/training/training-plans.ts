@@ -9,6 +9,7 @@ import type { JobKind } from '#contract/wire/job-words.js'
 import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
+import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { ModelRecord } from '#service/storage/models.js'
@@ -42,6 +43,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       throw new NotFoundError('base_model_not_found', `base model "${model.baseModel}" is not served here`)
     }
     const parent = await findCheckpoint(context.db, model.id, model.step)
+    const templateKwargs = templateKwargsOf(resolvedConfig, parent)
     // an optimizer's state changes nothing that is planned
     const parentFiles = (parent?.files ?? []).filter(({ name }) => name !== 'optimizer.safetensors')
     const job: WorkerJob = {
@@ -57,6 +59,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       has_validation: files.validationPath !== null,
       base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
       config: { ...resolvedConfig } as WorkerJob['config'],
+      template_kwargs: templateKwargs as WorkerJob['config'],
       lease_seconds: context.leaseMs / 1000,
       resume_seconds: context.resumeIntervalMs / 1000,
       resume: null,
@@ -79,6 +82,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       kind,
       config: { ...config } as TrainingPlan['config'],
       resolved_config: { ...resolvedConfig } as TrainingPlan['config'],
+      chat_template_kwargs: templateKwargs as TrainingPlan['config'],
       ...findings,
       warnings: [
         ...optionWarnings(kind, config, null),

@@ -19,6 +19,7 @@ import { encodeManifest } from '#formats/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
+import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
@@ -124,6 +125,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
+        template_kwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent) as WorkerJob['config'],
         lease_seconds: context.leaseMs / 1000,
         resume_seconds: context.resumeIntervalMs / 1000,
         resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },

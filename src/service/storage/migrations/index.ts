@@ -19,6 +19,7 @@ import { up as blobUpkeep } from './0014-blob-upkeep.js'
 import { up as resolvedOptions } from './0015-resolved-options.js'
 import { up as fileProblems } from './0016-file-problems.js'
 import { up as deliveryTurns } from './0017-delivery-turns.js'
+import { up as templateKwargs } from './0018-template-kwargs.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -39,4 +40,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0015-resolved-options': { up: resolvedOptions },
   '0016-file-problems': { up: fileProblems },
   '0017-delivery-turns': { up: deliveryTurns },
+  '0018-template-kwargs': { up: templateKwargs },
 }

@@ -243,6 +243,7 @@ describe('resolveSftConfig', () => {
       weightDecay: 0,
       seed: null,
       lora: null,
+      chatTemplateKwargs: null,
     }
     expect(resolveSftConfig({})).toEqual(defaults)
     expect(
@@ -264,8 +265,20 @@ describe('resolveSftConfig', () => {
     })
   })
 
+  it('takes any variable of a template, and an object without any', () => {
+    const kwargs = { enable_thinking: false, thinking_budget: 512, style: { tone: ['dry'] } }
+    expect(resolveSftConfig({ chat_template_kwargs: kwargs }).chatTemplateKwargs).toEqual(kwargs)
+    expect(resolveSftConfig({ chat_template_kwargs: {} }).chatTemplateKwargs).toEqual({})
+    const experimental_config = { chat_template_kwargs: kwargs }
+    expect(resolveSftConfig({ experimental_config }).chatTemplateKwargs).toEqual(kwargs)
+    expect(resolveDpoConfig({ chat_template_kwargs: kwargs }).chatTemplateKwargs).toEqual(kwargs)
+  })
+
   const refused: [Record<string, unknown>, string][] = [
     [{ batch_size: 0 }, 'config.batch_size'],
+    [{ chat_template_kwargs: 'enable_thinking' }, 'config.chat_template_kwargs'],
+    [{ chat_template_kwargs: { tools: [] } }, 'config.chat_template_kwargs.tools'],
+    [{ chat_template_kwargs: { chat_template: 'x' } }, 'config.chat_template_kwargs.chat_template'],
     [{ batch_size: 'many' }, 'config.batch_size'],
     [{ learning_rate: [] }, 'config.learning_rate'],
     [{ learning_rate: [1e-4, -1] }, 'config.learning_rate[1]'],

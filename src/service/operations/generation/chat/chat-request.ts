@@ -9,26 +9,19 @@
 import { type AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
+import { RESERVED_KWARGS } from '#contract/wire/inference/template-kwargs.js'
 import type { ChatMessage, ConversationInput, GenerateOptions, GrammarSpec } from '#inference/host/protocol.js'
 import type { ChatRules } from '../../context.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages, echoOf } from './chat-messages.js'
 import { checkPromptLogprobs, checkTopLogprobs, toLogprobTokenIds, toSampling } from './chat-sampling.js'
+import type { Policy } from './served-models.js'
 import { grammarField, toGrammar } from './structured-outputs.js'
 import { toToolUse } from './tool-choice.js'
 
 const TEMPLATE_REFUSED =
   'Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.'
 const MAX_TEMPLATE_CHARACTERS = 262_144
-/** Variables a template gets from us: a request cannot replace them. */
-const RESERVED_KWARGS = [
-  'messages',
-  'tools',
-  'documents',
-  'add_generation_prompt',
-  'continue_final_message',
-  'tokenize',
-]
 
 /** What shapes the answer besides the engine's own events. */
 export interface AnswerOptions {
@@ -59,8 +52,13 @@ export interface AnswerOptions {
 export type EngineCommand = Omit<GenerateOptions, 'id' | 'adapter'> & ConversationInput
 
 /** @throws {AppError} naming the field in `param` */
-export function toEngineCommand(request: ChatRequest, isTrainable: boolean, rules: ChatRules): EngineCommand {
-  const conversation = toConversation(request, rules)
+export function toEngineCommand(
+  request: ChatRequest,
+  policy: Pick<Policy, 'model' | 'templateKwargs'>,
+  rules: ChatRules,
+): EngineCommand {
+  const conversation = toConversation(request, policy.templateKwargs, rules)
+  const isTrainable = policy.model !== null
   const toolUse = toToolUse(request)
   const salt = request.cache_salt ?? null
   if (salt === '') {
@@ -81,12 +79,21 @@ export function toEngineCommand(request: ChatRequest, isTrainable: boolean, rule
   }
 }
 
-/** What the chat template gets of a request. @throws {AppError} naming the field in `param` */
-export function toConversation(request: ChatRequest, rules: Pick<ChatRules, 'allowsTemplate'>): ConversationInput {
+/**
+ * What the chat template gets of a request.
+ *
+ * @param defaults template variables of the checkpoint that answers; the request's own come before them, name by name
+ * @throws {AppError} naming the field in `param`
+ */
+export function toConversation(
+  request: ChatRequest,
+  defaults: JsonObject,
+  rules: Pick<ChatRules, 'allowsTemplate'>,
+): ConversationInput {
   return {
     messages: checkMessages(request.messages) as readonly ChatMessage[],
     tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
-    template: toTemplate(request, rules),
+    template: toTemplate(request, defaults, rules),
   }
 }
 
@@ -133,6 +140,7 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
 
 function toTemplate(
   request: ChatRequest,
+  defaults: JsonObject,
   { allowsTemplate }: Pick<ChatRules, 'allowsTemplate'>,
 ): ConversationInput['template'] {
   const isContinued = request.continue_final_message === true
@@ -163,7 +171,7 @@ function toTemplate(
     addGenerationPrompt: isGenerationPromptAdded(request),
     continueFinalMessage: isContinued,
     addSpecialTokens: request.add_special_tokens === true,
-    kwargs: { ...ofEffort, ...kwargs },
+    kwargs: { ...defaults, ...ofEffort, ...kwargs },
     documents: (request.documents ?? null) as readonly JsonValue[] | null,
     chatTemplate,
   }

@@ -59,7 +59,7 @@ export function createChatService(
       const request = withAllowedTools(given)
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const asked = toAnswerOptions(request, policy.model !== null)
-      const wanted = toEngineCommand(request, policy.model !== null, context.chatRules)
+      const wanted = toEngineCommand(request, policy, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel)
       const { answerFormat, weightsDigest } = await engine.ready()
       const { chatTemplate = null } = wanted.template

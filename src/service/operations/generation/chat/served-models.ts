@@ -10,6 +10,7 @@
 
 import { setImmediate } from 'node:timers/promises'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
 import { DEFAULT_PROJECT } from '#contract/settings/service.js'
 import type { ServedModel } from '#contract/wire/models.js'
 import {
@@ -33,6 +34,8 @@ export interface Policy {
   readonly model: ModelRecord | null
   readonly step: number
   readonly adapter: AdapterRef | null
+  /** Template variables that chats with the checkpoint have where they do not say otherwise. */
+  readonly templateKwargs: JsonObject
 }
 
 interface Address {
@@ -49,7 +52,7 @@ export async function resolvePolicy(
   const name = (requested ?? '').replace(/^hosted_vllm\//, '')
   const base = name === '' ? context.baseModels[0] : context.baseModels.find((entry) => entry.name === name)
   if (base !== undefined) {
-    return { servedName: base.name, baseModel: base.name, model: null, step: 0, adapter: null }
+    return { servedName: base.name, baseModel: base.name, model: null, step: 0, adapter: null, templateKwargs: {} }
   }
   const address = parseAddress(name)
   const model = address === null ? null : await findAddressed(context, principal, address.parts)
@@ -62,6 +65,7 @@ export async function resolvePolicy(
     model,
     step: checkpoint?.step ?? 0,
     adapter: checkpoint === null ? null : toAdapter(context, model, checkpoint),
+    templateKwargs: checkpoint?.templateKwargs ?? {},
   }
 }
 

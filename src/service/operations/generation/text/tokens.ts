@@ -12,10 +12,9 @@ import type {
   TokenizerInfoResponse,
 } from '#contract/wire/inference/tokens.js'
 import { MAX_LISTED_TOKENS, type PromptInput } from '#inference/host/protocol.js'
-import type { EngineProcess } from '#service/processes/engine-process.js'
 import type { ChatRules, Principal, ServiceContext } from '../../context.js'
 import { toConversation } from '../chat/chat-request.js'
-import { resolvePolicy } from '../chat/served-models.js'
+import { type Policy, resolvePolicy } from '../chat/served-models.js'
 
 export interface TokenService {
   tokenize(principal: Principal, request: TokenizeRequest): Promise<TokenizeResponse>
@@ -28,16 +27,17 @@ export interface TokenService {
 export function createTokenService(
   context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'engines' | 'baseModels' | 'chatRules'>,
 ): TokenService {
-  async function engineFor(principal: Principal, model: string | null | undefined): Promise<EngineProcess> {
+  async function policyAndEngine(principal: Principal, model: string | null | undefined) {
     const policy = await resolvePolicy(context, principal, model ?? null)
-    return context.engines.engineOf(policy.baseModel)
+    return { policy, engine: context.engines.engineOf(policy.baseModel) }
   }
 
   return {
     tokenize: async (principal, request) => {
-      const engine = await engineFor(principal, request.model)
+      const { engine, policy } = await policyAndEngine(principal, request.model)
       const hasTokenStrings = request.return_token_strs === true
-      const task = { kind: 'tokenize', input: toInput(request, context.chatRules), hasTokenStrings } as const
+      const input = toInput(request, policy, context.chatRules)
+      const task = { kind: 'tokenize', input, hasTokenStrings } as const
       const { tokenIds, tokenStrings } = await engine.text(context.ids.uuid(), task)
       const { contextLength } = await engine.ready()
       return {
@@ -51,7 +51,7 @@ export function createTokenService(
       if (request.tokens.length > MAX_LISTED_TOKENS) {
         throw invalid('tokens', `tokens must have at most ${MAX_LISTED_TOKENS} ids, got ${request.tokens.length}.`)
       }
-      const engine = await engineFor(principal, request.model)
+      const { engine } = await policyAndEngine(principal, request.model)
       const { vocabularySize } = await engine.ready()
       const foreign = request.tokens.find((id) => id >= vocabularySize)
       if (foreign !== undefined) {
@@ -61,15 +61,15 @@ export function createTokenService(
       return { prompt: text }
     },
     applyTemplate: async (principal, request) => {
-      const engine = await engineFor(principal, request.model)
+      const { engine, policy } = await policyAndEngine(principal, request.model)
       const { text } = await engine.text(context.ids.uuid(), {
         kind: 'render',
-        input: toConversation(request, context.chatRules),
+        input: toConversation(request, policy.templateKwargs, context.chatRules),
       })
       return { prompt: text }
     },
     describe: async (principal, model) => {
-      const engine = await engineFor(principal, model)
+      const { engine } = await policyAndEngine(principal, model)
       const { tokenizer, vocabularySize, contextLength } = await engine.ready()
       return {
         model: engine.baseModel,
@@ -83,9 +83,10 @@ export function createTokenService(
   }
 }
 
-function toInput(request: TokenizeRequest, rules: ChatRules): PromptInput {
+function toInput(request: TokenizeRequest, policy: Pick<Policy, 'templateKwargs'>, rules: ChatRules): PromptInput {
   const { prompt = null, messages = null } = request
-  if (messages !== null && prompt === null) return toConversation({ ...request, messages }, rules)
+  if (messages !== null && prompt === null)
+    return toConversation({ ...request, messages }, policy.templateKwargs, rules)
   if (prompt !== null && messages === null) {
     return { prompt: { text: prompt, addSpecialTokens: request.add_special_tokens ?? true } }
   }

@@ -49,7 +49,11 @@ test.each(JSON_FILES)('%s with a comma too many, or NaN, says where', async (nam
   await copyFile(join(path, name), whole)
   const text = (await readFile(whole, 'utf8')).trimEnd()
   await writeFile(join(path, name), `${text.slice(0, -1)},\n}`)
-  await expect(inspect(path)).rejects.toThrow(new RegExp(`${name}".*JSON.*(line \\d+ column \\d+|\\.\\.\\.)`, 's'))
+  await expect(inspect(path)).rejects.toThrow(
+    new RegExp(`${name}".*JSON: line \\d+, column \\d+: a comma stands before }`, 's'),
+  )
   await writeFile(join(path, name), `{"first": NaN, ${text.trimStart().slice(1)}`)
-  await expect(inspect(path)).rejects.toThrow(new RegExp(`${name}".*JSON.*N`, 's'))
+  await expect(inspect(path)).rejects.toThrow(
+    new RegExp(`${name}".*JSON: line 1, column 11: NaN is no number of JSON`, 's'),
+  )
 })

@@ -157,7 +157,7 @@ const weights: readonly Case[] = [
       for (const entry of entries) entry.data_offsets = entries[0]?.data_offsets ?? [0, 256]
     }),
   ],
-  ['an element type that is not known', 'unsupported_dtype', 'F8_E4M3', inTensor((entry) => (entry.dtype = 'F8_E4M3'))],
+  ['an element type that is not known', 'unsupported_dtype', 'F8_E8M0', inTensor((entry) => (entry.dtype = 'F8_E8M0'))],
   ['integers for weights', 'unsupported_dtype', NORM, inTensor((entry) => (entry.dtype = 'I32'))],
   [
     'a tensor too few',

@@ -50,8 +50,9 @@ export function formatCount(count: number): string {
   return String(count)
 }
 
-/** `0:38`, `14:02`, `1:02:03`, for columns. */
+/** `0:38`, `14:02`, `1:02:03`, for columns; `?` for what is no time, as between dates that are none. */
 export function formatClock(ms: number): string {
+  if (!Number.isFinite(ms)) return '?'
   const seconds = Math.max(0, Math.round(ms / 1000))
   const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60]
   const shown = parts[0] === 0 ? parts.slice(1) : parts
@@ -63,8 +64,9 @@ export function millisecondsBetween(from: string, to: string): number {
   return Date.parse(to) - Date.parse(from)
 }
 
-/** `38s`, `1m 21s`, `2h 3m`, for sentences. */
+/** `38s`, `1m 21s`, `2h 3m`, for sentences; `?` as above. */
 export function formatDuration(ms: number): string {
+  if (!Number.isFinite(ms)) return '?'
   if (ms < 1000) return `${Math.max(0, Math.round(ms))}ms`
   const seconds = Math.round(ms / 1000)
   if (seconds < 60) return `${seconds}s`

@@ -52,6 +52,10 @@ describe('format', () => {
     expect([38_000, 842_000, 3_723_000].map(formatClock)).toEqual(['0:38', '14:02', '1:02:03'])
     expect([500, 38_000, 81_000, 7_380_000].map(formatDuration)).toEqual(['500ms', '38s', '1m 21s', '2h 3m'])
   })
+  test('what a server sends as a date and is none is no number either', () => {
+    const ms = Date.parse('\u001b[31mnever') - Date.parse('2026-11-20T10:00:00Z')
+    expect([formatClock(ms), formatDuration(ms), formatClock(Number.POSITIVE_INFINITY)]).toEqual(['?', '?', '?'])
+  })
   test('relative times', () => {
     const now = Date.parse('2026-11-20T10:00:00Z')
     expect(formatRelativeTime('2026-11-20T09:59:58Z', now)).toBe('just now')

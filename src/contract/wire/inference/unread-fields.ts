@@ -25,6 +25,20 @@ const CHAT_FORMATS = new Map<unknown, readonly string[]>([
 ])
 const RESPONSE_FORMATS = new Map<unknown, readonly string[]>([...CHAT_FORMATS, ['json_schema', DESCRIPTION]])
 
+/** What is read of an item of a response's input, and what clients send back with it that says nothing new. */
+const ITEM_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map(
+  Object.entries({
+    message: ['role', 'content', 'phase'],
+    function_call: ['call_id', 'name', 'arguments'],
+    function_call_output: ['call_id', 'output'],
+    reasoning: ['content', 'summary'],
+    item_reference: [],
+  }).map(([type, read]) => [type, ['type', 'id', 'status', ...read]]),
+)
+/** Of a part of an item, beside the text; lists of annotations and log-probabilities come back from answers. */
+const ITEM_PART_FIELDS = ['type', 'annotations', 'logprobs', ...PART_FIELDS]
+const CALL_FIELDS = ['id', 'type', 'index', 'function', 'custom']
+
 /** Names of what a checked request says without effect, as paths, once a place. */
 export function unreadFieldsOf(request: Fields): readonly string[] {
   const format = fieldsOf(request['response_format'])
@@ -42,7 +56,31 @@ export function unreadFieldsOf(request: Fields): readonly string[] {
     ...saidNames(described, DESCRIPTION).map((name) => `response_format.json_schema.${name}`),
     ...unreadOf(ofResponse, RESPONSE_FORMATS, 'text.format'),
     ...unreadInParts(request),
+    ...unreadInItems(itemsOf(request['input'])),
+    ...unreadInCalls(itemsOf(request['messages'])),
   ]
+}
+
+function unreadInItems(items: readonly Fields[]): readonly string[] {
+  const names = items.flatMap((item) => {
+    const own = saidNames(item, ITEM_FIELDS.get(item['type'] ?? 'message') ?? Object.keys(item))
+    const inside = ['content', 'output'].flatMap((list) =>
+      itemsOf(item[list]).flatMap((part) => saidNames(part, ITEM_PART_FIELDS).map((name) => `${list}[].${name}`)),
+    )
+    return [...own, ...inside].map((name) => `input[].${name}`)
+  })
+  return [...new Set(names)]
+}
+
+/** Calls of messages are taken as they are, so no schema says what of them is not read. */
+function unreadInCalls(messages: readonly Fields[]): readonly string[] {
+  const names = messages.flatMap((message) =>
+    itemsOf(message['tool_calls']).flatMap((call) => [
+      ...saidNames(call, CALL_FIELDS),
+      ...saidNames(fieldsOf(call['function']), ['name', 'arguments']).map((name) => `function.${name}`),
+    ]),
+  )
+  return [...new Set(names)].map((name) => `messages[].tool_calls[].${name}`)
 }
 
 /** What of a request in Anthropic's format says what no template is told, as `unreadFieldsOf`. */

@@ -207,6 +207,25 @@ describe('a response', () => {
     expect([answer.status, answer.headers.get('x-trainyard-ignored-fields')]).toEqual([200, 'text.verbosity'])
   })
 
+  it('names fields of items that nothing reads, and none of an answer that is sent back', async () => {
+    const first = await respond({ input: CALL, tools: [weather] })
+    const back = [
+      { role: 'user', content: 'Weather?' },
+      ...first.output,
+      { type: 'function_call_output', call_id: 'c', output: '9' },
+    ]
+    const plain = await service.fetch(PATH, { json: { input: back } })
+    expect([plain.status, plain.headers.get('x-trainyard-ignored-fields')]).toEqual([200, null])
+    const input = [
+      { role: 'user', content: [{ type: 'input_text', text: 'Hello.', mood: 1 }], color: 'red' },
+      { type: 'function_call', call_id: 'c', name: 'weather', arguments: '{}', mode: 2 },
+      { type: 'function_call_output', call_id: 'c', output: 'ok', is_error: true },
+    ]
+    const { headers } = await service.fetch(PATH, { json: { input } })
+    const names = ['color', 'content[].mood', 'mode', 'is_error'].map((name) => `input[].${name}`)
+    expect(headers.get('x-trainyard-ignored-fields')).toBe(names.join(', '))
+  })
+
   it('of a request whose fields ask for what is anyway is answered', async () => {
     await respond({
       input: [
@@ -403,6 +422,27 @@ describe('what answers are held to', () => {
   })
   afterAll(() => real.dispose())
   const Answer = z.object({ verdict: z.enum(['yes', 'no']) })
+
+  it('takes the arguments of a call as text or as the object, and refuses anything else by name', async () => {
+    const callWith = (given: unknown) => [
+      { type: 'function_call', call_id: 'c', name: 'weather', arguments: given },
+      { type: 'function_call_output', call_id: 'c', output: 'ok' },
+    ]
+    const tokens = async (given: unknown) =>
+      (
+        await real.json<{ input_tokens: number }>(`${PATH}/input_tokens`, {
+          json: { model: SPARK, input: callWith(given) },
+        })
+      ).body.input_tokens
+    const empty = await tokens('{}')
+    expect(await tokens({ city: 'Rome' })).toBe(await tokens('{"city": "Rome"}'))
+    expect(await tokens({ city: 'Rome' })).toBeGreaterThan(empty)
+    const { status, body } = await real.json(PATH, { json: { model: SPARK, input: callWith(['Rome']) } })
+    expect([status, JSON.stringify(body)]).toEqual([
+      400,
+      expect.stringContaining('input[0].arguments must be a string'),
+    ])
+  })
 
   it('parse gives an object of the schema, plain and streamed', async () => {
     const request = {

@@ -96,7 +96,7 @@ export function toMessages(items: readonly InputItem[]): Message[] {
         }
         // what was cut off was never called: half its arguments would be refused
         if (item['status'] === 'incomplete') break
-        const called = { name, arguments: text(item['arguments']) ?? '' }
+        const called = { name, arguments: argumentsOf(item['arguments'] ?? '', `${path}.arguments`) }
         const message = assistant()
         message.tool_calls = [...(message.tool_calls ?? []), { id: callId, type: 'function', function: called }]
         break
@@ -115,6 +115,16 @@ export function toMessages(items: readonly InputItem[]): Message[] {
     }
   }
   return messages
+}
+
+/** Text as the model wrote it, or the object that it stands for, as in chat. */
+function argumentsOf(value: unknown, path: string): unknown {
+  const isObject = typeof value === 'object' && !Array.isArray(value)
+  if (typeof value === 'string' || isObject) return value
+  throw invalid(
+    path,
+    `${path} must be a string of JSON or an object, got ${Array.isArray(value) ? 'a list' : typeof value}.`,
+  )
 }
 
 /** An item as it is listed: what clients may leave out of a message is there. */

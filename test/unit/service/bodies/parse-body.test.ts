@@ -104,12 +104,12 @@ describe('fields that no schema knows', () => {
     const own = { role: 'user', content: [{ type: 'text', text: 'x', cache_control: {} }, 'y', { text: 'z', mood: 1 }] }
     expect(
       read({ messages: [echoed, own], tools: [{ type: 'function', function: { name: 'f' }, strict: true }] }),
-    ).toEqual(['messages[].content[].cache_control', 'messages[].content[].mood'])
+    ).toEqual(['messages[].content[].cache_control', 'messages[].content[].mood', 'messages[].tool_calls[].extra'])
     const call = { name: 'f', arguments: '{}' }
     expect(
       read({
         messages: [
-          { ...echoed, function_call: call },
+          { ...echoed, tool_calls: [], function_call: call },
           { ...own, content: 'x', function_call: call, refusal: 'no' },
         ],
         stream_options: { include_usage: true, include_obfuscation: true },
@@ -131,7 +131,11 @@ describe('fields that no schema knows', () => {
       { type: 'refusal', refusal: 'no' },
       'z',
     ]
-    expect(read({ [list]: [{ role: 'user', [content]: parts }] }, name)).toEqual(
+    const isResult = content === 'output'
+    const item = isResult
+      ? { type: 'function_call_output', call_id: 'c', output: parts }
+      : { role: 'user', content: parts }
+    expect(read({ [list]: [item] }, name)).toEqual(
       ['image', 'refusal'].map((field) => `${list}[].${content}[].${field}`),
     )
   })

@@ -99,7 +99,9 @@ function checkPair({ prompt = null, completion = null, ...others }: JsonObject):
   if ((others['messages'] ?? null) !== null) return 'messages: must not be there beside prompt and completion'
   if (typeof prompt === 'string' && typeof completion === 'string') return 1
   if (prompt === null) return 'prompt: must be there beside completion'
-  if (completion === null) return 'completion: must be there beside prompt, as what is learned'
+  if (completion === null) {
+    return 'completion: must be there beside prompt, as what is learned; prompts alone are for trainyard rollout, which makes answers to them'
+  }
   if (typeof prompt === 'string' || typeof completion === 'string') {
     return 'completion: must be text as prompt is, or both lists of messages'
   }

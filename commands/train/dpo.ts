@@ -32,11 +32,15 @@ export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
   summary: 'Train a model on preferred and rejected answers',
   details:
-    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages; those of other trainers are converted where that is plain. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise. Named flags override --set, which overrides --config.',
+    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages; those of other trainers are converted where that is plain. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise; the losses orpo and simpo have none. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train dpo email-agent --file pairs.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train dpo email-agent --file pairs.jsonl --beta 0.3 --label-smoothing 0.1', 'chosen hyperparameters'],
     ['trainyard train dpo email-agent --file pairs.jsonl --reference-step 0', 'compared with the base model'],
+    [
+      'trainyard train dpo email-agent --file pairs.jsonl --loss-type orpo',
+      'no reference, with cross-entropy on what is preferred',
+    ],
   ],
   namespace: ['project', 'entity'],
   args: { model: trainedModel },

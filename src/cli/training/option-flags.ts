@@ -3,7 +3,7 @@
  */
 import type { JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, type OptionsOf, type OptionsTable } from '#contract/jobs/kinds.js'
-import type { BySize, OptionFlag, OptionRow } from '#contract/jobs/option.js'
+import type { ByChoice, BySize, OptionFlag, OptionRow } from '#contract/jobs/option.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { type Flag, flag } from '../command/flags.js'
 import { parseChoice, parseFields, parseInteger, parseNumber } from '../input/parse.js'
@@ -67,11 +67,13 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
 }
 
 /** The sentence of the row and what counts where nothing is given, for example `weight of the KL penalty; default 0`. */
-function summaryOf({ summary, default: otherwise, bySize = [], flag: { whenAbsent } = {} }: OptionRow): string {
+function summaryOf(row: OptionRow): string {
+  const { summary, default: otherwise, bySize = [], byChoice, flag: { whenAbsent } = {} } = row
   if (whenAbsent === null) return summary
   const published = otherwise === null || otherwise === false ? [] : [shown(otherwise)]
   const sizes = bySize.length === 0 ? [] : [shownSizes(bySize)]
-  const parts = [...published, ...sizes, ...(whenAbsent === undefined ? [] : [whenAbsent])]
+  const choices = byChoice === undefined ? [] : [shownChoices(byChoice)]
+  const parts = [...published, ...sizes, ...choices, ...(whenAbsent === undefined ? [] : [whenAbsent])]
   return parts.length === 0 ? summary : `${summary}; default ${parts.join(', ')}`
 }
 
@@ -82,6 +84,15 @@ function shownSizes(bySize: readonly BySize[]): string {
     .map(({ below, value }) => ({ value: shown(value), at: below / 1e6 }))
   const first = `${largest?.value} for models below ${largest?.at} million parameters`
   return [first, ...smaller.map(({ value, at }) => `${value} below ${at}`)].join(', ')
+}
+
+/** @example '0.1, 2 with simpo' */
+function shownChoices({ values }: ByChoice): string {
+  const choicesOf = new Map<number, string[]>()
+  for (const [choice, value] of Object.entries(values)) choicesOf.set(value, [...(choicesOf.get(value) ?? []), choice])
+  const [[usual] = [Number.NaN], ...others] = choicesOf
+  const named = others.map(([value, choices]) => `${shown(value)} with ${choices.join(', ')}`)
+  return [shown(usual), ...named].join(', ')
 }
 
 function shown(value: JsonValue): string {

@@ -1,15 +1,35 @@
 /**
- * Preference jobs (direct preference optimization): their options, and what follows from them. Strength and label smoothing are
- * those of TRL, the rate is for an adapter.
+ * Preference jobs (direct preference optimization and its kin): their options, and what follows from them. Names and values are
+ * those of TRL (`DPOConfig`, `ORPOConfig`, `CPOConfig`), but for the strength of SimPO, which is its authors' (arXiv:2405.14734,
+ * section 4: 2 to 2.5; TRL's 0.1 is DPO's). The rate is for an adapter.
  */
 import { assertScheduleFits, defineJobKind, keepsBest, refuse } from './kind.js'
-import { defineOptions, type OptionValues } from './option.js'
+import { defineOptions, fillByChoice, type OptionValues } from './option.js'
 import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, TINY } from './shared-options.js'
 
+/** Losses on the two answers of a pair; formulas in `numerics/nn/preference-loss.ts`. */
+const PREFERENCE_LOSSES = ['sigmoid', 'hinge', 'ipo', 'orpo', 'simpo'] as const
+type PreferenceLossName = (typeof PREFERENCE_LOSSES)[number]
+
+/** Losses that need no second policy. */
+const WITHOUT_REFERENCE: ReadonlySet<PreferenceLossName> = new Set(['orpo', 'simpo'])
+/** Losses whose pairs may be taken to be labelled wrongly. */
+const SMOOTHED: ReadonlySet<PreferenceLossName> = new Set(['sigmoid', 'simpo'])
+/** Of `simpo_gamma`, which clients of TRL always send. */
+const MARGIN = 0.5
+
 const options = defineOptions({
+  loss_type: {
+    type: 'choice',
+    default: 'sigmoid',
+    choices: PREFERENCE_LOSSES,
+    flag: { spelling: '--loss-type <name>', isCommon: true },
+    summary: `loss on the two answers of a pair: ${PREFERENCE_LOSSES.join(', ')}`,
+  },
   beta: {
     type: 'number',
-    default: 0.1,
+    default: null,
+    byChoice: { of: 'loss_type', values: { sigmoid: 0.1, hinge: 0.1, ipo: 0.1, orpo: 0.1, simpo: 2 } },
     // at 0 every pair has the same loss, and nothing is learned
     bounds: { min: 1e-4, max: 100 },
     flag: { isCommon: true },
@@ -46,12 +66,20 @@ const options = defineOptions({
     flag: {},
     summary: 'step of the model that is the reference; 0 is the base model',
   },
-  loss_type: {
-    type: 'choice',
-    default: 'sigmoid',
-    choices: ['sigmoid'],
-    isRecorded: false,
-    summary: 'the one loss there is',
+  rpo_alpha: {
+    type: 'number',
+    default: null,
+    byChoice: { of: 'loss_type', values: { sigmoid: 0, hinge: 0, ipo: 0, orpo: 1, simpo: 0 } },
+    bounds: { min: 0, max: 100 },
+    flag: {},
+    summary: 'weight of cross-entropy on the chosen answer, added to the loss',
+  },
+  simpo_gamma: {
+    type: 'number',
+    default: MARGIN,
+    bounds: { min: 0, max: 100 },
+    flag: {},
+    summary: 'reward margin that simpo asks for',
   },
   ...COMMON_OPTIONS,
 })
@@ -63,11 +91,23 @@ export const DPO = defineJobKind({
   options,
   derive(given) {
     assertScheduleFits(given)
-    if (given.reference_free && given.reference_step !== null) {
+    const { loss_type: loss } = given
+    const isReferenceFree = given.reference_free || WITHOUT_REFERENCE.has(loss)
+    if (isReferenceFree && given.reference_step !== null) {
       const path = 'config.reference_step'
-      refuse(path, `${path} names a reference, but reference_free is true.`)
+      const reason = given.reference_free ? 'reference_free is true' : `loss_type ${loss} compares with none`
+      refuse(path, `${path} names a reference, but ${reason}.`)
     }
-    return { ...given, keep_best: keepsBest(given) }
+    refuseUnread(given)
+    return { ...fillByChoice(options, given), reference_free: isReferenceFree, keep_best: keepsBest(given) }
   },
   referenceOf: ({ reference_step: step }) => (step === null ? null : { kind: 'step', step, option: 'reference_step' }),
 })
+
+/** An option that the loss does not read would be accepted without effect. */
+function refuseUnread({ loss_type: loss, label_smoothing: smoothing, simpo_gamma: margin }: DpoOptions): void {
+  const unread = (name: string, readers: string): never =>
+    refuse(`config.${name}`, `config.${name} has no effect with loss_type ${loss}: ${readers} read it.`)
+  if (smoothing !== 0 && !SMOOTHED.has(loss)) unread('label_smoothing', [...SMOOTHED].join(' and '))
+  if (margin !== MARGIN && loss !== 'simpo') unread('simpo_gamma', 'jobs with loss_type simpo')
+}

@@ -17,6 +17,14 @@ export interface BySize {
   readonly value: number
 }
 
+/** Values that follow from a choice of another option, where nobody says otherwise. */
+export interface ByChoice {
+  /** That option. */
+  readonly of: string
+  /** By its value; without one there is none. */
+  readonly values: Readonly<Record<string, number>>
+}
+
 /** A flag of `trainyard train`. */
 export interface OptionFlag {
   /** As commander spells it, where it is not `--the-name <x>`. */
@@ -44,7 +52,9 @@ interface RowOfAnyType {
   readonly default: JsonValue
   /** What was measured for small base models, smallest first: taken where nobody says otherwise, but by callers of the API itself. */
   readonly bySize?: readonly BySize[]
-  /** Names of options beside which those values are not meant. */
+  /** What the option is where it is not given, by the value of another one. Its default is null then. */
+  readonly byChoice?: ByChoice
+  /** Names of options beside which values by size are not meant. */
   readonly bySizeUnless?: readonly string[]
   readonly flag?: OptionFlag
   /** Without effect unless one of these options is set. */
@@ -158,6 +168,16 @@ export function defaultOf(row: OptionRow): JsonValue {
   return row.type === 'integer' && row.word !== undefined && row.default === row.word.text
     ? row.word.value
     : row.default
+}
+
+/** Fills in the options that follow from a choice of another one and were not given. */
+export function fillByChoice<Values extends object>(table: OptionTable, values: Values): Values {
+  const known = new Map<string, unknown>(Object.entries(values))
+  const filled = Object.entries(table).flatMap(([name, { byChoice }]) => {
+    if (byChoice === undefined || (known.get(name) ?? null) !== null) return []
+    return [[name, byChoice.values[String(known.get(byChoice.of))] ?? null]]
+  })
+  return { ...values, ...Object.fromEntries(filled) }
 }
 
 /** Whether a request says something with a value: null, nothing, and the default, which many clients always send, say nothing. */

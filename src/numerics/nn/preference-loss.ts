@@ -1,10 +1,21 @@
 /**
- * Direct preference optimization: a loss on the difference between the log-probabilities of two answers.
+ * Losses on the log-probabilities of two answers to one prompt, of which one is preferred.
  *
- * Source: Rafailov and others (arXiv:2305.18290), equation 7; label smoothing as the conservative form in its authors' note
- * (ericmitchell.ai/cdpo.pdf). Names are those of TRL's `DPOConfig`, and the values are checked against its `DPOTrainer.dpo_loss`
- * in `test/integration/numerics/preference-loss.test.ts`.
+ * | loss | of a pair | source |
+ * | --- | --- | --- |
+ * | `sigmoid` | -log sigmoid(z), z = beta * m | DPO, arXiv:2305.18290, equation 7; label smoothing: ericmitchell.ai/cdpo.pdf |
+ * | `hinge` | max(0, 1 - z) | SLiC, arXiv:2305.10425, with the reference as in arXiv:2309.06657 |
+ * | `ipo` | (m - 1 / (2 beta))^2, answers averaged over their tokens | IPO, arXiv:2310.12036, equation 17 |
+ * | `orpo` | -beta * log sigmoid(log odds(chosen) - log odds(rejected)), averaged | ORPO, arXiv:2403.07691, equation 6 |
+ * | `simpo` | -log sigmoid(beta * m - gamma), averaged, no reference | SimPO, arXiv:2405.14734, equation 6 |
+ *
+ * m is the policy's margin, chosen minus rejected, minus the reference's. An SFT term (arXiv:2404.19733, ORPO's first term) is
+ * cross-entropy on the chosen answers, a mean over the tokens of the whole optimizer step.
+ *
+ * Names are those of TRL; its losses are what `test/integration/numerics/preference-loss.test.ts` compares with. Difference: the
+ * odds of an answer are those of a mean log-probability of at most -1e-6, because at 0 they are infinite and so is their slope.
  */
+import { assertNever } from '#base/util/assert-never.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
 import {
@@ -14,59 +25,126 @@ import {
   exp,
   log,
   maximum,
+  minimum,
   mul,
   neg,
   sigmoid,
   stopGradient,
   sub,
+  tanh,
 } from '#numerics/graph/ops/elementwise.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { unsqueeze } from '#numerics/graph/ops/shape.js'
 
+/** The loss of a pair. */
+export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo'
+
 /** Dimensionless. */
 export interface PreferenceLossOptions {
+  readonly loss: PreferenceLossName
   /** How much a difference in log-probability counts; small values stay close to the reference. */
   readonly beta: number
-  /** Probability that a pair is labelled the wrong way round, from 0 to below 0.5. */
+  /** Probability that a pair is labelled the wrong way round, from 0 to below 0.5; read by `sigmoid` and `simpo`. */
   readonly labelSmoothing: number
+  /** Reward margin of `simpo`. */
+  readonly gamma: number
+  /** Weight of cross-entropy on the chosen answers; 0 for none. */
+  readonly sftWeight: number
+}
+
+/** Highest mean log-probability whose odds are taken. */
+export const MAX_MEAN_LOGP = -1e-6
+
+/** Whether an answer's log-probability is the mean over its tokens, not the sum. */
+export function isAveraged(loss: PreferenceLossName): boolean {
+  return loss === 'ipo' || loss === 'orpo' || loss === 'simpo'
 }
 
 export interface PreferenceLossInputs {
   /** Log-probabilities to differentiate, float32 [N]. */
   readonly logp: Value
-  /** Float32 [N, P]: 1 where the token belongs to the chosen answer of the pair, -1 to its rejected one, else 0. */
+  /**
+   * Float32 [N, P]: positive where the token belongs to the chosen answer of the pair, negative for its rejected one, else 0. By size
+   * 1, or 1 / tokens of the answer where it is averaged.
+   */
   readonly pairs: Value
-  /** Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form. */
-  readonly referenceMargin: Value
-  /** What the sum is divided by: the pairs of the whole optimizer step, float32 []. */
+  /** Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form, null for `orpo`. */
+  readonly referenceMargin: Value | null
+  /** What the sum over pairs is divided by: the pairs of the whole optimizer step, float32 []. */
   readonly denominator: Value
+  /** Of a token of a chosen answer 1 / the chosen tokens of the optimizer step, else 0, float32 [N]; needed with an SFT weight. */
+  readonly chosenShare: Value | null
 }
 
 /**
- * Emits `-sum((1 - s) * logsigmoid(beta * m) + s * logsigmoid(-beta * m)) / denominator` with m the policy's margin minus the
- * reference's.
+ * Emits the sum over pairs divided by the denominator, and the SFT term.
  *
  * @returns the loss, float32 []
  */
-export function preferenceLoss(
-  g: GraphBuilder,
-  { logp, pairs, referenceMargin, denominator }: PreferenceLossInputs,
-  { beta, labelSmoothing }: PreferenceLossOptions,
-): Value {
+export function preferenceLoss(g: GraphBuilder, inputs: PreferenceLossInputs, options: PreferenceLossOptions): Value {
   return g.scope('preference_loss', () => {
-    const margin = reduceSum(g, mul(g, pairs, unsqueeze(g, logp, [1])), [0], { keepDims: false })
-    const z = mul(g, sub(g, margin, referenceMargin), g.scalar(beta))
-    const fixed = stopGradient(g, z)
-    const negated = neg(g, fixed)
-    // Softplus without overflow. At z = 0, where every job starts, its pieces have no derivative: the slope is given instead.
-    const tail = log(g, add(g, exp(g, neg(g, abs(g, fixed))), g.scalar(1)))
-    const softplus = (x: Value): Value => add(g, maximum(g, x, g.scalar(0)), tail)
-    const mixed = (right: Value, wrong: Value): Value =>
-      add(g, mul(g, right, g.scalar(1 - labelSmoothing)), mul(g, wrong, g.scalar(labelSmoothing)))
-    const value = mixed(softplus(negated), softplus(fixed))
-    const slope = stopGradient(g, mixed(neg(g, sigmoid(g, negated)), sigmoid(g, fixed)))
-    const linear = mul(g, slope, z)
-    const each = add(g, stopGradient(g, sub(g, value, linear)), linear)
-    return div(g, reduceSum(g, each, [0], { keepDims: false }), denominator)
+    const each = pairLosses(g, inputs, options)
+    const preference = div(g, reduceSum(g, each, [0], { keepDims: false }), inputs.denominator)
+    if (options.sftWeight === 0) return preference
+    const share = required(inputs.chosenShare, 'chosenShare')
+    const gain = reduceSum(g, mul(g, inputs.logp, share), [0], { keepDims: false })
+    return sub(g, preference, mul(g, gain, g.scalar(options.sftWeight)))
   })
+}
+
+/** The loss of each pair: [P]. */
+function pairLosses(
+  g: GraphBuilder,
+  { logp, pairs, referenceMargin }: PreferenceLossInputs,
+  { loss, beta, labelSmoothing, gamma }: PreferenceLossOptions,
+): Value {
+  const sumOf = (shares: Value): Value =>
+    reduceSum(g, mul(g, shares, unsqueeze(g, logp, [1])), [0], { keepDims: false })
+  const margin = (): Value => sub(g, sumOf(pairs), required(referenceMargin, 'referenceMargin'))
+  switch (loss) {
+    case 'sigmoid':
+      return negativeLogSigmoid(g, mul(g, margin(), g.scalar(beta)), labelSmoothing)
+    case 'hinge':
+      return maximum(g, sub(g, g.scalar(1), mul(g, margin(), g.scalar(beta))), g.scalar(0))
+    case 'ipo': {
+      const distance = sub(g, margin(), g.scalar(1 / (2 * beta)))
+      return mul(g, distance, distance)
+    }
+    case 'orpo': {
+      const chosen = logOdds(g, sumOf(maximum(g, pairs, g.scalar(0))))
+      const rejected = logOdds(g, sumOf(maximum(g, neg(g, pairs), g.scalar(0))))
+      return mul(g, negativeLogSigmoid(g, sub(g, chosen, rejected), 0), g.scalar(beta))
+    }
+    case 'simpo':
+      return negativeLogSigmoid(g, sub(g, mul(g, margin(), g.scalar(beta)), g.scalar(gamma)), labelSmoothing)
+    default:
+      return assertNever(loss)
+  }
+}
+
+/** log(p / (1 - p)) of log p. `1 - p` is `tanh(-x / 2) * (1 + p)`: it keeps its digits where p is near 1. */
+function logOdds(g: GraphBuilder, logp: Value): Value {
+  const x = minimum(g, logp, g.scalar(MAX_MEAN_LOGP))
+  const complement = add(g, log(g, tanh(g, mul(g, x, g.scalar(-0.5)))), log(g, add(g, exp(g, x), g.scalar(1))))
+  return sub(g, x, complement)
+}
+
+/** `-(1 - s) * log sigmoid(z) - s * log sigmoid(-z)`. */
+function negativeLogSigmoid(g: GraphBuilder, z: Value, smoothing: number): Value {
+  const fixed = stopGradient(g, z)
+  const negated = neg(g, fixed)
+  // Softplus without overflow. At z = 0, where every job starts, its pieces have no derivative: the slope is given instead.
+  const tail = log(g, add(g, exp(g, neg(g, abs(g, fixed))), g.scalar(1)))
+  const softplus = (x: Value): Value => add(g, maximum(g, x, g.scalar(0)), tail)
+  const mixed = (right: Value, wrong: Value): Value =>
+    add(g, mul(g, right, g.scalar(1 - smoothing)), mul(g, wrong, g.scalar(smoothing)))
+  const value = mixed(softplus(negated), softplus(fixed))
+  const slope = stopGradient(g, mixed(neg(g, sigmoid(g, negated)), sigmoid(g, fixed)))
+  const linear = mul(g, slope, z)
+  return add(g, stopGradient(g, sub(g, value, linear)), linear)
+}
+
+function required(value: Value | null, name: string): Value {
+  if (value === null) throw new Error(`preference loss options need the input "${name}"`)
+  return value
 }

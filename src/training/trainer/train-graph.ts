@@ -50,7 +50,7 @@ export function gradientName(tensorName: string): string {
  * Builds the train graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
- * preferences `pairs` [N, Pairs] and `reference_margin` [Pairs]; for RL
+ * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO) and, with an SFT term, `chosen_share` [N]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
  *
@@ -126,8 +126,15 @@ function emitLoss(
   const denominator = g.input('denominator', 'float32', [])
   if (loss.kind === 'preference') {
     const pairs = g.input('pairs', 'float32', ['C*Q', 'Pairs'])
-    const referenceMargin = g.input('reference_margin', 'float32', ['Pairs'])
-    return { loss: preferenceLoss(g, { logp, pairs, referenceMargin, denominator }, loss.options), ratio: null }
+    const isCompared = loss.options.loss !== 'orpo'
+    const inputs = {
+      logp,
+      pairs,
+      referenceMargin: isCompared ? g.input('reference_margin', 'float32', ['Pairs']) : null,
+      denominator,
+      chosenShare: loss.options.sftWeight === 0 ? null : perToken('chosen_share'),
+    }
+    return { loss: preferenceLoss(g, inputs, loss.options), ratio: null }
   }
   const weight = perToken('weight')
   if (loss.kind === 'cross_entropy') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }

@@ -2,6 +2,7 @@
 import type { JsonObject } from '#base/util/json.js'
 import { readOptions } from '#contract/jobs/kinds.js'
 import { resolveOptions } from '#contract/jobs/resolve.js'
+import { dpoHyperparameters } from '#training/kinds/dpo/dpo-hyperparameters.js'
 import { rlHyperparameters } from '#training/kinds/rl/rl-hyperparameters.js'
 import { toHyperparameters } from '#training/trainer/hyperparameters.js'
 
@@ -10,4 +11,4 @@ export const resolveRlConfig = (config: JsonObject) =>
 export const resolveSftConfig = (config: JsonObject) =>
   toHyperparameters(readOptions('sft', resolveOptions('sft', config)))
 export const resolveDpoConfig = (config: JsonObject) =>
-  toHyperparameters(readOptions('dpo', resolveOptions('dpo', config)))
+  dpoHyperparameters(readOptions('dpo', resolveOptions('dpo', config)))

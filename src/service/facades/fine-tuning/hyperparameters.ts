@@ -63,7 +63,7 @@ export function chooseHyperparameters(
     ...(request.seed === null || request.seed === undefined ? {} : { seed: request.seed }),
   }
   if (method === 'supervised') return { shown, config }
-  const beta = given(wanted.beta) ?? DPO.options.beta.default
+  const beta = given(wanted.beta) ?? DPO.options.beta.byChoice.values.sigmoid
   return { shown: { ...shown, beta }, config: { ...config, beta } }
 }
 

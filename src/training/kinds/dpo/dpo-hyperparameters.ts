@@ -1,7 +1,19 @@
 /**
- * What a preference job needs to know besides its pairs: its options.
+ * What a preference job needs to know besides its pairs: its options, and the loss that they describe.
  */
 import type { OptionsOf } from '#contract/jobs/kinds.js'
-import type { Hyperparameters } from '#training/trainer/hyperparameters.js'
+import type { PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
+import { type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
 
-export type DpoHyperparameters = Hyperparameters<OptionsOf<'dpo'>>
+export interface DpoHyperparameters extends Hyperparameters<OptionsOf<'dpo'>> {
+  /** The loss, as the train graph takes it. */
+  readonly preferenceLoss: PreferenceLossOptions
+}
+
+/** @param options resolved */
+export function dpoHyperparameters(options: OptionsOf<'dpo'>): DpoHyperparameters {
+  const { loss_type: loss, beta, label_smoothing: labelSmoothing, simpo_gamma: gamma, rpo_alpha: sftWeight } = options
+  // of a version that knew one loss and stored what it read
+  const preferenceLoss = { loss, beta: beta ?? 0.1, labelSmoothing, gamma, sftWeight: sftWeight ?? 0 }
+  return { ...toHyperparameters(options), preferenceLoss }
+}

@@ -8,6 +8,7 @@
 import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import type { PreferenceBatch } from '#formats/rows/preference-data.js'
+import { isAveraged, type PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
@@ -22,7 +23,19 @@ import { openScores, type ReferencePolicy, type ScoringContext } from '#training
 import { createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
 import type { DpoHyperparameters } from './dpo-hyperparameters.js'
 import { preferenceMeasures } from './dpo-metrics.js'
-import { type AnswerLogps, addAnswerLogps, largestPairBatch, noLogps, pairMatrix, toPairRows } from './dpo-rows.js'
+import {
+  type AnswerLogps,
+  addAnswerLogps,
+  chosenShare,
+  chosenTokenCount,
+  largestPairBatch,
+  meanLogps,
+  noLogps,
+  type PairRows,
+  pairMatrix,
+  toPairRows,
+} from './dpo-rows.js'
+
 import { assertMeasurable, openPreferenceLoss, type PreferenceRows, scorePairs } from './reference.js'
 
 /** What a preference job trains on, besides its context. */
@@ -45,6 +58,7 @@ const STEP_METRICS = [
   'rewards/margins',
   'logps/chosen',
   'logps/rejected',
+  'nll_loss',
 ] as const
 
 /**
@@ -124,7 +138,6 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   const { hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
-  const { beta, labelSmoothing } = hyperparameters
   const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   // Scored with the weights the job starts from, also when it goes on from a resume point.
@@ -134,7 +147,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
   applyResumePoint(context, context.resumePoint)
   const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
-  const loss = { kind: 'preference' as const, options: { beta, labelSmoothing } }
+  const loss = { kind: 'preference' as const, options: hyperparameters.preferenceLoss }
   const sessions = createLifetimes()
   try {
     const trainer = await createTrainer({ ...context, loss, settings, ...memory })
@@ -153,7 +166,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
         const startedMs = clock.monotonicMs()
         const reference = references[batch.index] ?? noLogps(batch.pairs.length)
         const parts = toPairRows(batch.pairs)
-        const result = await trainer.step(toMicroBatches(parts, reference), {
+        const result = await trainer.step(toMicroBatches(parts, reference, hyperparameters.preferenceLoss), {
           learningRate,
           gradientStep: progress.stepCount + 1,
         })
@@ -163,7 +176,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
         }
         const data = finite({
           loss: result.loss,
-          ...preferenceMeasures(policy, reference, hyperparameters).metrics,
+          ...preferenceMeasures(policy, reference, hyperparameters.preferenceLoss).metrics,
           grad_norm: result.gradientNorm,
           learning_rate: learningRate,
           num_pairs: batch.pairs.length,
@@ -200,8 +213,14 @@ async function scoreReference(
   }
 }
 
-function toMicroBatches(parts: ReturnType<typeof toPairRows>, reference: AnswerLogps): MicroBatch[] {
-  const pairCount = reference.chosen.length
+function toMicroBatches(
+  parts: readonly PairRows[],
+  answerLogps: AnswerLogps,
+  { loss, sftWeight }: PreferenceLossOptions,
+): MicroBatch[] {
+  const pairCount = answerLogps.chosen.length
+  const reference = isAveraged(loss) ? meanLogps(answerLogps) : answerLogps
+  const tokenCount = chosenTokenCount(parts)
   const denominator = float32Tensor(Float32Array.of(pairCount), [])
   return parts.map((part) => {
     const margins = part.indices.map((pair) => (reference.chosen[pair] ?? 0) - (reference.rejected[pair] ?? 0))
@@ -209,8 +228,9 @@ function toMicroBatches(parts: ReturnType<typeof toPairRows>, reference: AnswerL
       batch: part.batch,
       lossInputs: {
         denominator,
-        pairs: pairMatrix(part),
+        pairs: pairMatrix(part, isAveraged(loss)),
         reference_margin: float32Tensor(Float32Array.from(margins), [margins.length]),
+        ...(sftWeight === 0 ? {} : { chosen_share: chosenShare(part, tokenCount) }),
       },
     }
   })

@@ -1,9 +1,10 @@
 /**
  * The numbers a preference step reports, under TRL's names: an answer's implicit reward is beta times its gain in
- * log-probability over the reference.
+ * log-probability over the reference. Log-probabilities are those of the loss: sums over tokens, or means where it averages.
  */
-import type { DpoHyperparameters } from './dpo-hyperparameters.js'
-import type { AnswerLogps } from './dpo-rows.js'
+import { assertNever } from '#base/util/assert-never.js'
+import { isAveraged, MAX_MEAN_LOGP, type PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
+import { type AnswerLogps, meanLogps } from './dpo-rows.js'
 
 /** Means over the pairs of a batch. */
 export interface PreferenceMeasures {
@@ -19,31 +20,68 @@ export interface PreferenceMeasures {
 export function preferenceMeasures(
   policy: AnswerLogps,
   reference: AnswerLogps,
-  { beta, labelSmoothing }: Pick<DpoHyperparameters, 'beta' | 'labelSmoothing'>,
+  options: PreferenceLossOptions,
 ): PreferenceMeasures {
+  const { loss, beta, sftWeight } = options
   const count = policy.chosen.length
   const mean = (read: (pair: number) => number): number => {
     let sum = 0
     for (let pair = 0; pair < count; pair++) sum += read(pair)
     return sum / count
   }
-  const chosen = (pair: number): number => beta * ((policy.chosen[pair] ?? 0) - (reference.chosen[pair] ?? 0))
-  const rejected = (pair: number): number => beta * ((policy.rejected[pair] ?? 0) - (reference.rejected[pair] ?? 0))
+  const [own, other] = isAveraged(loss) ? [meanLogps(policy), meanLogps(reference)] : [policy, reference]
+  const logps = (pair: number) => ({ chosen: own.chosen[pair] ?? 0, rejected: own.rejected[pair] ?? 0 })
+  const chosen = (pair: number): number => logps(pair).chosen - (other.chosen[pair] ?? 0)
+  const rejected = (pair: number): number => logps(pair).rejected - (other.rejected[pair] ?? 0)
   const margin = (pair: number): number => chosen(pair) - rejected(pair)
+  const sft = -sum(policy.chosen) / sum(policy.tokens.chosen)
   return {
-    loss: mean((pair) => (1 - labelSmoothing) * softplus(-margin(pair)) + labelSmoothing * softplus(margin(pair))),
+    loss: mean((pair) => pairLoss(margin(pair), logps(pair), options)) + (sftWeight === 0 ? 0 : sftWeight * sft),
     metrics: {
-      'rewards/chosen': mean(chosen),
-      'rewards/rejected': mean(rejected),
+      'rewards/chosen': beta * mean(chosen),
+      'rewards/rejected': beta * mean(rejected),
       'rewards/accuracies': mean((pair) => (margin(pair) > 0 ? 1 : 0)),
-      'rewards/margins': mean(margin),
-      'logps/chosen': mean((pair) => policy.chosen[pair] ?? 0),
-      'logps/rejected': mean((pair) => policy.rejected[pair] ?? 0),
+      'rewards/margins': beta * mean(margin),
+      'logps/chosen': mean((pair) => logps(pair).chosen),
+      'logps/rejected': mean((pair) => logps(pair).rejected),
+      ...(sftWeight === 0 ? {} : { nll_loss: sft }),
     },
   }
+}
+
+/** As `numerics/nn/preference-loss.ts` has it, in float64. */
+function pairLoss(
+  margin: number,
+  logps: { readonly chosen: number; readonly rejected: number },
+  { loss, beta, labelSmoothing, gamma }: PreferenceLossOptions,
+): number {
+  const smoothed = (z: number): number => (1 - labelSmoothing) * softplus(-z) + labelSmoothing * softplus(z)
+  switch (loss) {
+    case 'sigmoid':
+      return smoothed(beta * margin)
+    case 'hinge':
+      return Math.max(0, 1 - beta * margin)
+    case 'ipo':
+      return (margin - 1 / (2 * beta)) ** 2
+    case 'orpo':
+      return beta * softplus(logOdds(logps.rejected) - logOdds(logps.chosen))
+    case 'simpo':
+      return smoothed(beta * margin - gamma)
+    default:
+      return assertNever(loss)
+  }
+}
+
+function logOdds(logp: number): number {
+  const x = Math.min(logp, MAX_MEAN_LOGP)
+  return x - Math.log(-Math.expm1(x))
 }
 
 /** log(1 + exp(x)) without overflow: -logsigmoid(-x). */
 function softplus(x: number): number {
   return Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))
+}
+
+function sum(values: Float64Array): number {
+  return values.reduce((total, value) => total + value, 0)
 }

@@ -70,31 +70,67 @@ export function paddedLength(length: number): number {
   return Math.ceil(length / ROW_MULTIPLE) * ROW_MULTIPLE
 }
 
-/** Whose tokens are whose: [N, P] with 1 for the chosen answer of a pair, -1 for its rejected one. */
-export function pairMatrix({ batch, indices }: PairRows): HostTensor<'float32'> {
+/**
+ * Whose tokens are whose: [N, P], positive for the chosen answer of a pair, negative for its rejected one.
+ *
+ * @param isMean by size 1 / tokens of the answer, so that the sum is their mean; else 1
+ */
+export function pairMatrix({ batch, indices }: PairRows, isMean: boolean): HostTensor<'float32'> {
   const data = new Float32Array(batch.paddedCount * indices.length)
+  const counts = new Map<number, number>()
+  for (const { row } of batch.trained) counts.set(row, (counts.get(row) ?? 0) + 1)
   batch.trained.forEach(({ row }, n) => {
-    data[n * indices.length + (row >> 1)] = row % 2 === 0 ? 1 : -1
+    const share = isMean ? 1 / (counts.get(row) ?? 1) : 1
+    data[n * indices.length + (row >> 1)] = row % 2 === 0 ? share : -share
   })
   return float32Tensor(data, [batch.paddedCount, indices.length])
 }
 
-/** Log-probability of each answer, summed over its tokens. */
-export interface AnswerLogps {
+/** Of each token of a chosen answer `1 / tokenCount`, else 0: [N]. */
+export function chosenShare({ batch }: PairRows, tokenCount: number): HostTensor<'float32'> {
+  const data = new Float32Array(batch.paddedCount)
+  batch.trained.forEach(({ row }, n) => {
+    data[n] = row % 2 === 0 ? 1 / tokenCount : 0
+  })
+  return float32Tensor(data, [batch.paddedCount])
+}
+
+/** How many tokens the chosen answers have that train. */
+export function chosenTokenCount(parts: readonly PairRows[]): number {
+  return parts.reduce((sum, { batch }) => sum + batch.trained.filter(({ row }) => row % 2 === 0).length, 0)
+}
+
+/** What was said of both answers of each pair. */
+interface Answers {
   readonly chosen: Float64Array
   readonly rejected: Float64Array
+}
+
+/** Log-probability of each answer, summed over its tokens. */
+export interface AnswerLogps extends Answers {
+  /** How many tokens were summed; 0 where nothing was scored. */
+  readonly tokens: Answers
 }
 
 /** Adds up the log-probabilities of rows into those of the batch's pairs. */
 export function addAnswerLogps(sums: AnswerLogps, { batch, indices }: PairRows, logp: Float32Array): void {
   batch.trained.forEach(({ row }, n) => {
     const pair = indices[row >> 1] as number
-    const side = row % 2 === 0 ? sums.chosen : sums.rejected
-    side[pair] = (side[pair] as number) + (logp[n] as number)
+    const side = row % 2 === 0 ? 'chosen' : 'rejected'
+    sums[side][pair] = (sums[side][pair] as number) + (logp[n] as number)
+    sums.tokens[side][pair] = (sums.tokens[side][pair] as number) + 1
   })
+}
+
+/** The mean of each answer's tokens; 0 where nothing was scored. */
+export function meanLogps({ chosen, rejected, tokens }: AnswerLogps): Answers {
+  const mean = (sums: Float64Array, counts: Float64Array): Float64Array =>
+    sums.map((sum, pair) => sum / Math.max(1, counts[pair] as number))
+  return { chosen: mean(chosen, tokens.chosen), rejected: mean(rejected, tokens.rejected) }
 }
 
 /** Zeros. */
 export function noLogps(pairCount: number): AnswerLogps {
-  return { chosen: new Float64Array(pairCount), rejected: new Float64Array(pairCount) }
+  const zeros = (): Answers => ({ chosen: new Float64Array(pairCount), rejected: new Float64Array(pairCount) })
+  return { ...zeros(), tokens: zeros() }
 }

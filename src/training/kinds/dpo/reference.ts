@@ -54,7 +54,7 @@ export async function openPreferenceLoss(
         if (pairs.length === 0) continue
         const policy = await scorePairs(pairs, scores.score)
         const reference = references[index] ?? noLogps(pairs.length)
-        const { loss, metrics } = preferenceMeasures(policy, reference, hyperparameters)
+        const { loss, metrics } = preferenceMeasures(policy, reference, hyperparameters.preferenceLoss)
         for (const [name, value] of Object.entries({ loss, ...metrics })) {
           sums.set(name, (sums.get(name) ?? 0) + value * pairs.length)
         }

@@ -82,6 +82,39 @@ describe('a preference job', () => {
     expect(page.data[0]?.metrics['rewards/margins']).toBeGreaterThan(0)
   })
 
+  test.each([
+    // the loss of a job's first step, where policy and reference agree
+    ['hinge', {}, 1],
+    ['ipo', { beta: 0.5 }, 1],
+    ['sigmoid with an SFT term', { rpo_alpha: 0.2 }, null],
+    ['orpo', {}, null],
+    ['simpo', {}, null],
+  ])('learns with %s', async (name, config, first) => {
+    const model = await service.json<{ id: string }>('/v1/preview/models', {
+      json: { project: 'tests', name: `dpo-${name.slice(0, 5)}`, base_model: 'trainyard/spark' },
+    })
+    const loss_type = name.split(' ')[0] as string
+    const { status, body } = await create({
+      model_id: model.body.id,
+      training_data_url: address(pairs.slice(0, 6)),
+      validation_data_url: address(pairs.slice(6)),
+      config: { loss_type, batch_size: 3, epochs: 4, learning_rate: 1e-3, ...config },
+    })
+    expect([status, body.error]).toEqual([200, undefined])
+    const job = await service.waitForJob(body.id)
+    expect(job).toMatchObject({ status: 'completed', num_gradient_steps: 8 })
+    expect(job.config).toMatchObject({ loss_type, ...config })
+    const [start, ...rest] = await stepsOf(job.id)
+    const end = rest.at(-1)!
+    if (first !== null) expect(start!['loss']).toBeCloseTo(first, 4)
+    expect(end['loss']).toBeLessThan(start!['loss']!)
+    expect(end['rewards/margins']).toBeGreaterThan(start!['rewards/margins']!)
+    expect('nll_loss' in end).toBe(name === 'orpo' || 'rpo_alpha' in config)
+    // the train graph and the measurement say the same of the same state: that on other rows it fell, too
+    const validation = job.report!.validation.map((point) => point.loss)
+    expect(validation.at(-1)).toBeLessThan(validation[0]!)
+  })
+
   test('is measured to the step it starts from, to another step, or to nothing', async () => {
     const marginOf = async (config: JsonObject): Promise<number> => {
       const { status, body } = await create({
@@ -141,7 +174,10 @@ describe('a preference job', () => {
   })
 
   test.each([
-    ['an unknown loss', { loss_type: 'ipo' }, 'invalid_value'],
+    ['an unknown loss', { loss_type: 'kto' }, 'invalid_value'],
+    ['a reference of a loss without one', { loss_type: 'orpo', reference_step: 0 }, 'invalid_value'],
+    ['label smoothing that its loss does not read', { loss_type: 'hinge', label_smoothing: 0.1 }, 'invalid_value'],
+    ['a margin that its loss does not read', { simpo_gamma: 1 }, 'invalid_value'],
     ['label smoothing of a half', { label_smoothing: 0.5 }, 'invalid_value'],
     ['two references', { reference_free: true, reference_step: 0 }, 'invalid_value'],
     ['a step that does not exist', { reference_step: 99 }, 'invalid_value'],

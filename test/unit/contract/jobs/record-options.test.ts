@@ -22,7 +22,9 @@ describe('the record of a job', () => {
     expect(recorded('sft', {})).toMatchObject({ learning_rate: 5e-5, batch_size: 2, epochs: 1, keep_best: false })
     expect(recorded('dpo', { early_stopping_patience: 2 })).toMatchObject({ beta: 0.1, keep_best: true })
     expect(recorded('rl', {})).not.toHaveProperty('ppo')
-    expect(recorded('dpo', {})).not.toHaveProperty('loss_type')
+    expect(recorded('dpo', {})).toMatchObject({ loss_type: 'sigmoid', rpo_alpha: 0, reference_free: false })
+    expect(recorded('dpo', { loss_type: 'orpo' })).toMatchObject({ beta: 0.1, rpo_alpha: 1, reference_free: true })
+    expect(recorded('dpo', { loss_type: 'simpo', rpo_alpha: 0.5 })).toMatchObject({ beta: 2, rpo_alpha: 0.5 })
   })
 
   test.each<[JobKind, JsonObject]>([
@@ -38,6 +40,8 @@ describe('the record of a job', () => {
     ['dpo', {}],
     ['dpo', { reference_free: true, batch_size: 3, learning_rate_schedule: 'cosine' }],
     ['dpo', { reference_step: 0, label_smoothing: 0.1 }],
+    ['dpo', { loss_type: 'orpo', beta: 0.2 }],
+    ['dpo', { loss_type: 'simpo', simpo_gamma: 1, label_smoothing: 0.1 }],
   ])('is what it runs with, read back from JSON, and resolving it again changes nothing: %s %j', (kind, config) => {
     const resolved = resolveOptions(kind, config)
     const stored = JSON.parse(JSON.stringify(recordOptions(kind, resolved))) as JsonObject

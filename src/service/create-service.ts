@@ -87,7 +87,13 @@ async function assemble(start: Start): Promise<StartedService> {
   const processes = startProcesses(start, { db: storage.db, served, preparedDir: dataDir.preparedPath })
   const { engines, workers } = processes
   let workerUrl = ''
-  const jobs = createJobs(start, { storage, workers, serverUrl: () => workerUrl })
+  const jobs = createJobs(start, {
+    storage,
+    workers,
+    served,
+    preparedDir: dataDir.preparedPath,
+    serverUrl: () => workerUrl,
+  })
   const { services, outbox } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const server = await startServer(start, { dataDir, storage, processes, jobs, services })
 

@@ -3,6 +3,7 @@
  */
 import { z } from 'zod'
 import {
+  baseModelFilesSchema,
   heartbeatReplySchema,
   workerCompletionSchema,
   workerEventsSchema,
@@ -33,6 +34,16 @@ export const WORKER = endpoints({
   'GET /internal/worker/jobs/{job_id}/reference/{file}': {
     ...worker,
     summary: 'Fetch a file of the checkpoint it is held close to',
+    answer: bytes,
+  },
+  'GET /internal/worker/jobs/{job_id}/base-model': {
+    ...worker,
+    summary: 'List the files of its base model',
+    answer: baseModelFilesSchema,
+  },
+  'GET /internal/worker/jobs/{job_id}/base-model/{+file}': {
+    ...worker,
+    summary: 'Fetch a file of its base model',
     answer: bytes,
   },
   'POST /internal/worker/jobs/{job_id}/heartbeat': {

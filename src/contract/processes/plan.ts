@@ -3,11 +3,12 @@
  */
 
 import type { JobReport } from '../wire/training/job-report.js'
-import type { WorkerJob } from './worker.js'
+import type { WorkerFolders, WorkerJob } from './worker.js'
 
 export interface PlanRequest {
   /** As a worker would get it; never a resume point, and no file of a reference. */
   readonly job: WorkerJob
+  readonly folders: WorkerFolders
   readonly inputPath: string
   readonly validationPath: string | null
   /** Files of the parent checkpoint by name. */

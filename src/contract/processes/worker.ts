@@ -7,6 +7,8 @@
  *     GET  /internal/worker/jobs/{job_id}/validation           → JSON Lines: the rows a job is measured on
  *     GET  /internal/worker/jobs/{job_id}/parent/{file}        → a file of the parent checkpoint; header x-content-sha256
  *     GET  /internal/worker/jobs/{job_id}/reference/{file}     → a file of the checkpoint the KL penalty is measured to; the same header
+ *     GET  /internal/worker/jobs/{job_id}/base-model           → BaseModelFiles: what a worker fetches that has no folder of it
+ *     GET  /internal/worker/jobs/{job_id}/base-model/{file}    → one of them; header x-content-sha256
  *     POST /internal/worker/jobs/{job_id}/heartbeat            WorkerHeartbeat → HeartbeatReply; extends the lease
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
@@ -14,6 +16,9 @@
  *     GET  /internal/worker/jobs/{job_id}/resume               → the last resume point, of this or an earlier attempt
  *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
  *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}
+ *
+ * No message names a path: files are named by what they are and their digest, and only who starts a worker tells it folders of
+ * its machine (`workerFoldersSchema`).
  *
  * Every request carries `Authorization: Bearer <attempt token>` and `x-trainyard-attempt: <n>`. A stale attempt gets 409
  * and must stop at once. All writes are idempotent for one attempt.
@@ -46,7 +51,7 @@ export const workerJobSchema = z.object({
   reference_files: z.array(z.enum(PARENT_FILES)),
   /** Whether there are rows to measure on. */
   has_validation: z.boolean().default(false),
-  base_model: z.object({ name: z.string(), source_path: z.string(), prepared_dir: z.string() }),
+  base_model: z.object({ name: z.string() }),
   /** Every option of the job's kind, resolved when the job was created (`contract/jobs/resolve.ts`). */
   config: z.record(z.string(), z.json()),
   /** Chat template variables of the chats that are learned: the job's own, else those of the parent. */
@@ -58,6 +63,22 @@ export const workerJobSchema = z.object({
   resume: z.object({ sha256: z.string(), events: z.number().int() }).nullable(),
 })
 export type WorkerJob = z.infer<typeof workerJobSchema>
+
+/** Name of a base model's file: plain, or one of the two that lie in a folder of templates. */
+const baseModelFileName = z.string().regex(/^(?:additional_chat_templates\/)?[\w-][\w.-]{0,200}$/)
+
+export const baseModelFilesSchema = z.object({
+  /** SHA-256 over names and digests of the files: two folders with the same digest are the same base model. */
+  digest: z.string().regex(/^[0-9a-f]{64}$/),
+  /** A folder with these files, or one GGUF file. */
+  layout: z.enum(['folder', 'file']),
+  files: z
+    .array(
+      z.object({ name: baseModelFileName, sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() }),
+    )
+    .min(1),
+})
+export type BaseModelFiles = z.infer<typeof baseModelFilesSchema>
 
 export const workerHeartbeatSchema = z.object({
   /** Counts what the attempt has done, a graph run or a request: a heartbeat alone only says that the process lives. */
@@ -96,16 +117,30 @@ export const workerFailureSchema = z.object({
 })
 export type WorkerFailure = z.infer<typeof workerFailureSchema>
 
+/**
+ * Folders of the machine a worker runs on, as whoever starts it there says them. These never travel between machines.
+ */
+export const workerFoldersSchema = z.object({
+  /** The job's base model, a folder or a GGUF file; null where the worker fetches it into `fetched`. */
+  base_model: z.string().nullable(),
+  /** Where prepared weights are kept. */
+  prepared: z.string(),
+  /** Where fetched base models are kept; null where none is fetched. */
+  fetched: z.string().nullable(),
+})
+export type WorkerFolders = z.infer<typeof workerFoldersSchema>
+
 /** What a worker that the server keeps says over its IPC channel when its attempt is over and it could make another. */
 export const workerIdleSchema = z.object({ type: z.literal('idle'), resident_bytes: z.number().nonnegative() })
 export type WorkerIdle = z.infer<typeof workerIdleSchema>
 
-/** The server's answer, whenever a job comes: what a new process is told by its environment. */
+/** The answer of who started it, whenever a job comes: what a new process is told by its environment. */
 export const workerAssignmentSchema = z.object({
   type: z.literal('attempt'),
   url: z.string(),
   token: z.string(),
   job_id: z.string(),
   attempt: z.number().int(),
+  folders: workerFoldersSchema,
 })
 export type WorkerAssignment = z.infer<typeof workerAssignmentSchema>

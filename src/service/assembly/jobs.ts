@@ -1,6 +1,7 @@
 /**
  * The queue of training jobs: who waits for which, how long a worker may be silent, and how one is started.
  */
+import type { BaseModelEntry } from '../operations/context.js'
 import type { WorkerPool } from '../processes/worker-pool.js'
 import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '../queue/dispatcher.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
@@ -16,12 +17,15 @@ export interface Jobs {
 export interface JobsInput {
   readonly storage: Pick<Storage, 'db' | 'ids'>
   readonly workers: WorkerPool
+  /** Base models and where they lie. Changes while the server runs. */
+  readonly served: readonly BaseModelEntry[]
+  readonly preparedDir: string
   /** Where workers find the server; asked once it listens. */
   readonly serverUrl: () => string
 }
 
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
-export function createJobs(start: Start, { storage, workers, serverUrl }: JobsInput): Jobs {
+export function createJobs(start: Start, { storage, workers, served, preparedDir, serverUrl }: JobsInput): Jobs {
   const { settings, logger } = start
   const signals = createJobSignals()
   const timing: JobTiming = {
@@ -39,8 +43,12 @@ export function createJobs(start: Start, { storage, workers, serverUrl }: JobsIn
     trainWorkers: settings.trainWorkers,
     hasRoom: () => workers.hasRoom(),
     timing,
-    startWorker: ({ job, token }) =>
-      workers.start({ serverUrl: serverUrl(), token, jobId: job.id, attempt: job.attempt, modelId: job.modelId }),
+    startWorker: ({ job, baseModel, token }) => {
+      const base = served.find(({ name }) => name === baseModel)
+      const folders = { base_model: base?.sourcePath ?? null, prepared: preparedDir, fetched: null }
+      const attempt = { jobId: job.id, attempt: job.attempt, modelId: job.modelId }
+      return workers.start({ serverUrl: serverUrl(), token, folders, ...attempt })
+    },
   })
   return { signals, dispatcher, leaseMs: timing.leaseMs }
 }

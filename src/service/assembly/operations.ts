@@ -10,6 +10,7 @@ import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
 import { createKeyService } from '../operations/access/keys.js'
 import { createVerifyService } from '../operations/backup/verify-storage.js'
+import { createBaseModelFilesBook } from '../operations/base-models/base-model-files.js'
 import { createBaseModelService } from '../operations/base-models/base-models.js'
 import { createHubConnection } from '../operations/base-models/hub-connection.js'
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
@@ -110,6 +111,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     logger,
     baseModels: served,
     modelFacts,
+    baseModelFiles: createBaseModelFilesBook(),
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
     remoteData,

@@ -15,6 +15,7 @@ import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { UsageService } from './access/usage.js'
+import type { BaseModelFilesBook } from './base-models/base-model-files.js'
 import type { ModelFactsBook } from './base-models/model-facts.js'
 import type { RemoteData } from './training/remote-data.js'
 
@@ -53,6 +54,8 @@ export interface ServiceContext {
   readonly baseModels: readonly BaseModelEntry[]
   /** What is known of their files. */
   readonly modelFacts: ModelFactsBook
+  /** The files themselves, for workers on other machines. */
+  readonly baseModelFiles: BaseModelFilesBook
   /** Where prepared base weights are kept. */
   readonly preparedDir: string
   /** `file:` training data must lie below this folder; null refuses all. */

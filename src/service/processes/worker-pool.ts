@@ -11,7 +11,7 @@ import { readFileSync } from 'node:fs'
 import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages } from '#base/processes/malloc-tunables.js'
-import { type WorkerAssignment, workerIdleSchema } from '#contract/processes/worker.js'
+import { type WorkerAssignment, type WorkerFolders, workerIdleSchema } from '#contract/processes/worker.js'
 
 export interface WorkerPoolOptions {
   /** Environment of the children. */
@@ -35,6 +35,7 @@ export interface AttemptStart {
   readonly token: string
   readonly jobId: string
   readonly attempt: number
+  readonly folders: WorkerFolders
   /** A kept worker that last trained this model is preferred. */
   readonly modelId: string
 }
@@ -245,6 +246,7 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
       TRAINYARD_WORKER_TOKEN: attempt.token,
       TRAINYARD_WORKER_JOB: attempt.jobId,
       TRAINYARD_WORKER_ATTEMPT: String(attempt.attempt),
+      TRAINYARD_WORKER_FOLDERS: JSON.stringify(attempt.folders),
       TRAINYARD_WORKER_KEEP: options.keepMs === 0 ? '0' : '1',
     },
   })
@@ -257,5 +259,6 @@ function toAssignment(attempt: AttemptStart): WorkerAssignment {
     token: attempt.token,
     job_id: attempt.jobId,
     attempt: attempt.attempt,
+    folders: attempt.folders,
   }
 }

@@ -112,6 +112,8 @@ async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions
 /** A job a worker may now run, and the secret it proves itself with. */
 export interface ClaimedJob {
   readonly job: JobRecord
+  /** Name of its base model; null if its model is gone. */
+  readonly baseModel: string | null
   readonly token: string
 }
 
@@ -151,5 +153,6 @@ async function claim(
     parentStep: parent?.step ?? 0,
   })
   const job = await findJob(db, next.id)
-  return job === null ? null : { job, token }
+  const model = await findModel(db, next.modelId)
+  return job === null ? null : { job, baseModel: model?.baseModel ?? null, token }
 }

@@ -2,7 +2,7 @@
  * Entry point of the training worker process: one attempt at one job; then the process ends, or waits for another if the
  * server that started it keeps it (`service/processes/worker-pool.ts`).
  *
- * Started by the server (or by hand on another machine) with TRAINYARD_WORKER_URL, _TOKEN, _JOB and _ATTEMPT. Exit code 0
+ * Started with TRAINYARD_WORKER_URL, _TOKEN, _JOB, _ATTEMPT and _FOLDERS. Exit code 0
  * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told. With
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
@@ -14,15 +14,18 @@ import { memoryBytes } from '#base/machine/memory.js'
 import { systemClock } from '#base/util/clock.js'
 import {
   type WorkerFailure,
+  type WorkerFolders,
   type WorkerIdle,
   type WorkerJob,
   workerAssignmentSchema,
+  workerFoldersSchema,
 } from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { createBaseModelOpener } from './base-model.js'
+import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
-import { startHeartbeat } from './heartbeat.js'
+import { fetchBaseModel } from './fetch-base-model.js'
+import { type Heartbeat, startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
 import { JOB_RUNTIME } from './open-job.js'
 import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
@@ -46,10 +49,10 @@ async function main(environment: Environment): Promise<void> {
     ...readThreads(environment),
   }
   const isKept = environment['TRAINYARD_WORKER_KEEP'] === '1' && process.send !== undefined
-  for (let identity = readIdentity(environment); ; ) {
-    const isSound = await makeAttempt(identity, tools)
+  for (let task = readTask(environment); ; ) {
+    const isSound = await makeAttempt(task, tools)
     if (!isSound || !isKept) return
-    identity = await nextAttempt()
+    task = await nextTask()
   }
 }
 
@@ -59,7 +62,7 @@ async function loadRuntime(environment: Environment, logger: Logger): Promise<Ru
     return createOrtRuntime(JOB_RUNTIME)
   } catch (error) {
     if (!(error instanceof AppError)) throw error
-    const client = createWorkerClient(readIdentity(environment))
+    const client = createWorkerClient(readTask(environment).identity)
     await client.getJob()
     logger.error({ code: error.code, reason: error.message, hint: error.hint }, 'train.failed')
     await client.fail(toFailure(error))
@@ -74,10 +77,16 @@ function probe(): void {
   process.disconnect?.()
 }
 
-type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'openBaseModel' | 'threads'>
+type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads'> & { readonly openBaseModel: OpenBaseModel }
+
+/** An attempt, and the folders it may use. */
+interface Task {
+  readonly identity: WorkerIdentity
+  readonly folders: WorkerFolders
+}
 
 /** Runs one attempt to its end. @returns whether this process may make another one */
-async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<boolean> {
+async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<boolean> {
   const client = createWorkerClient(identity)
   const job = await takeJob(client, tools.logger)
   if (job === null) return true
@@ -93,6 +102,7 @@ async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<bool
       ...tools,
       client,
       job,
+      openBaseModel: () => openBaseModel(folders, { client, heartbeat, open: tools.openBaseModel }),
       runtime: countRuns(tools.runtime, heartbeat.noteProgress),
       clock: systemClock,
       isCancelRequested: heartbeat.isCancelRequested,
@@ -104,6 +114,25 @@ async function makeAttempt(identity: WorkerIdentity, tools: Tools): Promise<bool
   } finally {
     await heartbeat.stop()
   }
+}
+
+interface BaseModelTools {
+  readonly client: WorkerClient
+  readonly heartbeat: Heartbeat
+  readonly open: OpenBaseModel
+}
+
+async function openBaseModel(
+  { base_model: given, prepared, fetched }: WorkerFolders,
+  { client, heartbeat, open }: BaseModelTools,
+): Promise<BaseModel> {
+  if (given !== null) return open({ sourcePath: given, preparedDir: prepared })
+  if (fetched === null) throw new Error('the worker was given neither a base model nor a folder to fetch one into')
+  const onPart = (): void => {
+    heartbeat.noteProgress()
+    if (heartbeat.isCancelRequested()) throw new CancelledError()
+  }
+  return open({ sourcePath: await fetchBaseModel({ client, directory: fetched, onPart }), preparedDir: prepared })
 }
 
 /** @returns null where something the job names is gone, which another attempt would not change: the job has failed with the reason then */
@@ -119,11 +148,11 @@ async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob 
 }
 
 /** Tells the server that this process is free, and waits for the next attempt; the server ends it when there is none. */
-function nextAttempt(): Promise<WorkerIdentity> {
+function nextTask(): Promise<Task> {
   return new Promise((resolve) => {
     process.once('message', (message: unknown) => {
-      const { url, token, job_id: jobId, attempt } = workerAssignmentSchema.parse(message)
-      resolve({ url, token, jobId, attempt })
+      const { url, token, job_id: jobId, attempt, folders } = workerAssignmentSchema.parse(message)
+      resolve({ identity: { url, token, jobId, attempt }, folders })
     })
     const idle: WorkerIdle = { type: 'idle', resident_bytes: process.memoryUsage.rss() }
     process.send?.(idle)
@@ -164,18 +193,19 @@ function readThreads(environment: Environment): { readonly threads?: number } {
 }
 
 /** @throws {Error} naming the missing variable: the process was not started by a Trainyard server */
-function readIdentity(environment: Environment): WorkerIdentity {
+function readTask(environment: Environment): Task {
   const read = (name: string): string => {
     const value = environment[name]
     if (value === undefined || value === '') throw new Error(`the environment variable ${name} is not set`)
     return value
   }
-  return {
+  const identity = {
     url: read('TRAINYARD_WORKER_URL').replace(/\/+$/, ''),
     token: read('TRAINYARD_WORKER_TOKEN'),
     jobId: read('TRAINYARD_WORKER_JOB'),
     attempt: Number(read('TRAINYARD_WORKER_ATTEMPT')),
   }
+  return { identity, folders: workerFoldersSchema.parse(JSON.parse(read('TRAINYARD_WORKER_FOLDERS'))) }
 }
 
 main(readEnvironment()).catch((error: unknown) => {

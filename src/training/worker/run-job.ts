@@ -14,7 +14,7 @@ import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
-import type { OpenBaseModel } from './base-model.js'
+import type { BaseModel } from './base-model.js'
 import { openJob } from './open-job.js'
 import { createPaceMeter } from './pace.js'
 import { toWireReport } from './wire-report.js'
@@ -24,7 +24,8 @@ import { FencedError, type UploadedFile, type WorkerClient } from './worker-clie
 export interface AttemptOptions {
   readonly client: WorkerClient
   readonly job: WorkerJob
-  readonly openBaseModel: OpenBaseModel
+  /** Loads the job's base model, fetching it first where this machine has none. */
+  readonly openBaseModel: () => Promise<BaseModel>
   readonly runtime: Runtime
   readonly clock: Clock
   readonly logger: Logger
@@ -48,7 +49,7 @@ export class CancelledError extends AppError {
 export async function runJob(options: AttemptOptions): Promise<void> {
   const { client, job, logger, clock } = options
   const startedMs = clock.monotonicMs()
-  const { prepared, text } = await options.openBaseModel(job.base_model)
+  const { prepared, text } = await options.openBaseModel()
   assertNotCancelled(options)
   const resumePoint = await fetchResumePoint(options)
   const { opened, context } = await openJob({ ...options, source: client, prepared, text, resumePoint })

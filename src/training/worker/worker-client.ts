@@ -8,6 +8,8 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors/errors.js'
 import {
+  type BaseModelFiles,
+  baseModelFilesSchema,
   type CheckpointFile,
   heartbeatReplySchema,
   type WorkerCompletion,
@@ -44,6 +46,9 @@ export interface UploadedFile {
 /** Calls of one attempt. All reject with `FencedError` when the attempt is stale and AppError `unavailable` without a server. */
 export interface WorkerClient extends JobSource {
   getJob(): Promise<WorkerJob>
+  getBaseModelFiles(): Promise<BaseModelFiles>
+  /** Bytes of one of them, as they come. */
+  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
@@ -118,6 +123,8 @@ export function createWorkerClient(
     openValidation: () => streamInput(() => send('GET', '/validation')),
     getReferenceFile: (file) => fetchFile(`/reference/${file}`),
     getParentFile: (file) => fetchFile(`/parent/${file}`),
+    getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
+    openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? emptyBody(),
     heartbeat: async (progress) => {
       const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
       return { isCancelRequested: reply.is_cancel_requested }
@@ -172,6 +179,8 @@ async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8
   if (response.body === null) return
   for await (const chunk of response.body) yield chunk
 }
+
+async function* emptyBody(): AsyncGenerator<Uint8Array> {}
 
 /** The rows of a job are gone from the data directory: no attempt can read them. */
 export function jobDataMissing(cause: Error): StorageError {

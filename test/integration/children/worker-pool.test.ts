@@ -9,7 +9,8 @@ import { isAlive } from '../../support/service/is-alive.js'
 import { until } from '../../support/until.js'
 
 const IDLE_WORKER = join(import.meta.dirname, '..', '..', 'support', 'stand-ins', 'idle-worker.mjs')
-const START = { serverUrl: 'http://127.0.0.1:1', token: 't', jobId: 'j', attempt: 1, modelId: 'm' }
+const FOLDERS = { base_model: null, prepared: '/nowhere', fetched: null }
+const START = { serverUrl: 'http://127.0.0.1:1', token: 't', jobId: 'j', attempt: 1, modelId: 'm', folders: FOLDERS }
 let pool: WorkerPool
 afterEach(() => pool.stop())
 

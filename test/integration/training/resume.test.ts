@@ -62,6 +62,8 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     },
     getParentFile: () => Promise.reject(new Error('unused')),
     getReferenceFile: () => Promise.reject(new Error('unused')),
+    getBaseModelFiles: () => Promise.reject(new Error('unused')),
+    openBaseModelFile: () => Promise.reject(new Error('unused')),
     heartbeat: () => Promise.reject(new Error('unused')),
     postEvents: async ({ offset, events }) => {
       if (offset > held.events.length) throw new Error(`a gap before event ${offset}`)
@@ -86,17 +88,18 @@ async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unkn
     },
     fail: () => Promise.reject(new Error('unused')),
   }
-  const described = workerJob(modelPath, directory, {
+  const described = workerJob({
     resume_seconds: death === null ? 3600 : 0,
     resume: held.resume === null ? null : { sha256: digest(held.resume.bytes), events: held.resume.events },
     ...job,
   })
+  const openBaseModel = createBaseModelOpener(() => Promise.resolve())
   const options = {
     runtime: createOrtRuntime(),
     clock: systemClock,
     logger: createLogger({ level: 'silent' }),
     threads: 1,
-    openBaseModel: createBaseModelOpener(() => Promise.resolve()),
+    openBaseModel: () => openBaseModel({ sourcePath: modelPath, preparedDir: join(directory, 'prepared') }),
   }
   try {
     await runJob({ client, job: described, isCancelRequested: () => false, ...options })

@@ -6,16 +6,18 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
-import type { WorkerEvents, WorkerFailure, WorkerJob } from '#contract/processes/worker.js'
+import type { WorkerEvents, WorkerFailure, WorkerFolders, WorkerJob } from '#contract/processes/worker.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { decodeAdapter } from '#model/weights/adapter.js'
+import { createBaseModelFilesBook } from '#service/operations/base-models/base-model-files.js'
 import { workerJob } from '../../support/model/worker-job.js'
 
 const TOKEN = 'attempt-token'
@@ -38,6 +40,7 @@ interface Recorded {
   readonly events: WorkerEvents['events']
   readonly files: Map<string, Buffer>
   heartbeats: number
+  readonly paths: string[]
   completion: JsonObject | null
   failure: WorkerFailure | null
   unauthorized: number
@@ -47,6 +50,8 @@ interface FakeOptions {
   readonly input: readonly unknown[]
   readonly job?: Partial<WorkerJob>
   readonly parentFiles?: ReadonlyMap<string, Uint8Array>
+  /** How often the base model's weights come damaged. */
+  readonly damagedWeights?: number
   /** Answers of the server that are not the usual ones. */
   readonly intercept?: (path: string, recorded: Recorded) => number | undefined
   readonly isCancelRequested?: (recorded: Recorded) => boolean
@@ -57,11 +62,15 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
     events: [],
     files: new Map(),
     heartbeats: 0,
+    paths: [],
     completion: null,
     failure: null,
     unauthorized: 0,
   }
-  const job = workerJob(modelPath, directory, options.job ?? {})
+  const job = workerJob(options.job ?? {})
+  const book = createBaseModelFilesBook()
+  const model = { name: 'tiny', sourcePath: modelPath }
+  let cuts = options.damagedWeights ?? 0
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)
@@ -73,6 +82,7 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
       recorded.unauthorized++
       return void reply(401)
     }
+    recorded.paths.push(path)
     const refused = options.intercept?.(path, recorded)
     if (refused !== undefined) return void reply(refused)
     if (path === '') return void reply(200, job)
@@ -82,6 +92,15 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
       const bytes = options.parentFiles?.get(path.slice(8)) ?? Buffer.alloc(0)
       const headers = { 'x-content-sha256': createHash('sha256').update(bytes).digest('hex') }
       return void response.writeHead(200, headers).end(bytes)
+    }
+    if (path === '/base-model') return void reply(200, await book.describe(model))
+    if (path.startsWith('/base-model/')) {
+      const { stream, sha256 } = await book.open(model, path.slice('/base-model/'.length))
+      response.writeHead(200, { 'x-content-sha256': sha256 })
+      // one byte of weights goes missing on the way, as often as the test wants
+      const isCut = path.endsWith('.safetensors') && cuts-- > 0
+      const bytes = await buffer(stream)
+      return void response.end(isCut ? bytes.subarray(1) : bytes)
     }
     if (path === '/heartbeat') {
       recorded.heartbeats++
@@ -110,6 +129,7 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
 function startWorker(
   url: string,
   flags: readonly string[] = [],
+  folders: Partial<WorkerFolders> = {},
 ): {
   child: ChildProcess
   ended: Promise<{ code: number | null; signal: string | null; stderr: string }>
@@ -121,6 +141,12 @@ function startWorker(
       TRAINYARD_WORKER_TOKEN: TOKEN,
       TRAINYARD_WORKER_JOB: 'job-1',
       TRAINYARD_WORKER_ATTEMPT: '1',
+      TRAINYARD_WORKER_FOLDERS: JSON.stringify({
+        base_model: modelPath,
+        prepared: join(directory, 'prepared'),
+        fetched: null,
+        ...folders,
+      }),
     },
     stdio: ['ignore', 'ignore', 'pipe'],
   })
@@ -133,9 +159,9 @@ function startWorker(
   return { child, ended }
 }
 
-async function runWorker(options: FakeOptions) {
+async function runWorker(options: FakeOptions, folders: Partial<WorkerFolders> = {}) {
   const { url, recorded } = await startServer(options)
-  return { recorded, end: await startWorker(url).ended }
+  return { recorded, end: await startWorker(url, [], folders).ended }
 }
 
 const sftRows = Array.from({ length: 5 }, (_, i) => ({
@@ -212,6 +238,32 @@ describe('training worker', () => {
     const first = await runWorker({ input: sftRows, job })
     const second = await runWorker({ input: sftRows, job: { ...job, attempt: 1 } })
     for (const [name, bytes] of first.recorded.files) expect(second.recorded.files.get(name), name).toEqual(bytes)
+  })
+
+  it('fetches a base model that its machine has not, once, and then trains as where it lies', async () => {
+    const job = { config: { learning_rate: 1e-3 } }
+    const local = await runWorker({ input: sftRows, job })
+    const folders = { base_model: null, prepared: join(directory, 'far-prepared'), fetched: join(directory, 'far') }
+    // twice damaged on the way: asked for again
+    const far = await runWorker({ input: sftRows, job, damagedWeights: 2 }, folders)
+    expect(far.end).toEqual({ code: 0, signal: null, stderr: '' })
+    expect(local.recorded.paths.filter((path) => path.startsWith('/base-model'))).toEqual([])
+    for (const [name, bytes] of local.recorded.files) expect(far.recorded.files.get(name), name).toEqual(bytes)
+    const again = await runWorker({ input: sftRows, job }, folders)
+    expect(again.recorded.paths.filter((path) => path.startsWith('/base-model'))).toEqual(['/base-model'])
+    expect(again.recorded.completion!['files']).toEqual(far.recorded.completion!['files'])
+    expect(await readdir(folders.fetched)).toHaveLength(1)
+  })
+
+  it('fails its job where a base model never comes as the server says it is, and keeps nothing of it', async () => {
+    const folders = { base_model: null, prepared: join(directory, 'bad-prepared'), fetched: join(directory, 'bad') }
+    const { recorded, end } = await runWorker({ input: sftRows, damagedWeights: 99 }, folders)
+    expect(end.code).toBe(0)
+    expect(recorded.failure).toMatchObject({
+      code: 'base_model_damaged',
+      message: expect.stringContaining('"model.safetensors" of the base model does not come with its digest'),
+    })
+    expect(await readdir(folders.fetched)).toEqual([])
   })
 
   it('trains an RL job and continues from its checkpoint', async () => {

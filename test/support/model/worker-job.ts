@@ -1,15 +1,11 @@
 /**
  * A job as the service hands it to a worker, on the small random model.
  */
-import { join } from 'node:path'
 import { resolveOptions } from '#contract/jobs/resolve.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 
-/**
- * @param directory where the base model is prepared
- * @param overrides its config as a request has it: what a worker gets was resolved
- */
-export function workerJob(modelPath: string, directory: string, overrides: Partial<WorkerJob>): WorkerJob {
+/** @param overrides its config as a request has it: what a worker gets was resolved */
+export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
   const job: WorkerJob = {
     id: 'job-1',
     kind: 'sft',
@@ -21,7 +17,7 @@ export function workerJob(modelPath: string, directory: string, overrides: Parti
     parent_files: [],
     reference_files: [],
     has_validation: false,
-    base_model: { name: 'trainyard/tiny-random', source_path: modelPath, prepared_dir: join(directory, 'prepared') },
+    base_model: { name: 'trainyard/tiny-random' },
     config: {},
     template_kwargs: {},
     lease_seconds: 30,

@@ -37,6 +37,11 @@ export function workerHandlers({ services: { workerApi } }: AppOptions) {
       const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), params.file)
       return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
     },
+    'GET /internal/worker/jobs/{job_id}/base-model': ({ c }) => workerApi.baseModelFiles(claimOf(c)),
+    'GET /internal/worker/jobs/{job_id}/base-model/{+file}': async ({ params, c }) => {
+      const { stream, sha256, sizeBytes } = await workerApi.openBaseModelFile(claimOf(c), params.file)
+      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
+    },
     'POST /internal/worker/jobs/{job_id}/heartbeat': async ({ body, c }) =>
       workerApi.heartbeat(claimOf(c), await body()),
     'POST /internal/worker/jobs/{job_id}/events': async ({ body, c }) => {

@@ -25,7 +25,7 @@ export interface HubListing {
 }
 
 /** The only file in a folder that is read: a model's template for conversations with tools. */
-const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja'
+export const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja'
 /** Configuration, tokenizer and templates: all that is read beside the weights. */
 const TEXT_FILES = new Set([
   'config.json',
@@ -40,6 +40,12 @@ const TEXT_FILES = new Set([
 const WEIGHT_FILE = 'model.safetensors'
 const INDEX_FILE = 'model.safetensors.index.json'
 const SHARD = /^model-\d{5}-of-\d{5}\.safetensors$/
+
+/** Whether something of this name beside a `config.json` may be read: text and weights, under whatever names an index has for them. */
+export function isModelFile(name: string): boolean {
+  return TEXT_FILES.has(name) || name === INDEX_FILE || /^[\w-][\w.-]{0,180}\.safetensors$/.test(name)
+}
+
 /** A repository's description is far below this. */
 const MAX_LISTING_BYTES = 50_000_000
 /** The hub does not accept larger files. */

@@ -57,7 +57,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       parent_files: PARENT_FILES.filter((name) => parentFiles.some((file) => file.name === name)),
       reference_files: [],
       has_validation: files.validationPath !== null,
-      base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
+      base_model: { name: base.name },
       config: { ...resolvedConfig } as WorkerJob['config'],
       template_kwargs: templateKwargs as WorkerJob['config'],
       lease_seconds: context.leaseMs / 1000,
@@ -68,6 +68,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       keyId,
       {
         job,
+        folders: { base_model: base.sourcePath, prepared: context.preparedDir, fetched: null },
         ...files,
         parentFiles: Object.fromEntries(
           parentFiles.map(({ name, sha256 }) => [name, { path: blobs.pathOf(sha256), sha256 }]),

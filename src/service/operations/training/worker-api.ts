@@ -5,6 +5,7 @@ import type { ReadStream } from 'node:fs'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import {
+  type BaseModelFiles,
   CHECKPOINT_FILES,
   type CheckpointFile,
   MAX_CHECKPOINT_FILE_BYTES,
@@ -25,9 +26,9 @@ import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
-import { findModel } from '#service/storage/models.js'
+import { findModel, type ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
-import type { ServiceContext } from '../context.js'
+import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
 import { optionsOfJob, referenceOfJob } from './job-options.js'
 import { findKlReference } from './kl-reference.js'
@@ -45,6 +46,13 @@ export interface WorkerApiService {
     claim: AttemptClaim,
     name: string,
   ): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
+  /** What a worker fetches that has no folder of the job's base model. @throws {NotFoundError} `base_model_not_found` */
+  baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
+  /** @throws {NotFoundError} `file_not_found` */
+  openBaseModelFile(
+    claim: AttemptClaim,
+    name: string,
+  ): Promise<{ readonly stream: ReadStream; readonly sha256: string; readonly sizeBytes: number }>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
@@ -68,7 +76,7 @@ type Context = Pick<
   | 'signals'
   | 'dispatcher'
   | 'baseModels'
-  | 'preparedDir'
+  | 'baseModelFiles'
   | 'leaseMs'
   | 'resumeIntervalMs'
   | 'requestSweep'
@@ -95,17 +103,21 @@ export function createWorkerApiService(context: Context): WorkerApiService {
     }
   }
 
+  /** @throws {NotFoundError} `base_model_not_found` if it was removed since the job was created */
+  async function baseModelOf(job: JobRecord): Promise<{ readonly model: ModelRecord; readonly base: BaseModelEntry }> {
+    const model = await findModel(db, job.modelId)
+    const base = context.baseModels.find((entry) => entry.name === model?.baseModel)
+    if (model !== null && base !== undefined) return { model, base }
+    throw new NotFoundError('base_model_not_found', `base model "${model?.baseModel ?? ''}" is not served here`)
+  }
+
   return {
     authorize: async (claim) => void (await checkLease(db, claim)),
 
     job: async (claim) => {
       const { job } = await checkLease(db, claim)
       dispatcher.noteContact(claim, 'moved')
-      const model = await findModel(db, job.modelId)
-      const base = context.baseModels.find((entry) => entry.name === model?.baseModel)
-      if (model === null || base === undefined) {
-        throw new NotFoundError('base_model_not_found', `base model "${model?.baseModel ?? ''}" is not served here`)
-      }
+      const { model, base } = await baseModelOf(job)
       const parent = await findCheckpoint(db, model.id, job.parentStep ?? 0)
       const point = await findResumePoint(db, job.id, job.parentStep ?? 0)
       const reference = await referenceOf(job)
@@ -122,7 +134,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),
         has_validation: job.validationSha256 !== null,
-        base_model: { name: base.name, source_path: base.sourcePath, prepared_dir: context.preparedDir },
+        base_model: { name: base.name },
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
         template_kwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent) as WorkerJob['config'],
@@ -165,6 +177,18 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         throw new NotFoundError('file_not_found', `the KL reference has no file "${name}"`)
       const stream = await openCheckpointBlob(context, { ...file, model, step: reference.step })
       return { stream, sha256: file.sha256 }
+    },
+
+    baseModelFiles: async (claim) => {
+      const { job } = await checkLease(db, claim)
+      dispatcher.noteContact(claim, 'moved')
+      return context.baseModelFiles.describe((await baseModelOf(job)).base)
+    },
+
+    openBaseModelFile: async (claim, name) => {
+      const { job } = await checkLease(db, claim)
+      dispatcher.noteContact(claim, 'moved')
+      return context.baseModelFiles.open((await baseModelOf(job)).base, name)
     },
 
     heartbeat: async (claim, beat) => {

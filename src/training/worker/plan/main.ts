@@ -69,10 +69,12 @@ function fileSource({ job, inputPath, validationPath, parentFiles }: PlanRequest
 }
 
 await answerProcess<PlanRequest, PlanFindings>('plan_failed', async (request, asker) => {
-  const { job, earlier } = request
+  const { job, folders, earlier } = request
   const threads = Number(readEnvironment()['TRAINYARD_THREADS'])
   const note = createReporter(asker.progress)
-  const { prepared, text } = await createBaseModelOpener(async () => undefined)(job.base_model)
+  if (folders.base_model === null) throw new Error('a plan was given no base model')
+  const open = createBaseModelOpener(async () => undefined)
+  const { prepared, text } = await open({ sourcePath: folders.base_model, preparedDir: folders.prepared })
   const { opened, context } = await openJob({
     prepared,
     text: countTexts(text, note),

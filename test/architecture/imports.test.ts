@@ -84,6 +84,17 @@ describe('imports', () => {
     expect(violations).toEqual([])
   })
 
+  test('of the contract the page has types alone: it loads no schemas', () => {
+    const loaded = files
+      .filter((file) => roomOf(file.path) === 'ui')
+      .flatMap((file) =>
+        file.imports
+          .filter(({ target, isTypeOnly }) => target !== null && roomOf(target) !== 'ui' && !isTypeOnly)
+          .map(({ specifier }) => `${file.path} imports ${specifier}`),
+      )
+    expect(loaded).toEqual([])
+  })
+
   test('exceptions are few, and every part of each is still needed', () => {
     const stale = rules.exceptions.flatMap(({ from, to }) => {
       const isUsed = (source: readonly string[], target: readonly string[]): boolean =>

@@ -60,13 +60,18 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
     rule: 'process.exit',
     owners: ['src/inference/host/main.ts', 'src/base/processes/ask-process.ts', 'commands/main.ts', 'src/cli/'],
   },
-  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/'] },
+  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/ui/data/clock.ts'] },
   { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/base/util/'] },
   { pattern: /\brandomUUID\(/, rule: 'randomUUID', owners: ['src/base/util/'] },
   { pattern: /\bas unknown as\b/, rule: 'as unknown as', owners: [] },
   { pattern: /^export default\b/m, rule: 'default export', owners: [] },
   { pattern: /^export \*/m, rule: 'export *', owners: [] },
   { pattern: /:\s*any\b|<any>|as any\b/, rule: 'any', owners: [] },
+  {
+    pattern: /\b(innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|createContextualFragment)\b/,
+    rule: 'markup made of text',
+    owners: [],
+  },
   { pattern: /\bTODO\b(?! \(#\d+\))/, rule: 'TODO without an issue number', owners: [] },
 ]
 

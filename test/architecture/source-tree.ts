@@ -1,7 +1,7 @@
 /**
  * Reads the source tree as text: files, their imports, and the room a path belongs to. Knows no rule.
  */
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 
 export const ROOT = path.resolve(import.meta.dirname, '../..')
@@ -22,11 +22,11 @@ export interface SourceFile {
   }[]
 }
 
-/** All TypeScript files below `src/` and `commands/`. */
+/** All TypeScript files, also with markup, below `src/` and `commands/`. */
 export function readSourceTree(): SourceFile[] {
   return ['src', 'commands'].flatMap((folder) =>
     readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.ts'))
+      .filter((name) => /\.tsx?$/.test(name))
       .map((name) => readSourceFile(path.posix.join(folder, name.replaceAll(path.sep, '/')))),
   )
 }
@@ -35,12 +35,12 @@ export function readSourceTree(): SourceFile[] {
 export function roomOf(file: string): string {
   if (file.startsWith('commands/')) return 'commands'
   const [, room = ''] = file.split('/')
-  return room.replace(/\.ts$/, '')
+  return room.replace(/\.tsx?$/, '')
 }
 
 /** The folder or file directly inside its room. */
 export function innerOf(file: string): string {
-  return (file.split('/')[2] ?? '').replace(/\.ts$/, '')
+  return (file.split('/')[2] ?? '').replace(/\.tsx?$/, '')
 }
 
 function readSourceFile(file: string): SourceFile {
@@ -63,6 +63,12 @@ function readSourceFile(file: string): SourceFile {
 
 function resolveTarget(file: string, specifier: string): string | null {
   if (specifier.startsWith('#')) return `src/${specifier.slice(1).replace(/\.js$/, '.ts')}`
-  if (specifier.startsWith('.')) return path.posix.join(path.posix.dirname(file), specifier).replace(/\.js$/, '.ts')
+  if (specifier.startsWith('.')) return toSource(path.posix.join(path.posix.dirname(file), specifier))
   return null
+}
+
+/** The source of a built file; the page's may hold markup. */
+function toSource(file: string): string {
+  const source = file.replace(/\.js$/, '.ts')
+  return existsSync(path.join(ROOT, source)) || !file.startsWith('src/ui/') ? source : `${source}x`
 }

@@ -21,6 +21,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   log_id: 'Id of a log, as the list of logs has it',
   model_id: MODEL_ID,
   name: 'Name of a base model, slashes written as `%2F`',
+  path: 'Address within the page, for example `jobs`; below `assets/`, a file of its build',
   page: 'Name of the page, for example `api`',
   project: 'Project of the run',
   response_id: 'Id of a stored response',

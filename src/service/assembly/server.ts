@@ -88,6 +88,7 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
     allowedOrigins: settings.allowedOrigins,
     publicAddress: createPublicAddress(settings),
     metrics,
+    isUiServed: settings.ui,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it
     admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),

@@ -34,6 +34,7 @@ import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
 import { rootHandlers } from './routes/root.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
+import { uiHandlers } from './routes/ui.js'
 import { wandbHandlers } from './routes/wandb.js'
 import { webhookHandlers } from './routes/webhooks.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
@@ -58,6 +59,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...rootHandlers(options),
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
+    ...uiHandlers(options),
     ...wandbHandlers(options),
     ...webhookHandlers(options),
     ...workerHandlers(options),

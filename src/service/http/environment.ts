@@ -87,6 +87,8 @@ export interface AppOptions {
   /** What links in answers begin with. */
   readonly publicAddress: PublicAddress
   readonly metrics: Metrics
+  /** Whether browsers are shown the page below `/ui`. */
+  readonly isUiServed: boolean
   /** False while an engine that was started does not run. */
   readonly isEngineAlive: () => boolean
   /** Requests of one key: how many may run at once, and how many a minute. */

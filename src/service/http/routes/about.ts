@@ -6,18 +6,39 @@ import { API_ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions } from '../environment.js'
 import { handlers, patternOf } from '../handlers.js'
 
-export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress'>) {
+export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'isUiServed'>) {
   return handlers({
-    'GET /': ({ c }) => ({
-      name: 'trainyard',
-      version: options.version,
-      description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
-      api: `${options.publicAddress.of(c)}/v1`,
-      endpoints: API_ROUTES.map((route) => `${route.method} ${patternOf(route)}`),
-      docs: `${options.publicAddress.of(c)}/docs`,
-      start: 'trainyard --help, or GET /v1/models with your API key',
-    }),
+    'GET /': ({ c }) => {
+      const address = options.publicAddress.of(c)
+      c.header('vary', 'Accept', { append: true })
+      if (options.isUiServed && prefersHtml(c.req.header('accept'))) return c.redirect(`${address}/ui/`)
+      return {
+        name: 'trainyard',
+        version: options.version,
+        description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
+        api: `${address}/v1`,
+        endpoints: API_ROUTES.map((route) => `${route.method} ${patternOf(route)}`),
+        docs: `${address}/docs`,
+        ...(options.isUiServed ? { ui: `${address}/ui/` } : {}),
+        start: 'trainyard --help, or GET /v1/models with your API key',
+      }
+    },
   })
+}
+
+/** Whether a client asks for a page more than for JSON, as a browser's address line does; `*` says nothing. */
+function prefersHtml(accept = ''): boolean {
+  const weights = new Map(
+    accept.split(',').map((part) => {
+      const [type = '', ...parameters] = part
+        .toLowerCase()
+        .split(';')
+        .map((text) => text.trim())
+      const weight = Number(parameters.find((text) => text.startsWith('q='))?.slice(2) ?? 1)
+      return [type, Number.isNaN(weight) ? 0 : weight] as const
+    }),
+  )
+  return (weights.get('text/html') ?? 0) > (weights.get('application/json') ?? 0)
 }
 
 /** Paths of other services of this kind, and what is here instead. */

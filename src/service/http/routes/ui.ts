@@ -1,0 +1,154 @@
+/**
+ * The page for browsers, below `/ui`: one static shell for every address of it, and the files that its build made (`src/ui/build.js`).
+ *
+ * Open, as the documentation is: it holds no data, and its scripts ask the API with a session of their own. Files are chosen by the names
+ * in the manifest and by no path that a request says. Where nothing was built the shell says so.
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { NotFoundError } from '#base/errors/errors.js'
+import { packageRoot } from '#base/util/package-root.js'
+import type { AppOptions, RequestContext } from '../environment.js'
+import { handlers } from '../handlers.js'
+import { unknownPath } from './about.js'
+
+/** What `dist/ui/manifest.json` says. */
+interface Manifest {
+  readonly app: string
+  readonly style: string
+  readonly files: Readonly<Record<string, { readonly type: string }>>
+}
+
+const FOLDER = 'dist/ui'
+const ASSETS = 'assets/'
+/** Names that never mean other bytes carry a hash. */
+const HASHED = /-[A-Z0-9]{8}\.\w+$/
+
+/** What a browser may do with the page: run its own files and ask its own server. */
+const HEADERS: Readonly<Record<string, string>> = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "worker-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), microphone=(), geolocation=()',
+}
+
+export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServed'>) {
+  let manifest: Promise<Manifest | null> | null = null
+  const kept = new Map<string, Promise<Buffer>>()
+
+  function requireServed(c: RequestContext): void {
+    if (!options.isUiServed) throw unknownPath(c.req.method, c.req.path)
+  }
+
+  async function answerShell(c: RequestContext): Promise<Response> {
+    requireServed(c)
+    manifest ??= readManifest()
+    const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
+    return c.body(renderShell(await manifest, prefix), 200, {
+      ...HEADERS,
+      'content-type': 'text/html; charset=utf-8',
+      'cache-control': 'no-cache',
+    })
+  }
+
+  async function answerAsset(c: RequestContext, name: string): Promise<Response> {
+    requireServed(c)
+    manifest ??= readManifest()
+    const files = (await manifest)?.files ?? {}
+    const file = Object.hasOwn(files, name) ? files[name] : undefined
+    if (file === undefined) {
+      throw new NotFoundError('not_found', `the page has no file "${name.slice(0, 100)}"`, {
+        hint: 'load the page again: the server may be of another version now',
+      })
+    }
+    const encoding = encodingOf(c.req.header('accept-encoding'))
+    const path = join(packageRoot(), FOLDER, encoding === null ? name : `${name}.${encoding.suffix}`)
+    const bytes = kept.get(path) ?? readFile(path)
+    kept.set(path, bytes)
+    return c.body(new Uint8Array(await bytes), 200, {
+      ...HEADERS,
+      'content-type': file.type,
+      'cache-control': HASHED.test(name) ? 'public, max-age=31536000, immutable' : 'no-cache',
+      vary: 'Accept-Encoding',
+      ...(encoding === null ? {} : { 'content-encoding': encoding.name }),
+    })
+  }
+
+  return handlers({
+    'GET /ui': ({ c }) => answerShell(c),
+    'GET /ui/{+path}': ({ params: { path }, c }) =>
+      path.startsWith(ASSETS) ? answerAsset(c, path.slice(ASSETS.length)) : answerShell(c),
+  })
+}
+
+/** Null where the page was not built. */
+async function readManifest(): Promise<Manifest | null> {
+  const text = await readFile(join(packageRoot(), FOLDER, 'manifest.json'), 'utf8').catch(() => null)
+  return text === null ? null : (JSON.parse(text) as Manifest)
+}
+
+/** The smallest form that a browser says it reads. */
+function encodingOf(accepted: string | undefined): { readonly name: string; readonly suffix: string } | null {
+  const names = (accepted ?? '')
+    .toLowerCase()
+    .split(',')
+    .map((part) => part.trim())
+  const reads = (name: string) =>
+    names.some((part) => part === name || (part.startsWith(`${name};`) && !/;\s*q=0(?:\.0*)?$/.test(part)))
+  if (reads('br')) return { name: 'br', suffix: 'br' }
+  return reads('gzip') ? { name: 'gzip', suffix: 'gz' } : null
+}
+
+/** @param prefix folder that a proxy gives the server, without a slash at its end; it has no quotes of its own */
+function renderShell(manifest: Manifest | null, prefix: string): string {
+  const asset = (name: string) => `${prefix}/ui/${ASSETS}${name}`
+  const links = [
+    ['/ui/', 'Models'],
+    ['/ui/jobs', 'Jobs'],
+    ['/ui/play', 'Play'],
+    ['/docs', 'Documentation'],
+  ].map(([path = '', title = '']) => `<li><a href="${prefix}${path}">${title}</a></li>`)
+  const note =
+    manifest === null
+      ? '<p>The UI is not built. Run <code>npm run build</code>, then load this page again.</p>'
+      : `<noscript><p>This page needs JavaScript. The same is in the <a href="${prefix}/docs">documentation</a> of the command line and the API.</p></noscript>`
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Trainyard</title>
+<link rel="icon" href="data:,">
+${
+  manifest === null
+    ? ''
+    : `<link rel="stylesheet" href="${asset(manifest.style)}">
+<script type="module" src="${asset(manifest.app)}"></script>`
+}
+</head>
+<body>
+<div id="app">
+<h1>Trainyard</h1>
+<nav aria-label="Pages"><ul>${links.join('')}</ul></nav>
+${note}
+</div>
+</body>
+</html>
+`
+}

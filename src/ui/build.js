@@ -1,0 +1,101 @@
+/**
+ * Bundles the page into `dist/ui`: hashed scripts and one style sheet, each with a .br and .gz beside it, `manifest.json` and
+ * `LICENSES.txt`. The server serves what the manifest names and nothing else (`src/service/http/routes/ui.ts`).
+ *
+ * Types are checked by `npm run check`. What is new is written beside what is there and then takes its place, so that a build that fails
+ * leaves the old page.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+
+const ROOT = path.resolve(import.meta.dirname, '../..')
+const TARGET = path.join(ROOT, 'dist/ui')
+const TYPES = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.txt': 'text/plain; charset=utf-8',
+}
+
+const { build } = await import('esbuild').catch((cause) => {
+  throw new Error('the packages that the page is built with are missing: run npm ci', { cause })
+})
+
+const { outputFiles, metafile } = await build({
+  absWorkingDir: ROOT,
+  entryPoints: { app: 'src/ui/app.tsx', style: 'src/ui/style/main.css' },
+  outdir: TARGET,
+  entryNames: '[name]-[hash]',
+  chunkNames: '[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  target: ['chrome125', 'firefox127', 'safari17.5'],
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  minify: true,
+  legalComments: 'none',
+  charset: 'utf8',
+  write: false,
+  metafile: true,
+  logLevel: 'warning',
+})
+
+const fresh = `${TARGET}-new`
+rmSync(fresh, { recursive: true, force: true })
+mkdirSync(fresh, { recursive: true })
+
+const files = {}
+const written = [
+  ...outputFiles.map(({ path: name, contents }) => ({ name: path.basename(name), bytes: contents })),
+  { name: 'LICENSES.txt', bytes: Buffer.from(licenses(Object.keys(metafile.inputs))) },
+]
+for (const { name, bytes } of written) {
+  const gzip = gzipSync(bytes, { level: 9 })
+  const brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } })
+  writeFileSync(path.join(fresh, name), bytes)
+  writeFileSync(path.join(fresh, `${name}.gz`), gzip)
+  writeFileSync(path.join(fresh, `${name}.br`), brotli)
+  files[name] = { type: TYPES[path.extname(name)], size_bytes: bytes.length, gzip_bytes: gzip.length }
+}
+const app = outputOf('src/ui/app.tsx')
+const manifest = { app, style: outputOf('src/ui/style/main.css'), first_load: loadedWith(app), files }
+writeFileSync(path.join(fresh, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+
+rmSync(TARGET, { recursive: true, force: true })
+renameSync(fresh, TARGET)
+
+/** File name of an entry point's bundle. */
+function outputOf(entry) {
+  const found = Object.entries(metafile.outputs).find(([, { entryPoint }]) => entryPoint === entry)
+  return path.basename(found[0])
+}
+
+/** The scripts that a first visit loads: the entry and what it imports statically. */
+function loadedWith(name) {
+  const seen = new Set()
+  const waiting = [name]
+  for (const next of waiting) {
+    if (seen.has(next)) continue
+    seen.add(next)
+    const [, { imports }] = Object.entries(metafile.outputs).find(([file]) => path.basename(file) === next)
+    for (const { path: file, kind } of imports) if (kind === 'import-statement') waiting.push(path.basename(file))
+  }
+  return [...seen]
+}
+
+/** Licences of the packages that are in the bundle, with their texts. */
+function licenses(inputs) {
+  const packages = new Set(
+    inputs.flatMap((input) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1] ?? []).sort(),
+  )
+  const texts = [...packages].map((name) => {
+    const folder = path.join(ROOT, 'node_modules', name)
+    const { version, license } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8'))
+    const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry))
+    const text =
+      file === undefined || !existsSync(path.join(folder, file)) ? '' : readFileSync(path.join(folder, file), 'utf8')
+    return `${name} ${version} (${license})\n\n${text.trim()}\n`
+  })
+  return `Packages in this bundle, with their licences.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
+}

@@ -1,0 +1,79 @@
+/**
+ * Where the page is, and what its addresses mean: paths below `/ui` as signals, links without a load, filters in the query.
+ *
+ * The server may stand behind a proxy that gives it a folder of its own. The scripts know it by where they came from.
+ */
+import { computed, signal } from '@preact/signals'
+import { matchRoute } from './match.js'
+
+/** Folder of the server with a slash at its end: `/`, or a proxy's `/trainyard/`. */
+export const SERVER_PATH = new URL('../../', import.meta.url).pathname
+/** Folder of the page, without a slash at its end. */
+const UI_PATH = `${SERVER_PATH}ui`
+
+interface Place {
+  /** Below the page's folder, as `/jobs`. */
+  readonly path: string
+  readonly query: URLSearchParams
+}
+
+function readPlace(): Place {
+  const { pathname, search } = location
+  const path = pathname.startsWith(UI_PATH) ? pathname.slice(UI_PATH.length).replace(/\/+$/, '') : ''
+  return { path: path === '' ? '/' : path, query: new URLSearchParams(search) }
+}
+
+const current = signal<Place>(readPlace())
+
+/** What the address means. */
+export const route = computed(() => matchRoute(current.value.path))
+export const query = computed(() => current.value.query)
+/** Path and query below the page's folder. */
+export const here = computed(() => current.value.path + searchOf(current.value.query))
+
+/** The address of a page, for a link. @param path as `/jobs` */
+export function hrefOf(path: string): string {
+  return UI_PATH + path
+}
+
+/** Goes to a page of ours. */
+export function go(path: string, options: { readonly replaces?: boolean } = {}): void {
+  const before = current.value.path
+  history[options.replaces === true ? 'replaceState' : 'pushState'](null, '', hrefOf(path))
+  current.value = readPlace()
+  if (current.value.path !== before) scrollTo(0, 0)
+}
+
+/** Changes the query in place; null takes a name out. */
+export function setQuery(changes: Readonly<Record<string, string | readonly string[] | null>>): void {
+  const next = new URLSearchParams(current.value.query)
+  for (const [name, value] of Object.entries(changes)) {
+    next.delete(name)
+    for (const text of value === null ? [] : [value].flat()) next.append(name, text)
+  }
+  go(current.value.path + searchOf(next), { replaces: true })
+}
+
+/** Links inside the page change the address without a load; those that a key or a target sends elsewhere are the browser's. */
+export function followLinks(): void {
+  addEventListener('popstate', () => {
+    current.value = readPlace()
+  })
+  document.addEventListener('click', (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a') : null
+    const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey
+    if (link === null || !isPlain || event.defaultPrevented || link.target !== '' || link.hasAttribute('download'))
+      return
+    const { origin, pathname, search, hash } = new URL(link.href)
+    if (origin !== location.origin || hash !== '' || (pathname !== UI_PATH && !pathname.startsWith(`${UI_PATH}/`)))
+      return
+    event.preventDefault()
+    go(pathname.slice(UI_PATH.length) + search)
+  })
+}
+
+function searchOf(query: URLSearchParams): string {
+  // a checkpoint's name stays readable: `m=spark:step3`
+  const text = query.toString().replaceAll('%3A', ':').replaceAll('%2F', '/')
+  return text === '' ? '' : `?${text}`
+}

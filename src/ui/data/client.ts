@@ -1,0 +1,111 @@
+/**
+ * Requests to the API, as any program makes them: JSON in and out, the credential in a header, errors with what the server says to do.
+ */
+import type { ErrorBody } from '#contract/wire/errors.js'
+import { SERVER_PATH } from './address.js'
+import { credential } from './session.js'
+
+/** A refused or failed request, in the server's words. */
+export class ApiError extends Error {
+  /** Of HTTP; 0: the server was not reached. */
+  readonly status: number
+  readonly code: string | null
+  readonly hint: string | null
+  readonly requestId: string | null
+  /** How long to wait, where the server says so. */
+  readonly retryAfterSeconds: number | null
+
+  constructor(
+    message: string,
+    facts: {
+      readonly status: number
+      readonly code?: string | null
+      readonly hint?: string | null
+      readonly requestId?: string | null
+      readonly retryAfterSeconds?: number | null
+    },
+  ) {
+    super(message)
+    this.name = 'ApiError'
+    this.status = facts.status
+    this.code = facts.code ?? null
+    this.hint = facts.hint ?? null
+    this.requestId = facts.requestId ?? null
+    this.retryAfterSeconds = facts.retryAfterSeconds ?? null
+  }
+}
+
+export interface RequestOptions {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  readonly json?: unknown
+  readonly signal?: AbortSignal | undefined
+  readonly headers?: Readonly<Record<string, string>>
+  /** Another credential than the one that is signed in. */
+  readonly bearer?: string
+}
+
+/** The address of an API path on this server. @param path as `/v1/models` */
+export function apiUrl(path: string): string {
+  return SERVER_PATH + path.slice(1)
+}
+
+/** @returns the answer once its status says that it is one @throws {ApiError} */
+export async function open(path: string, options: RequestOptions = {}): Promise<Response> {
+  const bearer = options.bearer ?? credential.value
+  const response = await fetch(apiUrl(path), {
+    method: options.method ?? (options.json === undefined ? 'GET' : 'POST'),
+    headers: {
+      ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }),
+      ...(options.json === undefined ? {} : { 'content-type': 'application/json' }),
+      ...options.headers,
+    },
+    ...(options.json === undefined ? {} : { body: JSON.stringify(options.json) }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    credentials: 'omit',
+    cache: 'no-store',
+  }).catch((cause: unknown) => {
+    if (cause instanceof DOMException && cause.name === 'AbortError') throw cause
+    throw new ApiError('The server does not answer.', { status: 0, hint: 'see whether trainyard serve still runs' })
+  })
+  if (!response.ok) throw await toError(response)
+  return response
+}
+
+/** @throws {ApiError} */
+export async function ask<T>(path: string, options: RequestOptions = {}): Promise<T> {
+  return (await (await open(path, options)).json()) as T
+}
+
+/** A list with its pages, up to a bound. @returns the items, and whether there are more */
+export async function askAll<T extends { readonly id: string }>(
+  path: string,
+  options: RequestOptions & { readonly most?: number } = {},
+): Promise<{ readonly data: readonly T[]; readonly hasMore: boolean }> {
+  const { most = 2000 } = options
+  const data: T[] = []
+  for (;;) {
+    const last = data.at(-1)?.id
+    const page = await ask<{ data: T[]; has_more: boolean }>(
+      `${path}${path.includes('?') ? '&' : '?'}limit=100${last === undefined ? '' : `&after=${encodeURIComponent(last)}`}`,
+      options,
+    )
+    data.push(...page.data)
+    if (!page.has_more || page.data.length === 0 || data.length >= most) return { data, hasMore: page.has_more }
+  }
+}
+
+async function toError(response: Response): Promise<ApiError> {
+  const body = (await response.json().catch(() => null)) as ErrorBody | null
+  const error = typeof body?.error === 'object' ? body.error : null
+  const wait = Number(response.headers.get('retry-after') ?? Number.NaN)
+  return new ApiError(
+    error?.message ?? (typeof body?.error === 'string' ? body.error : `The server answered ${response.status}.`),
+    {
+      status: response.status,
+      code: error?.code == null ? null : String(error.code),
+      hint: error?.hint ?? null,
+      requestId: body?.request_id ?? response.headers.get('x-request-id'),
+      retryAfterSeconds: Number.isFinite(wait) ? wait : null,
+    },
+  )
+}

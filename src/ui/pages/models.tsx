@@ -1,0 +1,262 @@
+/**
+ * `/ui/`: what runs, what needs somebody, and all models.
+ */
+import type { JSX } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { List } from '#contract/wire/list.js'
+import type { BaseModel, Model } from '#contract/wire/models.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { go, hrefOf, query, setQuery } from '../data/address.js'
+import { ask } from '../data/client.js'
+import { nowMs } from '../data/clock.js'
+import { formatAgo, formatCount, plural } from '../data/format.js'
+import { useLoad, useWhileSeen } from '../data/load.js'
+import { modelPath } from '../data/match.js'
+import { Block, Command, Empty } from '../parts/block.js'
+import { JobLine } from '../parts/job-line.js'
+import { Title } from '../parts/layout.js'
+
+const PAGE = 50
+const BUSY_MS = 2000
+const IDLE_MS = 15_000
+
+export function ModelsPage(): JSX.Element {
+  return (
+    <>
+      <Title text="Models" />
+      <Running />
+      <ModelTable />
+    </>
+  )
+}
+
+function Running(): JSX.Element | null {
+  const jobs = useLoad('active', async (signal) => {
+    const of = (status: string) =>
+      ask<List<TrainingJob>>(`/v1/preview/training-jobs?status=${status}&limit=20`, { signal })
+    const [running, queued] = await Promise.all([of('running'), of('queued')])
+    const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
+    return [...running.data, ...waiting]
+  })
+  useWhileSeen(jobs.data?.length === 0 ? IDLE_MS : BUSY_MS, jobs.reload)
+  const models = useLoad(
+    jobs.data === null || jobs.data.length === 0 ? null : jobs.data.map((job) => job.model_id).join(),
+    async (signal) => {
+      const ids = [...new Set(jobs.data?.map((job) => job.model_id))]
+      const found = await Promise.all(
+        ids.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`, { signal }).catch(() => null)),
+      )
+      return new Map(found.flatMap((model) => (model === null ? [] : [[model.id, model]])))
+    },
+  )
+  if (jobs.error === null && (jobs.data === null || jobs.data.length === 0)) return null
+  return (
+    <section class="card" aria-labelledby="running">
+      <h2 id="running">Running</h2>
+      <Block of={jobs} height="3rem">
+        {(active) => (
+          <ul class="plain">
+            {active.map((job) => (
+              <JobLine key={job.id} job={job} model={models.data?.get(job.model_id) ?? null} />
+            ))}
+          </ul>
+        )}
+      </Block>
+    </section>
+  )
+}
+
+function ModelTable(): JSX.Element {
+  const project = query.value.get('project')
+  const base = query.value.get('base_model')
+  const name = query.value.get('name')
+  const [after, setAfter] = useState<string | null>(null)
+  const [earlier, setEarlier] = useState<readonly Model[]>([])
+  const filter = [
+    ['project', project],
+    ['base_model', base],
+    ['name', name],
+  ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
+  const path = `/v1/preview/models?limit=${PAGE}${filter.join('')}`
+  useEffect(() => {
+    setAfter(null)
+    setEarlier([])
+  }, [path])
+  const models = useLoad(path + (after ?? ''), (signal) =>
+    ask<List<Model>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
+  )
+  useWhileSeen(IDLE_MS, models.reload)
+  const isFiltered = filter.length > 0
+
+  return (
+    <section aria-label="All models">
+      <Filters />
+      <Block of={models} height="16rem">
+        {(page) => {
+          const rows = [...earlier, ...page.data]
+          if (rows.length === 0) return isFiltered ? <Empty>No model fits.</Empty> : <Start />
+          return (
+            <>
+              <Rows rows={rows} />
+              {page.has_more && (
+                <p class="row">
+                  <button
+                    type="button"
+                    onClick={() => {
+                      setEarlier(rows)
+                      setAfter(page.last_id)
+                    }}
+                  >
+                    More
+                  </button>
+                  <span class="soft">{plural(rows.length, 'model')} shown, there are more</span>
+                </p>
+              )}
+            </>
+          )
+        }}
+      </Block>
+    </section>
+  )
+}
+
+function Filters(): JSX.Element {
+  const bases = useLoad('base-models', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
+  const search = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    const focus = (event: KeyboardEvent): void => {
+      const isTyping = event.target instanceof Element && event.target.closest('input, textarea, select') !== null
+      if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+      event.preventDefault()
+      search.current?.focus()
+    }
+    document.addEventListener('keydown', focus)
+    return () => document.removeEventListener('keydown', focus)
+  }, [])
+  return (
+    <search class="row filters">
+      <label>
+        Name <kbd>/</kbd>
+        <input
+          ref={search}
+          type="search"
+          value={query.value.get('name') ?? ''}
+          onChange={(event) => setQuery({ name: event.currentTarget.value.trim() || null })}
+        />
+      </label>
+      <label>
+        Base model
+        <select
+          value={query.value.get('base_model') ?? ''}
+          onChange={(event) => setQuery({ base_model: event.currentTarget.value || null })}
+        >
+          <option value="">all</option>
+          {bases.data?.map((base) => (
+            <option key={base}>{base}</option>
+          ))}
+        </select>
+      </label>
+    </search>
+  )
+}
+
+function Rows({ rows }: { readonly rows: readonly Model[] }): JSX.Element {
+  const at = nowMs()
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const toggle = (name: string): void => {
+    const next = new Set(chosen)
+    if (!next.delete(name)) next.add(name)
+    setChosen(next)
+  }
+  const shown = rows.filter(({ id }) => chosen.has(id))
+  return (
+    <>
+      <div class="table">
+        <table class="stacked">
+          <thead>
+            <tr>
+              <th scope="col">
+                <span class="visually-hidden">Choose</span>
+              </th>
+              <th scope="col">Name</th>
+              <th scope="col">Project</th>
+              <th scope="col">Base model</th>
+              <th scope="col" class="number">
+                Step
+              </th>
+              <th scope="col">Created</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((model) => (
+              <tr key={model.id}>
+                <td class="choice">
+                  <input
+                    type="checkbox"
+                    aria-label={`Choose ${model.name}`}
+                    checked={chosen.has(model.id)}
+                    onChange={() => toggle(model.id)}
+                  />
+                </td>
+                <th scope="row" class="name">
+                  <a href={hrefOf(modelPath(model))}>{model.name}</a>
+                </th>
+                <td data-label="Project">{model.project}</td>
+                <td data-label="Base model">{model.base_model}</td>
+                <td data-label="Step" class="number">
+                  {formatCount(model.step)}
+                </td>
+                <td data-label="Created">{formatAgo(model.created_at, at)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {shown.length > 0 && (
+        <p class="row chosen">
+          {formatCount(shown.length)} chosen
+          <button
+            type="button"
+            disabled={shown.length > 4}
+            title={shown.length > 4 ? 'at most four beside each other' : undefined}
+            onClick={() =>
+              go(`/play?${shown.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
+            }
+          >
+            Chat side by side
+          </button>
+        </p>
+      )}
+    </>
+  )
+}
+
+/** Three ways to begin. */
+function Start(): JSX.Element {
+  const bases = useLoad('base-details', (signal) =>
+    ask<List<BaseModel>>('/v1/preview/base-models/details?limit=1', { signal }),
+  )
+  const base = bases.data?.data[0]?.name ?? 'trainyard/spark'
+  return (
+    <div class="cards">
+      <div class="card">
+        <h2>Run the demo</h2>
+        <p>A small model learns something in a minute, and its curve appears here.</p>
+        <Command text="trainyard demo" />
+      </div>
+      <div class="card">
+        <h2>Train on a file</h2>
+        <p>Conversations in a JSON Lines file become a model of your own.</p>
+        <Command text={`trainyard models create my-model --base-model ${base}`} />
+        <Command text="trainyard train sft my-model rows.jsonl" />
+      </div>
+      <div class="card">
+        <h2>Chat with {base.split('/').at(-1)}</h2>
+        <p>The base model answers at once, here or in a terminal.</p>
+        <p>
+          <a href={hrefOf(`/play?m=${encodeURIComponent(base)}`)}>Open Play</a>
+        </p>
+      </div>
+    </div>
+  )
+}

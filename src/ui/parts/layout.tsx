@@ -1,0 +1,127 @@
+/**
+ * What surrounds every page: the way to the others, who is signed in, the theme.
+ */
+import type { ComponentChildren, JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { go, hrefOf, route } from '../data/address.js'
+import { apiUrl } from '../data/client.js'
+import type { PageName } from '../data/match.js'
+import { credential, identity } from '../data/session.js'
+import { signOut } from '../data/sign-in.js'
+import { chooseTheme, THEMES, theme } from './theme.js'
+
+const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
+  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints'] },
+  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job'] },
+  { path: '/play', title: 'Play', pages: ['play'] },
+  { path: '/settings', title: 'Settings', pages: ['settings'] },
+]
+
+/** Text that travels unencrypted is the sender's to know. */
+const isOpenToOthers = location.protocol === 'http:' && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname)
+
+export function Layout({ children }: { readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <>
+      <a class="skip" href="#content">
+        Skip to the content
+      </a>
+      <header class="top">
+        <a class="brand" href={hrefOf('/')}>
+          <span class="mark" aria-hidden="true" />
+          Trainyard
+        </a>
+        <nav aria-label="Pages">
+          <ul>
+            {PAGES.map(({ path, title, pages }) => (
+              <li key={path}>
+                <a href={hrefOf(path)} aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
+                  {title}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <Account />
+      </header>
+      {isOpenToOthers && (
+        <p class="banner">The key travels in the clear: put TLS in front of a server that others can reach.</p>
+      )}
+      <main id="content" tabIndex={-1}>
+        {children}
+      </main>
+    </>
+  )
+}
+
+function Account(): JSX.Element {
+  const menu = useRef<HTMLDetailsElement>(null)
+  const who = identity.value
+  useEffect(() => {
+    // a menu ends with the next click, and with Escape
+    const close = (event: Event): void => {
+      if (menu.current === null || !menu.current.open) return
+      if (event instanceof KeyboardEvent && event.key !== 'Escape') return
+      if (event.type === 'click' && event.target instanceof Node && menu.current.contains(event.target)) return
+      menu.current.open = false
+    }
+    document.addEventListener('click', close)
+    document.addEventListener('keydown', close)
+    return () => {
+      document.removeEventListener('click', close)
+      document.removeEventListener('keydown', close)
+    }
+  }, [])
+  return (
+    <details class="account" ref={menu}>
+      <summary>
+        {who === null ? 'Menu' : who.entity}
+        {who?.scope !== undefined && <span class="soft"> {who.scope}</span>}
+      </summary>
+      <div class="menu">
+        {who !== null && (
+          <p class="soft small">
+            Key {who.key_prefix}… of {who.entity}
+            {who.project == null ? '' : `, project ${who.project}`}
+            <br />
+            Trainyard {who.version}
+          </p>
+        )}
+        <fieldset class="themes">
+          <legend>Theme</legend>
+          {THEMES.map((name) => (
+            <label key={name}>
+              <input type="radio" name="theme" checked={theme.value === name} onChange={() => chooseTheme(name)} />
+              {name}
+            </label>
+          ))}
+        </fieldset>
+        <a href={apiUrl('/docs')}>Documentation</a>
+        {credential.value !== null && (
+          <button
+            type="button"
+            onClick={() => {
+              void signOut()
+              go('/sign-in')
+            }}
+          >
+            Sign out
+          </button>
+        )}
+      </div>
+    </details>
+  )
+}
+
+/** The title of a page, for the tab and as its heading. */
+export function Title(props: { readonly text: string; readonly children?: ComponentChildren }): JSX.Element {
+  useEffect(() => {
+    document.title = `${props.text} · Trainyard`
+  }, [props.text])
+  return (
+    <div class="title">
+      <h1>{props.text}</h1>
+      {props.children}
+    </div>
+  )
+}

@@ -117,7 +117,8 @@ function emitHead(g: GraphBuilder, decoder: EmittedDecoder, hasSlope: boolean): 
   return fusedHead(g, inputs, { hasSlope })
 }
 
-function emitLoss(
+/** Emits a loss of the log-probabilities [N] of the trained tokens; further inputs as `buildTrainGraph` says. */
+export function emitLoss(
   g: GraphBuilder,
   logp: Value,
   loss: LossKind,

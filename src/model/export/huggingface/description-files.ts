@@ -7,7 +7,8 @@ import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { type DecoderConfig, scoreScaleOf } from '#model/architectures/decoder-config.js'
+import type { DecoderConfig } from '#model/architectures/decoder-config.js'
+import { hfConfigOf } from '#model/architectures/hf-config-of.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { parseJsonText } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
@@ -97,30 +98,9 @@ function toHfConfig(config: DecoderConfig, source: WeightSource): JsonObject {
   if (architecture === undefined) {
     throw new WeightsError('unsupported_export', `a GGUF model of family "${config.family}" has no config.json here`)
   }
-  const { rotary } = config
   const architectureOfFile = String(source.ggufMetadata?.get('general.architecture'))
   const length = Number(source.ggufMetadata?.get(`${architectureOfFile}.context_length`) ?? config.contextLength)
-  return {
-    architectures: [architecture],
-    model_type: config.family,
-    hidden_size: config.hiddenSize,
-    num_hidden_layers: config.layerCount,
-    num_attention_heads: config.headCount,
-    num_key_value_heads: config.kvHeadCount,
-    head_dim: config.headSize,
-    intermediate_size: config.mlpSize,
-    vocab_size: config.vocabularySize,
-    max_position_embeddings: length,
-    rms_norm_eps: roundFloat32(config.normEpsilon),
-    rope_theta: rotary.theta,
-    ...ropeScaling(rotary),
-    ...(config.activation === 'silu' ? { hidden_act: 'silu' } : { hidden_activation: 'gelu_pytorch_tanh' }),
-    ...layerFields(config),
-    tie_word_embeddings: config.isEmbeddingTied,
-    attention_bias: config.family === 'qwen2' ? false : config.hasQkvBias,
-    ...(config.family === 'llama' ? { mlp_bias: config.hasMlpBias } : {}),
-    use_cache: true,
-  }
+  return { architectures: [architecture], ...hfConfigOf(config, length), ...ropeScaling(config.rotary) }
 }
 
 /** What stretches the rotation. */
@@ -155,24 +135,4 @@ function ropeScaling({
     }
   }
   return linearFactor === 1 ? {} : { rope_scaling: { rope_type: 'linear', factor: linearFactor } }
-}
-
-/** How layers differ: windows of Gemma 3, rotation of SmolLM3. */
-function layerFields(config: DecoderConfig): JsonObject {
-  const { family, layerAttention = [], slidingWindow, slidingRotary } = config
-  if (family === 'smollm3') {
-    return { no_rope_layers: layerAttention.map((kind) => (kind === 'unrotated' ? 0 : 1)), pad_token_id: null }
-  }
-  if (family !== 'gemma3_text' || slidingWindow === undefined) return {}
-  return {
-    layer_types: layerAttention.map((kind) => (kind === 'full' ? 'full_attention' : 'sliding_attention')),
-    sliding_window: slidingWindow,
-    rope_local_base_freq: slidingRotary?.theta ?? config.rotary.theta,
-    query_pre_attn_scalar: Math.round(scoreScaleOf(config) ** -2),
-  }
-}
-
-/** The decimal a float32 was written from: 1e-5 instead of 0.000009999999747378752. */
-function roundFloat32(value: number): number {
-  return Number(value.toPrecision(7))
 }

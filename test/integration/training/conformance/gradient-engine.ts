@@ -29,6 +29,7 @@ const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }
 /**
  * @param name of the implementation
  * @param open engines of a prepared base model for adapters of one form
+ * @param families those it has; default all
  */
 export function gradientEngineConformance(
   name: string,
@@ -36,8 +37,9 @@ export function gradientEngineConformance(
     readonly prepared: PreparedModel
     readonly adapter: { readonly rank: number; readonly alpha: number }
   }) => Promise<GradientEngines>,
+  families: readonly string[] = ['llama', 'qwen2', 'qwen3'],
 ): void {
-  describe.each(['llama', 'qwen2', 'qwen3'])(`${name} is a gradient engine for %s`, (variant) => {
+  describe.each(families)(`${name} is a gradient engine for %s`, (variant) => {
     const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
     const adapter = formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha)
     const batch = toRowBatch(rowsOf(golden))

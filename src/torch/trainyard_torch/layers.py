@@ -1,0 +1,103 @@
+"""What takes the place of parts of a transformers model: linear layers with an adapter, the rotation, the head."""
+
+import torch
+from torch.nn import functional
+
+
+class LoraLinear(torch.nn.Module):
+    """A frozen linear layer plus `scale * x A^T B^T` (arXiv:2106.09685). A and B are float32; products have the layer's type."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.a, self.b, self.scale = None, None, 0.0
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    @property
+    def bias(self):
+        return self.base.bias
+
+    def forward(self, x):
+        y = self.base(x)
+        if self.a is None:
+            return y
+        inner = functional.linear(x, self.a.to(x.dtype)) * self.scale
+        return y + functional.linear(inner, self.b.to(x.dtype))
+
+
+def wrap_linear_layers(model, paths):
+    """Puts a `LoraLinear` in place of each layer. Returns them by path."""
+    layers = {}
+    for path in paths:
+        parent, _, name = path.rpartition(".")
+        holder = model.get_submodule(parent)
+        layers[path] = LoraLinear(getattr(holder, name))
+        setattr(holder, name, layers[path])
+    return layers
+
+
+class Rotary(torch.nn.Module):
+    """cos and sin of each token's position, from the frequencies that serving rotates by; computed in float64, rounded once.
+
+    Takes the place of every `rotary_emb`, whose frequencies would come from the configuration again, in float32.
+    """
+
+    def __init__(self, frequencies, factor):
+        super().__init__()
+        self._frequencies, self._factor = frequencies, factor  # [D/2], on the processor: mps has no float64
+        self._tables = None
+
+    def prepare(self, positions, device, dtype):
+        """Makes the tables for a batch. positions: int64 [B, T], on the processor."""
+        angles = positions.double()[..., None] * self._frequencies
+        both = torch.cat([angles, angles], -1)
+        self._tables = tuple((wave * self._factor).to(device, dtype) for wave in (both.cos(), both.sin()))
+
+    def forward(self, *_, **__):
+        return self._tables
+
+
+class RotaryByLayer(torch.nn.Module):
+    """Chooses between two rotations as transformers 5 asks, by the kind of the layer (Gemma 3)."""
+
+    def __init__(self, full, sliding):
+        super().__init__()
+        self.full, self.sliding = full, sliding
+
+    def forward(self, _hidden, _positions=None, layer_type=None, **__):
+        return self.sliding() if layer_type == "sliding_attention" else self.full()
+
+
+class LabelLogp(torch.autograd.Function):
+    """Log-probability of each label and entropy of its distribution, the logits of `chunk` positions at a time.
+
+    The gradient d logp / d hidden = W[label] - p W is computed with the same probabilities (as `numerics/nn/fused-head.ts` does), so
+    no logits are kept or computed again. Entropy is a measurement: nothing is differentiated through it.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, labels, chunk):
+        logp, entropy, slopes = [], [], []
+        for at in range(0, hidden.shape[0], chunk):
+            rows, label = hidden[at : at + chunk], labels[at : at + chunk]
+            logits = functional.linear(rows, weight).float()  # [C, V]
+            normalizer = torch.logsumexp(logits, -1)
+            logp.append(logits.gather(1, label[:, None])[:, 0] - normalizer)
+            p = torch.softmax(logits, -1)
+            entropy.append(normalizer - (p * logits).sum(-1))
+            if ctx.needs_input_grad[0]:
+                slopes.append(weight[label] - p.to(weight.dtype) @ weight)
+            del logits, p
+        if slopes:
+            ctx.save_for_backward(torch.cat(slopes))
+        joined = torch.cat(entropy)
+        ctx.mark_non_differentiable(joined)
+        return torch.cat(logp), joined
+
+    @staticmethod
+    def backward(ctx, logp_gradient, _entropy_gradient):
+        (slope,) = ctx.saved_tensors
+        return logp_gradient[:, None].to(slope.dtype) * slope, None, None, None

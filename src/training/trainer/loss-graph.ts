@@ -1,0 +1,29 @@
+/**
+ * A loss alone, without the decoder: log-probabilities in, the loss and its slope by each of them out.
+ *
+ * What every engine but ONNX Runtime's own computes losses with. So there is one formula of each loss and option, whoever computes the
+ * log-probabilities: an option that the train graph knows is known everywhere.
+ */
+import { backward } from '#numerics/autodiff/backward.js'
+import { GraphBuilder } from '#numerics/graph/builder.js'
+import type { Graph } from '#numerics/graph/graph.js'
+import { reshape } from '#numerics/graph/ops/shape.js'
+import { emitLoss, type LossKind } from './train-graph.js'
+
+/**
+ * Builds the graph.
+ *
+ * Inputs: `logp` [Q, C], N in all, and what the loss takes (see `buildTrainGraph`). Outputs: `loss` [], `logp_gradient` [N], for RL `ratio` [N].
+ */
+export function buildLossGraph(loss: LossKind): Graph {
+  const g = new GraphBuilder('loss')
+  // in the chunks of the head, whose sizes the inputs of losses are products of
+  const logp = reshape(g, g.input('logp', 'float32', ['Q', 'C']), [-1])
+  const total = emitLoss(g, logp, loss)
+  const [slope] = backward(g, [{ value: total.loss, gradient: g.scalar(1) }], [logp])
+  if (slope === undefined) throw new Error('the loss does not depend on the log-probabilities')
+  g.output(total.loss, 'loss')
+  g.output(slope, 'logp_gradient')
+  if (total.ratio !== null) g.output(total.ratio, 'ratio')
+  return g.build()
+}

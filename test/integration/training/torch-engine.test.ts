@@ -1,0 +1,206 @@
+/**
+ * PyTorch computes gradients as every engine must, and every loss and option as ONNX Runtime does: on spark, in float32 on the processor,
+ * each tensor within 1e-5 of its largest number.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createRng } from '#base/util/rng.js'
+import { adapterModules } from '#model/architectures/decoder-config.js'
+import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
+import { sparkDirectory } from '#model/built-in/spark.js'
+import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { openTorchEngines } from '#training/torch/torch-engines.js'
+import { startTorchProcess, type TorchProcess } from '#training/torch/torch-process.js'
+import type { GradientEngines } from '#training/trainer/gradient-engine.js'
+import { onnxEngines } from '#training/trainer/onnx-engine.js'
+import { perToken, type Row, type RowBatch, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
+import type { LossKind } from '#training/trainer/train-graph.js'
+import { adapterFeeds } from '#training/trainer/trainer.js'
+import { withRandomB } from '../../support/model/training-fixture.js'
+import { environmentOf, NO_TORCH, TORCH_PYTHONS } from '../../support/torch-python.js'
+import { gradientEngineConformance } from './conformance/gradient-engine.js'
+
+const TOLERANCE = 1e-5
+const SHAPE = { rank: 8, alpha: 16 }
+const FLOAT32_ON_CPU = { dtype: 'float32', device: 'cpu', threads: 1 } as const
+
+const POLICY: PolicyLossOptions = {
+  loss: 'cispo',
+  epsilon: 0.2,
+  epsilonHigh: 0.3,
+  ratioLevel: 'token',
+  maxRatio: null,
+  isMaskedOutsideClip: false,
+  tau: null,
+  kl: null,
+  truncation: null,
+}
+const LOSSES: Readonly<Record<string, LossKind>> = {
+  'cross-entropy': { kind: 'cross_entropy' },
+  DPO: { kind: 'preference', options: { beta: 0.1, labelSmoothing: 0 } },
+  'DPO with smoothed labels': { kind: 'preference', options: { beta: 0.3, labelSmoothing: 0.2 } },
+  ...policies(),
+}
+
+/** Both losses at every level, and each modifier with both. */
+function policies(): Record<string, LossKind> {
+  const modifiers: Readonly<Record<string, Partial<PolicyLossOptions>>> = {
+    'by sequence': { ratioLevel: 'sequence' },
+    'by average': { ratioLevel: 'average' },
+    'by geometric average': { ratioLevel: 'geometric_average' },
+    'with a bound of the ratio': { maxRatio: 1.05 },
+    'masked outside the clip': { isMaskedOutsideClip: true },
+    'with tau': { tau: 0.4 },
+    'with the learner measured to a reference': {
+      kl: { coefficient: 0.3, source: 'current_learner', isMeanGiven: false },
+    },
+    'with the sample measured to a reference, mean given': {
+      kl: { coefficient: 0.3, source: 'sample', isMeanGiven: true },
+    },
+    'with truncated importance sampling': { truncation: { limit: 1.1, source: 'precalculated' } },
+    'with the ratio once more': { truncation: { limit: 1.1, source: 'ratio' } },
+  }
+  const named: Record<string, LossKind> = {}
+  for (const loss of ['cispo', 'ppo'] as const) {
+    named[loss] = { kind: 'policy', options: { ...POLICY, loss } }
+    for (const [title, modifier] of Object.entries(modifiers)) {
+      named[`${loss} ${title}`] = { kind: 'policy', options: { ...POLICY, ...modifier, loss } }
+    }
+  }
+  return named
+}
+
+/** A prompt with two answers that both see it, as a job packs them. */
+function packedRow(seed: string, parts: { readonly prompt: number; readonly answers: readonly number[] }): Row {
+  const rng = createRng(seed)
+  const groupIds: number[] = new Array<number>(parts.prompt).fill(0)
+  const positions = groupIds.map((_, t) => t)
+  parts.answers.forEach((length, answer) => {
+    for (let t = 0; t < length; t++) {
+      groupIds.push(answer + 1)
+      positions.push(parts.prompt + t)
+    }
+  })
+  return {
+    tokens: Int32Array.from(groupIds, () => 1 + rng.integer(500)),
+    positions: Int32Array.from(positions),
+    groupIds: Int32Array.from(groupIds),
+    parentIds: Int32Array.from(groupIds, () => 0),
+    lossMask: Uint8Array.from(groupIds, (group) => (group === 0 ? 0 : 1)),
+  }
+}
+
+const ROWS = [packedRow('a', { prompt: 14, answers: [9, 16] }), packedRow('b', { prompt: 6, answers: [18, 7] })]
+
+/** Whatever a loss takes, from a seed; old log-probabilities near those of an untrained policy. */
+function lossInputs(batch: RowBatch, logp: Float32Array): Record<string, HostTensor> {
+  const rng = createRng('inputs')
+  const near = (spread: number): HostTensor =>
+    float32Tensor(
+      Float32Array.from(logp, (value) => value + spread * rng.normal()),
+      [batch.paddedCount],
+    )
+  const answers = batch.trained.map((token) => 2 * token.row + (rowOf(ROWS, token).groupIds[token.index] ?? 0) - 1)
+  const membership = new Float32Array(batch.paddedCount * 4)
+  const pairs = new Float32Array(batch.paddedCount * 2)
+  answers.forEach((answer, n) => {
+    membership[n * 4 + answer] = 1
+    pairs[n * 2 + Math.floor(answer / 2)] = answer % 2 === 0 ? 1 : -1
+  })
+  const advantages = [1.2, -0.7, 0.4, -0.9]
+  return {
+    weight: perToken(batch, () => 0.5 + rng.uniform()),
+    mask: perToken(batch, () => 1),
+    advantage: float32Tensor(
+      Float32Array.from({ length: batch.paddedCount }, (_, n) => advantages[answers[n] ?? 0] ?? 0),
+      [batch.paddedCount],
+    ),
+    denominator: float32Tensor(Float32Array.of(batch.trained.length), []),
+    old_logp: near(0.2),
+    reference_logp: near(0.3),
+    sampler_logp: near(0.25),
+    kl_mean: float32Tensor(Float32Array.of(0.05), []),
+    segments: float32Tensor(membership, [batch.paddedCount, 4]),
+    pairs: float32Tensor(pairs, [batch.paddedCount, 2]),
+    reference_margin: float32Tensor(Float32Array.of(-3, 5), [2]),
+  }
+}
+
+describe.runIf(TORCH_PYTHONS.length === 0)('PyTorch', () => {
+  it.skip(NO_TORCH, () => undefined)
+})
+
+for (const python of TORCH_PYTHONS) {
+  const title = `PyTorch of ${environmentOf(python)}`
+  const started: TorchProcess = await startTorchProcess({ python, environment: process.env })
+  // Qwen3 came with transformers 4.51, and the old environment has one before it
+  const families = Number.parseFloat(started.versions.transformers) < 4.51 ? ['llama', 'qwen2'] : undefined
+  const torchEngines = async (of: { readonly prepared: PreparedModel; readonly adapter: typeof SHAPE }) => {
+    const opened = await openTorchEngines(started, { ...of, ...FLOAT32_ON_CPU, runtime: createOrtRuntime() })
+    return opened.engines
+  }
+  afterAll(() => started.stop())
+  gradientEngineConformance(title, torchEngines, families)
+
+  describe(`${title} and ONNX Runtime on spark`, () => {
+    let directory: string
+    let torch: GradientEngines
+    let onnx: GradientEngines
+    let adapter: AdapterWeights
+    const batch = toRowBatch(ROWS)
+    let inputs: Record<string, HostTensor>
+
+    beforeAll(async () => {
+      directory = await mkdtemp(join(tmpdir(), 'trainyard-torch-'))
+      const prepared = await prepareBaseModel(sparkDirectory(), directory, [])
+      const { config } = prepared
+      const tensors = prepared.tensors('f32')
+      const frequencies = await readRotaryFrequencies(tensors)
+      const session = { runtime: createOrtRuntime(), directory: prepared.directory, frequencies, threads: 1 }
+      adapter = withRandomB(createAdapter(adapterModules(config), { ...SHAPE, seed: 'torch' }), 'torch')
+      onnx = onnxEngines({ config, tensors, adapter: SHAPE }, session)
+      torch = await torchEngines({ prepared, adapter: SHAPE })
+      const scores = await onnx.score(SHAPE)
+      const { logp } = await scores.run(batch, adapterFeeds(adapter), {}, ['logp'])
+      await scores.release()
+      inputs = lossInputs(batch, (logp as HostTensor<'float32'>).data)
+    })
+    afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
+
+    const outputsOf = async (engines: GradientEngines, loss: LossKind, isRecomputed: boolean) => {
+      const engine = await engines.train(loss, { isRecomputed })
+      try {
+        return await engine.run(batch, adapterFeeds(adapter), inputs)
+      } finally {
+        await engine.release()
+      }
+    }
+
+    it.each(Object.keys(LOSSES))('agree on loss, ratio and every gradient of %s', async (name) => {
+      const loss = LOSSES[name] as LossKind
+      const expected = await outputsOf(onnx, loss, false)
+      // what is computed again does not depend on the loss
+      for (const isRecomputed of loss.kind === 'cross_entropy' ? [false, true] : [false]) {
+        const actual = await outputsOf(torch, loss, isRecomputed)
+        expect(Object.keys(actual).sort()).toEqual(Object.keys(expected).sort())
+        for (const [output, tensor] of Object.entries(expected)) {
+          expect(worstOf(actual[output], tensor), output).toBeLessThan(TOLERANCE)
+        }
+      }
+    })
+  })
+}
+
+/** Largest difference, relative to the largest number expected. */
+function worstOf(actual: HostTensor | undefined, expected: HostTensor): number {
+  const [values, wanted] = [actual?.data as Float32Array, expected.data as Float32Array]
+  if (values.length !== wanted.length) return Number.POSITIVE_INFINITY
+  const scale = wanted.reduce((max, value) => Math.max(max, Math.abs(value)), 0)
+  return wanted.reduce((max, value, i) => Math.max(max, Math.abs(value - (values[i] ?? Number.NaN)) / scale), 0)
+}

@@ -2,7 +2,8 @@
  * What the trainer asks of whoever computes losses, gradients and scores of rows.
  *
  * An engine knows the frozen base model and rows of tokens. Clipping, AdamW, the trust region, events and resume points stand above
- * it. `onnx-engine.ts` is the one there is; every other has to pass `test/integration/training/conformance/gradient-engine.ts`.
+ * it. There are two, `onnx-engine.ts` and `training/torch/torch-engines.ts`; each has to pass
+ * `test/integration/training/conformance/gradient-engine.ts`.
  */
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { RowBatch } from './row-batch.js'

@@ -46,6 +46,11 @@ export const commandTable: readonly CommandEntry[] = [
   entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel),
   entry('models get', 'Show one model with its latest step', async () => (await import('./models/get.js')).getModel),
   entry(
+    'models metrics',
+    'Show the metrics of a model by step',
+    async () => (await import('./models/metrics.js')).modelMetrics,
+  ),
+  entry(
     'models delete',
     'Delete models with all their checkpoints',
     async () => (await import('./models/delete.js')).deleteModels,

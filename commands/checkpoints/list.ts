@@ -5,13 +5,11 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
+import { usualMetrics } from '#cli/input/checkpoint-selection.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import { collectPages } from '#sdk/client/pages.js'
-
-/** Shown when --metrics names none: the first of these that some checkpoint has. */
-const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']
 
 export const listCheckpoints = defineCommand({
   path: ['checkpoints', 'list'],
@@ -61,7 +59,7 @@ function kwargsOf({ chat_template_kwargs: kwargs = {} }: Checkpoint): string {
 function toColumns(checkpoints: readonly Checkpoint[], names: string | undefined): readonly Column<Checkpoint>[] {
   const chosen =
     names?.split(',').map((name) => name.trim()) ??
-    USUAL_METRICS.filter((name) => checkpoints.some((checkpoint) => checkpoint.metrics[name] !== undefined)).slice(0, 3)
+    usualMetrics(checkpoints.flatMap((checkpoint) => Object.keys(checkpoint.metrics)))
   return [
     { header: 'step', kind: 'number', get: (checkpoint) => checkpoint.step },
     ...chosen.map(

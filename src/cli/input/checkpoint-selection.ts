@@ -134,3 +134,11 @@ export function formatSteps(steps: readonly number[]): string {
   }
   return parts.join(', ')
 }
+
+/** Shown where nobody names any, in this order. */
+const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']
+
+/** What a table shows when no metric is named: the first three of the usual ones that there are. */
+export function usualMetrics(names: readonly string[]): readonly string[] {
+  return USUAL_METRICS.filter((name) => names.includes(name)).slice(0, 3)
+}

@@ -10,6 +10,7 @@ import {
 } from '../wire/checkpoints.js'
 import { modelRunListSchema, runLineListSchema } from '../wire/compatible/wandb.js'
 import { orderedPageQuerySchema, pageQuerySchema } from '../wire/list.js'
+import { modelMetricsQuerySchema, modelMetricsSchema } from '../wire/model-metrics.js'
 import {
   addBaseModelRequestSchema,
   baseModelListSchema,
@@ -101,6 +102,14 @@ export const MODELS = endpoints({
     origin: 'hosted',
     scope: 'write',
     answer: deleteModelResponseSchema,
+  },
+  'GET /v1/preview/models/{model_id}/metrics': {
+    tag,
+    summary: 'Get the curves of a model, also of steps whose checkpoints were deleted',
+    origin: 'ours',
+    scope: 'read',
+    query: modelMetricsQuerySchema,
+    answer: modelMetricsSchema,
   },
   'GET /v1/preview/models/{model_id}/checkpoints': {
     tag,

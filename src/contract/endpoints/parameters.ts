@@ -41,12 +41,16 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   filename: 'Name of the file when its bytes are the whole body; default `upload`',
   format: 'Form the checkpoint is had in; default `peft`',
   from: 'First day, `YYYY-MM-DD`; default 29 days before `to`',
+  from_step: 'Lowest step; default 0, the base model',
+  keys: 'Names of metrics, separated by commas; default all',
   limit: 'Most items of the page; default 20',
   model: 'Only this model: `entity/project/name`, or the name of a base model',
   model_id: 'Only jobs of the model with this id',
   name: 'Only models of this name',
   order: '`asc`: oldest first, `desc`: newest first; default `asc`',
   plan: 'Answer what the job would do, and create nothing; default false',
+  points:
+    'Most points of a series that are chosen, the first, last, lowest and highest of each stretch; a step that one needs is given with all. Default 500',
   precision: 'How weights are stored; not for `peft`. Default: float16 in GGUF, else as the base model has them',
   project: 'Only what belongs to this project',
   purpose: 'What the file is for',
@@ -54,7 +58,9 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   status: 'Only jobs in this state',
   step: 'Only logs of this step',
   to: 'Last day, included, `YYYY-MM-DD`; default today',
+  to_step: 'Highest step; default the last',
   token: 'Signature of the address, as the wandb client was given it',
+  x: 'What stretches of equal length are taken along; default `step`',
 }
 
 /**

@@ -20,6 +20,7 @@ import type {
 import type { CompletionResponse } from '#contract/wire/inference/completions.js'
 import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/tokens.js'
 import type { List } from '#contract/wire/list.js'
+import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type { BaseModel, DeleteModelResponse, Model, ServedModel, ServedModelList } from '#contract/wire/models.js'
 import type { JobReport } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
@@ -57,6 +58,22 @@ export const deletedModel = objectOf<DeleteModelResponse>({
   model_id: maybe(text),
   deleted_checkpoints: maybe(number),
   deleted_run: maybe(truth),
+})
+export const modelMetrics = objectOf<ModelMetrics>({
+  object: anything,
+  model_id: maybe(text),
+  steps: listOf(number),
+  times: listOf(text),
+  tokens: listOf(maybe(number)),
+  series: mapOf(listOf(maybe(number))),
+  keys: listOf(
+    objectOf<ModelMetrics['keys'][number]>({
+      key: text,
+      source: maybe(text),
+      split: maybe(text),
+      count: maybe(number),
+    }),
+  ),
 })
 export const baseModelNames = listOf(text)
 const baseModelFields = {

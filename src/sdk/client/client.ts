@@ -54,6 +54,8 @@ export function createClient(options: ClientOptions) {
       get: one('GET /v1/preview/models/{model_id}', answers.model),
       create: send('POST /v1/preview/models', answers.model),
       delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
+      /** Its curves, also of steps whose checkpoints were deleted. */
+      metrics: listOf('GET /v1/preview/models/{model_id}/metrics', answers.modelMetrics),
       /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
       log: (id: string, body: GivenBody<'POST /v1/preview/models/{model_id}/log'>, call: CallOptions = {}) =>
         ask(

@@ -22,6 +22,7 @@ import { createMessageService } from '../operations/generation/messages/messages
 import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
+import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
@@ -149,6 +150,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     verify: createVerifyService(context, dataDir.blobsPath),
     workerApi: createWorkerApiService(context),
     wandb: createWandbService(context),
+    modelMetrics: createModelMetricsService(context),
     modelRuns: createModelRunService(context),
     webhooks: createWebhookService(context, { rules, outbox }),
   }

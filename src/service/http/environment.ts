@@ -24,6 +24,7 @@ import type { MessageService } from '#service/operations/generation/messages/mes
 import type { ResponseService } from '#service/operations/generation/responses/responses.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
+import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
@@ -73,6 +74,7 @@ export interface AppOptions {
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService
     readonly wandb: WandbService
+    readonly modelMetrics: ModelMetricsService
     readonly modelRuns: ModelRunService
     readonly webhooks: WebhookService
   }

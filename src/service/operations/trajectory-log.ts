@@ -1,8 +1,8 @@
 /**
- * Logging trajectory groups under a split: stores them and attaches their metrics to the model's latest checkpoint.
+ * Logging trajectory groups under a split: stores them, and their metrics at the step of the model's latest checkpoint.
  *
- * Logs of a split at one step are pooled: their metrics are those of one log with all the trajectories. What the checkpoint's
- * own job recorded is never overwritten. Before the first checkpoint the metrics are stored without one.
+ * Logs of a split at one step are pooled: their metrics are those of one log with all the trajectories. What the step's
+ * own job recorded is never overwritten. Before the first checkpoint the step is 0, the base model.
  */
 
 import type { ReadStream } from 'node:fs'
@@ -12,9 +12,10 @@ import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } 
 import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#formats/rows/split-metrics.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { RETRY_WINDOW_MS } from '#service/queue/queue.js'
-import { addLoggedMetrics, findCheckpoint } from '#service/storage/checkpoints.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import { putMetrics } from '#service/storage/model-metrics.js'
 import {
   findRepeatedLog,
   findSplitTotals,
@@ -99,7 +100,7 @@ export function createTrajectoryLogService(
         const place = { modelId: model.id, step: at, split }
         const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, place)), totals)
         await putSplitTotals(transaction, place, encodeTotals(pooled))
-        if (checkpoint !== null) await addLoggedMetrics(transaction, checkpoint.id, toMetrics(pooled))
+        await putMetrics(transaction, { modelId: model.id, step: at, source: 'log' }, toMetrics(pooled))
         return at
       })
       return {

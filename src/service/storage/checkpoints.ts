@@ -2,11 +2,14 @@
  * Rows of checkpoints and of their files. A row exists only in the transaction that ends its job, so a half-made
  * checkpoint cannot be seen.
  */
+import type { Selectable } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
-import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
-import { readNumbers, readObject, readOneOf } from './row-values.js'
+import { findMetrics, type Metrics, putMetrics } from './model-metrics.js'
+import { type Page, type PageOptions, unknownCursor } from './paging.js'
+import { readObject, readOneOf } from './row-values.js'
+import type { CheckpointsTable } from './schema.js'
 
 export interface CheckpointFileRecord {
   readonly name: string
@@ -22,8 +25,8 @@ export interface CheckpointRecord {
   readonly kind: JobKind | null
   readonly jobId: string
   readonly adapterDigest: string
-  /** What the job recorded, and what was logged at this step since. */
-  readonly metrics: Readonly<Record<string, number>>
+  /** What the job recorded, and what was logged at this step since. They are the model's, and outlive the checkpoint. */
+  readonly metrics: Metrics
   /** Chat template variables of the chats that it was trained for. */
   readonly templateKwargs: JsonObject
   readonly createdAtMs: number
@@ -35,7 +38,7 @@ export type NewCheckpoint = Omit<CheckpointRecord, 'createdAtMs'>
 /** What the column says where no job made the checkpoint: it is older than such checkpoints and allows no null. */
 const NO_KIND = 'none'
 
-/** Inserts the checkpoint and its files; call inside a transaction. */
+/** Inserts the checkpoint, its files and its job's metrics; call inside a transaction. */
 export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint): Promise<void> {
   await db
     .insertInto('checkpoints')
@@ -46,7 +49,6 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       kind: checkpoint.kind ?? NO_KIND,
       job_id: checkpoint.jobId,
       adapter_digest: checkpoint.adapterDigest,
-      metrics: JSON.stringify(checkpoint.metrics),
       template_kwargs: JSON.stringify(checkpoint.templateKwargs),
       created_at_ms: databaseNowMs,
     })
@@ -57,6 +59,7 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       .values({ checkpoint_id: checkpoint.id, name: file.name, sha256: file.sha256, size_bytes: file.sizeBytes })
       .execute()
   }
+  await putMetrics(db, { modelId: checkpoint.modelId, step: checkpoint.step, source: 'job' }, checkpoint.metrics)
 }
 
 /** The checkpoint at `step`, or the newest one that still exists for `latest`; null when there is none. */
@@ -68,12 +71,12 @@ export async function findCheckpoint(
   let query = db.selectFrom('checkpoints').selectAll().where('model_id', '=', modelId)
   if (step !== 'latest') query = query.where('step', '=', step)
   const row = await query.orderBy('step', 'desc').limit(1).executeTakeFirst()
-  return row === undefined ? null : toCheckpoint(row, await filesOf(db, [row.id]))
+  return row === undefined ? null : ((await toCheckpoints(db, [row]))[0] ?? null)
 }
 
 export async function findCheckpointById(db: Database, id: string): Promise<CheckpointRecord | null> {
   const row = await db.selectFrom('checkpoints').selectAll().where('id', '=', id).executeTakeFirst()
-  return row === undefined ? null : toCheckpoint(row, await filesOf(db, [row.id]))
+  return row === undefined ? null : ((await toCheckpoints(db, [row]))[0] ?? null)
 }
 
 /** Checkpoints of a model by step. */
@@ -97,11 +100,8 @@ export async function listCheckpoints(
     .orderBy('step', options.order)
     .limit(options.limit + 1)
     .execute()
-  const files = await filesOf(
-    db,
-    rows.map((row) => row.id),
-  )
-  return toPage(rows, options.limit, (row) => toCheckpoint(row, files))
+  const items = await toCheckpoints(db, rows.slice(0, options.limit))
+  return { items, hasMore: rows.length > options.limit }
 }
 
 /** Every step of a model, ascending, with the adapter's digest. */
@@ -132,22 +132,6 @@ export async function listStepsOf(
     .orderBy('step')
     .execute()
   return rows.map((row) => ({ modelId: row.model_id, step: row.step, createdAtMs: row.created_at_ms }))
-}
-
-/** Adds to the metrics logged at a checkpoint's step; those its job recorded itself are kept apart and win. */
-export async function addLoggedMetrics(
-  db: Database,
-  id: string,
-  metrics: Readonly<Record<string, number>>,
-): Promise<void> {
-  const row = await db.selectFrom('checkpoints').select('logged_metrics').where('id', '=', id).executeTakeFirst()
-  if (row === undefined) return
-  const logged = { ...readNumbers(row.logged_metrics, 'logged metrics of a checkpoint'), ...metrics }
-  await db
-    .updateTable('checkpoints')
-    .set({ logged_metrics: JSON.stringify(logged) })
-    .where('id', '=', id)
-    .execute()
 }
 
 /** Deletes the rows at `steps`. @returns how many existed */
@@ -185,34 +169,32 @@ async function filesOf(
   return files
 }
 
-function toCheckpoint(
-  row: {
-    id: string
-    model_id: string
-    step: number
-    kind: string
-    job_id: string
-    adapter_digest: string
-    metrics: string
-    logged_metrics: string
-    template_kwargs: string
-    created_at_ms: number
-  },
-  files: ReadonlyMap<string, readonly CheckpointFileRecord[]>,
-): CheckpointRecord {
-  return {
+/** Rows of one model as records. */
+async function toCheckpoints(
+  db: Database,
+  rows: readonly Selectable<CheckpointsTable>[],
+): Promise<readonly CheckpointRecord[]> {
+  const [first] = rows
+  if (first === undefined) return []
+  const files = await filesOf(
+    db,
+    rows.map((row) => row.id),
+  )
+  const steps = rows.map((row) => row.step)
+  const metrics = await findMetrics(db, first.model_id, {
+    from: steps.reduce((a, b) => Math.min(a, b)),
+    to: steps.reduce((a, b) => Math.max(a, b)),
+  })
+  return rows.map((row) => ({
     id: row.id,
     modelId: row.model_id,
     step: row.step,
     kind: row.kind === NO_KIND ? null : readOneOf(JOB_KINDS, row.kind, 'kind of a checkpoint'),
     jobId: row.job_id,
     adapterDigest: row.adapter_digest,
-    metrics: {
-      ...readNumbers(row.logged_metrics, 'logged metrics of a checkpoint'),
-      ...readNumbers(row.metrics, 'metrics of a checkpoint'),
-    },
+    metrics: metrics.get(row.step) ?? {},
     templateKwargs: readObject(row.template_kwargs, 'template variables of a checkpoint'),
     createdAtMs: row.created_at_ms,
     files: files.get(row.id) ?? [],
-  }
+  }))
 }

@@ -58,12 +58,20 @@ export interface CheckpointsTable {
   job_id: string
   /** SHA-256 over the digests of the adapter's two files: what the engine host calls the adapter. */
   adapter_digest: string
-  /** JSON object of numbers: what the job itself recorded. */
-  metrics: string
-  /** JSON object of numbers: what was logged at this step since, by full name. */
-  logged_metrics: Generated<string>
   /** JSON object: chat template variables of the chats that it was trained for. */
   template_kwargs: Generated<string>
+  created_at_ms: Generated<number>
+}
+
+/** What is known of a model at a step, whether or not its checkpoint still exists. */
+export interface ModelMetricsTable {
+  model_id: string
+  /** 0: the base model. */
+  step: number
+  /** `job`: what the job that made the step recorded itself; `log`: what was logged at it since. */
+  source: string
+  /** JSON object of numbers, by full name. */
+  metrics: string
   created_at_ms: Generated<number>
 }
 
@@ -267,6 +275,7 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   model_counts: ModelCountsTable
   checkpoints: CheckpointsTable
   checkpoint_files: CheckpointFilesTable
+  model_metrics: ModelMetricsTable
   training_jobs: TrainingJobsTable
   job_files: JobFilesTable
   resume_points: ResumePointsTable

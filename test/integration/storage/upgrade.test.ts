@@ -84,7 +84,7 @@ beforeAll(async () => {
   const logs = await service.json<{ data: { id: string }[] }>(`${at}/log`)
   const steps = ['adapter_config.json', 'adapter_model.safetensors'].map((name) => `${at}/checkpoints/1/files/${name}`)
   questions = [
-    ...['/v1/preview/models', at, `${at}/checkpoints`, `${at}/checkpoints/1/files`, ...steps],
+    ...['/v1/preview/models', at, `${at}/metrics`, `${at}/checkpoints`, `${at}/checkpoints/1/files`, ...steps],
     ...[
       '/v1/preview/training-jobs',
       ...[rl.id, sft.id].flatMap((id) => [`/v1/preview/training-jobs/${id}`, `/v1/preview/training-jobs/${id}/events`]),
@@ -131,6 +131,18 @@ async function ask(service: TestService, schema: string): Promise<ReadonlyMap<st
   return found
 }
 
+/** Columns of checkpoints that became a table of their own, and where the newest schema has what they held. */
+const MOVED_METRICS = (
+  [
+    ['metrics', 'job'],
+    ['logged_metrics', 'log'],
+  ] as const
+).map(([column, source]) => {
+  const place = 'm.model_id = checkpoints.model_id and m.step = checkpoints.step'
+  const held = `select m.metrics from newest.model_metrics as m where ${place} and m.source = '${source}'`
+  return [`"${column}"`, `coalesce((${held}), '{}')`] as const
+})
+
 /** Makes the database of `path` one of an older schema, which holds of the rows what it has tables and columns for. */
 async function writeOlder(path: string, schema: string): Promise<void> {
   // as an earlier version leaves it: without the mark
@@ -149,9 +161,12 @@ async function writeOlder(path: string, schema: string): Promise<void> {
     if (table.startsWith('kysely_') || table.startsWith('sqlite_')) continue
     const known = columns('newest', table)
     const kept = columns('main', table).filter((name) => known.includes(name))
+    const moved = table === 'checkpoints' && schema < '0019-model-metrics' ? MOVED_METRICS : []
     // a migration may have put rows of its own into its table
     sqlite.exec(`delete from main."${table}"`)
-    sqlite.exec(`insert into main."${table}" (${kept}) select ${kept} from newest."${table}"`)
+    const filled = [...kept, ...moved.map(([column]) => column)]
+    const values = [...kept, ...moved.map(([, value]) => value)]
+    sqlite.exec(`insert into main."${table}" (${filled}) select ${values} from newest."${table}"`)
   }
   await db.destroy()
 }

@@ -76,9 +76,12 @@ export async function writeFixtureRows(db: DatabaseHandle): Promise<void> {
       kind: 'rl',
       job_id: jobId,
       adapter_digest: 'd',
-      metrics: '{"loss/train":0.5}',
       ...TIME,
     })
+    .execute()
+  await db
+    .insertInto('model_metrics')
+    .values({ model_id: modelId, step: 1, source: 'job', metrics: '{"loss/train":0.5}', ...TIME })
     .execute()
   const names = ['adapter_config.json', 'adapter_model.safetensors', 'manifest.json']
   await db

@@ -1,16 +1,25 @@
 /**
  * Models.
  */
+import { reportIgnored } from '../body.js'
 import type { AppOptions } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { idempotencyKey } from '../headers.js'
 
-export function modelHandlers({ services: { models } }: AppOptions) {
+export function modelHandlers({ services: { models, modelMetrics } }: AppOptions) {
   return handlers({
     'GET /v1/preview/models': ({ principal, query }) => models.list(principal, query()),
     'POST /v1/preview/models': async ({ principal, body, c }) =>
       models.create(principal, await body(), idempotencyKey(c)),
     'GET /v1/preview/models/{model_id}': ({ principal, params }) => models.get(principal, params.model_id),
+    'GET /v1/preview/models/{model_id}/metrics': async ({ principal, params, query, c }) => {
+      const { metrics, unknownKeys } = await modelMetrics.get(principal, params.model_id, query())
+      reportIgnored(
+        c,
+        unknownKeys.map((key) => `keys.${key}`),
+      )
+      return metrics
+    },
     'DELETE /v1/preview/models/{model_id}': ({ principal, params }) => models.delete(principal, params.model_id),
   })
 }

@@ -20,6 +20,7 @@ import { up as resolvedOptions } from './0015-resolved-options.js'
 import { up as fileProblems } from './0016-file-problems.js'
 import { up as deliveryTurns } from './0017-delivery-turns.js'
 import { up as templateKwargs } from './0018-template-kwargs.js'
+import { up as modelMetrics } from './0019-model-metrics.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -41,4 +42,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0016-file-problems': { up: fileProblems },
   '0017-delivery-turns': { up: deliveryTurns },
   '0018-template-kwargs': { up: templateKwargs },
+  '0019-model-metrics': { up: modelMetrics },
 }

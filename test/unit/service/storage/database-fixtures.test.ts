@@ -58,7 +58,11 @@ describe('a database that an earlier version wrote', () => {
     const { db, close } = await openDatabase(path)
     const model = await findModelByName(db, 'local', 'games', 'chess')
     expect(model).toMatchObject({ id: FIXTURE.modelId, step: 1, baseModel: 'trainyard/spark' })
-    expect(await findCheckpoint(db, FIXTURE.modelId, 'latest')).toMatchObject({ step: 1, files: { length: 3 } })
+    expect(await findCheckpoint(db, FIXTURE.modelId, 'latest')).toMatchObject({
+      step: 1,
+      files: { length: 3 },
+      metrics: { 'loss/train': 0.5 },
+    })
     expect(await findJob(db, FIXTURE.jobId)).toMatchObject({ status: 'completed', step: 1, project: 'games' })
     expect(await findJob(db, FIXTURE.waitingId)).toMatchObject({ status: 'queued', inputSha256: FIXTURE.inputSha256 })
     const events = await listEvents(db, FIXTURE.jobId, { limit: 100 })

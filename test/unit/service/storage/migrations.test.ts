@@ -11,6 +11,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { openDatabase } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { MIGRATIONS } from '#service/storage/migrations/index.js'
+import { listMetrics } from '#service/storage/model-metrics.js'
 import { countModelsOf } from '#service/storage/models.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { findJob } from '#service/storage/training-jobs.js'
@@ -35,10 +36,16 @@ async function createOld(path: string, last: string, statements: string): Promis
   await db.destroy()
 }
 
+/** A checkpoint with the metrics of its job, as the schema of `last` has them. */
+const checkpointAt = (last: string): string =>
+  last < '0019-model-metrics'
+    ? `insert into checkpoints (id, model_id, step, kind, job_id, adapter_digest, metrics)
+        values ('c', 'm', 1, 'rl', 'j', 'd', '{"loss/train":0.5}');`
+    : `insert into checkpoints (id, model_id, step, kind, job_id, adapter_digest) values ('c', 'm', 1, 'rl', 'j', 'd');
+       insert into model_metrics (model_id, step, source, metrics) values ('m', 1, 'job', '{"loss/train":0.5}');`
+
 const ROWS = `
   insert into models (id, entity, project, name, base_model, run_id, step) values ('m', 'local', 'p', 'n', 'b', 'r', 1);
-  insert into checkpoints (id, model_id, step, kind, job_id, adapter_digest, metrics)
-    values ('c', 'm', 1, 'rl', 'j', 'd', '{"loss/train":0.5}');
   insert into training_jobs (id, entity, model_id, kind, status, config, request_digest)
     values ('j', 'local', 'm', 'rl', 'completed', '{}', 'x'), ('k', 'local', 'm', 'rl', 'queued', '{}', 'y');
   insert into events (id, job_id, position, type, data) values
@@ -52,7 +59,7 @@ const ROWS = `
 describe('a database of an earlier schema', () => {
   test.each(NAMES)('written at %s opens with its rows counted', async (last) => {
     const path = join(directory, 'db.sqlite3')
-    await createOld(path, last, ROWS)
+    await createOld(path, last, ROWS + checkpointAt(last))
     const { db, close } = await openDatabase(path)
     expect((await listEvents(db, 'j', { limit: 10 })).items).toHaveLength(4)
     expect(await countModelsOf(db, 'b')).toBe(1)
@@ -68,9 +75,33 @@ describe('a database of an earlier schema', () => {
     await close()
   })
 
+  test('keeps what was recorded at a step, also of logs at steps whose checkpoints are gone', async () => {
+    const path = join(directory, 'db.sqlite3')
+    const rows = `
+      update checkpoints set logged_metrics = '{"val/reward":0.1234567890123456}', created_at_ms = 5000;
+      update trajectory_logs set created_at_ms = 7000;
+      insert into split_metrics (model_id, step, split, totals) values
+        ('m', 1, 'val', '{"val/reward":[9,1]}'),
+        ('m', 0, 'val', '{"val/reward":[0.30000000000000004,3],"val/data/step_num_trajectories":[3,null]}'),
+        ('m', 0, 'test', '{"test/reward":[1e-7,3]}');`
+    await createOld(path, '0018-template-kwargs', ROWS + checkpointAt('0018') + rows)
+    const { db, close } = await openDatabase(path)
+    expect(await listMetrics(db, 'm')).toEqual([
+      {
+        step: 0,
+        source: 'log',
+        metrics: { 'val/reward': 0.30000000000000004, 'val/data/step_num_trajectories': 3, 'test/reward': 1e-7 },
+        createdAtMs: expect.any(Number),
+      },
+      { step: 1, source: 'log', metrics: { 'val/reward': 0.1234567890123456 }, createdAtMs: 7000 },
+      { step: 1, source: 'job', metrics: { 'loss/train': 0.5 }, createdAtMs: 5000 },
+    ])
+    await close()
+  })
+
   test('has the tables and indexes of a new one', async () => {
     const old = join(directory, 'old.sqlite3')
-    await createOld(old, NAMES[0] ?? '', ROWS)
+    await createOld(old, NAMES[0] ?? '', ROWS + checkpointAt(''))
     const schemaOf = async (path: string) => {
       await (await openDatabase(path)).close()
       const sqlite = openSqlite(path, { readonly: true })

@@ -135,6 +135,16 @@ function answerTo({ method, path }: RecordedRequest): Response {
       /\/checkpoints$/,
       method === 'DELETE' ? { deleted_count: 1, not_found_steps: [] } : page([checkpoint(1, { odd: 1 })]),
     ],
+    [
+      /\/metrics$/,
+      {
+        steps: [1],
+        times: ['odd'],
+        tokens: [null],
+        series: { odd: [1] },
+        keys: [{ key: 'odd', source: 'odd', split: 'odd', count: 1 }],
+      },
+    ],
     [/\/log$/, { model_id: MODEL.id, split: 'odd', step: 1, groups: 1, trajectories: 1, metrics: { odd: 1 } }],
     [/preview\/models$/, method === 'POST' ? MODEL : page([MODEL])],
     [/preview\/models\//, method === 'DELETE' ? { model_id: MODEL.id, deleted_checkpoints: 1 } : MODEL],

@@ -124,7 +124,8 @@ async function ask(service: TestService, schema: string): Promise<ReadonlyMap<st
     const response = await service.fetch(path)
     expect(response.status, path).toBe(200)
     const text = await response.text()
-    const constant = text.replaceAll(/"last_used_at":(?:"[^"]*"|\d+|null)/g, '')
+    // an older schema has one time for a checkpoint and its metrics
+    const constant = text.replaceAll(/"last_used_at":(?:"[^"]*"|\d+|null)|"times":\[[^\]]*\]/g, '')
     // older schemas do not store what a job runs with, and say nothing that follows from it
     found.set(path, constant.replaceAll(/"resolved_config":(?:null|\{[^{}]*\})|"a learning rate of [^"]*"/g, ''))
   }

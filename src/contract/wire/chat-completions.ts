@@ -239,6 +239,13 @@ const toolCallDeltaSchema = z.object({
   function: z.object({ name: z.string().optional(), arguments: z.string().optional() }),
 })
 
+/**
+ * What of its schema a finished answer violates, a sentence each: sent where the schema is not strict and says more than an answer can
+ * be held to.
+ */
+export const SCHEMA_VIOLATIONS = 'x-trainyard-schema-violations'
+export const schemaViolationsSchema = z.array(z.string()).optional()
+
 export const chatChoiceSchema = z.object({
   index: z.number().int(),
   message: z.object({
@@ -256,6 +263,7 @@ export const chatChoiceSchema = z.object({
   finish_reason: z.string().nullable(),
   stop_reason: z.union([z.string(), z.number()]).nullable(),
   token_ids: z.array(z.number().int()).nullable(),
+  [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
 })
 export type ChatChoice = z.infer<typeof chatChoiceSchema>
 
@@ -295,6 +303,7 @@ export const chatChunkSchema = z.object({
       finish_reason: z.string().nullable(),
       stop_reason: z.union([z.string(), z.number()]).nullable().optional(),
       token_ids: z.array(z.number().int()).nullable().optional(),
+      [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
     }),
   ),
   system_fingerprint: z.string().nullable().optional(),

@@ -13,6 +13,8 @@ import { type GrammarSpec, grammarKey } from './grammar-spec.js'
 
 /** A grammar lent to one request. */
 export interface GrammarLease {
+  /** Keywords that answers are not held to, as `Grammar`. */
+  readonly unheld: readonly string[]
   /** A mask for one choice; released with the lease. */
   createMask(): TokenMask
   /** All masks end. */
@@ -236,6 +238,7 @@ export function createGrammarCache(options: {
     const masks: { close(): void }[] = []
     let isReleased = false
     return {
+      unheld: grammar.unheld,
       createMask: () => {
         const mask = grammar.open()
         masks.push(mask)

@@ -11,6 +11,8 @@ export type GrammarSpec =
       readonly schema: string
       /** False: compact JSON, without any white space between elements. */
       readonly isWhitespaceFree: boolean
+      /** What answers cannot be held to is left out, and said; absent: it is refused. */
+      readonly isLax?: boolean
     }
   | { readonly kind: 'regex'; readonly pattern: string }
   | { readonly kind: 'choice'; readonly choices: readonly string[] }

@@ -40,7 +40,8 @@ export type GrammarThreadCommand =
 export type GrammarThreadEvent =
   | { readonly type: 'working'; readonly threadId: number | null }
   | { readonly type: 'resting' }
-  | { readonly type: 'compiled' }
+  /** @property unheld keywords of its schemas that were left out, with their places */
+  | { readonly type: 'compiled'; readonly unheld: readonly string[] }
   /** It was not compiled: what it says cannot be honoured. */
   | { readonly type: 'unreadable'; readonly error: ErrorMessage }
   | {
@@ -52,6 +53,9 @@ export type GrammarThreadEvent =
 
 /** Far above what the largest vocabularies take: 262,144 tokens need 40 MiB. */
 const MAX_VOCABULARY_BYTES = 256 * 2 ** 20
+
+/** Keywords that are named: there may be one for every part of a schema. */
+const MOST_UNHELD = 100
 
 type Xgrammar = LoadedXgrammar['xgrammar']
 type Compiler = Awaited<ReturnType<Xgrammar['GrammarCompiler']['createGrammarCompiler']>>
@@ -178,7 +182,7 @@ async function run(
   port.on('message', (command: GrammarThreadCommand) => {
     last = last.then(() => handle(command))
   })
-  send({ type: 'compiled' })
+  send({ type: 'compiled', unheld: work.schemas.flatMap(({ unheld }) => unheld).slice(0, MOST_UNHELD) })
 }
 
 /**

@@ -18,7 +18,7 @@ export interface GrammarWork {
 export function toGrammarWork(spec: GrammarSpec): GrammarWork {
   switch (spec.kind) {
     case 'json_schema':
-      return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'))] }
+      return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'), spec)] }
     case 'structural_tag': {
       const { tag, schemas } = toNumberedTag(spec.tag)
       return { spec: { ...spec, tag }, schemas }

@@ -44,6 +44,8 @@ const MASK_POLL_MS = 5
 const MASK_LIMIT_MS = 10_000
 
 export interface Grammar {
+  /** Keywords of its schemas that answers are not held to, with their places: of lax schemas only. */
+  readonly unheld: readonly string[]
   /** Choices that use it now. */
   readonly openCount: number
   /** Its thread has ended: masks fail. */
@@ -73,7 +75,7 @@ export async function compileGrammar(
   const data: GrammarThreadData = { spec, table, maxBytes, maxHeapBytes, usedKib }
   const resourceLimits = { maxOldGenerationSizeMb: HEAP_CEILING_MIB, maxYoungGenerationSizeMb: YOUNG_MIB }
   const thread = startThread('inference/grammar/grammar-thread.js', { workerData: data, resourceLimits })
-  const { promise, resolve, reject } = createDeferred<void>()
+  const { promise, resolve, reject } = createDeferred<readonly string[]>()
   const watch = createWatch(limits, options.clock, reject)
   let threadId: number | null = null
   thread.on('message', (event: GrammarThreadEvent) => {
@@ -81,7 +83,7 @@ export async function compileGrammar(
       threadId = event.threadId
       watch.start(threadId)
     } else if (event.type === 'resting') watch.stop()
-    else if (event.type === 'compiled') resolve()
+    else if (event.type === 'compiled') resolve(event.unheld)
     else if (event.type === 'unreadable') reject(fromErrorMessage(event.error))
     else if (event.isMemoryExhausted) reject(tooComplex('needs too much memory'))
     else reject(refusal(event.printed, event.reason))
@@ -98,8 +100,9 @@ export async function compileGrammar(
     isDead = true
     reject(new RuntimeError('grammar_failed', 'the thread of a grammar ended'))
   })
+  let unheld: readonly string[]
   try {
-    await promise
+    unheld = await promise
   } catch (error) {
     await thread.terminate()
     throw error
@@ -111,6 +114,7 @@ export async function compileGrammar(
   let nextChoice = 0
   let openCount = 0
   return {
+    unheld,
     get openCount() {
       return openCount
     },

@@ -2,7 +2,7 @@
  * Structural tags: free text with constrained parts, as xgrammar 0.1.27 reads them.
  *
  * Schemas inside are taken out before the grammar's thread gets the tag and come back there as grammars, so that they are honoured
- * as the schema of a whole answer is.
+ * as the schema of a whole answer is. One beside which this program writes `is_lax` is held to as far as that goes.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
@@ -20,14 +20,16 @@ const NUMBERED_SCHEMA = 'numbered_schema'
  */
 export function toNumberedTag(text: string): { readonly tag: string; readonly schemas: readonly GrammarSchema[] } {
   const schemas: GrammarSchema[] = []
-  const numbered = (schema: JsonValue): JsonObject => {
-    schemas.push(toGrammarSchema(typeof schema === 'string' ? parseJson(schema, 'a schema in a tag') : schema))
+  const numbered = (schema: JsonValue, isLax: boolean): JsonObject => {
+    const read = typeof schema === 'string' ? parseJson(schema, 'a schema in a tag') : schema
+    schemas.push(toGrammarSchema(read, { isLax }))
     return { type: NUMBERED_SCHEMA, index: schemas.length - 1 }
   }
   const convert = (value: JsonValue): JsonValue => {
     if (Array.isArray(value)) return value.map(convert)
     if (!isJsonObject(value)) return value
-    if (value['type'] === 'json_schema' && value['json_schema'] !== undefined) return numbered(value['json_schema'])
+    if (value['type'] === 'json_schema' && value['json_schema'] !== undefined)
+      return numbered(value['json_schema'], value['is_lax'] === true)
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
   }
   const tag = convert(withFormat(parseJson(text, 'a structural tag')))

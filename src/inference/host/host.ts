@@ -148,7 +148,13 @@ export function createHost(options: HostOptions): Host {
       }
       const createMask = lease?.createMask ?? null
       const request = toGenerationRequest(command, prepared, { textModel, contextLength, modules, createMask })
-      engine.submit(request, releasing(createListener(command, { textModel, send, clock, request, prepared }), lease))
+      engine.submit(
+        request,
+        releasing(
+          createListener(command, { textModel, send, clock, request, prepared, unheld: lease?.unheld ?? [] }),
+          lease,
+        ),
+      )
     } catch (error) {
       lease?.release()
       send(toFailedEvent(command.id, error))
@@ -283,6 +289,7 @@ function createListener(
     readonly clock: Clock
     readonly request: HostRequest
     readonly prepared: PreparedPrompt
+    readonly unheld: readonly string[]
   },
 ): GenerationListener {
   const { id, sampling } = command
@@ -299,9 +306,10 @@ function createListener(
   const atMs = (): number => Math.round(clock.monotonicMs() * 100) / 100
   const isPromptReported = (sampling.promptLogprobs ?? null) !== null
   const echo = command.echoesPrompt === true ? { promptText: promptTextOf(context, sampling) } : {}
+  const left = context.unheld.length === 0 ? {} : { unheld: context.unheld }
   return {
     onStarted: (cachedTokens) => {
-      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo, atMs: atMs() })
+      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo, ...left, atMs: atMs() })
       if (isPromptReported) send({ type: 'prompt', id, positions: [prompt.first(promptTokenIds[0] ?? 0)] })
     },
     onPromptToken: (event) => send({ type: 'prompt', id, positions: [prompt.next(event)] }),

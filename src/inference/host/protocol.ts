@@ -247,6 +247,8 @@ export interface StartedEvent {
   readonly isReasoningOpen: boolean
   /** The prompt's text, if `echoesPrompt` asked for it. */
   readonly promptText?: string
+  /** Keywords of a lax schema that answers are not held to, with their places (`#/items/uniqueItems`). Absent: none. */
+  readonly unheld?: readonly string[]
   /** When, on the host's clock, as in deltas: only differences mean something. */
   readonly atMs?: number
 }

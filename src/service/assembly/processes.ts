@@ -11,6 +11,7 @@ import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
 import type { EngineProcessOptions } from '../processes/engine-process.js'
 import { createExporter, type Exporter } from '../processes/exporter.js'
 import { createPlanner, type Planner } from '../processes/planner.js'
+import { createSchemaChecker, type SchemaChecker } from '../processes/schema-checker.js'
 import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import { countJobsByStatus } from '../storage/jobs/states.js'
@@ -22,6 +23,7 @@ export interface Processes {
   readonly workers: WorkerPool
   readonly exporter: Exporter
   readonly planner: Planner
+  readonly schemaChecker: SchemaChecker
 }
 
 export interface ProcessesInput {
@@ -63,7 +65,7 @@ export function startProcesses(start: Start, { db, served, preparedDir }: Proces
     onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   lifetimes.add('workers', () => workers.stop())
-  return { engines, metrics, workers, exporter, planner }
+  return { engines, metrics, workers, exporter, planner, schemaChecker: createSchemaChecker() }
 }
 
 interface EngineInput {

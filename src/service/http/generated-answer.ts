@@ -2,6 +2,7 @@
  * Answers of models, whole or streamed: what chat and completions have in common on the way out.
  */
 import { AppError } from '#base/errors/errors.js'
+import { reportIgnored } from './body.js'
 import type { AppOptions, RequestContext } from './environment.js'
 import { sendEvents } from './event-stream.js'
 import { toStreamError } from './middleware/errors.js'
@@ -13,6 +14,8 @@ const DEFAULT_PING_SECONDS = 15
 export interface GeneratedAnswer {
   readonly checkpoint: string
   readonly isStream: boolean
+  /** Parts of the request that the answer is not held to, by name. Absent: none. */
+  readonly ignoredFields?: readonly string[]
   response(): Promise<{ readonly usage: { readonly completion_tokens: number } }>
   chunks(): AsyncIterable<unknown>
 }
@@ -37,6 +40,7 @@ export async function sendAnswer(
   const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
   const answer = await request.create(requestId.slice(0, 256), signal).finally(() => options.admission.leave(c))
   c.header('x-trainyard-checkpoint', answer.checkpoint)
+  reportIgnored(c, answer.ignoredFields ?? [])
   const { model } = request
   if (!answer.isStream) {
     const response = await answer.response()

@@ -10,6 +10,7 @@ import type { BodyStore } from '#service/bodies/body-store.js'
 import type { EnginePool } from '#service/processes/engine-pool.js'
 import type { Exporter } from '#service/processes/exporter.js'
 import type { Planner } from '#service/processes/planner.js'
+import type { SchemaChecker } from '#service/processes/schema-checker.js'
 import type { Dispatcher } from '#service/queue/dispatcher.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -50,6 +51,7 @@ export interface ServiceContext {
   readonly engines: EnginePool
   readonly exporter: Exporter
   readonly planner: Planner
+  readonly schemaChecker: SchemaChecker
   /** In the order given, then in the order added; the first one serves requests that name no model. Changes while the server runs. */
   readonly baseModels: readonly BaseModelEntry[]
   /** What is known of their files. */

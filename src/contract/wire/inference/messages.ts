@@ -7,7 +7,7 @@
  * Source: Anthropic's reference of the Messages API; field names of answers as its SDKs type them (TypeScript 1.14, Python 2.14).
  */
 import { z } from 'zod'
-import { chatRequestSchema } from '../chat-completions.js'
+import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 
 const unchecked = () => z.unknown().optional()
@@ -140,6 +140,7 @@ export const messageSchema = z.object({
   container: z.null(),
   diagnostics: z.null(),
   usage: messageUsageSchema,
+  [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
 })
 export type Message = z.infer<typeof messageSchema>
 

@@ -7,7 +7,7 @@
  * Source: OpenAI's reference of the Responses API.
  */
 import { z } from 'zod'
-import { chatRequestSchema } from '../chat-completions.js'
+import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
 import { metadataSchema } from '../compatible/metadata.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 
@@ -139,6 +139,7 @@ export const responseSchema = z.object({
   top_p: z.number(),
   truncation: z.literal('disabled'),
   usage: responseUsageSchema.nullable(),
+  [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
   user: z.string().nullable(),
   metadata: metadataSchema,
 })

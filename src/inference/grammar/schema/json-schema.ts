@@ -10,6 +10,8 @@ import { stringifyExact } from '#base/json/exact-json.js'
 import { isExactNumber } from '#base/json/exact-number.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { checkHeap } from '../heap-limit.js'
+import { boundedPatternRule } from './bounded-pattern.js'
+import { withMergedObjects } from './merged-objects.js'
 import { type Bound, integerRangeRule, nearestNumber, numberRangeRule } from './number-range.js'
 import { PatternError } from './pattern-reader.js'
 import { hasExactNumber, withPlainNumbers } from './plain-numbers.js'
@@ -19,12 +21,21 @@ import {
   checkSiblings,
   checkValues,
   IMPOSSIBLE,
+  lengthBeside,
   STRING_KEYWORDS,
   typesOf,
   UNSUPPORTED,
+  UnheldError,
+  unheld,
   unsupported,
 } from './schema-checks.js'
-import { type ConstantPatch, literalRule, type OthersPatch, type SchemaPatches } from './schema-patches.js'
+import {
+  type ConstantPatch,
+  literalRule,
+  type OthersPatch,
+  type OwnRule,
+  type SchemaPatches,
+} from './schema-patches.js'
 import { isPlainReference, referenceNames, resolveReference } from './schema-reference.js'
 import { readFormat } from './string-format.js'
 import { lengthRule, patternRule } from './string-pattern.js'
@@ -37,11 +48,15 @@ const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
 }
 
 const MAX_DEPTH = 100
+/** Keywords of one schema that are left out one after the other: more than there are. */
+const MOST_LEFT = 32
 
 /** What the compiler is given. */
 export interface GrammarSchema {
   readonly schema: JsonValue
   readonly patches: SchemaPatches
+  /** Keywords that were left out, each with its place (`#/properties/tags/uniqueItems`): a lax schema's only. */
+  readonly unheld: readonly string[]
 }
 
 /**
@@ -50,19 +65,19 @@ export interface GrammarSchema {
  * An object without `properties` and an array without `items` may hold anything, as JSON Schema says; an object with
  * `properties` holds only those unless `additionalProperties` says otherwise, which JSON Schema allows an answer to do.
  *
+ * @param options `isLax`: what answers cannot be held to is left out instead of refused, and named
  * @throws {InvalidRequestError} `unsupported_schema` naming the keyword and where it stands
  */
-export function toGrammarSchema(given: JsonValue): GrammarSchema {
+export function toGrammarSchema(given: JsonValue, options: { readonly isLax?: boolean } = {}): GrammarSchema {
   const schema = hasExactNumber(given) ? withPlainNumbers(given) : given
-  const marks = new Marks(schema)
+  const marks = new Marks(schema, options.isLax === true)
   if (schema === false) throw unsupported('#', IMPOSSIBLE)
   const converted = convert(schema, { path: '#', depth: 0, marks })
   const { constants, others, definitions } = marks
-  if (!isJsonObject(converted) || Object.keys(definitions).length === 0) {
-    return { schema: converted, patches: { constants, others } }
-  }
+  const found = { patches: { constants, others }, unheld: [...marks.left] }
+  if (!isJsonObject(converted) || Object.keys(definitions).length === 0) return { schema: converted, ...found }
   const known = isJsonObject(converted['$defs'] ?? null) ? (converted['$defs'] as JsonObject) : {}
-  return { schema: { ...converted, $defs: { ...known, ...definitions } }, patches: { constants, others } }
+  return { schema: { ...converted, $defs: { ...known, ...definitions } }, ...found }
 }
 
 /** Marks that the schema itself does not spell. */
@@ -70,23 +85,31 @@ class Marks {
   readonly constants: ConstantPatch[] = []
   readonly others: OthersPatch[] = []
   readonly definitions: Record<string, JsonValue> = {}
-  readonly #root: JsonValue
+  readonly left = new Set<string>()
+  readonly isLax: boolean
+  readonly root: JsonValue
   readonly #prefix: string
   readonly #references = new Map<string, string>()
 
-  constructor(schema: JsonValue) {
-    this.#root = schema
+  constructor(schema: JsonValue, isLax: boolean) {
+    this.root = schema
+    this.isLax = isLax
     const text = JSON.stringify(schema) ?? ''
     let prefix = 'marked'
     while (text.includes(prefix)) prefix += 'x'
     this.#prefix = prefix
   }
 
+  /** Notes keywords that are left out. */
+  leave(path: string, keywords: readonly string[]): void {
+    for (const keyword of keywords) this.left.add(`${path}/${keyword}`)
+  }
+
   /** A text, as a constant or the name of a property, in place of what matches the rule. */
-  text(rule: string): string {
+  text(rule: OwnRule | string): string {
     checkHeap()
     const mark = `${this.#prefix}t${this.constants.length}`
-    this.constants.push({ mark, rule })
+    this.constants.push({ mark, ...(typeof rule === 'string' ? { rule } : rule) })
     return mark
   }
 
@@ -100,7 +123,7 @@ class Marks {
 
   /** A reference that the compiler finds, to what this one points to. */
   reference(reference: string, place: Place): string {
-    const target = resolveReference(this.#root, reference)
+    const target = resolveReference(this.root, reference)
     if (target === undefined)
       throw unsupported(`${place.path}/$ref`, `points to nothing ("${reference.slice(0, 100)}")`)
     if (target === false) throw unsupported(`${place.path}/$ref`, 'points to a schema that is false')
@@ -128,16 +151,33 @@ interface Place {
   readonly marks: Marks
 }
 
+/** As it is said; where it need not be strict, without what cannot be held to. */
 function convert(given: JsonValue, place: Place): JsonValue {
+  let schema = given
+  for (let tries = 0; ; tries++) {
+    try {
+      return convertAsSaid(schema, place)
+    } catch (error) {
+      const isOwn = error instanceof UnheldError && error.path === place.path && isJsonObject(schema)
+      if (!place.marks.isLax || !isOwn || tries > MOST_LEFT) throw error
+      schema = error.relax(withoutOldSpellings(schema as JsonObject))
+      place.marks.leave(place.path, error.keywords)
+    }
+  }
+}
+
+function convertAsSaid(given: JsonValue, place: Place): JsonValue {
   const { path, depth, marks } = place
   checkHeap()
   if (depth > MAX_DEPTH) throw unsupported(path, `is nested deeper than ${MAX_DEPTH} levels`)
   if (typeof given === 'boolean') return given
   if (!isJsonObject(given)) throw unsupported(path, 'must be an object or a boolean')
-  const schema = withRequired(withSatisfiable(withType(withoutOldSpellings(given)), path), path)
-  for (const name of Object.keys(schema)) {
-    if (UNSUPPORTED.has(name)) throw unsupported(`${path}/${name}`, 'uses a keyword that answers cannot be held to')
-  }
+  const schema = withRequired(
+    withSatisfiable(withType(withoutOldSpellings(withMergedObjects(given, marks.root))), path),
+    path,
+  )
+  const [named, ...others] = Object.keys(schema).filter((name) => UNSUPPORTED.has(name))
+  if (named !== undefined) throw unheld(path, named, 'uses a keyword that answers cannot be held to', others)
   checkSiblings(schema, path)
   checkValues(schema, path)
   if (COMBINING.some((name) => Object.hasOwn(schema, name))) {
@@ -298,17 +338,20 @@ function numberRule(schema: JsonObject, types: readonly string[], path: string):
 }
 
 /** The rule of a string with a pattern, a format or bounds of length; null if it may be any. */
-function stringRule(schema: JsonObject, path: string): string | null {
+function stringRule(schema: JsonObject, path: string): OwnRule | string | null {
   const { minLength, maxLength, format } = schema
   const formatted = typeof format === 'string' ? readFormat(format, ['string'])?.pattern : undefined
   const pattern = schema['pattern'] ?? formatted
-  if (minLength !== undefined || maxLength !== undefined)
-    return lengthRule(Number(minLength ?? 0), maxLength === undefined ? null : Number(maxLength))
-  if (pattern === undefined) return null
+  const hasLength = minLength !== undefined || maxLength !== undefined
+  const bounds = { minLength: Number(minLength ?? 0), maxLength: maxLength === undefined ? null : Number(maxLength) }
+  if (pattern === undefined) return hasLength ? lengthRule(bounds.minLength, bounds.maxLength) : null
   try {
-    return patternRule(String(pattern))
+    if (!hasLength) return patternRule(String(pattern))
+    const rule = boundedPatternRule(String(pattern), bounds)
+    if (rule === null) throw lengthBeside(schema, path)
+    return rule
   } catch (error) {
-    if (error instanceof PatternError) throw unsupported(`${path}/pattern`, error.message)
+    if (error instanceof PatternError) throw unheld(path, 'pattern', error.message)
     throw error
   }
 }
@@ -316,7 +359,7 @@ function stringRule(schema: JsonObject, path: string): string | null {
 /** A mark in place of values of one type; values of the schema's other types are converted by themselves. */
 function withOwnType(
   schema: JsonObject,
-  { own, rule }: { readonly own: 'number' | 'string'; readonly rule: string },
+  { own, rule }: { readonly own: 'number' | 'string'; readonly rule: OwnRule | string },
   place: Place,
 ): JsonValue {
   const { path, depth, marks } = place

@@ -62,6 +62,9 @@ export const UNSUPPORTED = new Set([
 export const STRING_KEYWORDS = ['pattern', 'minLength', 'maxLength', 'format'] as const
 export const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'] as const
 
+const ALTERNATIVES = new Set<string>(['anyOf', 'oneOf', 'allOf'])
+const SHAPES = ['properties', 'items', 'prefixItems', 'additionalProperties', ...STRING_KEYWORDS, ...BOUNDS]
+
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
 export const IMPOSSIBLE = 'is false, which no answer can satisfy'
 
@@ -73,12 +76,23 @@ export function checkSiblings(schema: JsonObject, path: string): void {
   const other = Object.keys(schema).find(
     (name) => name !== deciding && ASSERTIONS.has(name) && !(isListed && name === 'type'),
   )
-  if (other !== undefined) throw unsupported(`${path}/${other}`, `stands beside "${deciding}", which is not supported`)
+  if (other !== undefined) throw besideAnother(schema, { path, deciding, other })
   const values = deciding === 'const' ? [schema['const'] ?? null] : (schema['enum'] ?? [])
   if (!isListed || schema['type'] === undefined || !Array.isArray(values)) return
   const types = typesOf(schema)
   const index = values.findIndex((value) => !types.some((type) => isOfType(value, type)))
   if (index >= 0) throw unsupported(`${path}/${deciding}`, `has a value that is not of type ${types.join(' or ')}`)
+}
+
+/** Where one of the two must go, it is the one that says less: alternatives rather than the shape of what is asked for. */
+function besideAnother(
+  schema: JsonObject,
+  { path, deciding, other }: { readonly path: string; readonly deciding: string; readonly other: string },
+): UnheldError {
+  const isShape = SHAPES.some((name) => Object.hasOwn(schema, name))
+  const left = ALTERNATIVES.has(deciding) && isShape ? deciding : other
+  const what = `stands beside "${deciding}", which is not supported`
+  return new UnheldError({ path, named: other, keywords: [left] }, what, (given) => without(given, [left]))
 }
 
 export function checkValues(schema: JsonObject, path: string): void {
@@ -89,23 +103,24 @@ export function checkValues(schema: JsonObject, path: string): void {
   if (Array.isArray(listed) && listed.length === 0)
     throw unsupported(`${path}/enum`, 'is empty: no answer can satisfy it')
   if (ref !== undefined && (typeof ref !== 'string' || (ref !== '#' && !ref.startsWith('#/')))) {
-    throw unsupported(`${path}/$ref`, 'must point into the same schema (#/...)')
+    throw unheld(path, '$ref', 'must point into the same schema (#/...)')
   }
   if (path !== '#' && id !== undefined && JSON.stringify(schema).includes('"$ref":')) {
     throw unsupported(`${path}/$id`, 'starts a schema of its own, in which a "$ref" would point elsewhere')
   }
-  if (Array.isArray(allOf) && allOf.length > 1) throw unsupported(`${path}/allOf`, 'has more than one schema')
+  if (Array.isArray(allOf) && allOf.length > 1) {
+    const first = (given: JsonObject): JsonObject => ({ ...given, allOf: allOf.slice(0, 1) })
+    throw new UnheldError({ path, named: 'allOf', keywords: ['allOf'] }, 'has more than one schema', first)
+  }
   if (Array.isArray(oneOf) && !areDisjoint(oneOf)) {
-    throw unsupported(
-      `${path}/oneOf`,
-      'has schemas that are not told apart by their type or a required constant',
-      'anyOf',
-    )
+    const what = 'has schemas that are not told apart by their type or a required constant'
+    const toAny = (given: JsonObject): JsonObject => ({ ...without(given, ['oneOf']), anyOf: oneOf })
+    throw new UnheldError({ path, named: 'oneOf', keywords: ['oneOf'] }, what, toAny, 'anyOf')
   }
   const formatted = schema['type'] === undefined ? ['string'] : typesOf(schema)
   // beside a pattern a format that nobody knows is the name of that pattern, as zod writes it
   if (typeof format === 'string' && pattern === undefined && readFormat(format, formatted) === undefined)
-    throw unsupported(`${path}/format`, `"${format}" is not known`)
+    throw unheld(path, 'format', `"${format}" is not known`)
   for (const name of ['minLength', 'maxLength', 'minItems', 'maxItems']) {
     const value = schema[name]
     const isCount = value === undefined || (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0)
@@ -116,10 +131,6 @@ export function checkValues(schema: JsonObject, path: string): void {
     throw unsupported(`${path}/minLength`, 'is more than "maxLength"')
   }
   if (pattern !== undefined && typeof pattern !== 'string') throw unsupported(`${path}/pattern`, 'must be a string')
-  const hasLength = schema['minLength'] !== undefined || schema['maxLength'] !== undefined
-  if (hasLength && (pattern !== undefined || format !== undefined)) {
-    throw unsupported(path, 'has a length together with a pattern or format')
-  }
   if (typeof pattern === 'string' && typeof format === 'string') checkPatternOfFormat(pattern, format, path)
   for (const name of BOUNDS) {
     const value = schema[name]
@@ -127,6 +138,13 @@ export function checkValues(schema: JsonObject, path: string): void {
     if (typeof value !== 'number' && !isExactNumber(value)) throw unsupported(`${path}/${name}`, 'must be a number')
   }
   checkProperties(schema, path)
+}
+
+/** Both can be held to only where counting stays small. */
+export function lengthBeside(schema: JsonObject, path: string): UnheldError {
+  const keywords = ['minLength', 'maxLength'].filter((name) => schema[name] !== undefined)
+  const what = 'has a length together with a pattern or format whose texts are too many to count'
+  return new UnheldError({ path, named: null, keywords }, what, (given) => without(given, keywords))
 }
 
 /** The pattern alone is held to; a text that it matches must have the format, too. */
@@ -139,7 +157,8 @@ function checkPatternOfFormat(pattern: string, format: string, path: string): vo
     if (error instanceof PatternError) return
     throw error
   }
-  throw unsupported(path, `has both a pattern and a format, and the pattern matches texts that are no "${format}"`)
+  const what = `has both a pattern and a format, and the pattern matches texts that are no "${format}"`
+  throw new UnheldError({ path, named: null, keywords: ['format'] }, what, (given) => without(given, ['format']))
 }
 
 function checkProperties(schema: JsonObject, path: string): void {
@@ -191,9 +210,47 @@ function isOfType(value: JsonValue, type: string): boolean {
   return typeof value === type
 }
 
-export function unsupported(path: string, what: string, instead?: string): InvalidRequestError {
-  return new InvalidRequestError('unsupported_schema', `JSON schema at ${path} ${what}`, {
-    hint:
-      instead === undefined ? 'the keywords that work are listed in the API documentation' : `use "${instead}" instead`,
-  })
+export function unsupported(place: string, what: string, instead?: string): InvalidRequestError {
+  return new InvalidRequestError('unsupported_schema', `JSON schema at ${place} ${what}`, hintTo(instead))
+}
+
+function hintTo(instead: string | undefined): { readonly hint: string } {
+  const hint =
+    instead === undefined ? 'the keywords that work are listed in the API documentation' : `use "${instead}" instead`
+  return { hint }
+}
+
+/** What no answer can be held to, and what is left without it: refused where a schema is strict, left out where it is not. */
+export class UnheldError extends InvalidRequestError {
+  /** Where the schema stands whose keywords these are. */
+  readonly path: string
+  readonly keywords: readonly string[]
+  /** Says less than the schema that is given, and can be held to as far as these keywords go. */
+  readonly relax: (schema: JsonObject) => JsonObject
+
+  /** @param place the keyword that the message names, or null for the schema itself */
+  constructor(at: Unheld, what: string, relax: (schema: JsonObject) => JsonObject, instead?: string) {
+    const place = at.named === null ? at.path : `${at.path}/${at.named}`
+    super('unsupported_schema', `JSON schema at ${place} ${what}`, hintTo(instead))
+    this.path = at.path
+    this.keywords = at.keywords
+    this.relax = relax
+  }
+}
+
+interface Unheld {
+  readonly path: string
+  /** The keyword that the message names; null: the schema itself. */
+  readonly named: string | null
+  readonly keywords: readonly string[]
+}
+
+/** @param named the keyword that the message names, left out with `others` where it is */
+export function unheld(path: string, named: string, what: string, others: readonly string[] = []): UnheldError {
+  const keywords = [named, ...others]
+  return new UnheldError({ path, named, keywords }, what, (schema) => without(schema, keywords))
+}
+
+export function without(schema: JsonObject, keywords: readonly string[]): JsonObject {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)))
 }

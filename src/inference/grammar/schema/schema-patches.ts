@@ -12,11 +12,19 @@ export interface SchemaPatches {
   readonly others: readonly OthersPatch[]
 }
 
-/** The constant, or the name of a property, `mark` stands for what matches `rule`. */
-export interface ConstantPatch {
-  readonly mark: string
+/** A rule with others that it needs, which call themselves and each other `OWN_NAME` and more. */
+export interface OwnRule {
   readonly rule: string
+  readonly helpers?: readonly string[]
 }
+
+/** The constant, or the name of a property, `mark` stands for what matches `rule`. */
+export interface ConstantPatch extends OwnRule {
+  readonly mark: string
+}
+
+/** What a rule with helpers calls itself: in a grammar it gets a number. */
+export const OWN_NAME = 'own_name'
 
 /** Additional properties whose schema is the definition `mark` must not be called like those listed. */
 export interface OthersPatch {
@@ -55,7 +63,11 @@ export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches)
   const stem = constants[0]?.mark.replace(/\d+$/, '') ?? ''
   // a mark in a definition that nothing refers to is not found
   text = text.replace(new RegExp(String.raw`"\\"(${stem}\d+)\\""`, 'g'), (found, mark) => ruleOf.get(mark) ?? found)
-  for (const [index, { rule }] of constants.entries()) rules.push(`own_rule_${index} ::= ${rule}`)
+  for (const [index, { rule, helpers = [] }] of constants.entries()) {
+    const own = `own_rule_${index}`
+    const named = (text: string): string => (helpers.length === 0 ? text : text.replaceAll(OWN_NAME, own))
+    rules.push(`${own} ::= ${named(rule)}`, ...helpers.map(named))
+  }
   for (const [index, { mark, names }] of others.entries()) {
     const name = `other_name_${index}`
     const renamed = withOtherNames(text, mark, name)

@@ -19,6 +19,7 @@ const withText = (type: string) => ({
   $defs: { T: { type } },
 })
 const tools = [tool('look')]
+const strict = (given: ReturnType<typeof tool>) => ({ ...given, function: { ...given.function, strict: true } })
 
 interface ErrorBody {
   readonly error?: { readonly message: string; readonly code: number; readonly param: string | null }
@@ -287,13 +288,18 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
   ],
   [
     '7 schema multipleOf',
-    { response_format: { type: 'json_schema', json_schema: { name: 'x', schema: { type: 'number', multipleOf: 2 } } } },
+    {
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'x', strict: true, schema: { type: 'number', multipleOf: 2 } },
+      },
+    },
     { param: 'response_format', words: 'JSON schema at #/multipleOf uses a keyword that answers cannot be held' },
   ],
   [
     '7 named tool schema',
     {
-      tools: [tool('a', { type: 'object', properties: { x: { uniqueItems: true } } })],
+      tools: [strict(tool('a', { type: 'object', properties: { x: { uniqueItems: true } } }))],
       tool_choice: { type: 'function', function: { name: 'a' } },
     },
     { param: 'tools', words: 'JSON schema at #/properties/x/uniqueItems uses a keyword that answers ' },

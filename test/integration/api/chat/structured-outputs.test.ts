@@ -118,6 +118,72 @@ describe('what an answer is held to', () => {
   })
 })
 
+describe('a schema that is not strict and says more than can be held to', () => {
+  // no three of two values are different
+  const threeOfTwo = { type: 'array', items: { enum: ['a', 'b'] }, minItems: 3, maxItems: 3, uniqueItems: true }
+  const tool = (strict: boolean) => ({
+    type: 'function',
+    function: {
+      name: 'buy',
+      strict,
+      parameters: {
+        type: 'object',
+        properties: { count: { type: 'integer', minimum: 3, maximum: 3, multipleOf: 2 } },
+        required: ['count'],
+      },
+    },
+  })
+  const choice = { type: 'function', function: { name: 'buy' } }
+
+  it('is held to but for what the header names, and the answer says what it violates', async () => {
+    const json = {
+      messages,
+      seed: 5,
+      max_tokens: 100,
+      structured_outputs: { json: threeOfTwo, disable_any_whitespace: true },
+    }
+    const response = await service.fetch('/v1/chat/completions', { json })
+    expect(response.headers.get('x-trainyard-ignored-fields')).toBe('structured_outputs.uniqueItems')
+    const body = (await response.json()) as ChatResponse
+    expect(JSON.parse(body.choices[0]?.message.content ?? '')).toHaveLength(3)
+    expect(body.choices[0]?.['x-trainyard-schema-violations']).toEqual([expect.stringContaining('(uniqueItems)')])
+
+    const streamed = await service.fetch('/v1/chat/completions', { json: { ...json, stream: true } })
+    expect(streamed.headers.get('x-trainyard-ignored-fields')).toBe('structured_outputs.uniqueItems')
+    const chunks = (await streamed.text()).split('\n\n').filter((line) => line.startsWith('data: {'))
+    const said = chunks.map((line) => JSON.parse(line.slice(6)).choices[0]?.['x-trainyard-schema-violations'] ?? null)
+    expect(said.filter((violations) => violations !== null)).toEqual([
+      body.choices[0]?.['x-trainyard-schema-violations'],
+    ])
+  })
+
+  it('as a response', async () => {
+    const text = { format: { type: 'json_schema', name: 'x', schema: threeOfTwo } }
+    const json = { input: 'Answer.', text, max_output_tokens: 300, temperature: 0 }
+    const response = await service.fetch('/v1/responses', { json })
+    expect(response.headers.get('x-trainyard-ignored-fields')).toBe('text.format.uniqueItems')
+    const body = (await response.json()) as { status: string; 'x-trainyard-schema-violations'?: string[] }
+    const expected = body.status === 'completed' ? [expect.stringContaining('(uniqueItems)')] : undefined
+    expect(body['x-trainyard-schema-violations']).toEqual(expected)
+  })
+
+  it('of a tool', async () => {
+    const { body } = await post({ tools: [tool(false)], tool_choice: choice, temperature: 0 })
+    expect(body.choices[0]?.['x-trainyard-schema-violations']).toEqual([
+      'buy: /count must be multiple of 2 (multipleOf)',
+    ])
+    const refused = await post({ tools: [tool(true)], tool_choice: choice })
+    expect([refused.status, refused.body.error?.message]).toEqual([400, expect.stringContaining('multipleOf')])
+  })
+
+  it('one that is met violates nothing, one that can be held to is not checked', async () => {
+    const met = { json: { ...threeOfTwo, minItems: 1, maxItems: 1 }, disable_any_whitespace: true }
+    expect((await post({ structured_outputs: met })).body.choices[0]?.['x-trainyard-schema-violations']).toEqual([])
+    const { body } = await post({ structured_outputs: { json: schema, disable_any_whitespace: true } })
+    expect(body.choices[0]).not.toHaveProperty('x-trainyard-schema-violations')
+  })
+})
+
 describe('what is refused, each for its own reason', () => {
   it.each<[object, string]>([
     [{ structured_outputs: {} }, 'none are specified'],
@@ -146,7 +212,15 @@ describe('what is refused, each for its own reason', () => {
     [{ response_format: { type: 'yaml' } }, 'got "yaml"'],
     [{ response_format: { type: 'json_schema' } }, "'json_schema' field must be provided"],
     [{ response_format: { type: 'json_schema', json_schema: { name: 'x' } } }, "field 'schema'"],
-    [{ structured_outputs: { json: { type: 'integer', multipleOf: 2 } } }, '#/multipleOf'],
+    [
+      {
+        response_format: {
+          type: 'json_schema',
+          json_schema: { name: 'x', strict: true, schema: { type: 'integer', multipleOf: 2 } },
+        },
+      },
+      '#/multipleOf',
+    ],
     [{ structured_outputs: { regex: '(a' } }, 'parenthesis is not closed'],
     [{ structured_outputs: { grammar: 'root ::= (' } }, 'cannot be compiled'],
     [{ response_format: { type: 'structural_tag', format: { type: 'nonsense' } } }, 'cannot be compiled'],

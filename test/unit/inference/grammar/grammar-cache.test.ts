@@ -22,6 +22,7 @@ function recorded() {
     const name = spec.kind === 'choice' ? (spec.choices[0] ?? '') : ''
     log.push(`compile ${name}`)
     return {
+      unheld: [],
       openCount: 0,
       isDead: false,
       bytes: 10 * MIB,

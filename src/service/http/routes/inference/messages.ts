@@ -2,6 +2,7 @@
  * Anthropic's messages: create, streamed or not; count the tokens of a prompt.
  */
 import type { MessageAnswer } from '#service/operations/generation/messages/messages.js'
+import { reportIgnored } from '../../body.js'
 import type { AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { exactText, sendExact } from '../../exact-body.js'
@@ -26,6 +27,7 @@ export function messageHandlers(options: AppOptions) {
         .create(principal, request, requestId.slice(0, 256), signal)
         .finally(() => options.admission.leave(c))
       c.header('x-trainyard-checkpoint', answer.checkpoint)
+      reportIgnored(c, answer.ignoredFields)
       c.header('request-id', c.get('requestId'))
       c.set('logFacts', { model: request.model, is_stream: answer.isStream })
       if (!answer.isStream) return sendExact(c, await answer.message())

@@ -4,6 +4,7 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { ResponseAnswer } from '#service/operations/generation/responses/responses.js'
+import { reportIgnored } from '../../body.js'
 import type { AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { exactText, sendExact } from '../../exact-body.js'
@@ -27,6 +28,7 @@ export function responseHandlers(options: AppOptions) {
         .create(principal, request, requestId.slice(0, 256), signal)
         .finally(() => options.admission.leave(c))
       c.header('x-trainyard-checkpoint', answer.checkpoint)
+      reportIgnored(c, answer.ignoredFields)
       c.set('logFacts', { model: request.model, is_stream: answer.isStream })
       if (!answer.isStream) return sendExact(c, await answer.response())
       return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })

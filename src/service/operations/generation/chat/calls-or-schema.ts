@@ -12,7 +12,7 @@ import { CALL_FORMATS, type CallFrame, LIST_FRAME } from '#formats/answers/calls
 import type { AnswerFormat, GrammarSpec } from '#inference/host/protocol.js'
 import type { ToolMode } from './answer-text.js'
 import { grammarField } from './structured-outputs.js'
-import { parametersOf } from './tool-choice.js'
+import { isStrictTool, parametersOf } from './tool-choice.js'
 
 export interface CallsOrSchema {
   readonly grammar: GrammarSpec
@@ -35,11 +35,15 @@ export function callsOrSchema(
     (tool, index): JsonObject => ({
       type: 'tag',
       begin: (frame.separator === null ? frame.open : '') + frame.before(tool.function.name),
-      content: { type: 'json_schema', json_schema: parametersOf(tool, index) },
+      content: { type: 'json_schema', json_schema: parametersOf(tool, index), is_lax: !isStrictTool(tool) },
       end: frame.after,
     }),
   )
-  const schema: JsonObject = { type: 'json_schema', json_schema: parseExact(grammar.schema) }
+  const schema: JsonObject = {
+    type: 'json_schema',
+    json_schema: parseExact(grammar.schema),
+    is_lax: grammar.isLax === true,
+  }
   const either: JsonObject = { type: 'or', elements: [...callsOf(tags, frame, mode.isParallel), schema] }
   return {
     grammar: { kind: 'structural_tag', tag: stringifyExact({ type: 'structural_tag', format: either }) },

@@ -3,14 +3,15 @@
  * (v0.17). Knows nothing of engines or HTTP.
  */
 
-import type {
-  ChatChoice,
-  ChatChunk,
-  ChatDelta,
-  ChatResponse,
-  ChoiceLogprobs,
-  PromptLogprobs,
-  Usage,
+import {
+  type ChatChoice,
+  type ChatChunk,
+  type ChatDelta,
+  type ChatResponse,
+  type ChoiceLogprobs,
+  type PromptLogprobs,
+  SCHEMA_VIOLATIONS,
+  type Usage,
 } from '#contract/wire/chat-completions.js'
 import type {
   AnswerFormat,
@@ -23,6 +24,7 @@ import type {
 import { AnswerText, type TextPiece } from './answer-text.js'
 import { AnswerTimer } from './answer-timer.js'
 import type { AnswerOptions } from './chat-request.js'
+import type { FinishedChoice } from './schema-violations.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
 const LOWEST_LOGPROB = -9999
@@ -42,6 +44,7 @@ interface ChoiceState {
   readonly logprobs: NonNullable<ChoiceLogprobs['content']>
   finishReason: string | null
   stopReason: string | number | null
+  violations: readonly string[] | null
 }
 
 /** Collects the events of one answer. */
@@ -55,6 +58,10 @@ export interface AnswerBuilder {
   /** One delta: it joins the whole answer; the chunks that a stream sends for it, none while its text is held back. */
   add(event: DeltaEvent): readonly ChatChunk[]
   usageChunk(): ChatChunk
+  /** The whole answer of one choice, as far as it is. */
+  finished(choice: number): FinishedChoice & { readonly isCut: boolean }
+  /** What of its schema a choice violates: sent with it. */
+  setViolations(choice: number, violations: readonly string[]): void
 }
 
 /** @param createCallId makes the ids of tool calls */
@@ -70,6 +77,7 @@ export function createAnswerBuilder(
     logprobs: [],
     finishReason: null,
     stopReason: null,
+    violations: null,
   }))
   let promptTokenIds: readonly number[] = []
   let cachedTokens = 0
@@ -101,14 +109,21 @@ export function createAnswerBuilder(
     }
   }
 
+  function stateOf(choice: number): ChoiceState {
+    const state = choices[choice]
+    if (state === undefined) throw new Error(`the answer has no choice ${choice}`)
+    return state
+  }
+
   function callId(state: ChoiceState, index: number): string {
     state.callIds[index] ??= createCallId()
     return state.callIds[index]
   }
 
+  const isCut = ({ finishReason }: ChoiceState): boolean => finishReason !== 'stop' && finishReason !== 'tool_calls'
+
   function toChoice(state: ChoiceState, index: number): ChatChoice {
-    const isCut = state.finishReason !== 'stop' && state.finishReason !== 'tool_calls'
-    const { content, reasoning, calls } = state.text.whole(isCut)
+    const { content, reasoning, calls } = state.text.whole(isCut(state))
     const shown = options.includesReasoning ? reasoning : null
     return {
       index,
@@ -127,6 +142,7 @@ export function createAnswerBuilder(
       finish_reason: state.finishReason,
       stop_reason: state.stopReason,
       token_ids: options.hasTokenIds ? state.tokenIds : null,
+      ...(state.violations === null ? {} : { [SCHEMA_VIOLATIONS]: [...state.violations] }),
     }
   }
 
@@ -220,6 +236,14 @@ export function createAnswerBuilder(
       ])
     },
     usageChunk: () => ({ ...chunkOf([], true), usage: usage() }),
+    finished: (choice) => {
+      const state = stateOf(choice)
+      const { content, calls } = state.text.whole(isCut(state))
+      return { content, calls, isCut: isCut(state) }
+    },
+    setViolations: (choice, violations) => {
+      stateOf(choice).violations = violations
+    },
   }
 }
 

@@ -6,7 +6,12 @@
  */
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
-import type { ChatChunk, ChatRequest, ChatResponse } from '#contract/wire/chat-completions.js'
+import {
+  type ChatChunk,
+  type ChatRequest,
+  type ChatResponse,
+  SCHEMA_VIOLATIONS,
+} from '#contract/wire/chat-completions.js'
 import type { ServedModel } from '#contract/wire/models.js'
 import { answerFormatOf } from '#formats/answers/answer-format.js'
 import { callIdOf } from '#formats/answers/call-id.js'
@@ -18,6 +23,7 @@ import { withAllowedTools } from './allowed-tools.js'
 import { callsOrSchema } from './calls-or-schema.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
+import { unheldFields, ViolationFinder } from './schema-violations.js'
 import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
@@ -25,6 +31,8 @@ export interface ChatAnswer {
   /** What answers: model, step and adapter digest, in ASCII. */
   readonly checkpoint: string
   readonly isStream: boolean
+  /** Parts of the request that the answer is not held to, by name. */
+  readonly ignoredFields: readonly string[]
   /** The whole answer. */
   response(): Promise<ChatResponse>
   /** The chunks of a stream, without the final `[DONE]`. */
@@ -48,7 +56,7 @@ export interface ChatService {
 export function createChatService(
   context: Pick<
     ServiceContext,
-    'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'modelFacts' | 'chatRules' | 'usage'
+    'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'modelFacts' | 'chatRules' | 'usage' | 'schemaChecker'
   >,
 ): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
@@ -89,11 +97,17 @@ export function createChatService(
         { format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
       )
       builder.start(started)
+      const unheld = started.unheld ?? []
+      const violations =
+        unheld.length === 0
+          ? null
+          : new ViolationFinder(context.schemaChecker, principal.keyId, request, wanted.grammar)
       return {
         checkpoint,
         isStream: options.isStream,
-        response: () => collect(generation, builder, signal),
-        chunks: () => stream(generation, builder, options),
+        ignoredFields: unheldFields(command.grammarParam ?? 'response_format', unheld),
+        response: () => collect(generation, builder, { signal, violations, choices: options.n }),
+        chunks: () => stream(generation, builder, { options, violations }),
       }
     },
   }
@@ -117,7 +131,11 @@ async function readStart(generation: AsyncIterator<GenerationEvent>, signal: Abo
 async function collect(
   generation: AsyncIterator<GenerationEvent>,
   builder: AnswerBuilder,
-  signal: AbortSignal,
+  {
+    signal,
+    violations,
+    choices,
+  }: { readonly signal: AbortSignal; readonly violations: ViolationFinder | null; readonly choices: number },
 ): Promise<ChatResponse> {
   for (;;) {
     const next = await generation.next()
@@ -126,13 +144,28 @@ async function collect(
     else if (next.value.type === 'prompt') builder.addPrompt(next.value)
   }
   if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
+  for (let choice = 0; choice < choices; choice++) await checkChoice(builder, choice, violations)
   return builder.response()
+}
+
+/** One that was cut off is no whole answer, and says so itself. @returns what it violates; null where that is not asked */
+async function checkChoice(
+  builder: AnswerBuilder,
+  choice: number,
+  violations: ViolationFinder | null,
+): Promise<readonly string[] | null> {
+  if (violations === null) return null
+  const finished = builder.finished(choice)
+  if (finished.isCut) return null
+  const found = await violations.find(finished)
+  builder.setViolations(choice, found)
+  return found
 }
 
 async function* stream(
   generation: AsyncIterator<GenerationEvent>,
   builder: AnswerBuilder,
-  options: AnswerOptions,
+  { options, violations }: { readonly options: AnswerOptions; readonly violations: ViolationFinder | null },
 ): AsyncGenerator<ChatChunk> {
   try {
     yield* builder.firstChunks()
@@ -140,12 +173,22 @@ async function* stream(
       const next = await generation.next()
       if (next.done === true) break
       if (next.value.type !== 'delta') continue
-      yield* builder.add(next.value)
+      const chunks = builder.add(next.value)
+      const found = next.value.finishReason === null ? null : await checkChoice(builder, next.value.choice, violations)
+      yield* found === null ? chunks : chunks.map((chunk) => withViolations(chunk, found))
     }
     if (options.includeUsage) yield builder.usageChunk()
   } finally {
     await generation.return?.()
   }
+}
+
+/** They come with the end of the choice. */
+function withViolations(chunk: ChatChunk, found: readonly string[]): ChatChunk {
+  const choices = chunk.choices.map((choice) =>
+    choice.finish_reason === null ? choice : { ...choice, [SCHEMA_VIOLATIONS]: [...found] },
+  )
+  return { ...chunk, choices }
 }
 
 /** Calls that nobody reads would be handed out as text. */

@@ -49,7 +49,8 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
   const [entry] = all
   if (entry === undefined) return null
   const [kind, value] = entry
-  const schemaOf = (schema: string): GrammarSpec => ({ kind: 'json_schema', schema, isWhitespaceFree })
+  const isLax = !isStrict(request)
+  const schemaOf = (schema: string): GrammarSpec => ({ kind: 'json_schema', schema, isWhitespaceFree, isLax })
   switch (kind) {
     case 'json':
       return schemaOf(typeof value === 'string' ? value : stringifyExact(value))
@@ -64,6 +65,12 @@ export function toGrammar(request: ChatRequest): GrammarSpec | null {
     case 'structural_tag':
       return { kind: 'structural_tag', tag: typeof value === 'string' ? value : stringifyExact(value) }
   }
+}
+
+/** Whether the response format says `strict`: a schema that cannot be held to as a whole is then refused. */
+function isStrict({ response_format: format }: ChatRequest): boolean {
+  const described = (format as { json_schema?: JsonObject | null } | null | undefined)?.json_schema
+  return described?.['strict'] === true
 }
 
 /** The field that a request's constraint comes from. */

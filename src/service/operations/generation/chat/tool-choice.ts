@@ -36,7 +36,10 @@ export function toToolUse(request: ChatRequest): ToolUse {
     return { mode: { kind: 'auto', isParallel, names, parameters }, grammar: null }
   }
   if (choice === 'required') {
-    return { mode: { kind: 'required', isParallel, names }, grammar: schemaGrammar(listOfCalls(tools, isParallel)) }
+    return {
+      mode: { kind: 'required', isParallel, names },
+      grammar: schemaGrammar(listOfCalls(tools, isParallel), tools),
+    }
   }
   if (typeof choice === 'string') {
     throw invalid(
@@ -50,7 +53,7 @@ export function toToolUse(request: ChatRequest): ToolUse {
   if (tool === undefined) {
     throw invalid('tool_choice', 'The tool specified in `tool_choice` does not match any of the specified `tools`')
   }
-  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool, index)) }
+  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool, index), [tool]) }
 }
 
 type Tool = NonNullable<ChatRequest['tools']>[number]
@@ -125,8 +128,15 @@ export function parametersOf(tool: Tool, index: number): JsonObject {
 /** Others than objects; what is no type at all is refused with the schema. */
 const JSON_TYPES: ReadonlySet<unknown> = new Set(['array', 'string', 'number', 'integer', 'boolean', 'null'])
 
-function schemaGrammar(schema: JsonObject): GrammarSpec {
-  return { kind: 'json_schema', schema: stringifyExact(schema), isWhitespaceFree: false }
+/** @param tools those whose parameters are in it: if one is strict, all is */
+function schemaGrammar(schema: JsonObject, tools: readonly Tool[]): GrammarSpec {
+  const isLax = !tools.some(isStrictTool)
+  return { kind: 'json_schema', schema: stringifyExact(schema), isWhitespaceFree: false, isLax }
+}
+
+/** Whether a tool's parameters must be held to as a whole, or refused. */
+export function isStrictTool(tool: Tool): boolean {
+  return tool.function['strict'] === true
 }
 
 function invalid(param: string, message: string): InvalidRequestError {

@@ -7,7 +7,7 @@
  */
 
 import { parseExact } from '#base/json/exact-json.js'
-import type { ChatChunk, ChatDelta, Usage } from '#contract/wire/chat-completions.js'
+import { type ChatChunk, type ChatDelta, SCHEMA_VIOLATIONS, type Usage } from '#contract/wire/chat-completions.js'
 import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
 
 /** An event of a stream; its name is its type. */
@@ -47,6 +47,7 @@ export function createMessageBuilder(
   let ending: Pick<Message, 'stop_reason' | 'stop_sequence'> = { stop_reason: null, stop_sequence: null }
   let usage: Usage | null = null
   let thinkingTokens = 0
+  let violations: Pick<Message, typeof SCHEMA_VIOLATIONS> = {}
 
   const message = (): Message => ({
     id: frame.id,
@@ -59,6 +60,7 @@ export function createMessageBuilder(
     container: null,
     diagnostics: null,
     usage: toUsage(usage, thinkingTokens),
+    ...violations,
   })
 
   function begin(opened: OpenBlock): MessageEvent[] {
@@ -148,6 +150,7 @@ export function createMessageBuilder(
         ...(text === '' ? [] : addText(text)),
         ...calls.flatMap(addCall),
       ]
+      if (choice[SCHEMA_VIOLATIONS] !== undefined) violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
       if (choice.finish_reason !== null) ending = end(choice.finish_reason, choice.stop_reason)
       return events
     },
@@ -158,7 +161,7 @@ export function createMessageBuilder(
         ...events,
         {
           type: 'message_delta',
-          delta: { ...ending, stop_details: null, container: null },
+          delta: { ...ending, stop_details: null, container: null, ...violations },
           usage: {
             input_tokens,
             cache_creation_input_tokens,

@@ -19,6 +19,7 @@ import { createMessageBuilder, type MessageEvent } from './message-stream.js'
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface MessageAnswer {
   readonly checkpoint: string
+  readonly ignoredFields: readonly string[]
   readonly isStream: boolean
   message(): Promise<Message>
   events(): AsyncIterable<MessageEvent>
@@ -59,6 +60,7 @@ export function createMessageService(
 
       return {
         checkpoint: answer.checkpoint,
+        ignoredFields: answer.ignoredFields,
         isStream: request.stream === true,
         events,
         message: async () => {

@@ -4,7 +4,13 @@
  * An item is opened by its first text and closed when another kind begins; white space that is followed by a call belongs to
  * nothing. Events and their order follow OpenAI's reference; reasoning is sent whole, as `reasoning_text`.
  */
-import type { ChatChunk, ChatDelta, ChoiceLogprobs, Usage } from '#contract/wire/chat-completions.js'
+import {
+  type ChatChunk,
+  type ChatDelta,
+  type ChoiceLogprobs,
+  SCHEMA_VIOLATIONS,
+  type Usage,
+} from '#contract/wire/chat-completions.js'
 import type { OutputItem, OutputText, Response } from '#contract/wire/inference/responses.js'
 
 /** An event without its number. */
@@ -56,12 +62,14 @@ export function createResponseBuilder(
   let usage: Usage | null = null
   let reasoningTokens = 0
   let changes: Partial<Response> = { status: 'in_progress' }
+  let violations: Pick<Response, typeof SCHEMA_VIOLATIONS> = {}
 
   const response = (): Response => ({
     ...frame,
     ...changes,
     output: output.map((item) => ({ ...item })),
     usage: usage === null ? null : toUsage(usage, reasoningTokens),
+    ...violations,
   })
 
   function place(): { readonly item_id: string; readonly output_index: number } {
@@ -201,6 +209,7 @@ export function createResponseBuilder(
       }
       for (const call of calls) events.push(...addCall(call))
       finishReason = choice.finish_reason ?? finishReason
+      if (choice[SCHEMA_VIOLATIONS] !== undefined) violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
       return events
     },
     end: (completedSeconds) => {

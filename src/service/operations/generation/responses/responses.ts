@@ -26,6 +26,7 @@ import { createResponseBuilder, type ResponseBuilder, type ResponseEvent } from 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface ResponseAnswer {
   readonly checkpoint: string
+  readonly ignoredFields: readonly string[]
   readonly isStream: boolean
   response(): Promise<Response>
   events(): AsyncIterable<ResponseEvent>
@@ -110,6 +111,7 @@ export function createResponseService(
       }
       return {
         checkpoint: answer.checkpoint,
+        ignoredFields: answer.ignoredFields.map((name) => name.replace(/^response_format\./, 'text.format.')),
         isStream: request.stream === true,
         response: async () => {
           for (let next = first; next.done !== true; next = await chunks.next()) builder.add(next.value)

@@ -33,7 +33,7 @@ describe('what is refused names keyword and place', () => {
     [{ type: 'string', enum: ['a', 1] }, '#/enum', 'not of type string'],
     [{ allOf: [{ type: 'string' }, { minLength: 2 }] }, '#/allOf', 'more than one'],
     [{ oneOf: [{ type: 'integer' }, { type: 'number' }] }, '#/oneOf', 'told apart'],
-    [{ type: 'string', pattern: 'a', maxLength: 3 }, '#', 'length together'],
+    [{ type: 'string', format: 'uri', maxLength: 2000 }, '#', 'length together'],
     [{ type: 'string', format: 'iri' }, '#/format', '"iri"'],
     [{ type: 'number', minimum: 3, maximum: 2 }, '#', 'leaves no number'],
     [{ type: 'number', minimum: true }, '#/minimum', 'must be a number'],
@@ -68,6 +68,81 @@ describe('what is refused names keyword and place', () => {
   })
 })
 
+describe('where a schema is not strict, what is refused is left out and named', () => {
+  test.each<[JsonValue, JsonValue, readonly string[]]>([
+    [{ type: 'integer', multipleOf: 3 }, { type: 'integer' }, ['#/multipleOf']],
+    [
+      { type: 'array', items: { type: 'array', items: { type: 'null' }, uniqueItems: true, contains: {} } },
+      { type: 'array', items: { type: 'array', items: { type: 'null' } } },
+      ['#/items/uniqueItems', '#/items/contains'],
+    ],
+    [
+      { oneOf: [{ type: 'integer' }, { type: 'number' }] },
+      { anyOf: [{ type: 'integer' }, { type: 'number' }] },
+      ['#/oneOf'],
+    ],
+    [{ type: 'string', format: 'iri' }, { type: 'string' }, ['#/format']],
+    [{ type: 'string', pattern: '(?=a)b' }, { type: 'string' }, ['#/pattern']],
+    [{ $ref: 'https://example.com/schema' }, {}, ['#/$ref']],
+    [
+      { type: 'object', properties: { a: true }, anyOf: [{ required: ['a'] }] },
+      { type: 'object', properties: { a: {} } },
+      ['#/anyOf'],
+    ],
+    [{ type: 'string', anyOf: [{ const: 'a' }] }, { anyOf: [{ const: 'a' }] }, ['#/type']],
+    [{ allOf: [{ type: 'null' }, { not: true }] }, { allOf: [{ type: 'null' }] }, ['#/allOf']],
+  ])('%j', (schema, left, named) => {
+    expect(toGrammarSchema(schema, { isLax: true })).toMatchObject({ schema: left, unheld: named })
+  })
+
+  test('what nothing can satisfy stays refused', async () => {
+    for (const schema of [{ enum: [] }, { type: 'number', minimum: 3, maximum: 2 }, { $ref: '#/$defs/none' }]) {
+      await expectCode(() => toGrammarSchema(schema, { isLax: true }), 'unsupported_schema')
+    }
+  })
+})
+
+test('objects that are put together have all properties, whatever else is said keeps them apart', () => {
+  const base = { type: 'object', properties: { a: { type: 'null' } }, required: ['a'] }
+  const child = { properties: { b: { type: 'boolean' } } }
+  const { schema } = toGrammarSchema({ allOf: [{ $ref: '#/$defs/base' }, child], $defs: { base } })
+  expect(schema).toMatchObject({
+    type: 'object',
+    properties: { a: { type: 'null' }, b: { type: 'boolean' } },
+    required: ['a'],
+  })
+  for (const other of [{ ...base, not: {} }, { ...base, additionalProperties: false }, { properties: { b: true } }]) {
+    expect(() => toGrammarSchema({ allOf: [other, child] })).toThrow('#/allOf')
+  }
+})
+
+describe('a pattern and bounds of length at once', () => {
+  const rulesOf = (schema: JsonValue) => toGrammarSchema(schema).patches.constants[0]?.helpers
+
+  test('a pattern that says its length itself stays as it is', () => {
+    expect(rulesOf({ type: 'string', pattern: '^[A-Z]{2}\\d{4}$', minLength: 6, maxLength: 6 })).toEqual([])
+  })
+
+  test('else each state is written once for each length', () => {
+    expect(rulesOf({ type: 'string', pattern: '^a+$', minLength: 2, maxLength: 3 })).toEqual([
+      String.raw`own_name_0_0 ::= ([\x61]) own_name_1_1`,
+      String.raw`own_name_1_1 ::= ([\x61]) own_name_2_2`,
+      String.raw`own_name_2_2 ::= "\"" | ([\x61]) own_name_2_3`,
+      String.raw`own_name_2_3 ::= "\""`,
+    ])
+  })
+
+  test('without a most, what is long enough is long enough', () => {
+    const rules = rulesOf({ type: 'string', pattern: '^(ab)*$', minLength: 1 })
+    expect(rules).toContain(String.raw`own_name_2_1 ::= "\"" | ([\x61]) own_name_1_1`)
+  })
+
+  test('no text is possible, or too many rules were needed: refused', () => {
+    expect(() => toGrammarSchema({ type: 'string', pattern: '^(aa)+$', minLength: 3, maxLength: 3 })).toThrow('length')
+    expect(() => toGrammarSchema({ type: 'string', pattern: '^[a-c]+$', maxLength: 5000 })).toThrow('length')
+  })
+})
+
 describe('what is taken', () => {
   test.each<JsonValue>([
     true,
@@ -82,7 +157,7 @@ describe('what is taken', () => {
     { type: 'string', enum: ['a'] },
     { $defs: { node: { type: 'array', items: { $ref: '#/$defs/node' } } }, $ref: '#/$defs/node' },
   ])('%j is given on as it is', (schema) => {
-    expect(toGrammarSchema(schema)).toEqual({ schema, patches: { constants: [], others: [] } })
+    expect(toGrammarSchema(schema)).toEqual({ schema, patches: { constants: [], others: [] }, unheld: [] })
   })
 
   test('a tuple of draft 7, and names of which nothing is said, as newer drafts spell them', () => {
@@ -213,7 +288,7 @@ test('the documentation lists the same keywords and formats', () => {
     const line = page.split('\n').find((text) => text.startsWith(`| ${row} `)) ?? ''
     return [...line.matchAll(/`([^`]+)`/g)].map(([, word]) => word ?? '')
   }
-  expect(new Set(wordsOf('refused by name'))).toEqual(new Set(['unsupported_schema', ...UNSUPPORTED]))
+  expect(new Set(wordsOf('left out and named, or refused'))).toEqual(new Set(UNSUPPORTED))
   expect(wordsOf('held to')).toEqual(expect.arrayContaining([...ASSERTIONS].filter((name) => name !== 'format')))
   const formats = wordsOf('formats')
   expect(formats).toHaveLength(31)

@@ -10,6 +10,7 @@ import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { type Interval, meanInterval } from '#cli/rollout/interval.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+import { sayOfMeasured } from '#sdk/rl/diagnose.js'
 
 /** Answers that are shown unasked when none got a reward. */
 const SHOWN_AT_ZERO = 2
@@ -87,11 +88,8 @@ export const evaluate = defineCommand({
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
+    for (const finding of sayOfMeasured(groups)) output.warning(finding)
     if (isStored && isAllZero) {
-      // what is never said cannot be rewarded: every group would be equal
-      output.warning(
-        'no answer got a reward, so reinforcement learning finds nothing to prefer: let it learn from examples of good answers first',
-      )
       output.hint(`trainyard train sft ${args.model} --file examples.jsonl --watch`)
     } else if (isStored && facts.reward < 1) {
       const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`

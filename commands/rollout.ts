@@ -10,7 +10,7 @@ import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { equalRewards } from '#contract/jobs/reward-advice.js'
+import { sayOfGroups } from '#sdk/rl/diagnose.js'
 
 export const rollout = defineCommand({
   path: ['rollout'],
@@ -45,6 +45,7 @@ export const rollout = defineCommand({
     const { name } = await resolveServed(context, client, args.model)
     const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
     const facts = summarize(context, groups)
+    for (const finding of sayOfGroups(groups)) output.warning(finding)
     // all of them: what failed and what taught nothing belongs into the means of the job
     const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
     const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them`
@@ -54,10 +55,8 @@ export const rollout = defineCommand({
     }
     await writeWhole(flags.out, lines)
     output.result({ ...facts, file: flags.out }, `Wrote ${flags.out}: ${said}`, [flags.out])
-    output.hint(
-      facts.trainable_groups > 0
-        ? `trainyard train rl ${quoteWord(args.model)} --file ${quoteWord(flags.out)} --watch`
-        : equalRewards({ groups: facts.groups, flat: facts.groups, reward: facts.reward }),
-    )
+    if (facts.trainable_groups > 0) {
+      output.hint(`trainyard train rl ${quoteWord(args.model)} --file ${quoteWord(flags.out)} --watch`)
+    }
   },
 })

@@ -36,7 +36,7 @@ export const jobEvents = defineCommand({
     const jobId = await resolveJobId(context, client, args.job)
     const { limit, after } = flags
     if (flags.follow) {
-      await watchJob(context, client, jobId, after)
+      await watchJob(context, client, jobId, { after })
       return
     }
     const page = flags.all

@@ -7,7 +7,8 @@
 import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { equalRewards } from '#contract/jobs/reward-advice.js'
+import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
+import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import { nameOf } from '#contract/wire/training/row-forms/convert-rows.js'
 import { UsageError } from '../terminal/errors.js'
 
@@ -205,13 +206,29 @@ function countSampledTurns(trajectory: JsonObject): number | null {
 export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject): string | null {
   const { kl_penalty_coef: klCoef, allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
   if (file.trainableGroupCount === 0 && !Number(klCoef ?? 0)) {
-    const groups = file.groups.length
-    return `nothing to train on: ${equalRewards({ groups, flat: groups, reward: file.meanReward })}`
+    return `nothing to train on: ${diagnoseGroups(file.groups.map(toAnswered)).map(sayFinding).join('; ')}`
   }
   if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
     return 'nothing to train on: no choice carries logprobs or token ids; --set allow_training_without_logprobs=true trains on answers without them'
   }
   return null
+}
+
+/** The last answer of each trajectory; recorded exchanges are not read here and count as none. */
+function toAnswered(group: JsonValue): AnsweredGroup {
+  const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
+  return trajectories.filter(isJsonObject).map(({ messages_and_choices: items, reward }) => {
+    const last = (Array.isArray(items) ? (items as readonly JsonValue[]) : [])
+      .filter(isJsonObject)
+      .findLast((item) => isJsonObject(item['message']) || item['role'] === 'assistant')
+    const message = isJsonObject(last?.['message']) ? last['message'] : last
+    const content = message?.['content'] ?? ''
+    return {
+      text: typeof content === 'string' ? content : JSON.stringify(content),
+      reward: Number(reward ?? 0),
+      isCut: last?.['finish_reason'] === 'length',
+    }
+  })
 }
 
 /** A value in at most forty characters. */

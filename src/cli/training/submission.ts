@@ -233,6 +233,6 @@ async function reportSubmitted(
     return output.hint(`trainyard jobs watch ${job.id}`)
   }
   output.event({ object: 'training_job', ...job }, text)
-  await watchJob(context, client, job.id)
+  await watchJob(context, client, job.id, { said: job.warnings ?? [] })
   output.hint(`trainyard chat ${shortName(model, config)}`)
 }

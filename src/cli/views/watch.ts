@@ -21,20 +21,19 @@ export const POLL_MS = 1000
 /**
  * Prints a job's events until it ends, then its outcome.
  *
- * @param after id of the last event already printed
+ * @param from.after id of the last event already printed
+ * @param from.said warnings of the job that were printed already; default none
  * @throws {OutcomeError} `job_failed` when it failed or was cancelled; {InterruptedError} on Ctrl-C, after saying how to return
  */
 export async function watchJob(
   context: CommandContext,
   client: Client,
   jobId: string,
-  after?: string,
+  { after, said = [] }: { readonly after?: string | undefined; readonly said?: readonly string[] } = {},
 ): Promise<TrainingJob> {
   const { output, clock, signal } = context
   const startMs = clock.monotonicMs()
   const printEvent = createEventPrinter(context)
-  const gradientNorms: number[] = []
-  let reward: number | null = null
   let live: Live | null = null
   try {
     // a service that is not there, or a job, is said at once; later a lost connection is waited for
@@ -53,17 +52,12 @@ export async function watchJob(
       isLost = false
       region.add(event)
       region.above(() => printEvent(event))
-      if (event.type !== 'gradient_step') continue
-      const { grad_norm: norm, reward: mean } = event.data
-      if (typeof norm === 'number') gradientNorms.push(norm)
-      if (typeof mean === 'number') reward = mean
     }
     region.stop()
     const job = await client.trainingJobs.get(jobId, { signal })
     output.event({ object: 'training_job', ...job }, outcomeLine(job, clock.monotonicMs() - startMs))
     warnOfLeftOut(context, job)
-    warnOfClipping(context, gradientNorms)
-    if (reward !== null && job.status === 'completed') await warnOfFall(context, client, job, reward)
+    for (const warning of job.warnings ?? []) if (!said.includes(warning)) output.warning(warning)
     requireCompleted(job)
     return job
   } catch (error) {
@@ -135,32 +129,6 @@ function warnOfLeftOut({ output }: CommandContext, job: TrainingJob): void {
   for (const [, text] of describeLeftOut(unexpected)) output.warning(`left out: ${text}`)
   if (report.trained_tokens > 0) return
   output.warning(`nothing was trained on${job.step === null ? '' : `: step ${job.step} answers as the step before it`}`)
-}
-
-/** Below this a reward is noise; half of it says nothing. */
-const LEAST_REWARD = 0.05
-
-/** Says when a job met half the reward of the one before: what that one did to the model went too far. */
-async function warnOfFall(context: CommandContext, client: Client, job: TrainingJob, reward: number): Promise<void> {
-  const earlier = await readRewards(client, job, context.signal)
-  const before = earlier.filter(({ step }) => step < (job.step ?? Number.POSITIVE_INFINITY)).at(-1)
-  if (before === undefined || before.reward < LEAST_REWARD || reward > before.reward / 2) return
-  context.output.warning(
-    `the mean reward fell from ${formatNumber(before.reward)} to ${formatNumber(reward)} after step ${before.step}: ` +
-      'a lower --learning-rate is steadier, and an earlier step can be asked with :stepN',
-  )
-}
-
-/** Norms that stay this far above what they are cut to mean that direction is all that is left of a step. */
-const HIGH_NORM = 5
-
-/** Says when every gradient was far too large: the rate is, too, or the data are not what was meant. */
-function warnOfClipping({ output }: CommandContext, norms: readonly number[]): void {
-  if (norms.length < 3 || norms.some((norm) => norm < HIGH_NORM)) return
-  const [least, most] = [Math.min(...norms), Math.max(...norms)].map(formatNumber)
-  output.warning(
-    `the gradient's norm was ${least} to ${most} and cut in every step; a lower --learning-rate is steadier`,
-  )
 }
 
 /** Prints events as table lines for people and JSON Lines for machines. */

@@ -7,7 +7,6 @@
 import { AppError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
-import { equalRewards } from '#contract/jobs/reward-advice.js'
 import { sizeDefaults } from '#contract/jobs/size-defaults.js'
 import { DEFAULT_PROJECT } from '#contract/settings/service.js'
 import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
@@ -19,6 +18,7 @@ import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
+import { sayOfGroups } from './diagnose.js'
 import {
   type RlTrainOptions,
   type RowsTrainOptions,
@@ -167,8 +167,8 @@ export class TrainableModel {
     const config = await this.#configOf('rl', options)
     // a penalty moves the policy without any reward
     if (facts.trainedGroups === 0 && !Number(config['kl_penalty_coef'] ?? 0)) {
-      const said = equalRewards({ groups: facts.groups, flat: facts.groups, reward: facts.reward })
-      const warnings = [`nothing is trained, the model stays at step ${this.step}: ${said}`]
+      const [why, ...others] = sayOfGroups(groups)
+      const warnings = [`nothing is trained, the model stays at step ${this.step}: ${why}`, ...others]
       this.#warn(warnings, options)
       return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0, warnings }
     }
@@ -286,8 +286,10 @@ export class TrainableModel {
     // biome-ignore lint/suspicious/noConsole: a program that says nothing about warnings must still show them
     const tell = onWarning ?? ((warning: string) => console.warn(`trainyard: ${warning}`))
     for (const warning of warnings) {
-      if (!this.#warned.has(warning)) tell(warning)
-      this.#warned.add(warning)
+      // other figures and examples of the same are not told again
+      const key = warning.replaceAll(/"(?:[^"\\]|\\.)*"|\d[\d.e+-]*/g, '#')
+      if (!this.#warned.has(key)) tell(warning)
+      this.#warned.add(key)
     }
   }
 

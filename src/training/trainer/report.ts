@@ -5,6 +5,8 @@
  * resume point, so that a job that lost its worker reports what an undisturbed one does.
  */
 
+import { diagnoseJob, NO_NUMBERS, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
+
 /** Where a job's time goes. A gradient is one graph run: forward and backward pass are not told apart. */
 export const JOB_PARTS = ['setup', 'data', 'scores', 'gradient', 'optimizer', 'validation', 'io'] as const
 export type JobPart = (typeof JOB_PARTS)[number]
@@ -42,10 +44,14 @@ export interface JobReport {
   hasStoppedEarly: boolean
   /** Steps whose gradient was longer than the limit. */
   clippedSteps: number
+  /** Shortest gradient before it was clipped; null before the first step. */
+  leastNorm: number | null
   /** Divergence from the sampler, by step, at most `MAX_SERIES`. */
   klByStep: number[]
   /** Sentences known when the job starts. */
   notes: string[]
+  /** Two answers whose rewards are equal, as a sentence ends with them. */
+  quoted: string
   /** Facts of one kind of job, as they stand on its record. */
   readonly facts: Record<string, Readonly<Record<string, number>>>
   readonly seconds: Record<JobPart, number>
@@ -64,8 +70,10 @@ export function createReport(): JobReport {
     keptStep: null,
     hasStoppedEarly: false,
     clippedSteps: 0,
+    leastNorm: null,
     klByStep: [],
     notes: [],
+    quoted: '',
     facts: {},
     seconds: { setup: 0, data: 0, scores: 0, gradient: 0, optimizer: 0, validation: 0, io: 0 },
   }
@@ -140,54 +148,53 @@ export function noteStep(
   report.seconds.gradient += step.seconds.gradient
   report.seconds.optimizer += step.seconds.optimizer
   if (step.gradientNorm > step.maxGradientNorm) report.clippedSteps += 1
+  report.leastNorm = Math.min(report.leastNorm ?? step.gradientNorm, step.gradientNorm)
   if (step.kl !== undefined && report.klByStep.length < MAX_SERIES) report.klByStep.push(step.kl)
 }
 
-/** Least steps before a habit of theirs is worth a sentence. */
-const MIN_STEPS = 4
-const MIN_KL_STEPS = 8
-/** Divergence below this is noise whatever its course. */
-const NOTABLE_KL = 0.01
+/** A report's figures by topic, with those that are counted beside them: `gradient` and `kl`. */
+export function factsOf(report: JobReport, stepCount: number): Record<string, Record<string, number>> {
+  const { clippedSteps, leastNorm, klByStep: kl } = report
+  const quarter = Math.floor(kl.length / 4)
+  const [first, last] = [kl[0], kl.at(-1)]
+  return {
+    ...Object.fromEntries(Object.entries(report.facts).map(([topic, figures]) => [topic, { ...figures }])),
+    ...(leastNorm === null ? {} : { gradient: { steps: stepCount, clipped: clippedSteps, least_norm: leastNorm } }),
+    ...(first === undefined || last === undefined
+      ? {}
+      : {
+          kl: {
+            steps: kl.length,
+            first,
+            last,
+            first_quarter: mean(kl.slice(0, quarter)),
+            last_quarter: mean(kl.slice(kl.length - quarter)),
+          },
+        }),
+  }
+}
 
 /**
- * What a job's course gives reason to say, one sentence each.
+ * What a job's course gives reason to say, one sentence each: what was known when it started, then what its numbers say
+ * (`contract/jobs/diagnosis/findings.ts`).
  *
  * @param stepCount gradient steps made
+ * @param metrics means over them, names as on the checkpoint; default none
  */
-export function reportWarnings(report: JobReport, stepCount: number): string[] {
-  const warnings = [...report.notes]
-  if (stepCount >= MIN_STEPS && report.clippedSteps === stepCount) {
-    warnings.push(
-      `gradient clipped in every one of ${stepCount} steps: only its direction counts, a lower rate changes the size of steps`,
-    )
+export function reportWarnings(
+  report: JobReport,
+  stepCount: number,
+  metrics: Readonly<Record<string, number>> = {},
+): string[] {
+  const numbers = {
+    ...NO_NUMBERS,
+    gradientSteps: stepCount,
+    facts: factsOf(report, stepCount),
+    metrics,
+    validation: report.validation.map(({ loss }) => loss),
+    quoted: report.quoted,
   }
-  const {
-    updates = 0,
-    shortened = 0,
-    smallest_scale: smallest = 1,
-    target_kl: target = 0,
-  } = report.facts['trust_region'] ?? {}
-  if (updates >= MIN_STEPS && 2 * shortened >= updates) {
-    warnings.push(
-      `${shortened} of ${updates} updates were shortened, the shortest to ${smallest}, to move the policy by at most ${target} nats per token (target_kl): a lower rate does the same in even steps`,
-    )
-  }
-  const kl = report.klByStep
-  const quarter = Math.floor(kl.length / 4)
-  const [first, last] = [mean(kl.slice(0, quarter)), mean(kl.slice(-quarter))]
-  if (kl.length >= MIN_KL_STEPS && last > NOTABLE_KL && last > 2 * first) {
-    warnings.push(
-      `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job; lower the rate or train on fewer trajectories at once`,
-    )
-  }
-  const { validation } = report
-  const [before] = validation
-  if (before !== undefined && validation.length > 1 && validation.slice(1).every(({ loss }) => loss >= before.loss)) {
-    warnings.push(
-      `validation loss never fell below ${before.loss.toPrecision(4)}, its value before training: lower the rate or look at the validation rows`,
-    )
-  }
-  return warnings
+  return [...report.notes, ...diagnoseJob(numbers).map(sayFinding)]
 }
 
 function mean(values: readonly number[]): number {

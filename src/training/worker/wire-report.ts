@@ -2,8 +2,8 @@
  * A job's report in the form the server stores (`contract/wire/training/job-report.ts`), with the time it still takes.
  */
 import type { JobReport as WireReport } from '#contract/wire/training/job-report.js'
-import type { JobProgress } from '#training/trainer/progress.js'
-import { JOB_PARTS, reportWarnings } from '#training/trainer/report.js'
+import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
+import { factsOf, JOB_PARTS, reportWarnings } from '#training/trainer/report.js'
 
 /** What the pace of this attempt says about the rest. */
 export interface Pace {
@@ -13,7 +13,8 @@ export interface Pace {
 }
 
 /** Writes a report. */
-export function toWireReport({ report, stepCount }: JobProgress, pace: Pace): WireReport {
+export function toWireReport(progress: JobProgress, pace: Pace): WireReport {
+  const { report, stepCount } = progress
   return {
     left_out: report.leftOut.map(({ reason, count, examples }) => ({ reason, count, examples: [...examples] })),
     tokens: report.tokens,
@@ -22,9 +23,9 @@ export function toWireReport({ report, stepCount }: JobProgress, pace: Pace): Wi
     validation: report.validation.map(({ step, loss, metrics }) => ({ gradient_step: step, loss, ...metrics })),
     kept_gradient_step: report.keptStep,
     stopped_early: report.hasStoppedEarly,
-    facts: Object.fromEntries(Object.entries(report.facts).map(([topic, figures]) => [topic, { ...figures }])),
+    facts: factsOf(report, stepCount),
     remaining_seconds: remainingSeconds(report.plannedSteps, stepCount, pace),
-    warnings: reportWarnings(report, stepCount),
+    warnings: reportWarnings(report, stepCount, averageSteps(progress)),
   }
 }
 

@@ -27,7 +27,7 @@ const cli = (argv: readonly string[], tty = true) =>
 test.each([
   [
     'equal',
-    'hint: reward variance zero in 100% of groups (1 of 1, mean reward 0.5): they teach nothing; an answer is compared',
+    'warning: reward variance zero in 100% of groups (1 of 1, mean reward 0.5): they teach nothing; every one of 2 answers to one prompt is "ba", worth 0.5; an answer is compared',
   ],
   ['different', 'hint: trainyard train rl equal --file'],
 ])('a rollout with %s rewards', async (name, hint) => {
@@ -42,7 +42,7 @@ test.each([
 test('train rl says what to change, also where --allow-empty makes it a warning', async () => {
   const argv = ['train', 'rl', 'equal', '--file', join(folder, 'equal.jsonl')]
   const refused = await cli(argv, false)
-  const advice = 'mean reward 0.5): they teach nothing; an answer is compared'
+  const advice = 'is "ba", worth 0.5; an answer is compared with the others of its group: ask more often'
   expect([refused.exitCode, refused.stderr]).toEqual([2, expect.stringContaining(advice)])
   const allowed = await cli([...argv, '--allow-empty'])
   expect([allowed.exitCode, allowed.stderr]).toEqual([0, expect.stringContaining(advice)])

@@ -1,7 +1,7 @@
 /**
  * What a job's first event says about its data, as sentences for the job's record: what was left out, and why.
  *
- * Counts that are ordinary (a trajectory with its group's mean reward) are no warning until they are most of the data.
+ * Groups whose rewards hardly differ are told by the job's diagnosis (`contract/jobs/diagnosis/findings.ts`).
  */
 
 import type { JsonObject } from '#base/util/json.js'
@@ -29,9 +29,6 @@ function sentencesOf(kind: JobKind): Readonly<Record<string, string>> {
   }
 }
 
-/** Share of trajectories without an advantage from which on it is worth a warning. */
-const MOST = 0.5
-
 /**
  * Warnings about the data of a job.
  *
@@ -40,18 +37,10 @@ const MOST = 0.5
  */
 export function dataWarnings(kind: JobKind, started: JsonObject): string[] {
   const countOf = (name: string): number => Number(started[name] ?? 0)
-  const warnings = Object.entries(sentencesOf(kind)).flatMap(([name, sentence]) => {
+  return Object.entries(sentencesOf(kind)).flatMap(([name, sentence]) => {
     const count = countOf(name)
     return count > 0 ? [`${count} ${inNumber(count, sentence)}`] : []
   })
-  const flat = countOf('num_skipped_zero_advantage')
-  const total = flat + countOf('num_trained_trajectories')
-  if (flat > 0 && flat >= MOST * total) {
-    warnings.push(
-      `${flat} of ${total} ${inNumber(total, 'trajector[y|ies]')} ${inNumber(flat, '[has|have] the mean reward of [its|their] group and [does|do] not train')}: rewards hardly differ inside groups`,
-    )
-  }
-  return warnings
 }
 
 function inNumber(count: number, sentence: string): string {

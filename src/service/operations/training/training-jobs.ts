@@ -15,10 +15,10 @@ import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
 import { toWireEvent, toWireJob } from '../to-wire.js'
+import { courseWarnings } from './course-warnings.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 import { createQueueForecast } from './queue-forecast.js'
-import { rewardWarnings } from './reward-warnings.js'
 
 /** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {
@@ -137,7 +137,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
       const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
-      const warnings = [...aboutData, ...(await rewardWarnings(db, job))]
+      const warnings = [...aboutData, ...(await courseWarnings(db, job))]
       return toWireJob(job, warnings, await forecast.placeOf(job))
     },
     list: async (principal, query) => {

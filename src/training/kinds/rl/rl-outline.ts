@@ -24,7 +24,7 @@ import {
 } from '#training/trainer/plan/job-plan.js'
 import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
-import { noteRewards, rewardNotes } from './reward-notes.js'
+import { noteAnswers } from './answer-notes.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
 
@@ -78,8 +78,8 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = [...rewardNotes(groups), ...notes.sentences()]
-  noteRewards(report, groups)
+  report.notes = notes.sentences()
+  noteAnswers(report, groups)
   const started: TrainingEvent = {
     type: 'training_started',
     data: {

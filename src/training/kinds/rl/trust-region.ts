@@ -70,13 +70,15 @@ export function createTrustRegion(adapter: AdapterWeights, score: Score, targetK
 }
 
 /** Counts a step's movement on the job's record. */
-export function noteMovement(report: JobReport, { scale }: Movement, targetKl: number): void {
-  const { updates = 0, shortened = 0, smallest_scale: smallest = 1 } = report.facts['trust_region'] ?? {}
+export function noteMovement(report: JobReport, { kl, scale }: Movement, targetKl: number): void {
+  const { updates = 0, shortened = 0, smallest_scale: smallest = 1, moved = 0 } = report.facts['trust_region'] ?? {}
   report.facts['trust_region'] = {
     target_kl: targetKl,
     updates: updates + 1,
     shortened: shortened + (scale < 1 ? 1 : 0),
     smallest_scale: Math.min(smallest, scale),
+    // an update that broke the policy is left out, and moved nothing
+    moved: moved + (Number.isFinite(kl) ? kl : 0),
   }
 }
 

@@ -4,9 +4,11 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
+import { inferenceName } from '#sdk/client/inference-name.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -17,10 +19,13 @@ beforeAll(async () => {
 })
 afterAll(() => service.dispose())
 
+async function createModel(name: string): Promise<Model> {
+  const json = { project: 'tests', name, base_model: 'trainyard/spark' }
+  return (await service.json<Model>('/v1/preview/models', { json })).body
+}
+
 async function train(name: string, request: JsonObject): Promise<TrainingJob> {
-  const { body: model } = await service.json<{ id: string }>('/v1/preview/models', {
-    json: { project: 'tests', name, base_model: 'trainyard/spark' },
-  })
+  const model = await createModel(name)
   const { status, body } = await service.json<TrainingJob & { error?: unknown }>('/v1/preview/training-jobs', {
     json: { model_id: model.id, ...request },
   })
@@ -90,4 +95,65 @@ test('a conversation whose second prompt is not the first one continued trains i
   expect(job.report!.trained_tokens).toBe(4 * 3)
   const { data } = (await service.allEvents(job.id))[0]!
   expect(data).toMatchObject({ num_unmerged_histories: 1, num_trained_trajectories: 2 })
+})
+
+/** Groups as a user's loop makes them: sampled answers, worth something where they hold the number. */
+async function sampleGroups(
+  model: string,
+  numbers: readonly number[],
+  worth: (answer: string, wanted: string) => number,
+) {
+  return Promise.all(
+    numbers.map(async (number) => {
+      const messages = [{ role: 'user', content: `My order ${number} is late. Tom Which number is the order?` }]
+      const { body } = await service.json<{ choices: { message: { content: string } }[]; prompt_token_ids: number[] }>(
+        '/v1/chat/completions',
+        { json: { model, messages, n: 8, max_tokens: 12, seed: number, logprobs: true, return_token_ids: true } },
+      )
+      return {
+        trajectories: body.choices.map((each) => ({
+          messages_and_choices: [...messages, { ...each, prompt_token_ids: body.prompt_token_ids }],
+          reward: worth(each.message.content.trim(), String(number)),
+        })),
+      }
+    }),
+  )
+}
+const numbers = Array.from({ length: 10 }, (_, i) => 11 + i)
+
+test('jobs at a rate far too small are told that the policy does not move, from the third on', async () => {
+  const model = await createModel('stands-still')
+  const worth = (answer: string, wanted: string): number => (answer === wanted ? 1 : answer.includes(wanted) ? 0.4 : 0)
+  const said: string[][] = []
+  for (let at = 0; at < 3; at += 1) {
+    // the same answers every time: what the model says stays the same
+    const json = {
+      model_id: model.id,
+      trajectory_groups: await sampleGroups(inferenceName(model, 0), numbers, worth),
+      experimental_config: { learning_rate: 5e-6, target_kl: 0.2, tokens_per_step: 384, seed: at },
+    }
+    const { body } = await service.json<TrainingJob>('/v1/preview/training-jobs', { json })
+    said.push((await service.waitForJob(body.id)).warnings.filter((warning) => warning.startsWith('reward stuck')))
+  }
+  expect(said.slice(0, 2)).toEqual([[], []])
+  expect(said[2]).toEqual([
+    expect.stringMatching(
+      /^reward stuck: .* moved the policy by \S+ nats per token, .*; raise learning_rate about \d+ times/,
+    ),
+  ])
+})
+
+test('a job whose answers all earn nothing says what can work, and shows two of them', async () => {
+  const model = await createModel('never-right')
+  const trajectory_groups = await sampleGroups(inferenceName(model), numbers.slice(0, 2), () => 0)
+  const { body } = await service.json<TrainingJob>('/v1/preview/training-jobs', {
+    json: { model_id: model.id, trajectory_groups },
+  })
+  const { warnings, report } = await service.waitForJob(body.id)
+  expect(warnings.filter((warning) => warning.startsWith('reward'))).toEqual([
+    expect.stringMatching(
+      /^reward 0 everywhere: none of 16 answers got any, and what is never said cannot be rewarded; (for example ".*" and ".*" to one prompt, both|every one of 8 answers to one prompt is ".*",) worth 0; show it good answers first/,
+    ),
+  ])
+  expect(report!.facts).toMatchObject({ groups: { total: 2, flat: 2 }, answers: { total: 16 } })
 })

@@ -159,7 +159,9 @@ describe('eval', () => {
   test('where nothing got a reward it shows answers and advises examples, not the loop that cannot', async () => {
     const { stdout, stderr } = await run([...argv(), '--reward', 'echo 0'])
     expect(stdout.match(/asked/g)).toHaveLength(2)
-    expect(stderr).toContain('let it learn from examples of good answers first')
+    expect(stderr).toContain(
+      'reward 0 everywhere: none of 2 answers got any, and what is never said cannot be rewarded',
+    )
     expect(stderr).not.toContain('train rl')
   })
   test('an older step is only measured', async () => {

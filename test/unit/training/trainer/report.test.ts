@@ -22,11 +22,13 @@ describe('report', () => {
     })
   })
 
-  it('says when every gradient was clipped, not for some or for few steps', () => {
-    expect(warningsOf([2, 3, 4, 5].map((norm) => ({ norm })))).toEqual([
-      expect.stringContaining('gradient clipped in every one of 4 steps'),
+  it('says when every gradient was far too long, not when some were, and not for few steps', () => {
+    expect(warningsOf([6, 8, 9, 7].map((norm) => ({ norm })))).toEqual([
+      expect.stringContaining('gradient clipped in every one of 4 steps (its norm never below 6)'),
     ])
-    expect(warningsOf([2, 3, 4, 0.5].map((norm) => ({ norm })))).toEqual([])
+    expect(warningsOf([6, 8, 9, 0.5].map((norm) => ({ norm })))).toEqual([])
+    // as in runs that learn: what the limit of RL is for
+    expect(warningsOf([2.2, 12, 17, 2.9, 5.1].map((norm) => ({ norm })))).toEqual([])
     expect(warningsOf([{ norm: 2 }])).toEqual([])
   })
 

@@ -2,7 +2,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { MISMATCH_LIMIT, measureMismatch, mismatchNotes, shouldRecompute } from '#training/kinds/rl/mismatch.js'
-import { rewardNotes } from '#training/kinds/rl/reward-notes.js'
 import { decisionOf, mismatchFacts } from '#training/trainer/decisions.js'
 import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { resolveRlConfig } from '../../../../support/model/job-options.js'
@@ -100,19 +99,5 @@ describe('shouldRecompute', () => {
       expect.stringMatching(/sampled from other weights, was held to a grammar \(tool_choice other than auto/),
     ])
     expect(said(true, false)).toEqual([])
-  })
-})
-
-describe('rewardNotes', () => {
-  const groups = (...rewards: number[][]) =>
-    parseTrajectoryGroups(
-      rewards.map((group) => ({ trajectories: group.map((reward) => ({ reward, messages_and_choices: [] })) })),
-    )
-  it('speaks when half of the groups teach nothing', () => {
-    expect(rewardNotes(groups([0, 1], [1, 0], [1, 1]))).toEqual([])
-    expect(rewardNotes(groups([0, 1], [1, 0], [1, 1], [0, 0], [1, 1]))).toEqual([
-      expect.stringContaining('reward variance zero in 60% of groups (3 of 5, mean reward 0.6): they teach nothing'),
-    ])
-    expect(rewardNotes([])).toEqual(['no trajectory groups were sent: nothing is trained'])
   })
 })

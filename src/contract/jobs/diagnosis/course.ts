@@ -1,0 +1,118 @@
+/**
+ * The numbers of a job and of those before it, and what the rows of `findings.ts` ask of them.
+ */
+import type { Facts } from './answers.js'
+
+/** What is known of one job; what is not known makes the rows that need it silent. */
+export interface JobNumbers {
+  /** Of the checkpoint it made; null before. */
+  readonly step: number | null
+  readonly gradientSteps: number
+  /** Of its report. */
+  readonly facts: Facts
+  /** Of its checkpoint, among them what was logged later: `train/reward`, `val/reward`, `loss/entropy`. */
+  readonly metrics: Readonly<Record<string, number>>
+  /** Losses of the validation rows, the first before training. */
+  readonly validation: readonly number[]
+  /** Two answers whose rewards are equal, as a sentence ends with them. */
+  readonly quoted: string
+}
+
+/** A job, and those of the model before it, oldest first. */
+export interface Course {
+  readonly job: JobNumbers
+  readonly earlier: readonly JobNumbers[]
+}
+
+/** Share of the highest reward that counts as solved: the order number stood at 0.97 to 1 once it was learned. */
+export const SOLVED = 0.95
+
+export function short(value: number): string {
+  return String(Number(value.toPrecision(2)))
+}
+
+export function percent(share: number): string {
+  return `${Math.round(100 * share)}%`
+}
+
+/**
+ * Says how many groups teach nothing.
+ *
+ * @param flat groups whose rewards do not differ
+ * @param reward mean of all trajectories
+ * @example countFlat(2, 4, 0.5) // reward variance zero in 50% of groups (2 of 4, mean reward 0.5)
+ */
+export function countFlat(flat: number, groups: number, reward: number): string {
+  return `reward variance zero in ${percent(flat / groups)} of groups (${flat} of ${groups}, mean reward ${Number(reward.toPrecision(3))})`
+}
+
+export function trustRegionOf({ facts }: JobNumbers): Readonly<Record<string, number>> {
+  return facts['trust_region'] ?? {}
+}
+
+/** Mean reward of a job's answers; its checkpoint has it where its report is older. */
+export function meanOf(job: JobNumbers | undefined): number | undefined {
+  return job?.facts['reward']?.['mean'] ?? job?.metrics['train/reward']
+}
+
+/** Standard error of the difference of two means. */
+export function errorOf(a: JobNumbers, b: JobNumbers): number {
+  return Math.hypot(a.facts['reward']?.['standard_error'] ?? 0, b.facts['reward']?.['standard_error'] ?? 0)
+}
+
+export function rangeOf({ facts }: JobNumbers): number {
+  const { min = 0, max = 0 } = facts['reward'] ?? {}
+  return max - min
+}
+
+export function isAllZero({ facts }: JobNumbers): boolean {
+  const { min, max } = facts['reward'] ?? {}
+  return min === 0 && max === 0
+}
+
+export function isSolved(job: JobNumbers): boolean {
+  const { mean = 0, max = 0 } = job.facts['reward'] ?? {}
+  return max > 0 && mean >= SOLVED * max
+}
+
+/** Whether the mean is what these jobs have ever paid, or nearly: then answers may be alike. */
+export function isNearBest(job: JobNumbers, earlier: readonly JobNumbers[]): boolean {
+  const best = Math.max(...[...earlier, job].map(({ facts }) => facts['reward']?.['max'] ?? Number.NEGATIVE_INFINITY))
+  const mean = meanOf(job)
+  return mean === undefined || !Number.isFinite(best) || mean >= best - (1 - 0.9) * Math.abs(best)
+}
+
+/** Nats per token that a job moved the policy: summed over its updates, else the divergence from the sampler that it ended with. */
+function movedBy(job: JobNumbers): number | null {
+  const { updates = 0, moved } = trustRegionOf(job)
+  if (updates > 0 && moved !== undefined) return moved
+  const { steps = 0, first = 0, last = 0 } = job.facts['kl'] ?? {}
+  return steps < 2 ? null : Math.max(0, last - first)
+}
+
+export interface Stuck {
+  readonly said: string
+  /** Gradient steps of all but the last job, whose effect nobody has seen yet, and what they moved; null where it was not measured. */
+  readonly steps: number
+  readonly moved: number | null
+}
+
+/** The last `count` jobs, where their rewards did not rise although groups differed. */
+export function stuck({ job, earlier }: Course, count: number): Stuck | null {
+  const jobs = [...earlier, job].slice(-count)
+  const [first, last] = [jobs[0], jobs.at(-1)]
+  const [was, is] = [meanOf(first), meanOf(last)]
+  if (jobs.length < count || first === undefined || last === undefined || was === undefined || is === undefined) {
+    return null
+  }
+  const differs = ({ facts }: JobNumbers): boolean =>
+    (facts['groups']?.['total'] ?? 0) > (facts['groups']?.['flat'] ?? 0)
+  if (!jobs.every(differs) || isSolved(last) || is - was > errorOf(first, last)) return null
+  const before = jobs.slice(0, -1)
+  const moves = before.map(movedBy)
+  return {
+    said: `reward stuck: ${jobs.map((each) => short(meanOf(each) ?? 0)).join(', ')} in the last ${count} jobs, while groups differ`,
+    steps: before.reduce((sum, { gradientSteps }) => sum + gradientSteps, 0),
+    moved: moves.includes(null) ? null : moves.reduce<number>((sum, each) => sum + (each ?? 0), 0),
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Reading the table of findings: what is said of a job, of groups before there is a job, and of the last jobs of a model.
+ */
+import { type AnsweredGroup, answerFacts, quoteEqual } from './answers.js'
+import type { Course, JobNumbers } from './course.js'
+import { FINDINGS, type Finding } from './findings.js'
+
+/** Nothing known. */
+export const NO_NUMBERS: JobNumbers = {
+  step: null,
+  gradientSteps: 0,
+  facts: {},
+  metrics: {},
+  validation: [],
+  quoted: '',
+}
+
+/** What is said of one job by its own numbers. */
+export function diagnoseJob(job: JobNumbers): Finding[] {
+  return find('job', { job, earlier: [] })
+}
+
+/** What is said of a job by those before it. */
+export function diagnoseCourse(course: Course): Finding[] {
+  return find('course', course)
+}
+
+/** What is said of groups that nothing was trained on yet. */
+export function diagnoseGroups(groups: readonly AnsweredGroup[]): Finding[] {
+  return diagnoseJob({ ...NO_NUMBERS, facts: answerFacts(groups), quoted: quoteEqual(groups) })
+}
+
+/** One sentence. */
+export function sayFinding({ says, next }: Finding): string {
+  return `${says}; ${next}`
+}
+
+function find(about: 'job' | 'course', course: Course): Finding[] {
+  return FINDINGS.flatMap((row) => {
+    const found = row.about === about ? row.when(course) : null
+    return found === null ? [] : [{ name: row.name, ...found }]
+  })
+}

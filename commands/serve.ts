@@ -2,8 +2,9 @@
  * `trainyard serve`: runs the service until Ctrl-C. The only command, with system-check, that loads service code.
  */
 import { stat } from 'node:fs/promises'
-import { basename, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { usableCores } from '#base/machine/cores.js'
+import { packageRoot } from '#base/util/package-root.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
@@ -13,7 +14,7 @@ import { assertOpenFiles } from '#cli/local/open-files.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
-import type { ServiceOptions } from '#service/create-service.js'
+import type { Service, ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */
 const DRAIN_MS = 10_000
@@ -85,10 +86,12 @@ export const serve = defineCommand({
         output.hint(`trainyard keys create --data-dir ${dataDir}`)
       }
       const { modelCount, baseModelCount } = inventory
+      const page = await pageAddress(service, settings.publicUrl)
       output.status(
         [
           `trainyard ${version} listening on ${service.url}`,
           `  API     ${service.url}/v1`,
+          ...(page === null ? [] : [`  UI      ${page}`]),
           `  Data    ${dataDir}`,
           `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
           `  Device  CPU, ${describeThreads(settings.threads)}, precision ${settings.precision}`,
@@ -126,6 +129,13 @@ export const serve = defineCommand({
     }
   },
 })
+
+/** The page, with a code that signs in once; null where it was not built, or no key is known to sign in with. */
+async function pageAddress(service: Pick<Service, 'url' | 'signInCode'>, publicUrl: string | null) {
+  const manifest = await stat(join(packageRoot(), 'dist/ui/manifest.json')).catch(() => null)
+  const code = manifest === null ? null : await service.signInCode()
+  return code === null ? null : `${(publicUrl ?? service.url).replace(/\/+$/, '')}/ui/#code=${code}`
+}
 
 /** The runtime takes every core unless it is told otherwise. */
 function describeThreads(threads: number | null): string {

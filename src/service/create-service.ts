@@ -17,6 +17,7 @@ import { startServer } from './assembly/server.js'
 import type { ServiceSeams, Start } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
+import { findLocalKey } from './operations/access/local-keys.js'
 import { resolveSettings, type ServiceOptions } from './options.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
@@ -39,6 +40,8 @@ export interface Service {
   readonly apiKeyFile: string
   /** What there was at the start, for a banner: models of all projects, base models that are served. */
   readonly inventory: { readonly modelCount: number; readonly baseModelCount: number }
+  /** A code that signs a browser in as the key of that file, once and within ten minutes; null when the file holds no key. */
+  signInCode(): Promise<string | null>
   /** The HTTP application, for requests without a port. */
   readonly app: App
   /** Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again. */
@@ -118,6 +121,10 @@ async function assemble(start: Start): Promise<StartedService> {
     isApiKeyLost: server.isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
     inventory: { modelCount: storage.modelCount, baseModelCount: served.length },
+    signInCode: async () => {
+      const key = await findLocalKey(storage.db, dataDir)
+      return key === null ? null : services.sessions.codeFor({ ...key, keyId: key.id }).code
+    },
     app: server.app,
     close: (deadlineMs) => {
       closed ??= close(deadlineMs)

@@ -157,6 +157,7 @@ function answerTo({ method, path }: RecordedRequest): Response {
     [/keys$/, method === 'POST' ? key : page([key])],
     [/deliveries$/, page([delivery])],
     [/redeliver$/, delivery],
+    [/sessions\/codes$/, { code: 'odd', url: 'odd', expires_at: 'odd' }],
     [/webhooks$/, method === 'POST' ? webhook : page([webhook])],
     [
       /usage$/,

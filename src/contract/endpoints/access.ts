@@ -9,8 +9,19 @@ import {
   deletedKeySchema,
   listKeysQuerySchema,
 } from '../wire/access/keys.js'
+import {
+  createDownloadRequestSchema,
+  createdSessionSchema,
+  createSessionRequestSchema,
+  deletedSessionSchema,
+  downloadSchema,
+  exchangeCodeRequestSchema,
+  sessionCodeSchema,
+  sessionListSchema,
+} from '../wire/access/sessions.js'
 import { usageQuerySchema, usageResponseSchema } from '../wire/access/usage.js'
 import { whoamiResponseSchema } from '../wire/health.js'
+import { pageQuerySchema } from '../wire/list.js'
 import { small } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
@@ -37,6 +48,50 @@ export const ACCESS = endpoints({
     summary: 'Revoke an API key',
     scope: 'admin',
     answer: deletedKeySchema,
+  },
+  'POST /v1/preview/sessions': {
+    ...ours,
+    summary: 'Begin a session of a browser with an API key',
+    scope: 'read',
+    body: small(createSessionRequestSchema),
+    answer: createdSessionSchema,
+    refusals: [403],
+  },
+  'GET /v1/preview/sessions': {
+    ...ours,
+    summary: 'List sessions of the key, with scope admin those of all keys',
+    scope: 'read',
+    query: pageQuerySchema,
+    answer: sessionListSchema,
+  },
+  'DELETE /v1/preview/sessions/{session_id}': {
+    ...ours,
+    summary: 'End a session',
+    scope: 'read',
+    answer: deletedSessionSchema,
+  },
+  'POST /v1/preview/sessions/codes': {
+    ...ours,
+    summary: 'Make a code that begins one session, within ten minutes',
+    scope: 'read',
+    answer: sessionCodeSchema,
+    refusals: [403],
+  },
+  'POST /v1/preview/sessions/exchange': {
+    ...ours,
+    summary: 'Begin a session with a code',
+    // the code is what proves it
+    scope: 'open',
+    body: small(exchangeCodeRequestSchema),
+    answer: createdSessionSchema,
+    refusals: [401, 429],
+  },
+  'POST /v1/preview/downloads': {
+    ...ours,
+    summary: 'Make an address that gives a file once, without a header, within a minute',
+    scope: 'read',
+    body: small(createDownloadRequestSchema),
+    answer: downloadSchema,
   },
   'GET /v1/usage': {
     ...ours,

@@ -27,6 +27,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   response_id: 'Id of a stored response',
   run: 'Name of the run: the id that `wandb.init` was given or made',
   run_id: 'Id of a run, as the list of runs has it',
+  session_id: 'Id of a session, not its token',
   step: CHECKPOINT_STEP,
   training_job_id: 'Id of a training job, a UUID',
   webhook_id: 'Id of a webhook',

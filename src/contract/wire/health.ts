@@ -98,6 +98,8 @@ export const whoamiResponseSchema = z.object({
   key_id: z.string(),
   /** First characters of the key, enough to tell keys apart. */
   key_prefix: z.string(),
+  /** The browser's session that asks; null where the key itself does. */
+  session_id: z.string().nullish(),
   version: z.string(),
 })
 export type WhoamiResponse = z.infer<typeof whoamiResponseSchema>

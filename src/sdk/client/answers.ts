@@ -5,6 +5,7 @@
  * grow (a status, a kind) are any text.
  */
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
+import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
@@ -54,6 +55,23 @@ export const model = objectOf<Model>({
   created_at: maybe(text),
   warnings: maybe(listOf(text)),
 })
+const sessionFields = {
+  object: anything,
+  id: text,
+  name: maybe(text),
+  key_id: maybe(text),
+  entity: maybe(text),
+  project: maybe(text),
+  scope: maybe(text),
+  created_at: maybe(text),
+  expires_at: maybe(text),
+  is_current: maybe(truth),
+}
+export const session = objectOf<Session>(sessionFields)
+export const createdSession = objectOf<CreatedSession>({ ...sessionFields, token: text })
+export const sessionCode = objectOf<SessionCode>({ object: anything, code: text, url: text, expires_at: maybe(text) })
+export const download = objectOf<Download>({ object: anything, url: text, expires_at: maybe(text) })
+
 export const deletedModel = objectOf<DeleteModelResponse>({
   model_id: maybe(text),
   deleted_checkpoints: maybe(number),
@@ -414,6 +432,7 @@ export const whoami = objectOf<WhoamiResponse>({
   scope: maybe(text),
   key_id: maybe(text),
   key_prefix: maybe(text),
+  session_id: maybe(text),
   version: maybe(text),
 })
 export const verifyProgress = objectOf<VerifyProgress>({ object: anything, blobs: number, bytes: number })

@@ -148,6 +148,18 @@ export function createClient(options: ClientOptions) {
       create: send('POST /v1/preview/keys', answers.createdKey),
       delete: one('DELETE /v1/preview/keys/{key_id}', answers.deletion),
     },
+    /** Sessions of browsers, which stand for a key and end with it. */
+    sessions: {
+      list: list('GET /v1/preview/sessions', answers.pageOf(answers.session)),
+      /** The answer is the only one that holds the token. */
+      create: send('POST /v1/preview/sessions', answers.createdSession),
+      delete: one('DELETE /v1/preview/sessions/{session_id}', answers.deletion),
+      /** A code that begins one session in a browser, and the page's address with it. */
+      createCode: plain('POST /v1/preview/sessions/codes', answers.sessionCode),
+      exchange: send('POST /v1/preview/sessions/exchange', answers.createdSession),
+    },
+    /** An address that gives a file once, without a header. */
+    downloads: { create: send('POST /v1/preview/downloads', answers.download) },
     webhooks: {
       list: list('GET /v1/preview/webhooks', answers.pageOf(answers.webhook)),
       /** The answer is the only one that holds the secret. */

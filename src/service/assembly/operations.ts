@@ -8,7 +8,9 @@ import { createModelRunService } from '../facades/wandb/model-runs.js'
 import { createWandbService } from '../facades/wandb/wandb.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
+import { createDownloadService } from '../operations/access/downloads.js'
 import { createKeyService } from '../operations/access/keys.js'
+import { createSessionService } from '../operations/access/sessions.js'
 import { createVerifyService } from '../operations/backup/verify-storage.js'
 import { createBaseModelFilesBook } from '../operations/base-models/base-model-files.js'
 import { createBaseModelService } from '../operations/base-models/base-models.js'
@@ -132,6 +134,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
+    sessions: createSessionService(context),
+    downloads: createDownloadService(context),
     usage,
     models,
     baseModels,

@@ -33,6 +33,7 @@ import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
 import { rootHandlers } from './routes/root.js'
+import { sessionHandlers } from './routes/sessions.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
 import { wandbHandlers } from './routes/wandb.js'
@@ -57,6 +58,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...modelHandlers(options),
     ...responseHandlers(options),
     ...rootHandlers(options),
+    ...sessionHandlers(options),
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),

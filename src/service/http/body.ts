@@ -8,6 +8,7 @@ import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
 import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
 import { ignoredFieldsOf, parseWith } from '#service/bodies/parse-body.js'
+import { TICKET } from '#service/operations/access/downloads.js'
 import type { Principal } from '#service/operations/context.js'
 import type { Admission, RequestContext } from './environment.js'
 
@@ -84,7 +85,9 @@ function keyOf(c: RequestContext): string {
 /** Checks a query string and names what of it is ignored; repeated names are refused by the schema as they arrive as lists. */
 export function readQuery<S extends z.ZodType>(c: RequestContext, schema: S): z.output<S> {
   const query: Record<string, string | string[]> = {}
-  for (const [name, values] of Object.entries(c.req.queries()))
+  for (const [name, values] of Object.entries(c.req.queries()).filter(
+    ([name]) => name !== TICKET || c.get('hasTicket') !== true,
+  ))
     query[name] = values.length === 1 ? (values[0] ?? '') : values
   const value = parseWith(schema, query, 'query')
   reportIgnored(c, ignoredFieldsOf(schema, query))

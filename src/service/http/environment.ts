@@ -12,7 +12,9 @@ import type { ModelRunService } from '#service/facades/wandb/model-runs.js'
 import type { WandbService } from '#service/facades/wandb/wandb.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
+import type { DownloadService } from '#service/operations/access/downloads.js'
 import type { KeyService } from '#service/operations/access/keys.js'
+import type { SessionService } from '#service/operations/access/sessions.js'
 import type { UsageService } from '#service/operations/access/usage.js'
 import type { VerifyService } from '#service/operations/backup/verify-storage.js'
 import type { BaseModelService } from '#service/operations/base-models/base-models.js'
@@ -56,6 +58,8 @@ export interface AppOptions {
   readonly services: {
     readonly auth: AuthService
     readonly keys: KeyService
+    readonly sessions: SessionService
+    readonly downloads: DownloadService
     readonly usage: UsageService
     readonly models: ModelService
     readonly baseModels: BaseModelService
@@ -110,6 +114,8 @@ export interface RequestVariables {
   /** What the log line of this request says beside the usual. */
   logFacts?: Readonly<Record<string, string | number | boolean | null | undefined>>
   bodies: BodyStore
+  /** The request came with the ticket of a download instead of a key. */
+  hasTicket?: boolean
   /** Set once the body has been read to its end. */
   isBodyRead?: boolean
   /** Set behind `bearerAuth`. */

@@ -86,7 +86,7 @@ function readProxies(entries: readonly string[]): BlockList {
 }
 
 /** The address at the other end of the connection; null where there is none, as in a test without a port. */
-function peerOf(c: Context): string | null {
+export function peerOf(c: Context): string | null {
   const { incoming } = (c.env ?? {}) as { readonly incoming?: IncomingMessage }
   return incoming?.socket.remoteAddress ?? null
 }

@@ -48,13 +48,18 @@ export interface NewApiKey extends Partial<Omit<KeyRights, 'entity'>> {
 
 /** A key of 256 random bits that is stored nowhere yet. */
 export function newApiKey(ids: IdSource): string {
+  return newSecret(ids, KEY_PREFIX)
+}
+
+/** 256 random bits in base62 behind a prefix that tells what they are. */
+export function newSecret(ids: IdSource, prefix: string): string {
   let rest = BigInt(`0x${Buffer.from(ids.secret(32), 'base64url').toString('hex')}`)
   let digits = ''
   for (let i = 0; i < KEY_DIGITS; i += 1) {
     digits = BASE62.charAt(Number(rest % 62n)) + digits
     rest /= 62n
   }
-  return KEY_PREFIX + digits
+  return prefix + digits
 }
 
 /** Makes and stores a key without limits. @returns the key itself, which cannot be read again */

@@ -29,6 +29,20 @@ export interface ApiKeysTable {
   created_at_ms: Generated<number>
 }
 
+/** Sessions of browsers: each stands for a key, and ends with it. */
+export interface SessionsTable {
+  id: string
+  key_id: string
+  /** SHA-256 of the token, hex; the token itself is not stored. */
+  token_hash: string
+  /** `read`, `write` or `admin`; at most the key's. */
+  scope: string
+  /** The browser, as it calls itself. */
+  name: Generated<string>
+  expires_at_ms: number
+  created_at_ms: Generated<number>
+}
+
 export interface ModelsTable {
   id: string
   entity: string
@@ -271,6 +285,7 @@ export interface UnnamedBlobsTable {
 
 export interface Schema extends WandbTables, FineTuningTables, WebhookTables {
   api_keys: ApiKeysTable
+  sessions: SessionsTable
   models: ModelsTable
   model_counts: ModelCountsTable
   checkpoints: CheckpointsTable

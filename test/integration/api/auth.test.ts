@@ -39,6 +39,7 @@ const OPEN: readonly string[] = [
   'GET /version',
   'GET /wandb/storage',
   'POST /ping',
+  'POST /v1/preview/sessions/exchange',
   'PUT /wandb/storage',
 ]
 

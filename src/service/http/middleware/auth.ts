@@ -7,18 +7,38 @@ import { matchedRoutes } from 'hono/route'
 import type { EndpointScope } from '#contract/endpoints/endpoint.js'
 import { ROUTES, type Route } from '#contract/endpoints/table.js'
 import { foreignEntity } from '#service/operations/access/auth.js'
+import { TICKET } from '#service/operations/access/downloads.js'
+import type { Principal } from '#service/operations/access/principal.js'
 import { requireScope } from '#service/operations/access/tenant.js'
 import { reportIgnored } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { routeOf } from '../handlers.js'
 
-export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHandler<AppEnvironment> {
+export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress'>): MiddlewareHandler<AppEnvironment> {
+  /** Who made the ticket that a download comes with; null for a request without one. */
+  async function ticketHolder(c: RequestContext, route: Route | undefined): Promise<Principal | null> {
+    const ticket = c.req.query(TICKET)
+    const isDownload = c.req.method === 'GET' && route !== undefined && sendsFile(route)
+    if (ticket === undefined || !isDownload || c.req.header('authorization') !== undefined) return null
+    const asked = new URL(c.req.url)
+    asked.searchParams.delete(TICKET)
+    const query = asked.searchParams.toString()
+    const address = `${options.publicAddress.pathWithin(asked.pathname)}${query === '' ? '' : `?${query}`}`
+    const principal = await options.services.downloads.redeem(ticket, address)
+    c.set('hasTicket', true)
+    // a browser keeps it as a file, whatever is in it
+    c.header('content-disposition', 'attachment')
+    return principal
+  }
+
   return async function authenticate(c, next) {
     const route = servedRoute(c)
     const scope = route?.scope ?? unknownScope(c)
     if (scope !== 'open' && scope !== 'attempt') {
       const usageProject = c.req.header('compat-project') ?? c.req.header('openai-project')
-      const principal = await options.services.auth.authenticate(authorizationOf(c, route), usageProject)
+      const principal =
+        (await ticketHolder(c, route)) ??
+        (await options.services.auth.authenticate(authorizationOf(c, route), usageProject))
       const entity = usageProject === undefined ? null : foreignEntity(principal, usageProject)
       if (entity !== null) reportIgnored(c, [`Compat-Project.${entity}`])
       requireScope(principal, scope)
@@ -27,6 +47,12 @@ export function bearerAuth(options: Pick<AppOptions, 'services'>): MiddlewareHan
     }
     await next()
   }
+}
+
+/** Whether an answer is a file, which a browser may fetch with a ticket. */
+export function sendsFile(route: Pick<Route, 'method' | 'scope' | 'answer'>): boolean {
+  const isFile = route.answer === 'application/octet-stream' || route.answer === 'application/jsonl'
+  return isFile && route.method === 'GET' && route.scope !== 'open' && route.scope !== 'attempt'
 }
 
 /** The row of the route that answers. */

@@ -26,6 +26,7 @@ export function accessHandlers({ services: { keys, usage }, version }: AppOption
       scope: principal.scope,
       key_id: principal.keyId,
       key_prefix: principal.keyPrefix,
+      session_id: principal.sessionId,
       version,
     }),
   })

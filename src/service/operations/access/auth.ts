@@ -3,6 +3,7 @@
  */
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { findSession, isSessionToken } from '#service/storage/access/sessions.js'
 import { findApiKey } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { Principal } from './principal.js'
@@ -18,6 +19,16 @@ export interface AuthService {
 }
 
 export function createAuthService(db: DatabaseHandle): AuthService {
+  /** What a token stands for, while it is valid. */
+  async function findBearer(token: string) {
+    if (isSessionToken(token)) {
+      const session = await findSession(db, token)
+      return session === null ? null : { ...session, sessionId: session.id }
+    }
+    const key = await findApiKey(db, token)
+    return key === null ? null : { ...key, keyId: key.id, sessionId: null }
+  }
+
   return {
     authenticate: async (authorization, usageProject) => {
       if (authorization === undefined || authorization.trim() === '') {
@@ -26,7 +37,7 @@ export function createAuthService(db: DatabaseHandle): AuthService {
         })
       }
       const key = parseBearer(authorization)
-      const record = key === null ? null : await findApiKey(db, key)
+      const record = key === null ? null : await findBearer(key)
       if (record === null) {
         throw new AppError('authentication', 'invalid_api_key', 'Invalid authentication credentials', {
           hint: 'trainyard whoami shows which key was sent; a lost one is replaced where the data lies: trainyard keys create --local',
@@ -35,8 +46,9 @@ export function createAuthService(db: DatabaseHandle): AuthService {
       const tenant = { entity: record.entity, project: record.project }
       return {
         ...tenant,
-        keyId: record.id,
+        keyId: record.keyId,
         keyPrefix: record.keyPrefix,
+        sessionId: record.sessionId,
         scope: record.scope,
         usageProject: usageProject === undefined ? null : readUsageProject(tenant, usageProject),
       }

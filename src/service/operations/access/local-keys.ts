@@ -9,7 +9,14 @@ import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
 import { createLifetimes } from '#base/util/lifetimes.js'
 import { moveFile } from '#base/util/move-file.js'
-import { findApiKey, hasApiKeys, insertApiKey, type NewApiKey, newApiKey } from '#service/storage/api-keys.js'
+import {
+  type ApiKeyRecord,
+  findApiKey,
+  hasApiKeys,
+  insertApiKey,
+  type NewApiKey,
+  newApiKey,
+} from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
@@ -50,9 +57,17 @@ export async function ensureApiKey(db: DatabaseHandle, dataDir: DataDir, ids: Id
 }
 
 /** Whether there are keys, and the key file is gone or holds none of them. */
-export async function isKeyFileLost(db: DatabaseHandle, { apiKeyPath }: Pick<DataDir, 'apiKeyPath'>): Promise<boolean> {
+export async function isKeyFileLost(db: DatabaseHandle, dataDir: Pick<DataDir, 'apiKeyPath'>): Promise<boolean> {
+  return (await findLocalKey(db, dataDir)) === null && (await hasApiKeys(db))
+}
+
+/** The key in the key file; null when the file is gone or holds none that is valid. */
+export async function findLocalKey(
+  db: DatabaseHandle,
+  { apiKeyPath }: Pick<DataDir, 'apiKeyPath'>,
+): Promise<ApiKeyRecord | null> {
   const text = await readFile(apiKeyPath, 'utf8').catch(() => '')
-  return (await findApiKey(db, text.trim())) === null && (await hasApiKeys(db))
+  return findApiKey(db, text.trim())
 }
 
 /**

@@ -14,6 +14,8 @@ export interface Tenant {
 export interface Principal extends Tenant {
   readonly keyId: string
   readonly keyPrefix: string
+  /** The browser's session that stands for the key; null: the key itself was sent. */
+  readonly sessionId: string | null
   readonly scope: KeyScope
   /** The project that the request asks to be counted for; null: it names none. */
   readonly usageProject: string | null

@@ -21,6 +21,7 @@ import { up as fileProblems } from './0016-file-problems.js'
 import { up as deliveryTurns } from './0017-delivery-turns.js'
 import { up as templateKwargs } from './0018-template-kwargs.js'
 import { up as modelMetrics } from './0019-model-metrics.js'
+import { up as sessions } from './0020-sessions.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -43,4 +44,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0017-delivery-turns': { up: deliveryTurns },
   '0018-template-kwargs': { up: templateKwargs },
   '0019-model-metrics': { up: modelMetrics },
+  '0020-sessions': { up: sessions },
 }

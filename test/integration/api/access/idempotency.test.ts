@@ -67,6 +67,7 @@ const REPEATABLE: readonly string[] = ['/v1/preview/training-jobs/:training_job_
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [
   /^\/v1\/preview\/(?:keys|base-models)$/,
+  /sessions\/exchange$/,
   /fine_tuning\/jobs\/.*/,
   /webhooks\/.*/,
   /files\/.*/,

@@ -49,6 +49,7 @@ beforeAll(async () => {
     json: { url: 'https://example.com/secret' },
   })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
+  const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
   ids = {
     response_id: response.body.id,
@@ -63,6 +64,7 @@ beforeAll(async () => {
     delivery_id: 'any',
     run_id: run.body.data.upsertBucket.bucket.id,
     key_id: keys.body.data[0]?.id ?? '',
+    session_id: session.body.id,
     // `GET /v1/models/:id`
     id: 'local/tests/secret',
   }
@@ -151,9 +153,11 @@ describe('the scope of a key', () => {
     const key = await limited('read')
     for (const { method, path } of routes) {
       const isManaging = path.startsWith('/v1/preview/keys')
+      // of its own: it signs out, and fetches what it reads
+      const isOwn = /^\/v1\/preview\/(?:sessions|downloads)/.test(path)
       const isAnswer = method === 'POST' && /^\/v1\/(chat\/)?completions|^\/v1\/(responses|messages)/.test(path)
       const { status, text } = await call(key, method, path, method === 'DELETE' ? BODY : '{}')
-      if ((method === 'GET' || isAnswer) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
+      if ((method === 'GET' || isAnswer || isOwn) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
       else {
         expect(status, `${method} ${path}`).toBe(403)
         expect(text, `${method} ${path}`).toContain('this API key has scope \\"read\\"')

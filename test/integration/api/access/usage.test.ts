@@ -164,6 +164,7 @@ describe('a report of many rows', () => {
       usageProject: null,
       keyId: 'k',
       keyPrefix: 'k',
+      sessionId: null,
       scope: 'read',
     } as const
     const report = async () => usageResponseSchema.parse(JSON.parse(await usage.report(principal, query)))

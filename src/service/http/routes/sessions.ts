@@ -1,0 +1,113 @@
+/**
+ * Sessions of browsers, the codes that begin one, and addresses of single downloads.
+ */
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import type { Clock } from '#base/util/clock.js'
+import { ROUTES } from '#contract/endpoints/table.js'
+import type { AppOptions, RequestContext } from '../environment.js'
+import { handlers } from '../handlers.js'
+import { sendsFile } from '../middleware/auth.js'
+import { peerOf } from '../public-address.js'
+
+/** Wrong codes of one address in a minute, after which it waits. */
+const MOST_WRONG = 5
+const MINUTE_MS = 60_000
+/** Addresses that are remembered at once. */
+const MOST_PEERS = 1000
+
+export function sessionHandlers({ services: { sessions, downloads }, publicAddress, clock }: AppOptions) {
+  const wrongCodes = createFailureLimit(clock)
+  return handlers({
+    'POST /v1/preview/sessions': async ({ principal, body, c }) => {
+      const created = await sessions.create(principal, await body())
+      forgetAnswer(c)
+      return created
+    },
+    'GET /v1/preview/sessions': ({ principal, query }) => sessions.list(principal, query()),
+    'DELETE /v1/preview/sessions/{session_id}': ({ principal, params }) =>
+      sessions.delete(principal, params.session_id),
+    'POST /v1/preview/sessions/codes': ({ principal, c }) => {
+      const { code, expiresAt } = sessions.createCode(principal)
+      forgetAnswer(c)
+      return { object: 'session.code', code, url: pageWithCode(publicAddress.of(c), code), expires_at: expiresAt }
+    },
+    'POST /v1/preview/sessions/exchange': async ({ body, c }) => {
+      const request = await body()
+      const peer = peerOf(c) ?? ''
+      wrongCodes.check(peer)
+      forgetAnswer(c)
+      try {
+        return await sessions.exchange(request)
+      } catch (error) {
+        if (error instanceof AppError && error.code === 'invalid_code') wrongCodes.note(peer)
+        throw error
+      }
+    },
+    'POST /v1/preview/downloads': async ({ principal, body, c }) => {
+      const address = readFileAddress((await body()).path)
+      const made = downloads.create(principal, address)
+      forgetAnswer(c)
+      return { object: 'download', url: publicAddress.of(c) + made.address, expires_at: made.expiresAt }
+    },
+  })
+}
+
+/** The page that begins a session by itself. A fragment stays in the browser: no log and no other page learns the code. */
+export const pageWithCode = (serverUrl: string, code: string): string => `${serverUrl}/ui/#code=${code}`
+
+/** A proxy must not keep the one answer that holds a secret. */
+function forgetAnswer(c: RequestContext): void {
+  c.header('cache-control', 'no-store')
+}
+
+const FILE_ROUTES = ROUTES.filter(sendsFile).map(({ path }) => ({
+  path,
+  pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+}))
+
+/**
+ * Path and query of a file, as the router will see them.
+ *
+ * @throws {InvalidRequestError} `not_downloadable`
+ */
+function readFileAddress(text: string): string {
+  const url = text.startsWith('/') && URL.canParse(text, 'http://local') ? new URL(text, 'http://local') : null
+  // what begins with two slashes is another server's
+  const isOwn = url?.origin === 'http://local'
+  if (url !== null && isOwn && FILE_ROUTES.some(({ pattern }) => pattern.test(url.pathname))) {
+    const query = url.searchParams.toString()
+    return `${url.pathname}${query === '' ? '' : `?${query}`}`
+  }
+  throw new InvalidRequestError('not_downloadable', `"${text.slice(0, 200)}" is no path of a file`, {
+    param: 'path',
+    hint: `give the path and query of one of: ${FILE_ROUTES.map(({ path }) => path).join(', ')}`,
+  })
+}
+
+/** Counts what somebody got wrong within a minute. */
+function createFailureLimit(clock: Pick<Clock, 'monotonicMs'>) {
+  const failures = new Map<string, number[]>()
+  const recent = (peer: string): number[] =>
+    (failures.get(peer) ?? []).filter((atMs) => clock.monotonicMs() - atMs < MINUTE_MS)
+  return {
+    /** @throws {AppError} `too_many_wrong_codes` */
+    check(peer: string): void {
+      const times = recent(peer)
+      const [first] = times
+      if (first === undefined || times.length < MOST_WRONG) return
+      const seconds = Math.max(1, Math.ceil((first + MINUTE_MS - clock.monotonicMs()) / 1000))
+      throw new AppError('rate_limited', 'too_many_wrong_codes', `${MOST_WRONG} codes in a minute were wrong`, {
+        hint: `try again in ${seconds} s, or sign in with an API key`,
+        details: { retry_after_seconds: seconds },
+      })
+    },
+    note(peer: string): void {
+      const times = [...recent(peer), clock.monotonicMs()]
+      // the last one noted comes last, so that the first is the oldest
+      failures.delete(peer)
+      failures.set(peer, times)
+      const [oldest] = failures.keys()
+      if (failures.size > MOST_PEERS && oldest !== undefined) failures.delete(oldest)
+    },
+  }
+}

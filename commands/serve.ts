@@ -86,7 +86,7 @@ export const serve = defineCommand({
         output.hint(`trainyard keys create --data-dir ${dataDir}`)
       }
       const { modelCount, baseModelCount } = inventory
-      const page = await pageAddress(service, settings.publicUrl)
+      const page = settings.ui ? await pageAddress(service, settings.publicUrl) : null
       output.status(
         [
           `trainyard ${version} listening on ${service.url}`,

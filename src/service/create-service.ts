@@ -17,7 +17,6 @@ import { startServer } from './assembly/server.js'
 import type { ServiceSeams, Start } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
-import { findLocalKey } from './operations/access/local-keys.js'
 import { resolveSettings, type ServiceOptions } from './options.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
@@ -121,10 +120,7 @@ async function assemble(start: Start): Promise<StartedService> {
     isApiKeyLost: server.isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
     inventory: { modelCount: storage.modelCount, baseModelCount: served.length },
-    signInCode: async () => {
-      const key = await findLocalKey(storage.db, dataDir)
-      return key === null ? null : services.sessions.codeFor({ ...key, keyId: key.id }).code
-    },
+    signInCode: server.signInCode,
     app: server.app,
     close: (deadlineMs) => {
       closed ??= close(deadlineMs)

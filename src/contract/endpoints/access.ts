@@ -75,7 +75,7 @@ export const ACCESS = endpoints({
     summary: 'Make a code that begins one session, within ten minutes',
     scope: 'read',
     answer: sessionCodeSchema,
-    refusals: [403],
+    refusals: [403, 409],
   },
   'POST /v1/preview/sessions/exchange': {
     ...ours,

@@ -10,7 +10,7 @@ import { type CutReason, UNREAD_MS } from '../http/connections.js'
 import type { App, AppOptions } from '../http/environment.js'
 import { type Listening, listen } from '../http/listen.js'
 import { createPublicAddress } from '../http/public-address.js'
-import { ensureApiKey, type FirstKey, isKeyFileLost } from '../operations/access/local-keys.js'
+import { ensureApiKey, type FirstKey, findLocalKey, isKeyFileLost } from '../operations/access/local-keys.js'
 import { queueFull } from '../processes/engine-errors.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { toStorageError } from '../storage/database.js'
@@ -35,6 +35,8 @@ export interface Server {
   /** The key made by this start; null if there were keys. */
   readonly firstKey: FirstKey | null
   readonly isApiKeyLost: boolean
+  /** For a browser: `Service.signInCode`. */
+  signInCode(): Promise<string | null>
   /** Aborted when the server takes no more work. */
   readonly closing: AbortSignal
 }
@@ -68,7 +70,11 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   })
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   const workerUrl = workerUrlOf(listening, settings.host)
-  return { app, url: listening.url, workerUrl, firstKey, isApiKeyLost, closing: closing.signal }
+  async function signInCode(): Promise<string | null> {
+    const key = await findLocalKey(db, dataDir)
+    return key === null ? null : input.services.sessions.codeFor({ ...key, keyId: key.id }).code
+  }
+  return { app, signInCode, url: listening.url, workerUrl, firstKey, isApiKeyLost, closing: closing.signal }
 }
 
 function createServerApp(start: Start, input: ServerInput, closing: AbortSignal): App {

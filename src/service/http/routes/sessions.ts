@@ -1,7 +1,7 @@
 /**
  * Sessions of browsers, the codes that begin one, and addresses of single downloads.
  */
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions, RequestContext } from '../environment.js'
@@ -15,7 +15,7 @@ const MINUTE_MS = 60_000
 /** Addresses that are remembered at once. */
 const MOST_PEERS = 1000
 
-export function sessionHandlers({ services: { sessions, downloads }, publicAddress, clock }: AppOptions) {
+export function sessionHandlers({ services: { sessions, downloads }, publicAddress, isUiServed, clock }: AppOptions) {
   const wrongCodes = createFailureLimit(clock)
   return handlers({
     'POST /v1/preview/sessions': async ({ principal, body, c }) => {
@@ -27,6 +27,11 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
     'DELETE /v1/preview/sessions/{session_id}': ({ principal, params }) =>
       sessions.delete(principal, params.session_id),
     'POST /v1/preview/sessions/codes': ({ principal, c }) => {
+      if (!isUiServed) {
+        throw new ConflictError('ui_not_served', 'this server has no page for browsers', {
+          hint: 'it was started with --no-ui; POST /v1/preview/sessions begins a session with a key',
+        })
+      }
       const { code, expiresAt } = sessions.createCode(principal)
       forgetAnswer(c)
       return { object: 'session.code', code, url: pageWithCode(publicAddress.of(c), code), expires_at: expiresAt }

@@ -215,7 +215,7 @@ export const timingsSchema = z.object({
 export type Timings = z.infer<typeof timingsSchema>
 
 /** Prompt positions: null for the first, else the alternatives and the token itself by their ids. */
-const promptLogprobsSchema = z.array(
+export const promptLogprobsSchema = z.array(
   z
     .record(
       z.string(),

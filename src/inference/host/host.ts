@@ -126,6 +126,7 @@ export function createHost(options: HostOptions): Host {
         threadsBesideJob: fewThreads,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
+        templateNames: [...(textModel.chatTemplate?.facts.outsideNames ?? [])],
         tokenizer: tokenizerFacts(textModel),
       })
     } catch (error) {

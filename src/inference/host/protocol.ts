@@ -212,6 +212,8 @@ export interface LoadedEvent {
   readonly loadMs: number
   /** How the model writes tool calls and reasoning. */
   readonly answerFormat: AnswerFormat
+  /** Names that its chat template reads from what it is rendered with. Absent: not known. */
+  readonly templateNames?: readonly string[]
   readonly tokenizer: {
     /** Spellings; null: the model has none. */
     readonly bosToken: string | null

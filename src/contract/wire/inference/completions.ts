@@ -6,7 +6,7 @@
  * Source: OpenAI's reference of the legacy completions endpoint; vLLM's additions to it (v0.17).
  */
 import { z } from 'zod'
-import { chatRequestSchema, usageSchema } from '../chat-completions.js'
+import { chatRequestSchema, promptLogprobsSchema, usageSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
 
 /** One prompt: text, or token ids. */
@@ -83,7 +83,7 @@ export const completionChoiceSchema = z.object({
   stop_reason: z.union([z.string(), z.number()]).nullable(),
   token_ids: z.array(z.number().int()).nullable(),
   prompt_token_ids: z.array(z.number().int()).nullable(),
-  prompt_logprobs: z.null(),
+  prompt_logprobs: promptLogprobsSchema.nullable(),
 })
 export type CompletionChoice = z.infer<typeof completionChoiceSchema>
 

@@ -34,6 +34,32 @@ async function promptOf(more: object): Promise<string> {
   return text.prompt
 }
 
+it('what the template does not read is named, in the words of each API', async () => {
+  const ignored = async (path: string, json: object): Promise<string | null> => {
+    const response = await service.fetch(path, { json })
+    expect(response.status, await response.text()).toBe(200)
+    return response.headers.get('x-trainyard-ignored-fields')
+  }
+  const unread = {
+    documents: [{ title: 'a', text: 'b' }],
+    chat_template_kwargs: { tone: 'kind' },
+    reasoning_effort: 'low',
+  }
+  expect(await ignored(CHAT, { messages, max_tokens: 1, ...unread })).toBe(
+    'documents, reasoning_effort, chat_template_kwargs.tone',
+  )
+  expect(await ignored(CHAT, { messages, max_tokens: 1, reasoning_effort: 'none' })).toBeNull()
+  // the request's own template reads it
+  const own = { chat_template: '{{ messages[0].content }}{{ tone }}', chat_template_kwargs: { tone: 'kind' } }
+  expect(await ignored(CHAT, { messages, max_tokens: 1, ...own })).toBeNull()
+  const reasoning = { effort: 'low' }
+  expect(await ignored('/v1/responses', { input: 'Hi.', max_output_tokens: 16, reasoning })).toBe('reasoning.effort')
+  const message = { model: 'trainyard/spark', messages, max_tokens: 1 }
+  const thinking = { type: 'enabled', budget_tokens: 1024 }
+  expect(await ignored('/v1/messages', { ...message, thinking })).toContain('thinking')
+  expect(await ignored('/v1/messages', { ...message, thinking: { type: 'disabled' } })).toBeNull()
+})
+
 describe('chat_template', () => {
   const template = '{% for m in messages %}[{{ m.role }}] {{ m.content }} {{ tone }}{% endfor %}'
 

@@ -97,7 +97,7 @@ describe('prompts', () => {
     ['temperature', { prompt: 'a', temperature: -1 }],
     ['stream_options', { prompt: 'a', stream_options: { include_usage: true } }],
     ['cache_salt', { prompt: 'a', cache_salt: '' }],
-    ['prompt_logprobs', { prompt: 'a', prompt_logprobs: 1 }],
+    ['prompt_logprobs', { prompt: 'a', prompt_logprobs: 21 }],
     ['input_tokens', { prompt: 'a'.repeat(100_000) }],
     ['input_tokens', { prompt: ['a', 'a'.repeat(100_000)], stream: true }],
   ])('are refused by name: %s', async (param, json) => {
@@ -156,6 +156,26 @@ describe('echo and log-probabilities', () => {
       expect(token).toMatch(/^token_id:\d+$/)
       expect(logprobs?.top_logprobs[i]).toEqual({ [token]: logprobs?.token_logprobs[i] })
     }
+  })
+
+  it('of the prompt in a field of their own, each prompt with its own count, equal to those of an echo', async () => {
+    const echoed = await complete({ prompt: ['abc', 'de'], echo: true, logprobs: 4, max_tokens: 1, prompt_logprobs: 2 })
+    const ids = (text: string): string[] => [...text].map((character) => String(character.charCodeAt(0)))
+    for (const [i, text] of ['abc', 'de'].entries()) {
+      const { prompt_logprobs: positions, logprobs } = echoed.choices[i] ?? {}
+      expect(positions).toHaveLength(text.length)
+      expect(positions?.[0]).toBeNull()
+      for (let at = 1; at < text.length; at++) {
+        const own = positions?.[at]?.[ids(text)[at] ?? '']
+        expect(own?.logprob).toBe(logprobs?.token_logprobs[at])
+        expect(own?.decoded_token).toBe(text[at])
+        expect([2, 3]).toContain(Object.keys(positions?.[at] ?? {}).length)
+      }
+    }
+    const { choices } = await complete({ prompt: 'abc', prompt_logprobs: 0, max_tokens: 1 })
+    expect(choices[0]?.logprobs).toBeNull()
+    expect(choices[0]?.prompt_logprobs?.slice(1).map((position) => Object.keys(position ?? {}).length)).toEqual([1, 1])
+    expect((await complete({ prompt: 'abc' })).choices[0]?.prompt_logprobs).toBeNull()
   })
 
   it('are absent unless asked for; echo without them repeats the text', async () => {

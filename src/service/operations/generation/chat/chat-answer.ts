@@ -271,6 +271,11 @@ export function toWireLogprob(
   }
 }
 
+/** @param count alternatives that are shown of each position */
+export function toPromptLogprobs(positions: readonly PromptPosition[], count: number): PromptLogprobs {
+  return positions.map((position) => toPromptPosition({ ...position, top: position.top.slice(0, count) }))
+}
+
 /** The alternatives by rank, and the token itself if it is not among them; equals share a rank. */
 function toPromptPosition(position: PromptPosition): PromptLogprobs[number] {
   const { top } = position

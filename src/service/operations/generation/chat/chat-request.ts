@@ -177,6 +177,22 @@ function toTemplate(
   }
 }
 
+/** Names of a template's variables that stand for an effort. */
+const EFFORT_NAMES = ['reasoning_effort', 'enable_thinking']
+
+/** Fields of a request that are for the chat template, and that the model's does not read. @param names that it reads */
+export function unreadFields(request: ChatRequest, names: readonly string[]): readonly string[] {
+  const kwargs = Object.keys(request.chat_template_kwargs ?? {}).filter((name) => name !== 'chat_template')
+  // a model that never thinks does what `none` asks
+  const { reasoning_effort: effort = null } = request
+  const isEffortUnread = effort !== null && effort !== 'none' && !EFFORT_NAMES.some((name) => names.includes(name))
+  return [
+    ...((request.documents ?? null) !== null && !names.includes('documents') ? ['documents'] : []),
+    ...(isEffortUnread ? ['reasoning_effort'] : []),
+    ...kwargs.filter((name) => !names.includes(name)).map((name) => `chat_template_kwargs.${name}`),
+  ]
+}
+
 function isGenerationPromptAdded(request: ChatRequest): boolean {
   return request.add_generation_prompt ?? request.continue_final_message !== true
 }

@@ -303,7 +303,9 @@ export function toLogprobTokenIds(request: ChatRequest, isTrainable: boolean): r
  *
  * @throws {InvalidRequestError} naming the field
  */
-export function checkPromptLogprobs(request: ChatRequest): number | null {
+export function checkPromptLogprobs(
+  request: Pick<ChatRequest, 'prompt_logprobs' | 'stream' | 'echo' | 'logprobs' | 'top_logprobs'>,
+): number | null {
   const given = request.prompt_logprobs ?? null
   const isStream = request.stream === true
   if (given === null) {

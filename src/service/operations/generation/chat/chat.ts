@@ -22,7 +22,13 @@ import type { Principal, ServiceContext } from '../../context.js'
 import { withAllowedTools } from './allowed-tools.js'
 import { callsOrSchema } from './calls-or-schema.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
-import { type AnswerOptions, type EngineCommand, toAnswerOptions, toEngineCommand } from './chat-request.js'
+import {
+  type AnswerOptions,
+  type EngineCommand,
+  toAnswerOptions,
+  toEngineCommand,
+  unreadFields,
+} from './chat-request.js'
 import { unheldFields, ViolationFinder } from './schema-violations.js'
 import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
 
@@ -69,7 +75,7 @@ export function createChatService(
       const asked = toAnswerOptions(request, policy.model !== null)
       const wanted = toEngineCommand(request, policy, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel)
-      const { answerFormat, weightsDigest } = await engine.ready()
+      const { answerFormat, weightsDigest, templateNames = null } = await engine.ready()
       const { chatTemplate = null } = wanted.template
       const format = chatTemplate === null ? answerFormat : answerFormatOf(chatTemplate)
       checkToolsAreShown(format, asked)
@@ -105,7 +111,10 @@ export function createChatService(
       return {
         checkpoint,
         isStream: options.isStream,
-        ignoredFields: unheldFields(command.grammarParam ?? 'response_format', unheld),
+        ignoredFields: [
+          ...(chatTemplate === null && templateNames !== null ? unreadFields(request, templateNames) : []),
+          ...unheldFields(command.grammarParam ?? 'response_format', unheld),
+        ],
         response: () => collect(generation, builder, { signal, violations, choices: options.n }),
         chunks: () => stream(generation, builder, { options, violations }),
       }

@@ -10,7 +10,7 @@ import type {
 } from '#contract/wire/inference/completions.js'
 import type { DeltaEvent, PositionLogprobs, PromptPosition } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
-import type { AnswerIdentity } from '../chat/chat-answer.js'
+import { type AnswerIdentity, toPromptLogprobs } from '../chat/chat-answer.js'
 import type { CompletionOptions } from './completion-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -124,7 +124,8 @@ export function createCompletionBuilder(
       stop_reason: state.stopReason,
       token_ids: hasTokenIds ? state.tokenIds : null,
       prompt_token_ids: hasTokenIds ? [...prompt.promptTokenIds] : null,
-      prompt_logprobs: null,
+      prompt_logprobs:
+        options.promptLogprobs === null ? null : toPromptLogprobs(prompt.positions, options.promptLogprobs),
     }
   }
 

@@ -11,7 +11,7 @@ import type { CompletionPrompt, CompletionRequest } from '#contract/wire/inferen
 import type { GenerateOptions, RawInput } from '#inference/host/protocol.js'
 import type { ChatRules } from '../../context.js'
 import { toPriority, toTruncation } from '../chat/chat-request.js'
-import { MAX_CHOICES, MAX_TOP_LOGPROBS, toSampling } from '../chat/chat-sampling.js'
+import { checkPromptLogprobs, MAX_CHOICES, MAX_TOP_LOGPROBS, toSampling } from '../chat/chat-sampling.js'
 import { grammarField, toGrammar } from '../chat/structured-outputs.js'
 
 /** Most choices of all prompts of one request together. */
@@ -28,6 +28,8 @@ export interface CompletionOptions {
   readonly isEchoed: boolean
   /** Alternatives per position; null: log-probabilities are not sent. */
   readonly logprobs: number | null
+  /** Alternatives per position of the prompt, in a field of their own; null: not sent. */
+  readonly promptLogprobs: number | null
   /** Token texts are `token_id:<id>`. */
   readonly isTokenAsId: boolean
   readonly hasTokenIds: boolean
@@ -47,17 +49,12 @@ export interface CompletionPlan {
 /** @throws {AppError} naming the field in `param` */
 export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): CompletionPlan {
   if ((request.suffix ?? '') !== '') throw invalid('suffix', 'suffix is not currently supported')
-  if ((request.prompt_logprobs ?? null) !== null) {
-    throw new InvalidRequestError('not_supported', 'prompt_logprobs is not supported here.', {
-      param: 'prompt_logprobs',
-      hint: 'echo with logprobs reports the prompt in the format of completions; chat completions have prompt_logprobs',
-    })
-  }
   const options = toOptions(request)
   const chat = asChat(request, options)
   const sampling = toSampling(chat, { kind: 'none' }, false)
   const maxTokens = request.max_tokens === 0 ? 0 : sampling.maxTokens
-  const isScored = options.isEchoed && options.logprobs !== null
+  // an echo with log-probabilities shows those of the prompt too
+  const scored = [options.promptLogprobs, options.isEchoed ? options.logprobs : null].filter((count) => count !== null)
   const grammar = toGrammar(chat)
   if (grammar !== null && request.use_beam_search === true) {
     throw invalid('use_beam_search', 'use_beam_search cannot be combined with structured outputs.')
@@ -67,7 +64,7 @@ export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): 
       ...sampling,
       maxTokens,
       topLogprobs: options.logprobs ?? 0,
-      promptLogprobs: isScored ? options.logprobs : null,
+      promptLogprobs: scored.length === 0 ? null : Math.max(...scored),
     },
     truncatePromptTokens: toTruncation(chat),
     grammar,
@@ -124,6 +121,7 @@ function toOptions(request: CompletionRequest): CompletionOptions {
     bestOf,
     isEchoed: request.echo === true,
     logprobs: toLogprobs(request.logprobs ?? null),
+    promptLogprobs: checkPromptLogprobs({ prompt_logprobs: request.prompt_logprobs, stream: request.stream }),
     isTokenAsId: request.return_tokens_as_token_ids === true,
     hasTokenIds: request.return_token_ids === true,
     isStream,

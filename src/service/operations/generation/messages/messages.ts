@@ -60,7 +60,7 @@ export function createMessageService(
 
       return {
         checkpoint: answer.checkpoint,
-        ignoredFields: answer.ignoredFields,
+        ignoredFields: answer.ignoredFields.flatMap((name) => toOwnNames(name, request)),
         isStream: request.stream === true,
         events,
         message: async () => {
@@ -78,4 +78,12 @@ export function createMessageService(
       return { input_tokens: count }
     },
   }
+}
+
+/** A field of chat in the words of messages; none for what was not asked for. */
+function toOwnNames(name: string, { thinking, chat_template_kwargs: kwargs }: MessageRequest): readonly string[] {
+  if (name === 'reasoning_effort') return ['output_config.effort']
+  const isThinking = name === 'chat_template_kwargs.enable_thinking' && kwargs?.['enable_thinking'] === undefined
+  if (!isThinking) return [name]
+  return thinking?.type === 'disabled' ? [] : ['thinking']
 }

@@ -111,7 +111,7 @@ export function createResponseService(
       }
       return {
         checkpoint: answer.checkpoint,
-        ignoredFields: answer.ignoredFields.map((name) => name.replace(/^response_format\./, 'text.format.')),
+        ignoredFields: answer.ignoredFields.map(toOwnName),
         isStream: request.stream === true,
         response: async () => {
           for (let next = first; next.done !== true; next = await chunks.next()) builder.add(next.value)
@@ -151,6 +151,11 @@ export function createResponseService(
       return { object: 'response.input_tokens', input_tokens: count }
     },
   }
+}
+
+/** A field of chat in the words of responses. */
+function toOwnName(name: string): string {
+  return name === 'reasoning_effort' ? 'reasoning.effort' : name.replace(/^response_format\./, 'text.format.')
 }
 
 async function* stream({

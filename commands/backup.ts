@@ -12,7 +12,7 @@ export const backup = defineCommand({
   path: ['backup'],
   summary: 'Save a data directory as one file, also while it is served',
   details:
-    'Needs the right to read and write the data directory and no key; a server that runs on it goes on. The file is a tar archive with the database as of one moment, every blob it names and the key file: whoever reads it has the keys and the data, so it is made readable by its owner only. Prepared base weights are left out, they are made again.',
+    'Needs the right to read and write the data directory and no key; a server that runs on it goes on. The file is a tar archive with the database as of one moment, every blob it names and the key file: whoever reads it has the keys and the data, so it is made readable by its owner only. Prepared base weights are left out, they are made again. Blobs that are kept in a bucket (--blob-store) are left out too: keep versions of it, or a copy that is not older than the file.',
   examples: [
     ['trainyard backup trainyard.tar', 'the default data directory'],
     ['trainyard backup /backups/today.tar --data-dir ./data --force', 'over the file of yesterday'],
@@ -30,12 +30,25 @@ export const backup = defineCommand({
     }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const { createBackup } = await import('#service/operations/backup/backup.js')
-    const { file, sizeBytes, schema, blobs, bytes, damaged } = await createBackup(dataDir, args.file, {
+    const { file, sizeBytes, schema, blobs, bytes, blobStore, damaged } = await createBackup(dataDir, args.file, {
       isReplacing: flags.force,
       signal,
     })
-    const json = { object: 'backup', file, size_bytes: sizeBytes, schema, blobs, blob_bytes: bytes, damaged }
+    const json = {
+      object: 'backup',
+      file,
+      size_bytes: sizeBytes,
+      schema,
+      blobs,
+      blob_bytes: bytes,
+      blob_store: blobStore,
+      damaged,
+    }
     output.result(json, `Saved ${dataDir} to ${file}: ${plural(blobs, 'blob')}, ${formatBytes(sizeBytes)}`, [file])
+    if (blobStore !== null) {
+      output.warning(`the file holds rows and the key; the blobs they name are kept in ${blobStore}`)
+      output.hint('keep versions of that bucket, or a copy as of now or later')
+    }
     if (damaged.length > 0) {
       throw new AppError('internal', 'backup_incomplete', `${plural(damaged.length, 'blob')} could not be saved`, {
         hint: `the rest is in ${file}; damaged or gone: ${damaged.slice(0, 3).join(', ')}`,

@@ -22,7 +22,10 @@ export const restore = defineCommand({
   async run({ config, output, args }) {
     const target = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const { restoreBackup } = await import('#service/operations/backup/restore.js')
-    const { dataDir, program, createdAt, schema, blobs, bytes, damaged } = await restoreBackup(args.file, target)
+    const { dataDir, program, createdAt, schema, blobs, bytes, blobStore, damaged } = await restoreBackup(
+      args.file,
+      target,
+    )
     const json = {
       object: 'restore',
       data_dir: dataDir,
@@ -31,10 +34,15 @@ export const restore = defineCommand({
       schema,
       blobs,
       blob_bytes: bytes,
+      blob_store: blobStore,
       damaged,
     }
     const made = `made ${createdAt} by version ${program}`
     output.result(json, `Restored ${dataDir}: ${plural(blobs, 'blob')}, ${formatBytes(bytes)}; ${made}`, [dataDir])
+    if (blobStore !== null) {
+      output.warning(`the blobs are kept in ${blobStore} and were not in the file`)
+      output.hint(`trainyard serve --data-dir ${dataDir} --blob-store '${blobStore}'`)
+    }
     if (damaged.length > 0) {
       output.warning(`${plural(damaged.length, 'blob')} were damaged or gone when the backup was made and are missing`)
     }

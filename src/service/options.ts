@@ -16,6 +16,7 @@ import type { BaseModelEntry } from './operations/context.js'
 import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
+import type { DEFAULT_S3_TUNING } from './storage/blobs/s3-objects.js'
 
 /** Rows whose option has another form in the library than on the command line. */
 type SpecialSetting = 'dataDir' | 'baseModels' | 'logLevel'
@@ -52,6 +53,8 @@ export interface ServiceTuning {
   readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
+  /** Sizes and waits of a blob store in a bucket. Defaults: `DEFAULT_S3_TUNING`. */
+  readonly blobStore?: Partial<typeof DEFAULT_S3_TUNING>
   /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */
   readonly downloadRetryMs?: number
 }

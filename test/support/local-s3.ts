@@ -1,18 +1,27 @@
 /**
- * An S3 server on this machine, with the `aws` program that speaks to it: moto and awscli in `.cache/s3-venv` (see .ci/run).
- * It keeps everything in memory and ends with whoever started it.
+ * S3 servers on this machine (see .ci/run): moto in `.cache/s3-venv`, with the `aws` program that speaks to it, which keeps everything in
+ * memory and checks neither keys nor digests; SeaweedFS in `.cache/seaweed-venv`, a server that people run. Both end with whoever
+ * started them.
  */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
+import { AwsClient } from 'aws4fetch'
+import { until } from './until.js'
 
 const BIN = path.resolve(import.meta.dirname, '../../.cache/s3-venv/bin')
+const WEED = path.resolve(import.meta.dirname, '../../.cache/seaweed-venv/bin/weed')
 
 /** Any free port; the end of stdin is the end of the server. */
 const SERVER = `
-import sys
+import logging, sys
 from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
@@ -50,4 +59,120 @@ export async function startLocalS3(): Promise<{
       await ended
     },
   }
+}
+
+/** A server to test a client with. */
+export interface S3Server {
+  readonly endpoint: string
+  /** What a program that is to use it needs in its environment, without the endpoint. */
+  readonly environment: Readonly<Record<string, string>>
+  makeBucket(name: string): Promise<void>
+  stop(): Promise<void>
+}
+
+export interface S3ServerKind {
+  readonly name: string
+  readonly isThere: boolean
+  /** Refuses other keys than its own. */
+  readonly checksKeys: boolean
+  start(): Promise<S3Server>
+}
+
+const KEYS = { AWS_ACCESS_KEY_ID: 'trainyard', AWS_SECRET_ACCESS_KEY: 'a-secret-of-tests', AWS_REGION: 'us-east-1' }
+
+export const S3_SERVERS: readonly S3ServerKind[] = [
+  { name: 'moto', isThere: hasLocalS3(), checksKeys: false, start: startMoto },
+  { name: 'SeaweedFS', isThere: existsSync(WEED), checksKeys: true, start: startSeaweed },
+]
+
+async function startMoto(): Promise<S3Server> {
+  const { environment, stop } = await startLocalS3()
+  return serverAt(environment['AWS_ENDPOINT_URL'] ?? '', stop)
+}
+
+async function startSeaweed(): Promise<S3Server> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'trainyard-seaweed-'))
+  const identity = {
+    name: 'tests',
+    credentials: [{ accessKey: KEYS.AWS_ACCESS_KEY_ID, secretKey: KEYS.AWS_SECRET_ACCESS_KEY }],
+    actions: ['Admin', 'Read', 'List', 'Tagging', 'Write'],
+  }
+  await writeFile(path.join(folder, 's3.json'), JSON.stringify({ identities: [identity] }))
+  const parts = ['master', 'volume', 'filer', 's3']
+  const ports = await freePorts(2 * parts.length)
+  const flags = parts.flatMap((part, i) => [`-${part}.port=${ports[2 * i]}`, `-${part}.port.grpc=${ports[2 * i + 1]}`])
+  const child = spawn(
+    WEED,
+    [
+      'server',
+      `-dir=${folder}`,
+      '-ip=127.0.0.1',
+      '-master.volumeSizeLimitMB=64',
+      '-volume.max=100',
+      '-filer',
+      '-s3',
+      `-s3.config=${path.join(folder, 's3.json')}`,
+      '-s3.iam=false',
+      ...flags,
+    ],
+    { stdio: 'ignore', cwd: folder },
+  )
+  const server = serverAt(`http://127.0.0.1:${ports[6]}`, async () => {
+    await endOf(child)
+    await rm(folder, { recursive: true, force: true, maxRetries: 20 })
+  })
+  try {
+    await until(
+      async () => {
+        if (child.exitCode !== null) throw new Error(`SeaweedFS ended with ${child.exitCode}`)
+        return server.makeBucket('ready').then(
+          () => true,
+          () => null,
+        )
+      },
+      'SeaweedFS takes a bucket',
+      120_000,
+    )
+  } catch (error) {
+    await server.stop()
+    throw error
+  }
+  return server
+}
+
+async function endOf(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = once(child, 'exit')
+  child.kill('SIGKILL')
+  await ended
+}
+
+function serverAt(endpoint: string, stop: () => Promise<void>): S3Server {
+  const client = new AwsClient({
+    accessKeyId: KEYS.AWS_ACCESS_KEY_ID,
+    secretAccessKey: KEYS.AWS_SECRET_ACCESS_KEY,
+    service: 's3',
+    region: KEYS.AWS_REGION,
+    retries: 0,
+  })
+  return {
+    endpoint,
+    environment: KEYS,
+    makeBucket: async (name) => {
+      const answer = await client.fetch(`${endpoint}/${name}`, { method: 'PUT' })
+      if (!answer.ok) throw new Error(`no bucket: ${answer.status} ${await answer.text()}`)
+    },
+    stop,
+  }
+}
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
+  await Promise.all(servers.map((server) => once(server, 'listening')))
+  const ports = servers.map((server) => {
+    const address = server.address()
+    return typeof address === 'object' && address !== null ? address.port : 0
+  })
+  await Promise.all(servers.map((server) => once(server.close(), 'close')))
+  return ports
 }

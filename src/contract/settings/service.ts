@@ -50,6 +50,16 @@ export const SERVICE_SETTINGS = defineSettings({
     isCommon: true,
     summary: 'where models, checkpoints and jobs live',
   },
+  /** `s3://bucket/prefix?endpoint=…`: blobs are objects there; keys are in the environment or a file. Default null: the data directory. */
+  blobStore: {
+    key: 'blob-store',
+    type: 'text',
+    default: null,
+    flag: '--blob-store <address>',
+    whenAbsent: 'the data directory',
+    summary:
+      'where files, checkpoints and training data lie: s3://bucket/prefix, with ?endpoint=https://host&style=path for other stores than AWS',
+  },
   baseModels: {
     key: 'base-models',
     type: 'list',

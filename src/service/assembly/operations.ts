@@ -151,7 +151,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     responses: createResponseService(context, { chat, tokens }),
     messages: createMessageService(context, { chat, tokens }),
     systemCheck: createSystemCheckService(context),
-    verify: createVerifyService(context, dataDir.blobsPath),
+    verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),
     wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),

@@ -29,13 +29,24 @@ export interface Start {
   readonly lifetimes: Lifetimes
 }
 
-/** What child processes inherit. */
-export function childEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
+/** What this process was started with. */
+export function startEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
   return seams.environment ?? readEnvironment()
+}
+
+/** What child processes inherit. They are given bytes, so the keys of a blob store are not theirs. */
+export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
+  const environment = startEnvironment({ seams })
+  if (settings.blobStore === null) return environment
+  const { AWS_SECRET_ACCESS_KEY: _secret, AWS_SESSION_TOKEN: _token, ...rest } = environment
+  return rest
 }
 
 /** The same for those that train, or predict how training goes. */
 export function trainingEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
   const { threads } = settings
-  return { ...childEnvironment({ seams }), ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }) }
+  return {
+    ...childEnvironment({ seams, settings }),
+    ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
+  }
 }

@@ -11,13 +11,15 @@ import { createBlobSweeper } from '../operations/blob-sweeper.js'
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import { createClockWatch } from '../queue/clock-watch.js'
 import { recoverInterrupted } from '../queue/recovery.js'
-import { type BlobStore, createBlobStore } from '../storage/blobs.js'
+import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import { countModels } from '../storage/models.js'
+import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
 import { openOwnDatabase } from '../storage/upkeep/open-own-database.js'
 import { claimDirectory } from '../storage/upkeep/ownership.js'
+import { openBlobStore } from './blob-store.js'
 import type { Start } from './start.js'
 
 export interface Storage {
@@ -37,13 +39,16 @@ export interface Storage {
 /** @throws {AppError} `database_unreadable`, `database_locked`, `disk_full` */
 export async function startStorage(start: Start, dataDir: DataDir): Promise<Storage> {
   const { options, settings, logger, lifetimes, seams } = start
+  const adoption = { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true }
   const database = await openOwnDatabase(dataDir, {
-    adoption: { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true },
+    adoption,
     ...(seams.maxDatabasePages === undefined ? {} : { maxPages: seams.maxDatabasePages }),
   })
   lifetimes.add('database', () => database.close())
   const { db } = database
-  const blobs = await createBlobStore(dataDir.blobsPath)
+  const { blobs, bucket } = await openBlobStore(start, dataDir)
+  if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
+  await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })
   const usage = createUsageService(db, logger)
   lifetimes.add('usage', () => usage.stop())
 
@@ -61,6 +66,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   lifetimes.add('clock watch', () => clockWatch.stop())
   const claim = (): Promise<void> => claimDirectory(db, dataDir.path, () => ids.uuid())
   await claim()
+  await claimPlace(bucket, db, adoption)
   const graceMs = settings.sweepGraceMs
   const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep: claim })
   lifetimes.add('sweeper', () => sweeper.stop())

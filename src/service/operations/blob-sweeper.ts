@@ -26,7 +26,7 @@ import {
 /** How long a blob stays that nothing names and that served one job alone; covers adapters of requests that were just admitted. */
 const TRANSIENT_GRACE_MS = 120_000
 const PAUSE_MS = 3_600_000
-/** Blobs deleted in one transaction, which nothing else writes beside. */
+/** Blobs deleted between two looks at what is named. */
 const BATCH = 100
 
 export interface SweepResult {
@@ -115,15 +115,18 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
   async function removeAll(due: readonly { readonly sha256: string; readonly graceMs: number }[]): Promise<number> {
     let removed = 0
     for (let at = 0; at < due.length && !isStopped; at += BATCH) {
-      // nothing else of this process writes meanwhile, so nothing is named between the look and the deletion
+      // A store may be far away, so nobody is kept from writing rows meanwhile: who writes one that names such a blob has stored its
+      // bytes just before, and the store leaves alone what is that young
+      const named = await listReferencedBlobs(db)
+      const gone: string[] = []
+      for (const { sha256, graceMs: ownGraceMs } of due.slice(at, at + BATCH)) {
+        if (isStopped) break
+        if (!named.has(sha256) && (await blobs.removeOlderThan(sha256, ownGraceMs))) gone.push(sha256)
+      }
       await inTransaction(db, async (transaction) => {
-        const named = await listReferencedBlobs(transaction)
-        for (const { sha256, graceMs: ownGraceMs } of due.slice(at, at + BATCH)) {
-          if (named.has(sha256) || !blobs.removeOlderThan(sha256, ownGraceMs)) continue
-          await forgetUnnamedBlob(transaction, sha256)
-          removed += 1
-        }
+        for (const sha256 of gone) await forgetUnnamedBlob(transaction, sha256)
       })
+      removed += gone.length
     }
     return removed
   }

@@ -2,7 +2,7 @@
  * Uploaded files: stored as blobs, named by id and optionally by artifact name.
  */
 
-import type { ReadStream } from 'node:fs'
+import type { Readable } from 'node:stream'
 import { ConflictError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { SERVICE_SETTINGS } from '#contract/settings/service.js'
 import { type DeletedFile, FILE_PURPOSES, type FileObject, type ListFilesQuery } from '#contract/wire/files.js'
@@ -39,7 +39,7 @@ export interface FileService {
   list(principal: Principal, query: ListFilesQuery): Promise<List<FileObject>>
   get(principal: Principal, id: string): Promise<FileObject>
   /** The bytes as they were uploaded. */
-  open(principal: Principal, id: string): Promise<{ readonly file: FileObject; readonly stream: ReadStream }>
+  open(principal: Principal, id: string): Promise<{ readonly file: FileObject; readonly stream: Readable }>
   /** Jobs that were created with it keep their copy. */
   delete(principal: Principal, id: string): Promise<DeletedFile>
 }

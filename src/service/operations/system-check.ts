@@ -5,7 +5,6 @@
  * Anybody may ask, so asking must cost little: calls that come together share one run, and a worker is only started for it when
  * none runs or waits, at most once a minute.
  */
-import { buffer } from 'node:stream/consumers'
 import type { CheckResult, SystemCheck, SystemCheckResponse } from '#contract/wire/health.js'
 import type { LoadedEvent } from '#inference/host/protocol.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
@@ -60,16 +59,6 @@ export function createSystemCheckService(context: Context): SystemCheckService {
     if ((await writeAndReadProbe(db, { id: ids.uuid(), value })) !== value)
       throw new Error('a row did not read back as written')
     return 'a row was written, read back and deleted'
-  }
-
-  async function checkBlobs(): Promise<string> {
-    // always the same bytes: one file, however often
-    const text = 'what the system check writes\n'
-    const { sha256 } = await blobs.put([Buffer.from(text)])
-    if ((await buffer(await blobs.openRead(sha256))).toString() !== text) {
-      throw new Error('a blob did not read back as written')
-    }
-    return 'a blob was written, synced and read back'
   }
 
   async function checkQueue(): Promise<string> {
@@ -153,7 +142,7 @@ export function createSystemCheckService(context: Context): SystemCheckService {
   async function run(): ReturnType<SystemCheckService['run']> {
     // one after the other, so that none waits for another and each time is its own
     const database = await measure('database', checkDatabase)
-    const blobStore = await measure('blob_store', checkBlobs)
+    const blobStore = await measure('blob_store', () => blobs.check())
     const queue = await measure('cpu_queue', checkQueue)
     const engine = await measure('gpu_queue', checkEngine)
     const baseModels = await checkBaseModels()

@@ -5,7 +5,7 @@
  * own job recorded is never overwritten. Before the first checkpoint the step is 0, the base model.
  */
 
-import type { ReadStream } from 'node:fs'
+import type { Readable } from 'node:stream'
 import { NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#contract/wire/trajectories.js'
@@ -45,7 +45,7 @@ export interface TrajectoryLogService {
   /** What was logged, newest first. */
   list(principal: Principal, modelId: string, query: ListTrajectoryLogsQuery): Promise<List<TrajectoryLog>>
   /** The groups of one log as JSON Lines, as they were sent. @throws {NotFoundError} `trajectory_log_not_found` */
-  openGroups(principal: Principal, modelId: string, logId: string): Promise<ReadStream>
+  openGroups(principal: Principal, modelId: string, logId: string): Promise<Readable>
 }
 
 export function createTrajectoryLogService(

@@ -9,6 +9,7 @@
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only; one that another took the place of is api-key.kept-<n>
  *     database-mark           which database this directory belongs to, and how far that was
+ *     cache/                  copies of blobs that are kept in an S3 bucket, with --blob-store
  *     backup-<pid>/           while a backup is made
  *     restore-incomplete      while a backup is restored; servers keep away
  *
@@ -30,6 +31,8 @@ export interface DataDir {
   readonly path: string
   readonly databasePath: string
   readonly blobsPath: string
+  /** Made when it is needed. */
+  readonly cachePath: string
   readonly preparedPath: string
   readonly baseModelsPath: string
   readonly apiKeyPath: string
@@ -96,6 +99,7 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     path: root,
     databasePath: join(root, 'trainyard.sqlite3'),
     blobsPath: join(root, 'blobs'),
+    cachePath: join(root, 'cache'),
     preparedPath: join(root, 'prepared'),
     baseModelsPath: join(root, 'base-models'),
     apiKeyPath: join(root, 'api-key'),

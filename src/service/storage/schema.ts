@@ -262,6 +262,8 @@ export interface DatabaseIdentityTable {
   id: string
   /** Grows at every start and while a server works; the directory remembers the last one. */
   mark: number
+  /** Name of the bucket and prefix that blobs are kept in; null: the data directory (`upkeep/blob-place.ts`). */
+  blob_store: string | null
 }
 
 /** When servers worked with this database: what was written meanwhile was written for it. */

@@ -201,13 +201,24 @@ const STORAGE_FAULTS = {
     clause: "another program held the server's database",
     hint: 'end it, then submit the job again',
   },
+  blob_store_unavailable: {
+    clause: "the server's blob store gave no answer",
+    hint: 'see to it that it is reachable, then submit the job again',
+  },
+  blob_store_refused: {
+    clause: "the server's blob store refused what the server asked",
+    hint: 'look at its keys and rights in the log of the server, then submit the job again',
+  },
 } as const
 type StorageFault = keyof typeof STORAGE_FAULTS
 
 /** Reads the body: the answer is of no other use. */
 async function storageFault(response: Response): Promise<StorageFault | null> {
   const body = await response.text().catch(() => '')
-  const code = response.status === 503 ? /"code":\s*"(disk_full|database_locked)"/.exec(body)?.[1] : undefined
+  const code =
+    response.status === 503
+      ? /"code":\s*"(disk_full|database_locked|blob_store_unavailable|blob_store_refused)"/.exec(body)?.[1]
+      : undefined
   return (code as StorageFault | undefined) ?? null
 }
 

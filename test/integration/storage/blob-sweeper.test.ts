@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { createIdSource, timeOfId } from '#base/util/ids.js'
 import { type BlobSweeper, createBlobSweeper } from '#service/operations/blob-sweeper.js'
-import { type BlobStore, createBlobStore } from '#service/storage/blobs.js'
+import { createLocalBlobs, type LocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { deleteFileRow, insertFile } from '#service/storage/files.js'
@@ -22,14 +22,14 @@ const GRACE_MS = 24 * HOUR_MS
 let root: string
 let aheadMs: number
 let database: OpenDatabase
-let blobs: BlobStore
+let blobs: LocalBlobs
 let sweeper: BlobSweeper
 const clock = { nowMs: () => Date.now() + aheadMs, monotonicMs: () => performance.now() + aheadMs }
 const ids = createIdSource({ nowMs: () => Date.now() })
 
 async function open(path = join(root, 'trainyard.sqlite3')): Promise<void> {
   database = await openDatabase(path)
-  blobs = await createBlobStore(join(root, 'blobs'), clock)
+  blobs = await createLocalBlobs(join(root, 'blobs'), clock)
   const logger = createLogger({ level: 'silent' })
   sweeper = createBlobSweeper({ db: database.db, blobs, clock, logger, graceMs: GRACE_MS })
 }
@@ -196,7 +196,7 @@ it('a blob that this process wrote a moment ago stays, whatever the clock and th
   await sweeper.sweep()
   // the wall clock alone is set forward
   const wall = { nowMs: () => Date.now() + 3 * GRACE_MS, monotonicMs: () => performance.now() }
-  const here = await createBlobStore(join(root, 'blobs'), wall)
+  const here = await createLocalBlobs(join(root, 'blobs'), wall)
   await here.put([Buffer.from('fresh')])
   const impatient = createBlobSweeper({
     db: database.db,

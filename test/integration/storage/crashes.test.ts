@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
-import { createBlobStore } from '#service/storage/blobs.js'
+import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase } from '#service/storage/database.js'
 import { openSqlite } from '#service/storage/sqlite.js'
@@ -66,7 +66,7 @@ async function stateOf(dataDir: string): Promise<unknown> {
   const directory = await openDataDir(dataDir)
   const { db, close } = await openDatabase(directory.databasePath)
   await recoverInterrupted(db, systemIds)
-  const blobs = await createBlobStore(directory.blobsPath)
+  const blobs = await createLocalBlobs(directory.blobsPath)
   for (const sha256 of await listReferencedBlobs(db)) {
     const bytes = await readFile(blobs.pathOf(sha256))
     expect(createHash('sha256').update(bytes).digest('hex'), 'a blob that a row names').toBe(sha256)

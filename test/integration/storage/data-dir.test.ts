@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { restoreBackup } from '#service/operations/backup/restore.js'
 import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
-import { type BlobStore, createBlobStore } from '#service/storage/blobs.js'
+import { createLocalBlobs, type LocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
 import { openDatabase } from '#service/storage/database.js'
 
@@ -78,11 +78,11 @@ describe('lock', () => {
 })
 
 describe('blobs', () => {
-  let blobs: BlobStore
+  let blobs: LocalBlobs
   beforeEach(async () => {
     const dataDir = await openDataDir(root)
     dataDir.unlock()
-    blobs = await createBlobStore(dataDir.blobsPath)
+    blobs = await createLocalBlobs(dataDir.blobsPath)
   })
 
   async function* bytes(...parts: string[]): AsyncGenerator<Uint8Array> {
@@ -113,7 +113,7 @@ describe('blobs', () => {
 
   it('forget what a crash left half-written', async () => {
     await writeFile(join(root, 'blobs/incoming/1-1'), 'torn')
-    await createBlobStore(join(root, 'blobs'))
+    await createLocalBlobs(join(root, 'blobs'))
     expect(await readdir(join(root, 'blobs/incoming'))).toEqual([])
   })
 

@@ -29,7 +29,7 @@ import { withLease } from '../../../dist/src/service/queue/lease.js'
 import { completeJob, failAttempt, requestCancel } from '../../../dist/src/service/queue/outcome.js'
 import { claimNextJob, createJob } from '../../../dist/src/service/queue/queue.js'
 import { recoverInterrupted, releaseAttempt } from '../../../dist/src/service/queue/recovery.js'
-import { createBlobStore } from '../../../dist/src/service/storage/blobs.js'
+import { createLocalBlobs } from '../../../dist/src/service/storage/blobs/local-blobs.js'
 import { openDataDir } from '../../../dist/src/service/storage/data-dir.js'
 import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
@@ -72,7 +72,7 @@ const handle = await open('/dev/null')
 for (const method of ['write', 'writeFile', 'sync']) tap(Object.getPrototypeOf(handle), method)
 await handle.close()
 
-const blobs = await createBlobStore(dataDir.blobsPath)
+const blobs = await createLocalBlobs(dataDir.blobsPath)
 const context = {
   db,
   blobs,

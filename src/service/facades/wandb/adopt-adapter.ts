@@ -37,12 +37,13 @@ export async function findAdopter(
   const base = context.baseModels.find(({ name }) => name === model.baseModel)
   if (base === undefined) throw refused(model, `needs base model "${model.baseModel}", which this server does not have`)
   const uploaded = new Map((await listArtifactFiles(context.db, artifact.id)).map((file) => [file.name, file]))
-  const pathOf = (name: string): string => {
+  const pathOf = async (name: string): Promise<string> => {
     const file = uploaded.get(name)
     if (file === undefined) throw refused(model, `has no ${name}`)
-    return context.blobs.pathOf(file.sha256)
+    return context.blobs.localFile(file.sha256)
   }
-  const given = { keyId, configPath: pathOf(ADAPTER_CONFIG_FILE), weightsPath: pathOf(ADAPTER_WEIGHTS_FILE) }
+  const [configPath, weightsPath] = [await pathOf(ADAPTER_CONFIG_FILE), await pathOf(ADAPTER_WEIGHTS_FILE)]
+  const given = { keyId, configPath, weightsPath }
   const adapter = await importAdapter(context, base, given)
   assertNamed(model, adapter.facts.namedBaseModel)
   return { model, artifactId: artifact.id, step, adapter }

@@ -252,7 +252,7 @@ async function assertComplete(call: WandbCall, artifact: ArtifactRecord): Promis
 async function readManifest({ context, principal }: WandbCall, sha256: string): Promise<ArtifactManifest> {
   const { blobs, bodies } = context
   try {
-    return (await bodies.parseFile('artifact manifest', blobs.pathOf(sha256), principal.keyId)).value
+    return (await bodies.parseFile('artifact manifest', await blobs.localFile(sha256), principal.keyId)).value
   } catch (cause) {
     if (!(cause instanceof AppError) || cause.category === 'unavailable') throw cause
     const reason = cause instanceof RequestValidationError ? cause.sentence : cause.message

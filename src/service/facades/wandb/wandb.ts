@@ -6,7 +6,7 @@
  * Source: the operations wandb 0.22 to 0.31 sends; a query that is not here is refused by name.
  */
 import { createHash } from 'node:crypto'
-import type { ReadStream } from 'node:fs'
+import type { Readable } from 'node:stream'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { FileStreamRequest, Grant } from '#contract/wire/compatible/wandb.js'
@@ -51,7 +51,7 @@ export interface RunPath {
 }
 
 export interface OpenBytes {
-  readonly bytes: ReadStream | Uint8Array
+  readonly bytes: Readable | Uint8Array
 }
 
 export function createWandbService(context: WandbContext): WandbService {

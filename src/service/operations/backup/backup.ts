@@ -36,6 +36,8 @@ export interface BackupResult extends BackupEnd {
   readonly file: string
   readonly sizeBytes: number
   readonly schema: string
+  /** Where the blobs are kept, which are not in the file then; null: they are in it. */
+  readonly blobStore: string | null
 }
 
 /** How often the copy is taken again because a blob it names was swept meanwhile. */
@@ -76,7 +78,7 @@ export async function createBackup(
     })
     const end = { blobs: 0, bytes: 0, damaged: [...missing] }
     const sizeBytes = await writeFileOf(writeTar(entriesOf(stage, facts, end)), target, options.signal)
-    return { ...end, file: target, sizeBytes, schema: facts.schema }
+    return { ...end, file: target, sizeBytes, schema: facts.schema, blobStore: facts.blobStore }
   } finally {
     await removeTree(stage)
   }
@@ -130,7 +132,8 @@ async function takeStage(
     await copyDatabase(join(root, DATABASE_ENTRY), join(stage, DATABASE_ENTRY))
     const facts = await readSnapshot(join(stage, DATABASE_ENTRY))
     const missing: string[] = []
-    for (const sha256 of facts.blobs) {
+    // what is kept in a bucket has versions and copies of its own there
+    for (const sha256 of facts.blobStore === null ? facts.blobs : []) {
       if (!(await linkOrCopy(join(root, blobEntry(sha256)), join(stage, sha256)))) missing.push(sha256)
     }
     // swept since the copy was taken, unless they are missing again and again
@@ -172,6 +175,7 @@ async function* entriesOf(
     version: FORMAT_VERSION,
     program: packageVersion(),
     schema: facts.schema,
+    blob_store: facts.blobStore,
     created_at: new Date(systemClock.nowMs()).toISOString(),
     digests,
   }
@@ -181,7 +185,7 @@ async function* entriesOf(
     yield { name, sizeBytes, body: createReadStream(join(stage, name)) }
   }
   const missing = new Set(end.damaged)
-  for (const sha256 of [...facts.blobs].sort()) {
+  for (const sha256 of facts.blobStore === null ? [...facts.blobs].sort() : []) {
     if (missing.has(sha256)) continue
     const path = join(stage, sha256)
     const sizeBytes = (await stat(path)).size

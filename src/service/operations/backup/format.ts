@@ -7,6 +7,7 @@
  *     blobs/sha256/ab/cdef…       every blob the database names; the name is the digest
  *     end.json                    counts, and blobs that could not be saved
  *
+ * Of a server whose blobs are kept in a bucket it holds none of them: `blob_store` of the manifest names the bucket.
  * Prepared weights and built-in models are not in it: they are made again when needed.
  */
 import { StorageError } from '#base/errors/errors.js'
@@ -25,6 +26,8 @@ export interface BackupManifest {
   readonly program: string
   /** Newest migration of the database. */
   readonly schema: string
+  /** Where the blobs are kept that are not in the file; null: they are in it. */
+  readonly blob_store: string | null
   /** ISO 8601, UTC. */
   readonly created_at: string
   /** Entry → SHA-256, hex. */
@@ -61,7 +64,7 @@ export function parseManifest(text: string): BackupManifest {
       },
     )
   }
-  const { program, schema, created_at, digests } = value
+  const { program, schema, created_at, digests, blob_store = null } = value
   const isWhole = [program, schema, created_at].every((text) => typeof text === 'string')
   if (!isWhole || typeof digests !== 'object' || digests === null) throw invalid('its manifest is malformed')
   return {
@@ -69,6 +72,7 @@ export function parseManifest(text: string): BackupManifest {
     version: FORMAT_VERSION,
     program: String(program),
     schema: String(schema),
+    blob_store: blob_store === null ? null : String(blob_store),
     created_at: String(created_at),
     digests: Object.fromEntries(Object.entries(digests).map(([name, digest]) => [name, String(digest)])),
   }

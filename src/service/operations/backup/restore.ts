@@ -33,6 +33,8 @@ export interface RestoreResult extends BackupEnd {
   readonly program: string
   readonly createdAt: string
   readonly schema: string
+  /** Where the blobs are kept, which were not in the file then; null: they were in it. */
+  readonly blobStore: string | null
 }
 
 /** Largest manifest or end, bytes: what is damaged stands in it by digest. */
@@ -142,11 +144,11 @@ async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<O
   const known = new Set(end.damaged)
   const broken = damaged.find((sha256) => !known.has(sha256))
   if (broken !== undefined) throw corrupt(`blob ${broken}`)
-  const { blobs, schema } = await readSnapshot(join(root, DATABASE_ENTRY))
+  const { blobs, schema, blobStore } = await readSnapshot(join(root, DATABASE_ENTRY))
   await assertOwnPrograms(join(root, DATABASE_ENTRY), schema)
-  const lost = [...blobs].find((sha256) => !restored.has(sha256) && !known.has(sha256))
+  const lost = (blobStore === null ? [...blobs] : []).find((sha256) => !restored.has(sha256) && !known.has(sha256))
   if (lost !== undefined) throw invalid(`blob ${lost}, which the database names, is not in it`)
-  return { ...end, program: manifest.program, createdAt: manifest.created_at, schema }
+  return { ...end, program: manifest.program, createdAt: manifest.created_at, schema, blobStore }
 }
 
 async function readText(entry: TarEntry): Promise<string> {

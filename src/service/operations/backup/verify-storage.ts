@@ -3,16 +3,16 @@
  * and whether the database belongs to the data beside it. For a data directory, also one that no server may start on, and for a
  * running service.
  */
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { StorageReport, VerifyProgress } from '#contract/wire/health.js'
 import { openForReading } from '#service/storage/archive/read-database.js'
-import { listBlobs } from '#service/storage/blobs.js'
+import { digestOfFile, factsOf, listBlobs } from '#service/storage/blobs/local-blobs.js'
+import type { BlobStore } from '#service/storage/blobs.js'
 import type { Database } from '#service/storage/database.js'
+import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
 import { describe, type Fit, fitOfDatabase, fitOfFile } from '#service/storage/upkeep/ownership.js'
 import { knowledgeOf, readKnowledge } from '#service/storage/upkeep/unnamed-blobs.js'
@@ -43,9 +43,21 @@ export async function* verifyDataDir(path: string, signal?: AbortSignal): AsyncG
   const fit = await fitOfFile(paths)
   const database = fit === 'ours' ? await openForReading(databasePath) : null
   try {
+    const place = database === null ? null : await readBlobPlace(database.db)
+    if (place !== null) {
+      throw new ConflictError('blobs_elsewhere', `the blobs of "${root}" are kept in ${place}`, {
+        hint: 'start the service and run trainyard verify with an admin key: it reads the bucket',
+      })
+    }
     const found = database === null ? fit : await fitOfDatabase(database.db, paths)
     const state = { fit: found, message: `database "${databasePath}" ${await describe(found, paths)}` }
-    yield* verify({ db: database?.db ?? null, blobsPath: paths.blobsPath, state, clock: systemClock, signal })
+    yield* verify({
+      db: database?.db ?? null,
+      blobs: blobsOfFolder(paths.blobsPath),
+      state,
+      clock: systemClock,
+      signal,
+    })
   } finally {
     await database?.close()
   }
@@ -57,17 +69,18 @@ export interface VerifyService {
 }
 
 /** Verifies what a running service has: one at a time, for every byte is read. */
-export function createVerifyService(
-  { db, clock }: Pick<ServiceContext, 'db' | 'clock'>,
-  blobsPath: string,
-): VerifyService {
+export function createVerifyService({
+  db,
+  blobs,
+  clock,
+}: Pick<ServiceContext, 'db' | 'blobs' | 'clock'>): VerifyService {
   let isRunning = false
 
   async function* run(signal: AbortSignal, release: () => void): AsyncGenerator<VerifyEvent> {
     try {
       // a server that runs has looked at its start
       const state = { fit: 'ours', message: 'the database fits the data beside it' } as const
-      yield* verify({ db, blobsPath, state, clock, signal })
+      yield* verify({ db, blobs, state, clock, signal })
     } finally {
       release()
     }
@@ -109,13 +122,13 @@ function once(action: () => void): () => void {
 interface VerifyOptions {
   /** Null: there is none to read, so nothing is named. */
   readonly db: Database | null
-  readonly blobsPath: string
+  readonly blobs: VerifiedBlobs
   readonly state: { readonly fit: Fit; readonly message: string }
   readonly clock: Clock
   readonly signal: AbortSignal | undefined
 }
 
-async function* verify({ db, blobsPath, state, clock, signal }: VerifyOptions): AsyncGenerator<VerifyEvent> {
+async function* verify({ db, blobs, state, clock, signal }: VerifyOptions): AsyncGenerator<VerifyEvent> {
   const namers = db === null ? new Map<string, readonly string[]>() : await mapNamers(db)
   const knowledge = db === null ? { noted: new Map(), runs: [] } : await readKnowledge(db)
   const found = new Set<string>()
@@ -123,27 +136,28 @@ async function* verify({ db, blobsPath, state, clock, signal }: VerifyOptions): 
   const unnamed: StorageReport['orphans'] = []
   let bytes = 0
   let toldMs = clock.monotonicMs()
-  for await (const sha256 of listIfThere(blobsPath)) {
+  for await (const sha256 of blobs.list()) {
     signal?.throwIfAborted()
-    const path = join(blobsPath, 'sha256', sha256.slice(0, 2), sha256.slice(2))
-    const facts = await stat(path).catch(() => null)
+    const facts = await blobs.factsOf(sha256)
+    const read = facts === null ? null : await digestOf(blobs, sha256)
     // swept meanwhile
-    if (facts === null) continue
-    const { actual, problem } = await digestOf(path, signal)
-    if (problem === 'ENOENT') continue
+    if (facts === null || read === null) continue
+    const { actual, problem } = read
     found.add(sha256)
-    bytes += facts.size
+    bytes += facts.sizeBytes
     const named_by = [...(namers.get(sha256) ?? [])]
-    if (actual !== sha256) damaged.push({ sha256, size_bytes: facts.size, actual_sha256: actual, problem, named_by })
+    if (actual !== sha256) {
+      damaged.push({ sha256, size_bytes: facts.sizeBytes, actual_sha256: actual, problem, named_by })
+    }
     if (named_by.length === 0) {
-      const { mtimeMs: modifiedAtMs } = facts
+      const { modifiedAtMs } = facts
       const known = knowledgeOf(sha256, modifiedAtMs, {
         noted: knowledge.noted.get(sha256),
         runs: knowledge.runs,
         nowMs: clock.nowMs(),
       })
       const modified_at = Math.floor(modifiedAtMs / 1000)
-      unnamed.push({ sha256, size_bytes: facts.size, modified_at, is_kept: known === null })
+      unnamed.push({ sha256, size_bytes: facts.sizeBytes, modified_at, is_kept: known === null })
     }
     if (clock.monotonicMs() - toldMs < PROGRESS_MS) continue
     toldMs = clock.monotonicMs()
@@ -169,27 +183,33 @@ async function* verify({ db, blobsPath, state, clock, signal }: VerifyOptions): 
   }
 }
 
-async function* listIfThere(blobsPath: string): AsyncGenerator<string> {
-  if (await isThere(join(blobsPath, 'sha256'))) yield* listBlobs(blobsPath)
+type VerifiedBlobs = Pick<BlobStore, 'list' | 'factsOf' | 'digestOf'>
+
+/** The blobs of a folder that no store is opened on. */
+function blobsOfFolder(root: string): VerifiedBlobs {
+  const pathOf = (sha256: string) => join(root, 'sha256', sha256.slice(0, 2), sha256.slice(2))
+  async function* list(): AsyncGenerator<string> {
+    if (await isThere(join(root, 'sha256'))) yield* listBlobs(root)
+  }
+  return {
+    list,
+    factsOf: (sha256) => factsOf(pathOf(sha256)),
+    digestOf: (sha256) => digestOfFile(pathOf(sha256)),
+  }
 }
 
-/** Null with what the system says for a file that cannot be read. */
+/** Without a digest, what is said of bytes that cannot be read; null: they are gone. */
 async function digestOf(
-  path: string,
-  signal: AbortSignal | undefined,
-): Promise<{ readonly actual: string | null; readonly problem: string | null }> {
-  const hash = createHash('sha256')
+  blobs: VerifiedBlobs,
+  sha256: string,
+): Promise<{ readonly actual: string | null; readonly problem: string | null } | null> {
   try {
-    const source = createReadStream(path, { highWaterMark: 1 << 20 }) as AsyncIterable<Buffer>
-    for await (const chunk of source) {
-      signal?.throwIfAborted()
-      hash.update(chunk)
-    }
-    return { actual: hash.digest('hex'), problem: null }
+    const actual = await blobs.digestOf(sha256)
+    return actual === null ? null : { actual, problem: null }
   } catch (error) {
-    signal?.throwIfAborted()
-    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error)
-    return { actual: null, problem: code }
+    // a store that gives no answer says nothing about its bytes
+    if (error instanceof AppError) throw error
+    return { actual: null, problem: error instanceof Error && 'code' in error ? String(error.code) : String(error) }
   }
 }
 

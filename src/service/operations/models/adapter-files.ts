@@ -14,7 +14,7 @@ export async function findAdapterFiles(
 ): Promise<{ readonly configPath: string; readonly weightsPath: string }> {
   const path = async (id: string, param: string): Promise<string> => {
     const file = await findFile(db, principal, { id })
-    if (file !== null) return blobs.pathOf(file.sha256)
+    if (file !== null) return blobs.localFile(file.sha256)
     throw new NotFoundError('file_not_found', `file "${id.slice(0, 100)}" was not found`, {
       param: `from_adapter.${param}`,
       hint: 'upload both files with POST /v1/files first',

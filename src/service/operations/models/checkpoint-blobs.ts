@@ -1,7 +1,8 @@
 /**
  * The files of a checkpoint as blobs, and how errors name the checkpoint they belong to.
  */
-import type { ReadStream } from 'node:fs'
+import type { Readable } from 'node:stream'
+import { AppError } from '#base/errors/errors.js'
 import { checkpointCorrupt, checkpointTitle } from '#formats/checkpoint-manifest.js'
 import type { ServiceContext } from '../context.js'
 
@@ -14,10 +15,12 @@ export async function openCheckpointBlob(
     readonly name: string
     readonly sha256: string
   },
-): Promise<ReadStream> {
+): Promise<Readable> {
   try {
     return await context.blobs.openRead(file.sha256)
   } catch (cause) {
+    // a store that does not answer may well have it
+    if (cause instanceof AppError && cause.category === 'unavailable') throw cause
     throw checkpointCorrupt(checkpointTitle(file.model.name, file.step), `${file.name} cannot be read`, cause)
   }
 }

@@ -8,6 +8,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import type { CheckpointFilesQuery } from '#contract/wire/checkpoints.js'
 import { checkpointTitle } from '#formats/checkpoint-manifest.js'
 import type { WantedExport } from '#service/processes/exporter.js'
+import { toLocalFiles } from '#service/storage/blobs.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { ServiceContext } from '../context.js'
@@ -18,14 +19,14 @@ import type { ServiceContext } from '../context.js'
  * @param wanted.checkpoint null for step 0
  * @throws {InvalidRequestError} `base_model_not_served`; `invalid_value` for a precision of PEFT files
  */
-export function exportRequest(
+export async function exportRequest(
   context: Pick<ServiceContext, 'baseModels' | 'blobs'>,
   wanted: {
     readonly model: ModelRecord
     readonly checkpoint: CheckpointRecord | null
     readonly query: CheckpointFilesQuery
   },
-): WantedExport | null {
+): Promise<WantedExport | null> {
   const { model, checkpoint, query } = wanted
   const { format = 'peft', precision = null } = query
   if (format === 'peft' && precision !== null) {
@@ -55,10 +56,9 @@ export function exportRequest(
         ? null
         : {
             checkpoint: checkpointTitle(model.name, checkpoint.step),
-            files: Object.fromEntries(
-              checkpoint.files
-                .filter(({ name }) => !name.startsWith('optimizer'))
-                .map(({ name, sha256 }) => [name, { path: context.blobs.pathOf(sha256), sha256 }]),
+            files: await toLocalFiles(
+              context.blobs,
+              checkpoint.files.filter(({ name }) => !name.startsWith('optimizer')),
             ),
           },
   }

@@ -117,7 +117,7 @@ export function createCheckpointService(
     files: async (principal, modelId, step, query) => {
       const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)
       const head = { model_id: model.id, step: checkpoint?.step ?? 0 }
-      const request = exportRequest(context, { model, checkpoint, query })
+      const request = await exportRequest(context, { model, checkpoint, query })
       const files: readonly { name: string; sizeBytes: number; sha256?: string }[] =
         request === null ? (checkpoint?.files ?? []) : await context.exporter.list(principal.keyId, request)
       return {
@@ -130,7 +130,7 @@ export function createCheckpointService(
       const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)
       const notFound = (): NotFoundError =>
         new NotFoundError('file_not_found', `the checkpoint has no file "${name.slice(0, 100)}"`)
-      const request = exportRequest(context, { model, checkpoint, query })
+      const request = await exportRequest(context, { model, checkpoint, query })
       if (request !== null) {
         const made = await context.exporter.open(principal.keyId, request, name)
         if (made === null) throw notFound()

@@ -184,8 +184,8 @@ async function receiveRows(
   return {
     exampleCount,
     files: {
-      inputPath: blobs.pathOf(inputSha256),
-      validationPath: validationSha256 === null ? null : blobs.pathOf(validationSha256),
+      inputPath: await blobs.localFile(inputSha256),
+      validationPath: validationSha256 === null ? null : await blobs.localFile(validationSha256),
     },
     store: async () => ({
       inputSha256,

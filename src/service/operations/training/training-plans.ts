@@ -10,6 +10,7 @@ import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
+import { toLocalFiles } from '#service/storage/blobs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { ModelRecord } from '#service/storage/models.js'
@@ -70,9 +71,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
         job,
         folders: { base_model: base.sourcePath, prepared: context.preparedDir, fetched: null },
         ...files,
-        parentFiles: Object.fromEntries(
-          parentFiles.map(({ name, sha256 }) => [name, { path: blobs.pathOf(sha256), sha256 }]),
-        ),
+        parentFiles: await toLocalFiles(blobs, parentFiles),
         earlier: await listEarlier(kind, model),
       },
       signal,

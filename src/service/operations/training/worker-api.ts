@@ -1,7 +1,7 @@
 /**
  * The server's side of the worker protocol (`contract/processes/worker.ts`): every call is fenced by attempt and lease.
  */
-import type { ReadStream } from 'node:fs'
+import type { Readable } from 'node:stream'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import {
@@ -37,22 +37,19 @@ export interface WorkerApiService {
   /** Refuses whoever holds no lease; asked before a body is read. @throws what `checkLease` throws */
   authorize(claim: AttemptClaim): Promise<void>
   job(claim: AttemptClaim): Promise<WorkerJob>
-  openInput(claim: AttemptClaim): Promise<ReadStream>
-  openValidation(claim: AttemptClaim): Promise<ReadStream>
+  openInput(claim: AttemptClaim): Promise<Readable>
+  openValidation(claim: AttemptClaim): Promise<Readable>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the file is gone from the disk */
-  openParentFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
+  openParentFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: Readable; readonly sha256: string }>
   /** The same of the checkpoint that the KL penalty is measured to. */
-  openReferenceFile(
-    claim: AttemptClaim,
-    name: string,
-  ): Promise<{ readonly stream: ReadStream; readonly sha256: string }>
+  openReferenceFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: Readable; readonly sha256: string }>
   /** What a worker fetches that has no folder of the job's base model. @throws {NotFoundError} `base_model_not_found` */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
   /** @throws {NotFoundError} `file_not_found` */
   openBaseModelFile(
     claim: AttemptClaim,
     name: string,
-  ): Promise<{ readonly stream: ReadStream; readonly sha256: string; readonly sizeBytes: number }>
+  ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
@@ -61,7 +58,7 @@ export interface WorkerApiService {
     body: AsyncIterable<Uint8Array>,
     point: { readonly sha256: string; readonly eventCount: number },
   ): Promise<void>
-  openResumePoint(claim: AttemptClaim): Promise<ReadStream>
+  openResumePoint(claim: AttemptClaim): Promise<Readable>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
   fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
 }

@@ -8,6 +8,7 @@ import { AppError, StorageError } from '#base/errors/errors.js'
 import { MIGRATIONS } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'
+import { readBlobPlace } from '../upkeep/blob-place.js'
 import { listReferencedBlobs } from '../upkeep/blob-references.js'
 
 /** All pages in one step: while steps leave pauses, each write of somebody else starts the copy anew. */
@@ -19,6 +20,8 @@ export interface SnapshotFacts {
   readonly schema: string
   /** Digests of the blobs that its rows name. */
   readonly blobs: ReadonlySet<string>
+  /** Where these are kept; null: the data directory. */
+  readonly blobStore: string | null
 }
 
 /**
@@ -61,7 +64,7 @@ export async function readSnapshot(path: string): Promise<SnapshotFacts> {
     const verdict: unknown = sqlite.pragma('integrity_check(1)', { simple: true })
     if (verdict !== 'ok') throw new Error(String(verdict))
     const schema = assertKnownSchema(sqlite)
-    return { schema, blobs: await listReferencedBlobs(db) }
+    return { schema, blobs: await listReferencedBlobs(db), blobStore: await readBlobPlace(db) }
   } catch (cause) {
     throw cause instanceof StorageError ? cause : unreadable(path, cause)
   } finally {

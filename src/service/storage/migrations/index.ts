@@ -22,6 +22,7 @@ import { up as deliveryTurns } from './0017-delivery-turns.js'
 import { up as templateKwargs } from './0018-template-kwargs.js'
 import { up as modelMetrics } from './0019-model-metrics.js'
 import { up as sessions } from './0020-sessions.js'
+import { up as blobStore } from './0022-blob-store.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -45,4 +46,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0018-template-kwargs': { up: templateKwargs },
   '0019-model-metrics': { up: modelMetrics },
   '0020-sessions': { up: sessions },
+  '0022-blob-store': { up: blobStore },
 }

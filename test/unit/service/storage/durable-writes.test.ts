@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createDeferred } from '#base/util/deferred.js'
-import { createBlobStore } from '#service/storage/blobs.js'
+import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { until } from '../../../support/until.js'
 
@@ -94,7 +94,7 @@ test.skipIf(process.platform === 'win32')(
   'a directory that was removed is told to who writes, and files are refused too',
   async () => {
     await insert()
-    const blobs = await createBlobStore(join(directory, 'blobs'))
+    const blobs = await createLocalBlobs(join(directory, 'blobs'))
     await rm(directory, { recursive: true })
     for (const write of [insert, insert, () => blobs.put([Buffer.from('a')])]) {
       await expect(write()).rejects.toMatchObject({ code: 'data_dir_removed', category: 'internal' })

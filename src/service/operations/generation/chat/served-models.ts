@@ -20,6 +20,7 @@ import {
   MANIFEST_FILE,
 } from '#formats/checkpoint-manifest.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
+import { toLocalFiles } from '#service/storage/blobs.js'
 import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
 import { isOwn } from '../../access/tenant.js'
@@ -64,7 +65,7 @@ export async function resolvePolicy(
     baseModel: model.baseModel,
     model,
     step: checkpoint?.step ?? 0,
-    adapter: checkpoint === null ? null : toAdapter(context, model, checkpoint),
+    adapter: checkpoint === null ? null : await toAdapter(context, model, checkpoint),
     templateKwargs: checkpoint?.templateKwargs ?? {},
   }
 }
@@ -211,18 +212,16 @@ async function findInEntity(
 /** Files a host needs; a checkpoint from before manifests has only the first two. */
 const SERVED_FILES: readonly string[] = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE]
 
-function toAdapter(
+async function toAdapter(
   context: Pick<ServiceContext, 'blobs'>,
   model: ModelRecord,
   checkpoint: CheckpointRecord,
-): AdapterRef {
-  const files = checkpoint.files
-    .filter((file) => SERVED_FILES.includes(file.name))
-    .map((file) => [file.name, { path: context.blobs.pathOf(file.sha256), sha256: file.sha256 }])
+): Promise<AdapterRef> {
+  const served = checkpoint.files.filter((file) => SERVED_FILES.includes(file.name))
   return {
     digest: checkpoint.adapterDigest,
     checkpoint: checkpointTitle(model.name, checkpoint.step),
-    files: Object.fromEntries(files),
+    files: await toLocalFiles(context.blobs, served),
   }
 }
 

@@ -1,0 +1,178 @@
+/**
+ * A whole service whose blobs lie in a bucket: it trains, answers, starts again on an empty disk, gives its files, is verified, saved and
+ * restored, and its blobs are swept. Real children, real S3 servers.
+ */
+import { createHash } from 'node:crypto'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
+import { systemClock } from '#base/util/clock.js'
+import type { CheckpointFiles } from '#contract/wire/checkpoints.js'
+import type { StorageReport } from '#contract/wire/health.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { createBackup } from '#service/operations/backup/backup.js'
+import { restoreBackup } from '#service/operations/backup/restore.js'
+import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
+import { parseS3Address } from '#service/storage/blobs/s3-address.js'
+import { openS3Blobs } from '#service/storage/blobs/s3-blobs.js'
+import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
+import { openDatabase } from '#service/storage/database.js'
+import { S3_SERVERS, type S3Server } from '../../support/local-s3.js'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { runCli } from '../../support/service/run-cli.js'
+
+const ROWS = '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n'.repeat(4)
+
+describe.each(S3_SERVERS)('a service with a bucket of $name', (kind) => {
+  let server: S3Server
+  let service: TestService
+  let address: string
+  let root: string
+  let said: unknown
+  const options = () => ({
+    scripted: false,
+    threads: 1,
+    blobStore: address,
+    seams: { environment: { ...process.env, ...server.environment } },
+  })
+
+  async function chat(of: TestService): Promise<unknown> {
+    const { status, body } = await of.json<{ choices: unknown }>('/v1/chat/completions', {
+      json: { model: 'm:step1', messages: [{ role: 'user', content: 'Count.' }], max_tokens: 6, temperature: 0 },
+    })
+    expect(status).toBe(200)
+    return body.choices
+  }
+
+  beforeAll(async () => {
+    if (!kind.isThere) return
+    root = await mkdtemp(join(tmpdir(), 'trainyard-s3-service-'))
+    server = await kind.start()
+    await server.makeBucket('data')
+    address = `s3://data/yard?endpoint=${server.endpoint}&style=path`
+    service = await createTestService(options())
+  })
+  afterAll(async () => {
+    if (!kind.isThere) return
+    await service.dispose()
+    await server.stop()
+    await rm(root, { recursive: true, force: true, maxRetries: 20 })
+  })
+
+  it.skipIf(!kind.isThere)('trains and answers, and keeps no blob in its data directory', async () => {
+    const { body: file } = await service.json<{ id: string }>('/v1/files?filename=x.jsonl', {
+      method: 'POST',
+      body: ROWS,
+    })
+    const model = await service.createModel('m')
+    const { body: job } = await service.json<TrainingJob>('/v1/preview/sft-training-jobs', {
+      json: { model_id: model, training_data_url: file.id, config: { learning_rate: 1e-2 } },
+    })
+    expect(await service.waitForJob(job.id)).toMatchObject({ status: 'completed', step: 1 })
+    said = await chat(service)
+    expect(await readdir(join(service.dataDir, 'blobs', 'sha256'))).toEqual([])
+  })
+
+  it.skipIf(!kind.isThere)('starts again on a disk without copies, answers the same and gives its files', async () => {
+    await service.close(5000)
+    await rm(join(service.dataDir, 'cache'), { recursive: true })
+    service = await service.restart(options())
+    expect(await chat(service)).toEqual(said)
+    const { body: models } = await service.json<{ data: { id: string }[] }>('/v1/preview/models')
+    const path = `/v1/preview/models/${models.data[0]?.id}/checkpoints/1/files`
+    const { body } = await service.json<CheckpointFiles>(path)
+    expect(body.files.length).toBeGreaterThan(2)
+    for (const { name, sha256 } of body.files) {
+      const bytes = Buffer.from(await (await service.fetch(`${path}/${name}`)).arrayBuffer())
+      expect(createHash('sha256').update(bytes).digest('hex')).toBe(sha256)
+    }
+  })
+
+  it.skipIf(!kind.isThere)('is verified by itself, and a command on the data directory says where to ask', async () => {
+    const response = await service.fetch('/v1/preview/verify', { method: 'POST' })
+    const events = (await response.text()).split('\n\n').filter((event) => event.includes('data: '))
+    const report = JSON.parse(events.at(-1)?.split('data: ')[1] ?? '') as StorageReport
+    expect(report).toMatchObject({ ok: true, missing: [], damaged: [] })
+    expect(report.blobs).toBeGreaterThan(3)
+    const offline = await runCli(['verify', '--data-dir', service.dataDir])
+    expect(offline.exitCode).not.toBe(0)
+    expect(offline.stderr).toContain(`are kept in s3://data/yard?endpoint=${server.endpoint}`)
+  })
+
+  it.skipIf(!kind.isThere)('reports the bucket among its health checks', async () => {
+    const { body } = await service.json<{ checks: { name: string; success: boolean; message: string }[] }>(
+      '/v1/system-check',
+    )
+    expect(body.checks.find(({ name }) => name === 'blob_store')).toMatchObject({
+      success: true,
+      message: expect.stringContaining('s3://data/yard'),
+    })
+  })
+
+  it.skipIf(!kind.isThere)(
+    'does not start on the data without the bucket, and nobody else starts on the bucket',
+    async () => {
+      await service.close(5000)
+      const { dataDir } = service
+      const logger = createLogger({ level: 'silent' })
+      await expect(createTestService({ dataDir, logger })).rejects.toMatchObject({
+        code: 'blobs_elsewhere',
+        hint: expect.stringContaining('aws s3 sync'),
+      })
+      const other = join(root, 'other')
+      await expect(createTestService({ ...options(), dataDir: other })).rejects.toMatchObject({
+        code: 'blob_store_foreign',
+      })
+      service = await service.restart(options())
+      expect(await chat(service)).toEqual(said)
+    },
+  )
+
+  it.skipIf(!kind.isThere)('is saved without its blobs, restored elsewhere, and answers the same', async () => {
+    const file = join(root, 'backup.tar')
+    expect(await createBackup(service.dataDir, file)).toMatchObject({
+      blobs: 0,
+      damaged: [],
+      blobStore: `s3://data/yard?endpoint=${server.endpoint}`,
+    })
+    await service.close(5000)
+    const dataDir = join(root, 'restored')
+    expect(await restoreBackup(file, dataDir)).toMatchObject({
+      blobStore: `s3://data/yard?endpoint=${server.endpoint}`,
+    })
+    const restored = await createTestService({ ...options(), dataDir, apiKey: service.apiKey })
+    expect(await chat(restored)).toEqual(said)
+    await restored.close(5000)
+    service = await service.restart(options())
+  })
+
+  it.skipIf(!kind.isThere)('lets go of what was deleted, in two sweeps', async () => {
+    const { body: models } = await service.json<{ data: { id: string }[] }>('/v1/preview/models')
+    for (const { id } of models.data) await service.fetch(`/v1/preview/models/${id}`, { method: 'DELETE' })
+    const { body: files } = await service.json<{ data: { id: string }[] }>('/v1/files')
+    for (const { id } of files.data) await service.fetch(`/v1/files/${id}`, { method: 'DELETE' })
+    await service.close(5000)
+    const environment = server.environment
+    const blobs = await openS3Blobs({
+      address: parseS3Address(address, environment),
+      credentials: createCredentialSource(environment),
+      cachePath: join(root, 'cache'),
+      clock: systemClock,
+      random: Math.random,
+    })
+    const database = await openDatabase(join(service.dataDir, 'trainyard.sqlite3'))
+    const logger = createLogger({ level: 'silent' })
+    const sweeper = createBlobSweeper({ db: database.db, blobs, clock: systemClock, logger, graceMs: 0 })
+    const first = await sweeper.sweep()
+    expect(first.removed + first.waiting).toBeGreaterThan(3)
+    await sweeper.sweep()
+    const left: string[] = []
+    for await (const sha256 of blobs.list()) left.push(sha256)
+    expect(left).toEqual([])
+    await sweeper.stop()
+    await database.close()
+    service = await service.restart(options())
+  })
+})

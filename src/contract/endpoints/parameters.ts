@@ -61,6 +61,7 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   to: 'Last day, included, `YYYY-MM-DD`; default today',
   to_step: 'Highest step; default the last',
   token: 'Signature of the address, as the wandb client was given it',
+  topics: 'Only these, separated by commas: `job`, `checkpoint`, `log`, `model`, `base_model`, `server`; default all',
   x: 'What stretches of equal length are taken along; default `step`',
 }
 

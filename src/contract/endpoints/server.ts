@@ -2,6 +2,7 @@
  * Endpoints of the server itself: whether it lives, what it is, and its pages. They say nothing that the package does not say.
  */
 import { z } from 'zod'
+import { activityListSchema, activityQuerySchema, activitySchema } from '../wire/activity.js'
 import { healthResponseSchema, storageReportSchema, systemCheckResponseSchema } from '../wire/health.js'
 import { endpoints } from './endpoint.js'
 
@@ -20,6 +21,18 @@ export const SERVER = endpoints({
     origin: 'hosted',
     answer: systemCheckResponseSchema,
     alsoWith: [503],
+  },
+  'GET /v1/preview/events': {
+    ...ours,
+    summary: 'Read what happened lately, or follow it with Accept: text/event-stream',
+    scope: 'read',
+    query: activityQuerySchema,
+    answer: activityListSchema,
+    stream: activitySchema,
+    parameters: {
+      after: 'Id of the last event that was seen, as the header Last-Event-ID; the answer begins behind it',
+      model_id: 'Only what is about this model, or about none',
+    },
   },
   'POST /v1/preview/verify': {
     ...ours,

@@ -1,6 +1,10 @@
 /**
  * The queue of training jobs: who waits for which, how long a worker may be silent, and how one is started.
  */
+
+import { systemClock } from '#base/util/clock.js'
+import { type ActivityFeed, createActivityFeed } from '../operations/activity/feed.js'
+import { createJobActivity } from '../operations/activity/job-activity.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import type { WorkerPool } from '../processes/worker-pool.js'
 import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '../queue/dispatcher.js'
@@ -10,6 +14,8 @@ import type { Storage } from './storage.js'
 
 export interface Jobs {
   readonly signals: JobSignals
+  /** What happens, for whoever follows it. */
+  readonly activity: ActivityFeed
   readonly dispatcher: Dispatcher
   readonly leaseMs: number
 }
@@ -26,8 +32,11 @@ export interface JobsInput {
 
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
 export function createJobs(start: Start, { storage, workers, served, preparedDir, serverUrl }: JobsInput): Jobs {
-  const { settings, logger } = start
-  const signals = createJobSignals()
+  const { settings, logger, lifetimes } = start
+  const activity = createActivityFeed({ clock: systemClock, ids: storage.ids })
+  const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
+  lifetimes.add('activity', () => jobActivity.stop())
+  const signals = createJobSignals(jobActivity.note)
   const timing: JobTiming = {
     ...DEFAULT_JOB_TIMING,
     leaseMs: settings.jobLeaseMs,
@@ -50,5 +59,5 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
       return workers.start({ serverUrl: serverUrl(), token, folders, ...attempt })
     },
   })
-  return { signals, dispatcher, leaseMs: timing.leaseMs }
+  return { signals, activity, dispatcher, leaseMs: timing.leaseMs }
 }

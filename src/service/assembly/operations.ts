@@ -76,6 +76,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     {
       ...storage,
       ...processes,
+      activity: jobs.activity,
       clock: systemClock,
       logger,
       modelFacts,
@@ -137,6 +138,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     sessions: createSessionService(context),
     downloads: createDownloadService(context),
     usage,
+    activity: jobs.activity,
     models,
     baseModels,
     checkpoints: createCheckpointService(context),

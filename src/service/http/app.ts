@@ -19,6 +19,7 @@ import { limitRequests } from './middleware/rate-limit.js'
 import { requestId } from './middleware/request-id.js'
 import { aboutHandlers, unknownPath } from './routes/about.js'
 import { accessHandlers } from './routes/access.js'
+import { activityHandlers } from './routes/activity.js'
 import { baseModelHandlers } from './routes/base-models.js'
 import { chatHandlers } from './routes/chat-completions.js'
 import { checkpointHandlers } from './routes/checkpoints.js'
@@ -45,6 +46,7 @@ function createHandlers(options: AppOptions): Handlers {
   return {
     ...aboutHandlers(options),
     ...accessHandlers(options),
+    ...activityHandlers(options),
     ...baseModelHandlers(options),
     ...chatHandlers(options),
     ...checkpointHandlers(options),

@@ -16,6 +16,7 @@ import type { DownloadService } from '#service/operations/access/downloads.js'
 import type { KeyService } from '#service/operations/access/keys.js'
 import type { SessionService } from '#service/operations/access/sessions.js'
 import type { UsageService } from '#service/operations/access/usage.js'
+import type { ActivityFeed } from '#service/operations/activity/feed.js'
 import type { VerifyService } from '#service/operations/backup/verify-storage.js'
 import type { BaseModelService } from '#service/operations/base-models/base-models.js'
 import type { Principal } from '#service/operations/context.js'
@@ -61,6 +62,7 @@ export interface AppOptions {
     readonly sessions: SessionService
     readonly downloads: DownloadService
     readonly usage: UsageService
+    readonly activity: Pick<ActivityFeed, 'list' | 'follow'>
     readonly models: ModelService
     readonly baseModels: BaseModelService
     readonly checkpoints: CheckpointService

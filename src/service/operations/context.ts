@@ -16,6 +16,7 @@ import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { UsageService } from './access/usage.js'
+import type { ActivityFeed } from './activity/feed.js'
 import type { BaseModelFilesBook } from './base-models/base-model-files.js'
 import type { ModelFactsBook } from './base-models/model-facts.js'
 import type { RemoteData } from './training/remote-data.js'
@@ -47,6 +48,8 @@ export interface ServiceContext {
   readonly clock: Clock
   readonly logger: Logger
   readonly signals: JobSignals
+  /** What happens, for whoever follows it. */
+  readonly activity: Pick<ActivityFeed, 'publish'>
   readonly dispatcher: Dispatcher
   readonly engines: EnginePool
   readonly exporter: Exporter

@@ -49,7 +49,7 @@ export interface TrajectoryLogService {
 }
 
 export function createTrajectoryLogService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids'>,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'activity'>,
 ): TrajectoryLogService {
   const { db, ids } = context
   return {
@@ -69,7 +69,7 @@ export function createTrajectoryLogService(
       const key =
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'logs' as const, key: idempotencyKey }
       const digest = digestOf([model.id, split, body.sha256])
-      const step = await inTransaction(db, async (transaction) => {
+      const { step, isNew } = await inTransaction(db, async (transaction) => {
         const id = key === null ? null : await findIdempotent(transaction, key, digest)
         const before =
           id !== null
@@ -82,7 +82,7 @@ export function createTrajectoryLogService(
                 )
               : null
         // sent again: counting it twice would shift the metrics
-        if (before !== null) return before.step
+        if (before !== null) return { step: before.step, isNew: false }
         const checkpoint = await findCheckpoint(transaction, model.id, 'latest')
         const at = checkpoint?.step ?? 0
         const logId = ids.uuid()
@@ -101,8 +101,12 @@ export function createTrajectoryLogService(
         const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, place)), totals)
         await putSplitTotals(transaction, place, encodeTotals(pooled))
         await putMetrics(transaction, { modelId: model.id, step: at, source: 'log' }, toMetrics(pooled))
-        return at
+        return { step: at, isNew: true }
       })
+      if (isNew) {
+        const data = { split, step, trajectories: counts.trajectories }
+        context.activity.publish({ type: 'log.created', owner: model, modelId: model.id, data })
+      }
       return {
         model_id: model.id,
         split: request.split,

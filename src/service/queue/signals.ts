@@ -6,16 +6,18 @@
 
 /** Who waits for which job. */
 export interface JobSignals {
-  /** Calls the listeners of `jobId` and of all jobs. */
+  /** Calls the listeners of `jobId` and of all jobs; they must not throw. */
   notify(jobId: string): void
   /** Resolves at the next notice for `jobId`, after `timeoutMs`, or when `signal` aborts; never rejects. */
   wait(jobId: string, timeoutMs: number, signal: AbortSignal): Promise<void>
 }
 
-export function createJobSignals(): JobSignals {
+/** @param onNotice called with every notice, before those that wait */
+export function createJobSignals(onNotice: (jobId: string) => void = () => undefined): JobSignals {
   const listeners = new Map<string, Set<() => void>>()
   return {
     notify: (jobId) => {
+      onNotice(jobId)
       for (const listener of [...(listeners.get(jobId) ?? [])]) listener()
     },
     wait: (jobId, timeoutMs, signal) =>

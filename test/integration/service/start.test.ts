@@ -25,6 +25,7 @@ const PARTS = [
   'planner',
   'exporter',
   'workers',
+  'activity',
   'base models',
   'remote data',
   'outbox',

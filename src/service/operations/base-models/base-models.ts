@@ -13,6 +13,7 @@ import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#c
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf, isModelAddress } from '#service/storage/models.js'
+import { createDownloadNotices } from '../activity/download-notices.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../context.js'
 import { findAdapterFiles } from '../models/adapter-files.js'
 import type { HubConnection } from './hub-connection.js'
@@ -54,7 +55,7 @@ const DRAIN_MS = 5000
 /** What it works with. */
 type Context = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'engines' | 'exporter' | 'modelFacts' | 'preparedDir'
+  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'activity' | 'engines' | 'exporter' | 'modelFacts' | 'preparedDir'
 >
 
 export function createBaseModelService(context: Context, options: BaseModelOptions): BaseModelService {
@@ -68,6 +69,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     // one that an older version wrote knows no warnings, or no form of calls: it is looked at again
     if (Array.isArray(facts?.warnings) && facts.toolFormat !== undefined) modelFacts.remember(name, facts)
   }
+  const tellDownload = createDownloadNotices(context)
   const hub = createHubImports({
     ...options,
     logger,
@@ -75,12 +77,22 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     onEntry: (entry) => {
       shelved.set(entry.name, entry)
       if (entry.facts !== null) publish(entry)
+      noteDownload(entry.name)
     },
+    onProgress: noteDownload,
     onUnusable: async (name) => {
       shelved.delete(name)
       await shelf.remove(name)
     },
   })
+
+  function noteDownload(name: string): void {
+    const source = shelved.get(name)?.source
+    const files = source?.type === 'hub' ? source.files : null
+    const totalBytes = files?.reduce((sum, file) => sum + file.sizeBytes, 0) ?? null
+    const state = hub.progressOf(name) ?? { status: 'ready' as const, downloadedBytes: totalBytes, error: null }
+    tellDownload(name, { ...state, totalBytes })
+  }
 
   function publish(entry: ShelfEntry): void {
     if (entry.facts !== null) modelFacts.remember(entry.name, entry.facts)

@@ -55,6 +55,8 @@ export interface HubImportOptions {
   readonly retryMs: number
   /** Called when a download begins and when it is complete. */
   readonly onEntry: (entry: ShelfEntry) => void
+  /** Called when more of a download is there, and when one ends. */
+  readonly onProgress: (name: string) => void
   /** Called when a model turned out to be unusable: its bytes are of no use. */
   readonly onUnusable: (name: string) => Promise<void>
 }
@@ -95,7 +97,10 @@ export function createHubImports(options: HubImportOptions): HubImports {
           directory,
           signal: controller.signal,
           retryMs: options.retryMs,
-          onProgress: (bytes) => download.bytes.set(file.name, bytes),
+          onProgress: (bytes) => {
+            download.bytes.set(file.name, bytes)
+            options.onProgress(wish.name)
+          },
         })
         if (file.name === 'config.json') await inspector.checkConfig(join(directory, file.name))
       }
@@ -110,11 +115,13 @@ export function createHubImports(options: HubImportOptions): HubImports {
       if (controller.signal.aborted) {
         download.error = null
         download.status = 'interrupted'
+        options.onProgress(wish.name)
         return
       }
       const isUnusable = error instanceof AppError && error.category === 'invalid_request'
       if (isUnusable) await options.onUnusable(wish.name)
       download.status = isUnusable ? 'failed' : 'interrupted'
+      options.onProgress(wish.name)
       logger.warn({ base_model: wish.name, reason: download.error }, 'base_model.download_ended')
     }
   }

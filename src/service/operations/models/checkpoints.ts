@@ -52,7 +52,7 @@ export interface OpenCheckpointFile {
 }
 
 export function createCheckpointService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'exporter' | 'baseModels' | 'requestSweep'>,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'exporter' | 'baseModels' | 'activity' | 'requestSweep'>,
 ): CheckpointService {
   const { db } = context
 
@@ -104,12 +104,16 @@ export function createCheckpointService(
         }
         const found = wanted.filter((step) => existing.has(step) && !inUse.has(step))
         await deleteCheckpointRows(transaction, model.id, found)
-        return { digests: found.map((step) => existing.get(step) ?? ''), count: found.length, existing, inUse }
+        return { digests: found.map((step) => existing.get(step) ?? ''), found, existing, inUse }
       })
       for (const digest of result.digests) context.engines.forgetAdapter(digest)
+      if (result.found.length > 0) {
+        const data = { steps: result.found }
+        context.activity.publish({ type: 'checkpoint.deleted', owner: model, modelId: model.id, data })
+      }
       context.requestSweep()
       return {
-        deleted_count: result.count,
+        deleted_count: result.found.length,
         not_found_steps: wanted.filter((step) => !result.existing.has(step)),
         in_use_steps: [...result.inUse],
       }

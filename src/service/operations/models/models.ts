@@ -44,11 +44,26 @@ export interface ModelService {
 /** What it works with. */
 type Context = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'signals' | 'engines' | 'exporter' | 'baseModels' | 'requestSweep'
+  | 'db'
+  | 'blobs'
+  | 'ids'
+  | 'clock'
+  | 'logger'
+  | 'signals'
+  | 'activity'
+  | 'engines'
+  | 'exporter'
+  | 'baseModels'
+  | 'requestSweep'
 >
 
 export function createModelService(context: Context): ModelService {
   const { db, ids } = context
+
+  function tell(type: 'model.created' | 'model.deleted', model: ModelRecord): void {
+    const { id, name, baseModel } = model
+    context.activity.publish({ type, owner: model, modelId: id, data: { name, base_model: baseModel } })
+  }
 
   async function check(principal: Principal, request: CreateModelRequest) {
     checkName('project', request.project)
@@ -80,23 +95,23 @@ export function createModelService(context: Context): ModelService {
         if (scope !== null) {
           const before = await findIdempotent(transaction, scope, digest)
           const model = before === null ? null : await findModel(transaction, before)
-          if (model !== null) return model
+          if (model !== null) return { model, isNew: false }
         }
         const existing = await findModelByName(transaction, entity, request.project, request.name)
-        if (existing !== null) return returnExisting(existing, request, baseModel)
+        if (existing !== null) return { model: returnExisting(existing, request, baseModel), isNew: false }
         const id = ids.uuid()
         await storeModel(context, transaction, { ...wanted, id, runId: ids.uuid() })
         if (origin !== null) await beginAs(transaction, ids, id, origin)
         if (scope !== null) await rememberIdempotent(transaction, scope, digest, id)
-        return requireRow(await findModel(transaction, id))
+        return { model: requireRow(await findModel(transaction, id)), isNew: true }
       })
-    try {
-      return toAnswer(await insert())
-    } catch (error) {
+    const stored = await insert().catch((error: unknown) => {
       if (!isUniqueViolation(error)) throw error
       // another create of the same name came first
-      return toAnswer(await insert())
-    }
+      return insert()
+    })
+    if (stored.isNew) tell('model.created', stored.model)
+    return toAnswer(stored.model)
   }
 
   async function deleteModel(principal: Principal, id: string): Promise<DeleteModelResponse> {
@@ -123,6 +138,7 @@ export function createModelService(context: Context): ModelService {
     })
     for (const step of steps) context.engines.forgetAdapter(step.adapterDigest)
     for (const job of jobs) context.signals.notify(job.id)
+    tell('model.deleted', model)
     context.requestSweep()
     return { model_id: model.id, deleted_checkpoints: steps.length, deleted_run: true }
   }

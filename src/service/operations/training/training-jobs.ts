@@ -100,7 +100,10 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
       },
     )
-    if (created.isNew) context.dispatcher.wake()
+    if (created.isNew) {
+      signals.notify(created.job.id)
+      context.dispatcher.wake()
+    }
     return toWireJob(created.job, [], await forecast.placeOf(created.job))
   }
 

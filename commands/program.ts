@@ -95,6 +95,11 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
+  entry(
+    'events',
+    'Show what happens on the service: jobs, checkpoints, logs, models',
+    async () => (await import('./events.js')).events,
+  ),
   entry('keys create', 'Make an API key', async () => (await import('./keys/create.js')).createKey),
   entry('keys list', 'List API keys', async () => (await import('./keys/list.js')).listKeys),
   entry('keys revoke', 'Revoke API keys', async () => (await import('./keys/revoke.js')).revokeKeys),

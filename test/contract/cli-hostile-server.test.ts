@@ -152,6 +152,10 @@ function answerTo({ method, path }: RecordedRequest): Response {
     [/base-models$/, method === 'POST' ? baseModel : ['org/name', 'odd']],
     [/base-models\//, method === 'DELETE' ? { id: 'odd', deleted: true } : baseModel],
     [/training-jobs\/[^/]+\/events$/, page([event])],
+    [
+      /preview\/events$/,
+      page([{ id: 'odd', type: 'odd', created_at: 'odd', project: 'odd', model_id: 'odd', data: { odd: 'odd' } }]),
+    ],
     [/training-jobs$/, method === 'POST' ? job : page([job])],
     [/training-jobs\//, job],
     [/keys$/, method === 'POST' ? key : page([key])],

@@ -66,6 +66,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'config set': ['project', 'games'],
   'config unset': ['project'],
   'config path': [],
+  events: [],
   ui: [],
   open: [],
   completion: ['bash'],

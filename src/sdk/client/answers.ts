@@ -7,6 +7,7 @@
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
+import type { Activity } from '#contract/wire/activity.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
@@ -76,6 +77,14 @@ export const deletedModel = objectOf<DeleteModelResponse>({
   model_id: maybe(text),
   deleted_checkpoints: maybe(number),
   deleted_run: maybe(truth),
+})
+export const activity = objectOf<Activity>({
+  id: maybe(text),
+  type: text,
+  created_at: maybe(text),
+  project: maybe(text),
+  model_id: maybe(text),
+  data: maybe(mapOf(anything)),
 })
 export const modelMetrics = objectOf<ModelMetrics>({
   object: anything,

@@ -8,6 +8,7 @@
 import { AppError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { BodyKey, GivenBody, GivenQuery } from '#contract/endpoints/table.js'
+import type { Activity } from '#contract/wire/activity.js'
 import type { ChatChunk, ChatRequestBody } from '#contract/wire/chat-completions.js'
 import type { FileObject } from '#contract/wire/files.js'
 import type { StorageReport, SystemCheckResponse, VerifyProgress } from '#contract/wire/health.js'
@@ -107,6 +108,12 @@ export function createClient(options: ClientOptions) {
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
+    events: {
+      /** What happened lately, oldest first. */
+      list: list('GET /v1/preview/events', answers.pageOf(answers.activity)),
+      /** What happens, until the server ends or the connection breaks; `after` goes on behind the last one seen. */
+      follow: (query: GivenQuery<'GET /v1/preview/events'> = {}, call: CallOptions = {}) => followActivity(query, call),
+    },
     files: {
       /** Uploads training data; `id` is then a `training_data_url`. Files of another purpose are not read as rows. */
       upload(
@@ -205,6 +212,18 @@ export function createClient(options: ClientOptions) {
       else return yield parseAnswer(data, { source, check: answers.storageReport })
     }
     throw new ProtocolError(`${source} ended the answer before it was complete`)
+  }
+
+  async function* followActivity(
+    query: GivenQuery<'GET /v1/preview/events'>,
+    call: CallOptions,
+  ): AsyncGenerator<Activity> {
+    const headers = { accept: 'text/event-stream' }
+    const request = requestOf('GET /v1/preview/events', { query }, { headers, isLong: true, ...call })
+    const response = await http.open(request)
+    const source = sourceOf(options.baseUrl, request)
+    assertStream(response, source)
+    for await (const { data } of readEvents(response)) yield parseAnswer(data, { source, check: answers.activity })
   }
 
   async function* streamChat(request: ChatRequestBody, call: CallOptions): AsyncGenerator<ChatChunk> {

@@ -220,6 +220,15 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
     ]),
   ),
   [TUNING]: async () => ({ path: `${TUNING}?`, isNewestFirst: true, add: tune, foreign: () => tune(other) }),
+  '/v1/preview/sessions': async () => {
+    const add = (headers = {}) => post('/v1/preview/sessions', {}, headers)
+    return {
+      path: '/v1/preview/sessions?',
+      add,
+      remove: remove('/v1/preview/sessions'),
+      foreign: () => add(other),
+    }
+  },
   '/v1/preview/keys': async () => {
     const add = (headers = {}) => post('/v1/preview/keys', { scope: 'read', name: `k${++count}` }, headers)
     const { key_id: own } = await ok<{ key_id: string }>('/v1/whoami')
@@ -238,6 +247,7 @@ const OTHERS = [
   `${TUNING}/{fine_tuning_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/checkpoints`,
   '/v1/responses/{response_id}/input_items',
+  '/v1/preview/events',
 ]
 
 const page = (path: string, limit: number, after?: string) =>

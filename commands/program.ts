@@ -87,6 +87,11 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('jobs list', 'List training jobs', async () => (await import('./jobs/list.js')).listJobs),
   entry('jobs get', 'Show one training job', async () => (await import('./jobs/get.js')).getJob),
+  entry(
+    'jobs chart',
+    'Draw the metrics of a model over its steps',
+    async () => (await import('./jobs/chart.js')).chartJobs,
+  ),
   entry('jobs events', 'Show the events of a training job', async () => (await import('./jobs/events.js')).jobEvents),
   entry(
     'jobs watch',

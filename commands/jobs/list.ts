@@ -9,6 +9,7 @@ import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/views/watch.js'
 import { JOB_STATUSES } from '#contract/wire/job-words.js'
+import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { collectPages, eachItem } from '#sdk/client/pages.js'
@@ -43,8 +44,8 @@ export const listJobs = defineCommand({
     const page = flags.all
       ? await collectPages((query) => client.trainingJobs.list({ ...filter, ...query }, { signal }), { after })
       : await client.trainingJobs.list({ ...filter, limit, after }, { signal })
-    const names = output.mode === 'human' ? await modelNames(client, page.data, signal) : new Map<string, string>()
-    output.list(page, toColumns(names, clock.nowMs()), {
+    const models = output.mode === 'human' ? await modelsOf(client, page.data, signal) : new Map<string, Model>()
+    output.list(page, toColumns(models, clock.nowMs()), {
       isWide: flags.wide,
       nextCommand: nextPageCommand('jobs list', page, {
         '--model': flags.model,
@@ -59,14 +60,18 @@ export const listJobs = defineCommand({
   },
 })
 
-function toColumns(names: ReadonlyMap<string, string>, nowMs: number): readonly Column<TrainingJob>[] {
+function toColumns(models: ReadonlyMap<string, Model>, nowMs: number): readonly Column<TrainingJob>[] {
+  const figure = (job: TrainingJob, topic: string): number | null => job.report?.facts[topic]?.['mean'] ?? null
   return [
     { header: 'status', kind: 'status', get: (job) => job.status },
     { header: 'kind', get: (job) => job.kind, rank: 2 },
-    { header: 'model', kind: 'name', get: (job) => names.get(job.model_id) ?? job.model_id, canShrink: true },
+    { header: 'project', get: (job) => models.get(job.model_id)?.project, canShrink: true, rank: 5 },
+    { header: 'model', kind: 'name', get: (job) => models.get(job.model_id)?.name ?? job.model_id, canShrink: true },
     { header: 'progress', get: describeProgress, rank: 0 },
+    { header: 'reward', kind: 'number', get: (job) => figure(job, 'reward'), rank: 3 },
+    { header: 'loss', kind: 'number', get: (job) => figure(job, 'loss'), rank: 4 },
     { header: 'started', kind: 'time', get: (job) => job.training_start ?? job.created_at, rank: 1 },
-    { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs), rank: 3 },
+    { header: 'duration', kind: 'duration', get: (job) => durationMs(job, nowMs), rank: 6 },
     { header: 'id', kind: 'shortId', get: (job) => job.id },
   ]
 }
@@ -76,18 +81,18 @@ function durationMs(job: TrainingJob, nowMs: number): number | null {
   return (job.training_end === null ? nowMs : Date.parse(job.training_end)) - Date.parse(job.training_start)
 }
 
-/** Names for people; a model deleted since keeps its id. */
-async function modelNames(
+/** Names and projects for people; a model deleted since keeps its id. */
+async function modelsOf(
   client: Client,
   jobs: readonly TrainingJob[],
   signal: AbortSignal,
-): Promise<Map<string, string>> {
+): Promise<Map<string, Model>> {
   const wanted = new Set(jobs.map((job) => job.model_id))
-  const names = new Map<string, string>()
-  if (wanted.size === 0) return names
+  const models = new Map<string, Model>()
+  if (wanted.size === 0) return models
   for await (const model of eachItem((query) => client.models.list(query, { signal }))) {
-    if (wanted.has(model.id)) names.set(model.id, model.name)
-    if (names.size === wanted.size) break
+    if (wanted.has(model.id)) models.set(model.id, model)
+    if (models.size === wanted.size) break
   }
-  return names
+  return models
 }

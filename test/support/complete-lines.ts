@@ -42,6 +42,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'checkpoints delete': ['email-agent', '--steps', '1', '--yes'],
   'checkpoints download': ['email-agent', '-o', folder],
   'jobs list': [],
+  'jobs chart': ['email-agent'],
   'jobs get': [JOB.id],
   'jobs events': [JOB.id],
   'jobs watch': [JOB.id],

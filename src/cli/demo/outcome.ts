@@ -1,5 +1,5 @@
 /**
- * How a demo ends: the held-out curve, samples side by side, and the closing event.
+ * How a demo ends: the held-out curve, samples before and after, and the closing event.
  */
 import type { DemoFinished, DemoSample } from './events.js'
 import { type DemoOptions, type Measurement, secondsSince } from './session.js'
@@ -63,18 +63,29 @@ export function finish(
   }
 }
 
-/** The shown held-out prompts, evenly spread, with the first answer of each measurement: nothing is picked by its reward. */
+/**
+ * Held-out prompts with the first answer of each measurement, evenly spread over those whose answer changed, and over the others where
+ * those are too few: nothing is picked by its reward.
+ */
 function compareSamples(before: Measurement, after: Measurement): readonly DemoSample[] {
-  const count = Math.min(SHOWN_PROMPTS, before.answered.length)
-  return Array.from({ length: count }, (_, i) => {
-    const at = Math.floor(((i + 0.5) * before.answered.length) / count)
-    const [old, now] = [before.answered[at], after.answered[at]]
+  const samples = before.answered.map((old, at): DemoSample => {
+    const [was, is] = [old.answers[0], after.answered[at]?.answers[0]]
     return {
-      prompt: old?.item.prompt ?? '',
-      before: old?.answers[0]?.text ?? '',
-      after: now?.answers[0]?.text ?? '',
-      reward_before: old?.answers[0]?.reward ?? 0,
-      reward_after: now?.answers[0]?.reward ?? 0,
+      prompt: old.item.prompt,
+      before: was?.text ?? '',
+      after: is?.text ?? '',
+      reward_before: was?.reward ?? 0,
+      reward_after: is?.reward ?? 0,
     }
   })
+  const changed = samples.filter((sample) => sample.before !== sample.after)
+  const shown = spread(changed, SHOWN_PROMPTS)
+  const unchanged = samples.filter((sample) => sample.before === sample.after)
+  return [...shown, ...spread(unchanged, SHOWN_PROMPTS - shown.length)]
+}
+
+/** At most `count`, evenly spread. */
+function spread<T>(items: readonly T[], count: number): readonly T[] {
+  const most = Math.min(count, items.length)
+  return Array.from({ length: most }, (_, i) => items[Math.floor(((i + 0.5) * items.length) / most)] as T)
 }

@@ -4,7 +4,8 @@
  * All prompts of a turn are asked at once, so that the service can answer them side by side. Groups whose rewards are equal
  * teach nothing and are not sent.
  */
-import type { JsonValue } from '#base/util/json.js'
+import { sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { parametersOf } from '#sdk/client/model-size.js'
 import type { DemoEvent, DemoFinished, DemoGradientStep, DemoStep } from './events.js'
 import { finish, GOAL, isOutOfTime, toPoint } from './outcome.js'
 import {
@@ -19,6 +20,7 @@ import {
   runJob,
   secondsSince,
   shuffled,
+  toGroup,
 } from './session.js'
 import type { DemoItem } from './task.js'
 
@@ -26,10 +28,6 @@ import type { DemoItem } from './task.js'
 const PROMPTS_PER_STEP = 16
 /** Answers to each of them: one group. */
 const GROUP_SIZE = 8
-/** Small models of a few million parameters want large steps. */
-const LEARNING_RATE = 1e-3
-/** Short answers to short prompts: an optimizer step of ART's, 2,048 tokens, would cover most of a turn. */
-const TOKENS_PER_STEP = 384
 /** Turns in a row without anything to learn from that end it, too. */
 const MAX_IDLE_STEPS = 3
 
@@ -89,25 +87,14 @@ async function* train(
   const groups = answered.filter(isUseful).map(toGroup)
   if (groups.length === 0) return null
   const { client, model, seed, signal } = options
+  // what `train rl` sends for a model of this size
+  const parameters = await parametersOf(client, model.base_model, { signal })
   const request = {
     model_id: model.id,
     trajectory_groups: groups,
-    experimental_config: { learning_rate: LEARNING_RATE, tokens_per_step: TOKENS_PER_STEP, seed },
+    experimental_config: { ...sizeDefaults('rl', {}, parameters), seed },
   }
   return yield* runJob(options, () => client.trainingJobs.createRl(request, { signal }))
-}
-
-/** A group as the API takes it: the prompt as a message, then the choice as it came, with its logprobs and token ids. */
-function toGroup({ item, answers, reply }: AnsweredPrompt): JsonValue {
-  return {
-    trajectories: reply.choices.map((choice, i) => ({
-      messages_and_choices: [
-        { role: 'user', content: item.prompt },
-        { ...choice, prompt_token_ids: reply.prompt_token_ids } as JsonValue,
-      ],
-      reward: answers[i]?.reward ?? 0,
-    })),
-  }
 }
 
 function isUseful({ answers }: AnsweredPrompt): boolean {

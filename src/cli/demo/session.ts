@@ -19,6 +19,9 @@ const HELD_OUT_ANSWERS = 4
 /** Answers are sampled as they come: the reward is of the model, not of its best guess. */
 const TEMPERATURE = 1
 
+/** What answers to held-out prompts are logged as. */
+const HELD_OUT_SPLIT = 'held_out'
+
 export interface DemoOptions {
   readonly client: Client
   readonly model: Model
@@ -95,11 +98,29 @@ export async function ask(
   return { item, reply, answers: texts.map((text) => ({ text, reward: task.reward(item, text) })) }
 }
 
-/** Asks every held-out prompt; the same seeds each time, so that steps can be compared. */
+/** A group as the API takes it: the prompt as a message, then the choice as it came, with its logprobs and token ids. */
+export function toGroup({ item, answers, reply }: AnsweredPrompt): JsonObject {
+  return {
+    trajectories: reply.choices.map((choice, i) => ({
+      messages_and_choices: [
+        { role: 'user', content: item.prompt },
+        { ...choice, prompt_token_ids: reply.prompt_token_ids } as JsonValue,
+      ],
+      reward: answers[i]?.reward ?? 0,
+    })),
+  }
+}
+
+/**
+ * Asks every held-out prompt; the same seeds each time, so that steps can be compared. The answers are logged with the step, where
+ * the page and `models metrics` show them.
+ */
 export async function measure(options: DemoOptions, step: number): Promise<Measurement> {
   const answered = await Promise.all(
     options.task.heldOut.map((item) => ask(options, item, { step, count: HELD_OUT_ANSWERS, seed: 'held out' })),
   )
+  const { client, model, signal } = options
+  await client.models.log(model.id, { split: HELD_OUT_SPLIT, trajectory_groups: answered.map(toGroup) }, { signal })
   const rewards = rewardsOf(answered)
   const event: DemoMeasured = {
     object: 'demo.measured',

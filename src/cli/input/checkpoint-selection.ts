@@ -136,7 +136,7 @@ export function formatSteps(steps: readonly number[]): string {
 }
 
 /** Shown where nobody names any, in this order. */
-const USUAL_METRICS = ['val/reward', 'train/reward', 'reward', 'loss/train']
+const USUAL_METRICS = ['val/reward', 'held_out/reward', 'train/reward', 'reward', 'val/loss', 'loss/train', 'sft/loss']
 
 /** What a table shows when no metric is named: the first three of the usual ones that there are. */
 export function usualMetrics(names: readonly string[]): readonly string[] {

@@ -1,11 +1,11 @@
 /**
- * A curve as text: a few rows of a terminal, values from 0 to 1 upwards, steps to the right. Pure.
+ * A curve as text: a few rows of a terminal, values upwards, steps to the right. Pure.
  */
 
 export interface ChartPoint {
   /** Position to the right: a whole number, ascending. */
   readonly step: number
-  /** 0 to 1; anything else is drawn at the nearer edge. */
+  /** Within the range; anything else is drawn at the nearer edge. */
   readonly value: number
 }
 
@@ -16,12 +16,14 @@ export interface ChartOptions {
   readonly rows?: number
   /** Whether symbols beyond ASCII can be shown. */
   readonly isUnicode: boolean
+  /** Values of the lowest and the highest row; default 0 and 1. */
+  readonly range?: readonly [number, number]
 }
 
 /** Most columns between two steps. */
 const MAX_GAP = 4
-/** Columns left of the first step: indent, value, axis. */
-const MARGIN = 8
+/** Columns beside a value, left of the first step: indent, space, axis. */
+const INDENT = 4
 
 /**
  * Draws the curve; empty for no points.
@@ -38,10 +40,15 @@ export function renderChart(points: readonly ChartPoint[], options: ChartOptions
   if (first === undefined || last === undefined) return ''
   const rows = options.rows ?? 9
   const marks = options.isUnicode ? { dot: '●', line: '·', axis: '┤', corner: '┼', floor: '─' } : ASCII
+  const [low, high] = options.range ?? [0, 1]
+  const range = high > low ? high - low : 1
+  const labels = Array.from({ length: rows }, (_, row) => showValue(low + (range * row) / (rows - 1), range))
+  const labelWidth = Math.max(...labels.map((label) => label.length))
+  const margin = labelWidth + INDENT
   const span = Math.max(1, last.step - first.step)
-  const columns = Math.min(span * MAX_GAP, Math.max(1, options.width - MARGIN - String(last.step).length - 1))
+  const columns = Math.min(span * MAX_GAP, Math.max(1, options.width - margin - String(last.step).length - 1))
   const columnOf = (step: number): number => Math.round(((step - first.step) / span) * columns)
-  const rowOf = (value: number): number => Math.round(Math.min(1, Math.max(0, value)) * (rows - 1))
+  const rowOf = (value: number): number => Math.round(Math.min(1, Math.max(0, (value - low) / range)) * (rows - 1))
   const grid = Array.from({ length: rows }, (_, row) =>
     Array.from({ length: columns + 2 }, () => (row === 0 ? marks.floor : ' ')),
   )
@@ -53,13 +60,17 @@ export function renderChart(points: readonly ChartPoint[], options: ChartOptions
     put(column, valueAt(points, columnOf, column), marks.line)
   for (const { step, value } of points) put(columnOf(step), value, marks.dot)
   const lines = grid.map((cells, row) => {
-    const label = (row / (rows - 1)).toFixed(2)
-    return `  ${label} ${row === 0 ? marks.corner : marks.axis}${cells.join('')}`.trimEnd()
+    return `  ${(labels[row] ?? '').padStart(labelWidth)} ${row === 0 ? marks.corner : marks.axis}${cells.join('')}`.trimEnd()
   })
-  return [...lines.toReversed(), stepLabels(points, columnOf)].join('\n')
+  return [...lines.toReversed(), stepLabels(points, columnOf, margin)].join('\n')
 }
 
 const ASCII = { dot: 'o', line: '.', axis: '|', corner: '+', floor: '-' } as const
+
+/** As many decimals as tell rows apart, two at least. */
+function showValue(value: number, range: number): string {
+  return value.toFixed(Math.min(6, Math.max(2, 1 - Math.floor(Math.log10(range)))))
+}
 
 /** The straight line between the points on both sides of a column. */
 function valueAt(points: readonly ChartPoint[], columnOf: (step: number) => number, column: number): number {
@@ -71,10 +82,10 @@ function valueAt(points: readonly ChartPoint[], columnOf: (step: number) => numb
 }
 
 /** The numbers of the steps under their points, as many as fit. */
-function stepLabels(points: readonly ChartPoint[], columnOf: (step: number) => number): string {
+function stepLabels(points: readonly ChartPoint[], columnOf: (step: number) => number, margin: number): string {
   let line = ''
   for (const { step } of points) {
-    const at = MARGIN + columnOf(step)
+    const at = margin + columnOf(step)
     if (at > line.length) line = line.padEnd(at) + String(step)
   }
   return line

@@ -1,5 +1,5 @@
 /**
- * A demo on the terminal: a line per step, then a chart, samples side by side, and what to do next.
+ * A demo on the terminal: a line per step, then a chart, samples before and after, and what to do next.
  *
  * Turns the events of `cli/demo/events.ts` into text; `--json` prints them as they are, `--quiet` only the model's id.
  */
@@ -8,7 +8,7 @@ import type { CommandContext } from '../command/context.js'
 import { renderChart } from '../terminal/chart.js'
 import { formatClock, formatDuration, formatNumber, plural } from '../terminal/format.js'
 import { type Progress, startProgress } from '../terminal/progress.js'
-import type { Column } from '../terminal/table.js'
+import { wrapWords } from '../terminal/table.js'
 
 /** What the reader can do when it is over. */
 export interface NextSteps {
@@ -106,17 +106,26 @@ function printFinished({ io, output }: CommandContext, event: DemoFinished, next
     const points = event.held_out.map(({ step, reward }) => ({ step, value: reward }))
     const chart = renderChart(points, { width: io.stdout.width, isUnicode: io.stdout.isUnicode })
     output.event(event, `\nHeld-out reward by step\n${chart}\n`)
-    output.rows(event.samples, event.samples, sampleColumns, (sample) => sample.prompt)
+    const width = io.stdout.isTerminal ? io.stdout.width : Number.POSITIVE_INFINITY
+    output.event(event, event.samples.map((sample) => describeSample(sample, width)).join('\n\n'))
   }
   output.result(event, `\n${outcome(event)}\n\n${nextLines(next).join('\n')}`, [event.model_id])
 }
 
-const sampleColumns: readonly Column<DemoSample>[] = [
-  { header: 'prompt', get: (sample) => sample.prompt, canShrink: true },
-  { header: 'before', get: (sample) => sample.before, canShrink: true },
-  { header: 'after', get: (sample) => sample.after, canShrink: true },
-  { header: 'reward', get: (sample) => `${sample.reward_before.toFixed(2)} to ${sample.reward_after.toFixed(2)}` },
-]
+/** Before and after one above the other, with their rewards; what is long goes on below, nothing is cut. */
+function describeSample({ prompt, before, after, ...sample }: DemoSample, width: number): string {
+  const line = (label: string, text: string, reward: number | null): string => {
+    const value = reward === null ? '    ' : reward.toFixed(2)
+    const indent = `  ${label.padEnd(6)}  ${value}  `
+    const words = text.trim().replaceAll(/\s*\n\s*/g, ' ⏎ ')
+    return `${indent}${wrapWords(words === '' ? '(nothing)' : words, width - indent.length).join(`\n${' '.repeat(indent.length)}`)}`
+  }
+  return [
+    line('asked', prompt, null),
+    line('before', before, sample.reward_before),
+    line('after', after, sample.reward_after),
+  ].join('\n')
+}
 
 const reasons: Readonly<Record<DemoFinished['reason'], string>> = {
   goal: 'little is left to learn',

@@ -15,6 +15,8 @@ export interface Pace {
 /** Writes a report. */
 export function toWireReport(progress: JobProgress, pace: Pace): WireReport {
   const { report, stepCount } = progress
+  const metrics = averageSteps(progress)
+  const loss = metrics['loss/train']
   return {
     left_out: report.leftOut.map(({ reason, count, examples }) => ({ reason, count, examples: [...examples] })),
     tokens: report.tokens,
@@ -23,9 +25,9 @@ export function toWireReport(progress: JobProgress, pace: Pace): WireReport {
     validation: report.validation.map(({ step, loss, metrics }) => ({ gradient_step: step, loss, ...metrics })),
     kept_gradient_step: report.keptStep,
     stopped_early: report.hasStoppedEarly,
-    facts: factsOf(report, stepCount),
+    facts: { ...factsOf(report, stepCount), ...(loss === undefined ? {} : { loss: { mean: loss } }) },
     remaining_seconds: remainingSeconds(report.plannedSteps, stepCount, pace),
-    warnings: reportWarnings(report, stepCount, averageSteps(progress)),
+    warnings: reportWarnings(report, stepCount, metrics),
   }
 }
 

@@ -48,7 +48,7 @@ export const evaluate = defineCommand({
     const { connect, output, args, flags, signal, prepared: plan } = context
     const client = await connect()
     const { name, model, step } = await resolveServed(context, client, args.model)
-    const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
+    const { groups } = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
     const facts = summarize(context, groups)
     const examples = examplesOf(groups, plan.rows)
     if (flags.out !== undefined)

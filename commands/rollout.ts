@@ -9,6 +9,7 @@ import { quoteWord } from '#cli/command/page-flags.js'
 import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 
@@ -23,6 +24,10 @@ export const rollout = defineCommand({
       'trainyard rollout orders --prompts mails.jsonl -n 8 | trainyard train rl orders --file - --watch',
       'one turn of a loop: ask, compare with each row\'s "answer", train',
     ],
+    [
+      'trainyard rollout orders --prompts mails.jsonl --until-trainable 16 --out groups.jsonl',
+      'only groups that teach, for prompts that are mostly failed or mostly solved',
+    ],
     ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
   ],
   namespace: ['project', 'entity'],
@@ -30,11 +35,27 @@ export const rollout = defineCommand({
   flags: {
     ...rolloutFlags,
     count: flag.integer(1, 128)('-n <count>', 'answers per prompt, one group, 1 to 128; default 8', { default: 8 }),
+    untilTrainable: flag.integer(1, 10_000)(
+      '--until-trainable <n>',
+      'ask on until n groups differ in reward, and keep those; equal ones teach nothing',
+    ),
+    maxAttempts: flag.integer(1, 100_000)(
+      '--max-attempts <n>',
+      'groups asked for at most with --until-trainable; default 10 for each that is wanted',
+      { isAdvanced: true },
+    ),
     out: flag.text('--out <file>', 'where to write the groups; default -, standard output', { default: '-' }),
   },
   exits: ['not_found'],
   next: ['trainyard train rl <model> --file groups.jsonl --watch'],
   async prepare(context) {
+    const { untilTrainable, maxAttempts } = context.flags
+    if (maxAttempts !== undefined && untilTrainable === undefined) {
+      throw new UsageError('invalid_usage', '--max-attempts bounds --until-trainable, which is not given', {
+        param: '--max-attempts',
+        hint: 'add --until-trainable <n>, or leave --max-attempts out',
+      })
+    }
     // answers take long: they are not sampled for a place where they cannot be kept
     if (context.flags.out !== '-') await assertWritable(context.flags.out)
     return await planRollout(context, context.flags)
@@ -43,12 +64,21 @@ export const rollout = defineCommand({
     const { connect, output, args, flags, prepared: plan } = context
     const client = await connect()
     const { name } = await resolveServed(context, client, args.model)
-    const groups = await sampleGroups(context, client, { model: name, plan, count: flags.count, flags })
-    const facts = summarize(context, groups)
+    const { untilTrainable: trainable, maxAttempts } = flags
+    const until = trainable === undefined ? null : { trainable, maxAttempts }
+    const { groups, thrownAway } = await sampleGroups(context, client, {
+      model: name,
+      plan,
+      count: flags.count,
+      flags,
+      until,
+    })
+    const facts = { ...summarize(context, groups), ...(until === null ? {} : { thrown_away: thrownAway }) }
     for (const finding of sayOfGroups(groups)) output.warning(finding)
     // all of them: what failed and what taught nothing belongs into the means of the job
     const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
-    const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them`
+    const away = until === null ? '' : `; ${plural(thrownAway, 'group')} with equal rewards thrown away`
+    const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them${away}`
     if (flags.out === '-') {
       output.raw(lines)
       return output.status(said)

@@ -75,14 +75,31 @@ export async function planRollout(context: CommandContext, flags: RolloutFlags):
   return { rows, score }
 }
 
-/** Samples `count` answers to each prompt and scores them; failed ones are exceptions of their groups. */
+/** Groups, and how many more were thrown away because their rewards did not differ. */
+export interface SampledGroups {
+  readonly groups: readonly TrajectoryGroup[]
+  readonly thrownAway: number
+}
+
+/**
+ * Samples `count` answers to each prompt and scores them; failed ones are exceptions of their groups.
+ *
+ * @param request.until goes over the prompts again until so many groups differ, and keeps those; default each prompt once
+ */
 export async function sampleGroups(
   context: CommandContext,
   client: Client,
-  request: { readonly model: string; readonly plan: RolloutPlan; readonly count: number; readonly flags: RolloutFlags },
-): Promise<readonly TrajectoryGroup[]> {
+  request: {
+    readonly model: string
+    readonly plan: RolloutPlan
+    readonly count: number
+    readonly flags: RolloutFlags
+    readonly until?: { readonly trainable: number; readonly maxAttempts: number | undefined } | null
+  },
+): Promise<SampledGroups> {
   const { io, output, signal } = context
-  const { model, plan, count, flags } = request
+  const { model, plan, count, flags, until = null } = request
+  let thrownAway = 0
   const progress = startProgress(io, output.mode === 'human', 'asking')
   const givingUp = new AbortController()
   const stop = (): void => givingUp.abort(signal.reason)
@@ -124,15 +141,23 @@ export async function sampleGroups(
     }),
   )
   try {
-    return await gather(plans, {
+    const groups = await gather(plans, {
+      ...(until === null ? {} : { untilTrainable: until.trainable }),
+      ...(until?.maxAttempts === undefined ? {} : { maxAttempts: until.maxAttempts }),
       concurrency: flags.concurrency,
       retries: flags.retries,
       signal: givingUp.signal,
-      onProgress: ({ done, total, failed, reward }) => {
+      onProgress: ({ done, total, failed, reward, thrownAway: away }) => {
+        thrownAway = away ?? thrownAway
         const troubles = failed === 0 ? '' : `, ${failed} failed`
         progress.update(`${done} of ${total} answers, reward ${reward?.toFixed(3) ?? '-'}${troubles}`)
       },
     })
+    // where no group differs, they are what is left
+    return {
+      groups,
+      thrownAway: groups.some(({ isTrainable }) => isTrainable) ? thrownAway : thrownAway - groups.length,
+    }
   } finally {
     signal.removeEventListener('abort', stop)
     progress.stop()

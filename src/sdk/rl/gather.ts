@@ -29,6 +29,9 @@ export interface GatherProgress {
   readonly failed: number
   /** Mean reward so far; null before the first trajectory. */
   readonly reward: number | null
+  /** With `untilTrainable`: groups so far whose rewards differ, and those thrown away because theirs do not. */
+  readonly trainable?: number
+  readonly thrownAway?: number
 }
 
 export interface GatherOptions {
@@ -39,7 +42,17 @@ export interface GatherOptions {
   /** Told after each rollout. */
   readonly onProgress?: (progress: GatherProgress) => void
   readonly signal?: AbortSignal
+  /**
+   * Dynamic sampling (DAPO, arXiv:2503.14476): go on, over the plans again and again, until so many groups differ in reward, and throw
+   * the others away. All that differ are returned, also more than asked for.
+   */
+  readonly untilTrainable?: number
+  /** With `untilTrainable`: groups gathered at most. Default ten times as many as are wanted. */
+  readonly maxAttempts?: number
 }
+
+/** Groups gathered at most for each that is wanted. */
+const ATTEMPTS_PER_GROUP = 10
 
 /**
  * The same rollout `size` times.
@@ -55,41 +68,92 @@ export function group(
 }
 
 /**
- * Gathers all groups, in the order given.
+ * Gathers all groups, in the order given; with `untilTrainable` those whose rewards differ, in the order they were asked for. When none
+ * differs after `maxAttempts`, the last ones as they are: what is trained on them says why nothing is.
  *
  * @throws only the signal's reason; a rollout's failure becomes an exception of its group
+ * @example await gather(plans, { untilTrainable: 16, onProgress: ({ thrownAway }) => console.log(thrownAway) })
  */
 export async function gather(plans: readonly GroupPlan[], options: GatherOptions = {}): Promise<TrajectoryGroup[]> {
-  const { signal, onProgress } = options
-  const gathered = plans.map(() => ({ trajectories: [] as Trajectory[][], exceptions: [] as RolloutException[] }))
-  const waiting = plans.flatMap((plan, i) => Array.from({ length: plan.size }, (_, index) => ({ plan, i, index })))
-  const total = waiting.length
-  const rewards: number[] = []
-  let [done, failed, next] = [0, 0, 0]
+  const tally: Tally = { done: 0, total: 0, failed: 0, rewards: [] }
+  const { untilTrainable: wanted, maxAttempts = ATTEMPTS_PER_GROUP * (wanted ?? 0), onProgress } = options
+  if (wanted === undefined || plans.length === 0) {
+    return await gatherAll(
+      plans.map((plan) => ({ plan, first: 0 })),
+      { ...options, tally, report: () => onProgress?.(progressOf(tally)) },
+    )
+  }
+  const kept: TrajectoryGroup[] = []
+  let last: TrajectoryGroup[] = []
+  let attempts = 0
+  const report = (): void =>
+    onProgress?.({ ...progressOf(tally), trainable: kept.length, thrownAway: attempts - kept.length })
+  while (kept.length < wanted && attempts < maxAttempts) {
+    // as many as are missing at the rate so far, so that there are always many side by side, and few too many
+    const rate = attempts === 0 ? 1 : Math.max(kept.length / attempts, 1 / ATTEMPTS_PER_GROUP)
+    const count = Math.min(maxAttempts - attempts, Math.ceil((wanted - kept.length) / rate))
+    const wave = Array.from({ length: count }, (_, i) => {
+      const [pass, at] = [Math.floor((attempts + i) / plans.length), (attempts + i) % plans.length]
+      const plan = plans[at] as GroupPlan
+      // a rollout that seeds by its index answers anew
+      return { plan, first: pass * plan.size }
+    })
+    last = await gatherAll(wave, { ...options, tally, report: () => onProgress?.(progressOf(tally)) })
+    attempts += count
+    kept.push(...last.filter(({ isTrainable }) => isTrainable))
+    report()
+  }
+  return kept.length > 0 ? kept : last
+}
+
+/** Counted over all waves. */
+interface Tally {
+  done: number
+  total: number
+  failed: number
+  readonly rewards: number[]
+}
+
+function progressOf({ done, total, failed, rewards }: Tally): GatherProgress {
+  return { done, total, failed, reward: mean(rewards) }
+}
+
+/** @param wave plans, and the index of each one's first rollout */
+async function gatherAll(
+  wave: readonly { readonly plan: GroupPlan; readonly first: number }[],
+  options: GatherOptions & { readonly tally: Tally; readonly report: () => void },
+): Promise<TrajectoryGroup[]> {
+  const { signal, tally, report } = options
+  const gathered = wave.map(() => ({ trajectories: [] as Trajectory[][], exceptions: [] as RolloutException[] }))
+  const waiting = wave.flatMap(({ plan, first }, i) =>
+    Array.from({ length: plan.size }, (_, index) => ({ plan, i, index, first })),
+  )
+  tally.total += waiting.length
+  let next = 0
 
   async function work(): Promise<void> {
     for (let item = waiting[next]; item !== undefined; item = waiting[next]) {
       next += 1
       signal?.throwIfAborted()
-      const result = await attempt(item.plan.rollout, item.index, options)
+      const result = await attempt(item.plan.rollout, item.first + item.index, options)
       const into = gathered[item.i]
       if (result instanceof RolloutFailure) {
-        failed += 1
+        tally.failed += 1
         into?.exceptions.push(result.exception)
       } else if (into !== undefined) {
         into.trajectories[item.index] = [...result]
-        rewards.push(...result.map((trajectory) => trajectory.reward))
+        tally.rewards.push(...result.map((trajectory) => trajectory.reward))
       }
-      done += 1
-      onProgress?.({ done, total, failed, reward: mean(rewards) })
+      tally.done += 1
+      report()
     }
   }
 
-  const workers = Math.max(1, Math.min(options.concurrency ?? DEFAULT_CONCURRENCY, total))
+  const workers = Math.max(1, Math.min(options.concurrency ?? DEFAULT_CONCURRENCY, waiting.length))
   await Promise.all(Array.from({ length: workers }, () => work()))
   return gathered.map(
     ({ trajectories, exceptions }, i) =>
-      new TrajectoryGroup(trajectories.flat(), { exceptions, metadata: plans[i]?.metadata ?? {} }),
+      new TrajectoryGroup(trajectories.flat(), { exceptions, metadata: wave[i]?.plan.metadata ?? {} }),
   )
 }
 

@@ -685,7 +685,7 @@ describe('jobs', () => {
   test('list names models and progress', async () => {
     const routes = { ...models, 'GET /v1/preview/training-jobs': { body: page([completed]) } }
     const { stdout } = await run(['jobs', 'list'], routes, { tty: true })
-    expect(stdout).toContain('completed   rl     email-agent   2/4')
+    expect(stdout).toContain('completed  rl    default  email-agent  2/4')
     expect(stdout).toContain('1:21')
   })
   test('get explains a failure', async () => {

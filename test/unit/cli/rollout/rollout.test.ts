@@ -45,6 +45,22 @@ const groupsOf = (text: string) =>
 const rewardsOf = (text: string) => groupsOf(text).map(({ trajectories }) => trajectories.map(({ reward }) => reward))
 
 describe('rollout', () => {
+  test('--until-trainable asks on until so many groups differ and says how many were thrown away', async () => {
+    // every fifth reward is 1: some groups of two differ, some do not
+    const reward = file('r.mjs', 'let n = 0\nexport const reward = () => (n++ % 5 === 0 ? 1 : 0)\n')
+    const line = ['rollout', 'email-agent', '--prompts', file('p.jsonl', ROWS), '-n', '2', '--reward', reward]
+    const { stdout, stderr } = await run([...line, '--until-trainable', '3', '--concurrency', '1'])
+    const groups = rewardsOf(stdout)
+    expect(groups.length).toBeGreaterThanOrEqual(3)
+    for (const rewards of groups) expect(new Set(rewards).size).toBe(2)
+    const away = /rewards differ in \d+ of them; (\d+) groups? with equal rewards thrown away/.exec(stderr)
+    expect(Number(away?.[1])).toBeGreaterThan(0)
+    const refused = await run([...line, '--max-attempts', '9'])
+    expect([refused.exitCode, refused.stderr]).toEqual([
+      2,
+      expect.stringContaining('--max-attempts bounds --until-trainable'),
+    ])
+  })
   const argv = () => ['rollout', 'email-agent', '--prompts', file('p.jsonl', ROWS), '-n', '2']
   test('asks every prompt n times with ids and log-probabilities and compares with the answer', async () => {
     const { stdout, stderr, requests } = await run([...argv(), '--system', 'short', '--seed', '1'])

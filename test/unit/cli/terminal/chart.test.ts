@@ -48,3 +48,15 @@ test('chart: values outside of 0 to 1 are drawn at the edge', () => {
   expect(lines[0]).toContain('●')
   expect(lines[2]).toContain('●')
 })
+
+test('chart: another range has its own values beside the rows, as many decimals as tell them apart', () => {
+  const points = [
+    { step: 1, value: -2 },
+    { step: 2, value: 2 },
+  ]
+  expect(renderChart(points, { ...options, range: [-2, 2] })).toBe(
+    ['   2.00 ┤   ·●', '   0.00 ┤ ··', '  -2.00 ┼●─────', '         1   2'].join('\n'),
+  )
+  expect(renderChart(points, { ...options, range: [0, 0.004] })).toContain('0.0020 ')
+  expect(renderChart([{ step: 1, value: 5 }], { ...options, range: [5, 5] })).toContain('5.00 ')
+})

@@ -9,6 +9,7 @@ import {
   createJudge,
   createToolEnvironment,
   exactAnswer,
+  type GatherProgress,
   gather,
   group,
   matching,
@@ -108,6 +109,36 @@ describe('gather', () => {
     expect(gathered?.trajectories).toHaveLength(6)
     expect(gathered?.exceptions).toEqual([])
     expect(most).toBe(2)
+  })
+  test('goes on until so many groups differ, keeps those, counts the others, and seeds anew when prompts come round again', async () => {
+    const asked: string[] = []
+    // of three prompts the second differs from its second round on
+    const plans = ['a', 'b', 'c'].map((name) =>
+      group(2, async (index) => {
+        asked.push(`${name}${index}`)
+        return rewarded(name === 'b' && index >= 2 ? index % 2 : 0)
+      }),
+    )
+    const seen: GatherProgress[] = []
+    const options = { untilTrainable: 2, maxAttempts: 30, onProgress: (each: GatherProgress) => void seen.push(each) }
+    const groups = await gather(plans, options)
+    expect(groups.map(({ rewards }) => rewards)).toEqual(Array.from({ length: groups.length }, () => [0, 1]))
+    expect(groups.length).toBeGreaterThanOrEqual(2)
+    const last = seen.at(-1)!
+    expect(last).toMatchObject({ trainable: groups.length, done: last.total })
+    expect(last.trainable! + last.thrownAway!).toBe(last.total / 2)
+    expect(new Set(asked).size).toBe(asked.length)
+  })
+  test('ends at the most groups it may ask for; where none differs they are returned as they are', async () => {
+    let calls = 0
+    const plan = group(2, async () => {
+      calls += 1
+      return rewarded(0)
+    })
+    const groups = await gather([plan], { untilTrainable: 3, maxAttempts: 7 })
+    expect(calls).toBe(14)
+    expect(groups.every(({ isTrainable }) => !isTrainable)).toBe(true)
+    expect(groups.length).toBeGreaterThan(0)
   })
   test('an abort ends it with its reason', async () => {
     const abort = new AbortController()

@@ -18,6 +18,11 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 export const commandTable: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
   entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
+  entry(
+    'init',
+    'Begin a task of your own: a folder that runs as it stands',
+    async () => (await import('./init.js')).init,
+  ),
   entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat),
   entry(
     'rollout',

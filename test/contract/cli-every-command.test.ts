@@ -12,6 +12,7 @@ afterAll(removeInputs)
 
 /** Commands that never need the service, or say themselves what is wrong with it. */
 const offline = new Set([
+  'init',
   'completion',
   'backup',
   'restore',

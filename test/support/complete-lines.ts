@@ -21,6 +21,7 @@ writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assista
 /** A complete command line of every command; a new command must be added here to pass. */
 export const completeLines: Readonly<Record<string, readonly string[]>> = {
   serve: [],
+  init: [join(folder, 'task'), '--base-model', 'trainyard/spark', '--have', 'checker', '--prompts', 'sample'],
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],

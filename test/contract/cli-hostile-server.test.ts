@@ -12,6 +12,7 @@ afterAll(removeInputs)
 
 /** Those that ask no server: a server has nothing to say there. */
 const withoutServer = new Set([
+  'init',
   'data convert',
   'serve',
   'backup',

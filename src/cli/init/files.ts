@@ -80,8 +80,10 @@ export function check${parameters} {
 }
 `
   if (task.source !== 'judge') return `${check}\nexport const reward = check\n`
-  return `${check}
-const { JUDGE_URL, JUDGE_MODEL = 'gpt-5-mini', JUDGE_KEY = '' } = process.env
+  return `import { env } from 'node:process'
+
+${check}
+const { JUDGE_URL, JUDGE_MODEL = 'gpt-5-mini', JUDGE_KEY = '' } = env
 const RUBRIC = 'Grade the answer from 0 (useless) to 10 (exactly what was asked, nothing else). Reply with the number alone.'
 
 /** What a judge says: any model behind an OpenAI-compatible address, JUDGE_URL. Without one \`check\` above decides. */
@@ -122,8 +124,9 @@ function teacherFile(task: Task): string {
   return `// Writes examples.jsonl: answers of a stronger model to the prompts of train.jsonl, behind any OpenAI-compatible address.
 // Without TEACHER_URL each row's own "answer" is taken.
 import { readFile, writeFile } from 'node:fs/promises'
+import { argv, env } from 'node:process'
 
-const { TEACHER_URL, TEACHER_MODEL = 'gpt-5-mini', TEACHER_KEY = '' } = process.env
+const { TEACHER_URL, TEACHER_MODEL = 'gpt-5-mini', TEACHER_KEY = '' } = env
 
 async function answerOf(row${typed(task, 'Record<string, unknown>')})${typed(task, 'Promise<string>')} {
   if (TEACHER_URL === undefined) {
@@ -149,7 +152,7 @@ export async function writeExamples() {
   await writeFile('examples.jsonl', lines.join('\\n') + '\\n')
 }
 
-if (process.argv[1]?.includes('teacher')) await writeExamples()
+if (argv[1]?.endsWith('teacher.${extensionOf(task)}')) await writeExamples()
 `
 }
 

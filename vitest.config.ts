@@ -1,5 +1,5 @@
 /**
- * Three Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), e2e (the binary, a port).
+ * Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), ui (a browser), e2e (the binary, a port).
  *
  * Tests run the TypeScript sources; `#layer/file.js` is mapped to `src/`. Child processes run the build in `dist/`,
  * which is why `npm test` builds first.
@@ -27,6 +27,7 @@ export default defineConfig({
         },
       },
       { resolve, test: { name: 'integration', include: ['test/integration/**/*.test.ts'], ...serial } },
+      { resolve, test: { name: 'ui', include: ['test/ui/**/*.test.ts'], ...serial } },
       { resolve, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...serial, testTimeout: 600_000 } },
     ],
   },

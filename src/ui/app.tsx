@@ -6,17 +6,25 @@ import type { ComponentType, JSX } from 'preact'
 import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { followLinks, go, here, hrefOf, route } from './data/address.js'
+import { followActivity } from './data/live.js'
 import type { PageName } from './data/match.js'
 import { credential } from './data/session.js'
-import { identify } from './data/sign-in.js'
+import { identify, signInByCode } from './data/sign-in.js'
 import { ModelsPage } from './pages/models.js'
-import { SignInPage } from './pages/sign-in.js'
+import { codeProblem, SignInPage } from './pages/sign-in.js'
 import { Layout, Title } from './parts/layout.js'
 import { applyTheme, watchSystemTheme } from './parts/theme.js'
 
 type Page = ComponentType
 /** Pages that are loaded when they are opened. */
-const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {}
+const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
+  model: async () => (await import('./pages/model.js')).ModelPage,
+  checkpoints: async () => (await import('./pages/checkpoints.js')).CheckpointsPage,
+  jobs: async () => (await import('./pages/jobs.js')).JobsPage,
+  job: async () => (await import('./pages/job.js')).JobPage,
+  play: async () => (await import('./pages/play.js')).PlayPage,
+  settings: async () => (await import('./pages/settings.js')).SettingsPage,
+}
 const NOW: Partial<Readonly<Record<PageName, Page>>> = { models: ModelsPage, 'sign-in': SignInPage, nowhere: Nowhere }
 
 function App(): JSX.Element {
@@ -59,6 +67,10 @@ if (root !== null) {
   applyTheme()
   watchSystemTheme()
   followLinks()
+  followActivity()
   root.replaceChildren()
+  await signInByCode().catch((error: unknown) => {
+    codeProblem.value = error instanceof Error ? error.message : String(error)
+  })
   render(<App />, root)
 }

@@ -18,7 +18,9 @@ const pages = [
   'CHANGELOG.md',
   'test/spark/README.md',
   'src/assets/spark/README.md',
-  ...readdirSync(path.join(ROOT, 'src/docs')).map((name) => `src/docs/${name}`),
+  ...readdirSync(path.join(ROOT, 'src/docs'))
+    .filter((name) => /[.]md$/.test(name))
+    .map((name) => `src/docs/${name}`),
 ]
 const files = FOLDERS.flatMap((folder) =>
   readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) =>

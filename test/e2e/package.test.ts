@@ -59,6 +59,8 @@ describe('contents', () => {
     }
     expect(paths).toContain('bin/trainyard.js')
     expect(paths).toContain('dist/src/index.d.ts')
+    expect(paths).toContain('dist/ui/manifest.json')
+    expect(paths.filter((path) => /^dist\/ui\/app-\w+\.js(\.br|\.gz)?$/.test(path))).toHaveLength(3)
     expect(paths.filter((path) => /\.(map|test\.js)$|^dist\/test|^test\//.test(path))).toEqual([])
     expect(paths).toContain('src/docs/how-training-works.md')
     expect(paths.filter((path) => path.startsWith('src/') && !/^src\/(assets|docs)\//.test(path))).toEqual([])

@@ -84,6 +84,7 @@ A file named - is standard input.
 const PAGES = `Pages, as Markdown in src/docs of the package; a running service shows them at /docs (trainyard open):
 
   guide                 a loop in TypeScript, learning rates, a check in CI
+  page                  what a browser shows: curves, jobs, prompts beside each other
   commands              every command and setting
   api                   endpoints, and where they are a superset of the hosted service's
   how-training-works    from trajectories to a checkpoint

@@ -29,7 +29,7 @@ export type Media =
   | 'application/jsonl'
   | 'text/event-stream'
   | 'text/html'
-  | 'image/svg+xml'
+  | 'image/*'
   | 'text/css'
   | 'text/plain'
 

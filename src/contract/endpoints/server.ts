@@ -74,5 +74,5 @@ export const SERVER = endpoints({
   'GET /docs/{page}': { ...ours, summary: 'A page of the documentation', answer: 'text/html' },
   'GET /ui': { ...ours, summary: 'The page for browsers', answer: 'text/html' },
   'GET /ui/{+path}': { ...ours, summary: 'An address of the page, or a file of it', answer: 'text/html' },
-  'GET /docs/pictures/{file}': { ...ours, summary: 'A picture of the documentation', answer: 'image/svg+xml' },
+  'GET /docs/pictures/{file}': { ...ours, summary: 'A picture of the documentation', answer: 'image/*' },
 })

@@ -41,7 +41,10 @@ export function go(path: string, options: { readonly replaces?: boolean } = {}):
   const before = current.value.path
   history[options.replaces === true ? 'replaceState' : 'pushState'](null, '', hrefOf(path))
   current.value = readPlace()
-  if (current.value.path !== before) scrollTo(0, 0)
+  if (current.value.path === before) return
+  scrollTo(0, 0)
+  // who reads by keyboard or by ear begins where the new page does
+  document.getElementById('content')?.focus()
 }
 
 /** Changes the query in place; null takes a name out. */

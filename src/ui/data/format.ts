@@ -12,7 +12,7 @@ export function formatNumber(value: number | null | undefined): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞'
   const size = Math.abs(value)
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) {
-    return value.toExponential(2).replace('e+', 'e').replaceAll('-', '−')
+    return Number(value.toPrecision(3)).toExponential().replace('e+', 'e').replaceAll('-', '−')
   }
   const digits = Number.isInteger(value) ? 0 : size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3
   return value.toLocaleString(LOCALE, { maximumFractionDigits: digits }).replace('-', '−')

@@ -9,7 +9,7 @@ const NAME = 'trainyard.session'
 const SCOPES = ['read', 'write', 'admin'] as const
 
 /** Null: nobody is signed in. */
-export const credential = signal<string | null>(sessionStorage.getItem(NAME) ?? localStorage.getItem(NAME))
+export const credential = signal<string | null>(sessionStorage.getItem(NAME) || localStorage.getItem(NAME) || null)
 /** What the server says of it; null until it has answered. */
 export const identity = signal<WhoamiResponse | null>(null)
 

@@ -10,11 +10,14 @@ import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, plural } from '../data/format.js'
+import { live, useLive } from '../data/live.js'
 import { useLoad, useWhileSeen } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { Block, Command, Empty } from '../parts/block.js'
 import { JobLine } from '../parts/job-line.js'
+import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
+import { LiveMark } from '../parts/live-mark.js'
 
 const PAGE = 50
 const BUSY_MS = 2000
@@ -23,7 +26,9 @@ const IDLE_MS = 15_000
 export function ModelsPage(): JSX.Element {
   return (
     <>
-      <Title text="Models" />
+      <Title text="Models">
+        <LiveMark />
+      </Title>
       <Running />
       <ModelTable />
     </>
@@ -38,7 +43,9 @@ function Running(): JSX.Element | null {
     const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
     return [...running.data, ...waiting]
   })
-  useWhileSeen(jobs.data?.length === 0 ? IDLE_MS : BUSY_MS, jobs.reload)
+  useLive(['job'], jobs.reload)
+  // what is left of a job changes without news; without a stream there is no news at all
+  useWhileSeen(live.value === true && jobs.data?.length === 0 ? null : BUSY_MS, jobs.reload)
   const models = useLoad(
     jobs.data === null || jobs.data.length === 0 ? null : jobs.data.map((job) => job.model_id).join(),
     async (signal) => {
@@ -85,7 +92,8 @@ function ModelTable(): JSX.Element {
   const models = useLoad(path + (after ?? ''), (signal) =>
     ask<List<Model>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
   )
-  useWhileSeen(IDLE_MS, models.reload)
+  useLive(['model', 'checkpoint'], models.reload)
+  useWhileSeen(live.value === true ? null : IDLE_MS, models.reload)
   const isFiltered = filter.length > 0
 
   return (
@@ -125,8 +133,7 @@ function Filters(): JSX.Element {
   const search = useRef<HTMLInputElement>(null)
   useEffect(() => {
     const focus = (event: KeyboardEvent): void => {
-      const isTyping = event.target instanceof Element && event.target.closest('input, textarea, select') !== null
-      if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+      if (event.key !== '/' || !isForPage(event)) return
       event.preventDefault()
       search.current?.focus()
     }

@@ -1,6 +1,8 @@
 /**
  * `/ui/sign-in`: an API key for a session.
  */
+
+import { signal } from '@preact/signals'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { go, query } from '../data/address.js'
@@ -10,9 +12,13 @@ import { signIn } from '../data/sign-in.js'
 import { Command } from '../parts/block.js'
 import { Title } from '../parts/layout.js'
 
+/** Why the code of the address did not sign in; null where there was none. */
+export const codeProblem = signal<string | null>(null)
+
 export function SignInPage(): JSX.Element {
   const [key, setKey] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
+  const [isKept, setIsKept] = useState(false)
   const [isBusy, setIsBusy] = useState(false)
 
   async function submit(event: Event): Promise<void> {
@@ -21,7 +27,7 @@ export function SignInPage(): JSX.Element {
     setIsBusy(true)
     setError(null)
     try {
-      await signIn(key.trim(), false)
+      await signIn(key.trim(), isKept)
       const back = query.value.get('back')
       go(back?.startsWith('/') === true && !back.startsWith('/sign-in') ? back : '/', { replaces: true })
     } catch (raw) {
@@ -34,6 +40,11 @@ export function SignInPage(): JSX.Element {
   return (
     <div class="narrow">
       <Title text="Sign in" />
+      {codeProblem.value !== null && (
+        <p class="failure" role="alert">
+          {codeProblem.value}
+        </p>
+      )}
       <form class="card stack" onSubmit={(event) => void submit(event)}>
         <label class="field">
           API key
@@ -53,12 +64,18 @@ export function SignInPage(): JSX.Element {
             {error.status === 401 ? 'This key is not valid here.' : error.message}
           </p>
         )}
+        <label class="row">
+          <input type="checkbox" checked={isKept} onChange={(event) => setIsKept(event.currentTarget.checked)} />
+          Keep me signed in on this browser
+        </label>
         <button type="submit" class="primary" disabled={isBusy}>
           {isBusy ? 'Signing in…' : 'Sign in'}
         </button>
       </form>
       <div class="stack soft">
-        <p>The server prints its first key once and keeps it in a file of its data directory. A new one:</p>
+        <p>On the machine of the server, this opens the page signed in:</p>
+        <Command text="trainyard ui" />
+        <p>Or make a key to type here:</p>
         <Command text="trainyard keys create" />
       </div>
     </div>

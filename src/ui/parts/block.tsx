@@ -44,11 +44,14 @@ export function Empty(props: { readonly children: ComponentChildren; readonly co
   )
 }
 
+/** Said in full up to so many characters. */
+const LONG = 80
+
 export function Command({ text }: { readonly text: string }): JSX.Element {
   return (
     <div class="command">
       <code>{text}</code>
-      <CopyButton text={text} label={`Copy the command ${text}`} />
+      <CopyButton text={text} label={`Copy ${text.length > LONG ? 'the command' : text}`} />
     </div>
   )
 }

@@ -8,6 +8,7 @@ import { apiUrl } from '../data/client.js'
 import type { PageName } from '../data/match.js'
 import { credential, identity } from '../data/session.js'
 import { signOut } from '../data/sign-in.js'
+import { chooseKeys, hasKeys, Keys } from './keys.js'
 import { chooseTheme, THEMES, theme } from './theme.js'
 
 const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
@@ -50,6 +51,7 @@ export function Layout({ children }: { readonly children: ComponentChildren }): 
       <main id="content" tabIndex={-1}>
         {children}
       </main>
+      <Keys />
     </>
   )
 }
@@ -96,6 +98,14 @@ function Account(): JSX.Element {
             </label>
           ))}
         </fieldset>
+        <label class="row">
+          <input
+            type="checkbox"
+            checked={hasKeys.value}
+            onChange={(event) => chooseKeys(event.currentTarget.checked)}
+          />
+          Single-letter keys
+        </label>
         <a href={apiUrl('/docs')}>Documentation</a>
         {credential.value !== null && (
           <button

@@ -11,20 +11,27 @@ import { renderReference } from './reference.js'
 
 const REFERENCE: PageLink = { name: 'reference', title: 'API reference' }
 /** A file beside the pages. */
-const PICTURE = /^[\w-]+[.]svg$/
+const PICTURE = /^[\w-]+[.](svg|png)$/
+const PICTURE_TYPES: Readonly<Record<string, string>> = { '.svg': 'image/svg+xml', '.png': 'image/png' }
 /** Shown first, in this order; others follow by name. */
-const ORDER = ['guide', 'api', 'commands', 'how-training-works', 'learning', 'operations']
+const ORDER = ['guide', 'page', 'api', 'commands', 'how-training-works', 'learning', 'operations']
 
 export interface Documentation {
   /** The page as HTML; null if there is none. An empty name is the first page. */
   page(name: string): Promise<string | null>
-  /** A drawing of the pages, by its file's name, as SVG; null if there is none. */
-  picture(file: string): Promise<string | null>
+  /** A drawing or a screenshot of the pages, by its file's name; null if there is none. */
+  picture(file: string): Promise<Picture | null>
+}
+
+export interface Picture {
+  /** Media type. */
+  readonly type: string
+  readonly bytes: Uint8Array
 }
 
 export function createDocumentation(): Documentation {
   let pages: Promise<ReadonlyMap<string, string>> | null = null
-  let pictures: Promise<ReadonlyMap<string, string>> | null = null
+  let pictures: Promise<ReadonlyMap<string, Picture>> | null = null
   return {
     picture: async (file) => {
       pictures ??= readPictures()
@@ -55,11 +62,16 @@ async function readPages(): Promise<ReadonlyMap<string, string>> {
   return pages.set(REFERENCE.name, renderPage(reference))
 }
 
-async function readPictures(): Promise<ReadonlyMap<string, string>> {
+async function readPictures(): Promise<ReadonlyMap<string, Picture>> {
   const folder = join(packageRoot(), 'src/docs')
   const files = (await readdir(folder)).filter((file) => PICTURE.test(file))
   return new Map(
-    await Promise.all(files.map(async (file) => [file, await readFile(join(folder, file), 'utf8')] as const)),
+    await Promise.all(
+      files.map(async (file) => {
+        const type = PICTURE_TYPES[parse(file).ext] ?? ''
+        return [file, { type, bytes: await readFile(join(folder, file)) }] as const
+      }),
+    ),
   )
 }
 

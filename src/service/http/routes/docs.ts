@@ -45,7 +45,10 @@ export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddres
     'GET /docs/pictures/{file}': async ({ params: { file }, c }) => {
       const picture = await documentation.picture(file)
       if (picture === null) throw new NotFoundError('not_found', `there is no picture "${file.slice(0, 100)}"`)
-      return c.body(picture, 200, { 'content-type': 'image/svg+xml' })
+      return c.body(new Uint8Array(picture.bytes), 200, {
+        'content-type': picture.type,
+        'x-content-type-options': 'nosniff',
+      })
     },
     'GET /docs/{page}': async ({ params: { page }, c }) => {
       if (page === 'style.css') return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })

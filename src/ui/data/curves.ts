@@ -1,0 +1,83 @@
+/**
+ * Curves of a model: its numbers by step, made smooth, and told in a sentence. Pure.
+ */
+import type { MetricAxis, ModelMetrics } from '#contract/wire/model-metrics.js'
+import { formatNumber } from './format.js'
+
+export type Axis = MetricAxis
+/** Lists are as long as `steps`; null where a step has none. */
+export type Curves = ModelMetrics
+
+/** Positions along an axis; steps where the axis is not known of every step. */
+export function positionsOf(curves: Curves, axis: Axis): readonly number[] {
+  if (axis === 'time') return curves.times.map((time) => Date.parse(time) / 1000)
+  const { tokens } = curves
+  return axis === 'tokens' && tokens.every((count) => count !== null) ? tokens.map(Number) : curves.steps
+}
+
+/**
+ * An exponential moving average, corrected for its start (Adam, arXiv:1412.6980, section 3): the first value is the first value, not a
+ * share of it. Gaps stay gaps.
+ *
+ * @param weight of what was before, 0 to below 1; 0 changes nothing
+ */
+export function smooth(values: readonly (number | null)[], weight: number): (number | null)[] {
+  let mean = 0
+  let count = 0
+  return values.map((value) => {
+    if (value === null) return null
+    mean = weight * mean + (1 - weight) * value
+    count += 1
+    return mean / (1 - weight ** count)
+  })
+}
+
+/** `Reward from 0.41 at step 1 to 0.62 at step 11, highest 0.66 at step 9.` @param wants which end is the better one */
+export function describeCurve(
+  title: string,
+  steps: readonly number[],
+  values: readonly (number | null)[],
+  wants: 'high' | 'low' | null,
+): string {
+  const known = values.flatMap((value, i) => (value === null ? [] : [{ value, step: steps[i] ?? 0 }]))
+  const first = known[0]
+  const last = known.at(-1)
+  if (first === undefined || last === undefined) return `${title}: no value yet.`
+  const at = ({ value, step }: { value: number; step: number }) => `${formatNumber(value)} at step ${step}`
+  if (known.length === 1) return `${title} ${at(first)}.`
+  const best = known.reduce((a, b) => ((wants === 'low' ? b.value < a.value : b.value > a.value) ? b : a))
+  const word = wants === 'low' ? 'lowest' : 'highest'
+  if (best === last) return `${title} from ${at(first)} to ${at(last)}, its ${word}.`
+  return `${title} from ${at(first)} to ${at(last)}, ${word} ${at(best)}.`
+}
+
+/** What a number is called in charts and tables. */
+export interface MetricName {
+  readonly key: string
+  readonly title: string
+  readonly wants: 'high' | 'low' | null
+}
+
+const KNOWN: readonly MetricName[] = [
+  { key: 'train/reward', title: 'Reward', wants: 'high' },
+  { key: 'held_out/reward', title: 'Reward, held out', wants: 'high' },
+  { key: 'val/reward', title: 'Reward, validation', wants: 'high' },
+  { key: 'loss/train', title: 'Loss', wants: 'low' },
+  { key: 'loss/val', title: 'Loss, validation', wants: 'low' },
+  { key: 'loss/kl_div', title: 'KL, sampler to learner', wants: null },
+  { key: 'loss/entropy', title: 'Entropy', wants: null },
+  { key: 'loss/grad_norm', title: 'Gradient norm', wants: null },
+  { key: 'loss/learning_rate', title: 'Learning rate', wants: null },
+]
+
+export function nameOf(key: string): MetricName {
+  return KNOWN.find((name) => name.key === key) ?? { key, title: key, wants: null }
+}
+
+/** The charts that are shown where nobody chose: rewards where there are some, else the loss, and what tells whether training is sound. */
+export function defaultKeys(curves: Curves): readonly string[] {
+  const has = (key: string) => curves.series[key]?.some((value) => value !== null) === true
+  const outcome = ['train/reward', 'held_out/reward', 'val/reward'].filter(has)
+  const first = outcome.length > 0 ? outcome : ['loss/train', 'loss/val'].filter(has)
+  return [...first, ...['loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)]
+}

@@ -1,0 +1,20 @@
+/**
+ * Models by what addresses say, and their curves.
+ */
+import type { List } from '#contract/wire/list.js'
+import type { ModelMetrics } from '#contract/wire/model-metrics.js'
+import type { Model } from '#contract/wire/models.js'
+import { ApiError, ask } from './client.js'
+
+/** @throws {ApiError} 404 for one that is not there */
+export async function readModel(project: string, name: string, signal: AbortSignal): Promise<Model> {
+  const query = `project=${encodeURIComponent(project)}&name=${encodeURIComponent(name)}`
+  const [model] = (await ask<List<Model>>(`/v1/preview/models?${query}&limit=1`, { signal })).data
+  if (model !== undefined) return model
+  throw new ApiError(`there is no model "${name}" in project "${project}"`, { status: 404 })
+}
+
+/** @param points most of a series; the server keeps the first, last, lowest and highest of each stretch */
+export function readCurves(modelId: string, signal: AbortSignal, points = 1000): Promise<ModelMetrics> {
+  return ask(`/v1/preview/models/${encodeURIComponent(modelId)}/metrics?points=${points}`, { signal })
+}

@@ -1,0 +1,305 @@
+/**
+ * `/ui/jobs/:id`: one job, live. Its events are read from the first and then followed, so that a reload shows the same.
+ */
+import type { ComponentChildren, JSX } from 'preact'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
+import type { Model } from '#contract/wire/models.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import { hrefOf, route } from '../data/address.js'
+import { ask } from '../data/client.js'
+import { nowMs } from '../data/clock.js'
+import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
+import { useJobEvents } from '../data/job-events.js'
+import { useLoad, useWhileSeen } from '../data/load.js'
+import { modelPath } from '../data/match.js'
+import { missingScope } from '../data/session.js'
+import { Block, Empty, Failure } from '../parts/block.js'
+import { Chart } from '../parts/chart.js'
+import { Confirm } from '../parts/confirm.js'
+import { CopyAs } from '../parts/copy-as.js'
+import { Progress, remaining, StatusTag } from '../parts/job-line.js'
+import { Title } from '../parts/layout.js'
+import { LiveLog, type LogLine } from '../parts/log.js'
+
+const RECORD_MS = 1500
+
+export function JobPage(): JSX.Element {
+  const { id = '' } = route.value.params
+  const path = `/v1/preview/training-jobs/${encodeURIComponent(id)}`
+  const job = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }))
+  const { events, isLive, since, error } = useJobEvents(job.data === null ? null : id)
+  const ended = events.at(-1)?.type
+  useWhileSeen(job.data === null || isFinished(job.data.status) ? null : RECORD_MS, job.reload)
+  useEffect(() => {
+    if (ended !== undefined && isTerminalEvent(ended)) job.reload()
+  }, [ended])
+  return (
+    <Block of={job} height="30rem">
+      {(record) => (
+        <Shown job={record} events={events} onChange={job.reload}>
+          {error !== null && <Failure error={error} />}
+          {!isFinished(record.status) && (
+            <p class={isLive ? 'live' : 'live cut'}>
+              {isLive
+                ? 'live'
+                : since === null
+                  ? 'connecting'
+                  : `not live since ${formatTime(since, nowMs())}, reconnecting`}
+            </p>
+          )}
+        </Shown>
+      )}
+    </Block>
+  )
+}
+
+function Shown(props: {
+  readonly job: TrainingJob
+  readonly events: readonly TrainingEvent[]
+  readonly onChange: () => void
+  readonly children: ComponentChildren
+}): JSX.Element {
+  const { job, events } = props
+  const model = useLoad(job.model_id, (signal) =>
+    ask<Model>(`/v1/preview/models/${encodeURIComponent(job.model_id)}`, { signal }),
+  )
+  const [isAsking, setIsAsking] = useState(false)
+  const missing = missingScope('write')
+  const name = model.data?.name ?? 'model'
+  return (
+    <>
+      <Title text={`${job.kind.toUpperCase()} job of ${name}`}>
+        <StatusTag job={job} />
+        {props.children}
+        {!isFinished(job.status) && (
+          <p class="actions">
+            <button
+              type="button"
+              class="danger"
+              disabled={missing !== null || job.is_cancel_requested}
+              title={missing ?? undefined}
+              onClick={() => setIsAsking(true)}
+            >
+              {job.is_cancel_requested ? 'Cancelling…' : 'Cancel'}
+            </button>
+          </p>
+        )}
+      </Title>
+      <p class="soft">
+        {model.data !== null && <a href={hrefOf(modelPath(model.data))}>{model.data.name}</a>}
+        {job.step === null ? '' : ` · made step ${job.step}`}
+        {job.attempt > 1 ? ` · attempt ${job.attempt}` : ''}
+        {` · created ${formatTime(job.created_at, nowMs())}`}
+      </p>
+      {isAsking && (
+        <Confirm
+          title={`Cancel this job of ${name}?`}
+          deed="Cancel the job"
+          onClose={() => setIsAsking(false)}
+          run={async () => {
+            await ask(`/v1/preview/training-jobs/${encodeURIComponent(job.id)}/cancel`, { method: 'POST' })
+            props.onChange()
+          }}
+        >
+          <p>It ends without a checkpoint: what its gradient steps learned is lost.</p>
+        </Confirm>
+      )}
+      {job.error_message !== null && (
+        <div class="failure" role="alert">
+          <p>{job.error_message}</p>
+          {job.error_code !== null && <p class="soft small">{job.error_code}</p>}
+        </div>
+      )}
+      {job.warnings.length > 0 && (
+        <ul class="warnings open">
+          {job.warnings.map((warning) => (
+            <li key={warning}>{warning}</li>
+          ))}
+        </ul>
+      )}
+      <Figures job={job} events={events} />
+      <GradientCharts events={events} />
+      <LeftOut job={job} />
+      <section class="stack" aria-labelledby="log">
+        <h2 id="log">Log</h2>
+        {events.length === 0 ? <Empty>Nothing has happened yet.</Empty> : <LiveLog lines={toLines(events)} />}
+      </section>
+      <Options job={job} />
+      <CopyAs cli={`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
+    </>
+  )
+}
+
+function Figures({
+  job,
+  events,
+}: {
+  readonly job: TrainingJob
+  readonly events: readonly TrainingEvent[]
+}): JSX.Element {
+  const last = events.findLast(({ type }) => type === 'gradient_step')?.data ?? {}
+  const speed = last['tokens_per_second']
+  const memory = job.report?.facts['memory']
+  const took =
+    job.training_start === null || job.training_end === null
+      ? null
+      : Date.parse(job.training_end) - Date.parse(job.training_start)
+  const figures: readonly (readonly [string, ComponentChildren])[] = [
+    ['Progress', <Progress key="progress" job={job} />],
+    ...(took === null ? [] : [['Took', formatSeconds(took / 1000)] as const]),
+    ...(remaining(job) === '' ? [] : [['Time', remaining(job)] as const]),
+    ...(typeof speed === 'number' ? [['Speed', `${formatCount(Math.round(speed))} tokens/s`] as const] : []),
+    ...(job.report === null ? [] : [['Trained', plural(job.report.trained_tokens, 'token')] as const]),
+    ...(memory?.['needed_bytes'] === undefined
+      ? []
+      : [['Memory', `${formatBytes(memory['needed_bytes'])} of ${formatBytes(memory['available_bytes'])}`] as const]),
+  ]
+  return (
+    <dl class="figures card">
+      {figures.map(([title, value]) => (
+        <div key={title}>
+          <dt>{title}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+      {job.report !== null && (
+        <div>
+          <dt>Where the time went</dt>
+          <dd class="small">
+            {Object.entries(job.report.seconds)
+              .filter(([, seconds]) => seconds >= 0.001)
+              .map(([part, seconds]) => `${part} ${formatSeconds(seconds)}`)
+              .join(' → ')}
+          </dd>
+        </div>
+      )}
+    </dl>
+  )
+}
+
+const CHARTS = [
+  ['loss', 'Loss', 'low'],
+  ['entropy', 'Entropy', null],
+  ['kl_div', 'KL, sampler to learner', null],
+  ['importance_ratio_p99', 'Ratio, 99th percentile', null],
+  ['grad_norm', 'Gradient norm', null],
+  ['clipped_token_fraction', 'Clipped tokens', null],
+] as const
+
+function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] }): JSX.Element | null {
+  const steps = useMemo(() => events.filter(({ type }) => type === 'gradient_step'), [events])
+  const positions = useMemo(() => steps.map((_, i) => i + 1), [steps])
+  const charts = useMemo(
+    () =>
+      CHARTS.map(([key, title, wants]) => ({
+        key,
+        title,
+        wants,
+        values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)),
+      })).filter(({ values }) => values.some((value) => value !== null)),
+    [steps],
+  )
+  if (charts.length === 0) return null
+  return (
+    <section class="stack" aria-labelledby="gradient-steps">
+      <h2 id="gradient-steps">Gradient steps</h2>
+      <div class="charts small-charts">
+        {charts.map(({ key, title, wants, values }) => (
+          <Chart
+            key={key}
+            title={title}
+            positions={positions}
+            unit="gradient step"
+            steps={positions}
+            values={values}
+            wants={wants}
+            smoothing={0}
+            height={130}
+            group="job"
+          />
+        ))}
+      </div>
+    </section>
+  )
+}
+
+function LeftOut({ job }: { readonly job: TrainingJob }): JSX.Element | null {
+  const left = job.report?.left_out ?? []
+  if (left.length === 0) return null
+  return (
+    <section class="stack" aria-labelledby="left-out">
+      <h2 id="left-out">Left out of training</h2>
+      <ul>
+        {left.map(({ reason, count, examples }) => (
+          <li key={reason}>
+            {toWords(reason)}: {formatCount(count)} <span class="soft">{examples.join(', ')}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+/** Every option, those that were asked for first. */
+function Options({ job }: { readonly job: TrainingJob }): JSX.Element {
+  const given = new Set(Object.keys(job.config))
+  const all = Object.entries(job.resolved_config ?? job.config)
+  const rows = [...all.filter(([name]) => given.has(name)), ...all.filter(([name]) => !given.has(name))]
+  return (
+    <details class="card" open={given.size > 0 && given.size <= 8}>
+      <summary>
+        <h2>Options</h2> <span class="soft">{formatCount(given.size)} set, the others by default</span>
+      </summary>
+      <dl class="pairs">
+        {rows.map(([name, value]) => (
+          <div key={name} class={given.has(name) ? '' : 'soft'}>
+            <dt>
+              <code>{name}</code>
+            </dt>
+            <dd>
+              {value === null
+                ? 'not set'
+                : typeof value === 'string'
+                  ? value
+                  : typeof value === 'number'
+                    ? formatNumber(value)
+                    : JSON.stringify(value)}
+              <span class="tag">{given.has(name) ? 'you' : 'default'}</span>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  )
+}
+
+function toLines(events: readonly TrainingEvent[]): readonly LogLine[] {
+  const at = nowMs()
+  let step = 0
+  return events.map((event): LogLine => {
+    const line = { id: event.id, time: formatTime(event.created_at, at) }
+    const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
+    switch (event.type) {
+      case 'training_started':
+        return {
+          ...line,
+          text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
+        }
+      case 'gradient_step': {
+        step += 1
+        const figures = [
+          ['loss', 'loss'],
+          ['KL', 'kl_div'],
+          ['entropy', 'entropy'],
+          ['gradient', 'grad_norm'],
+        ].flatMap(([title, key = '']) => (typeof event.data[key] === 'number' ? [`${title} ${number(key)}`] : []))
+        return { ...line, text: `gradient step ${step}  ${figures.join('  ')}` }
+      }
+      case 'training_ended':
+        return { ...line, text: `ended: step ${number('step')}` }
+      default:
+        return { ...line, text: `failed: ${String(event.data['error_message'] ?? 'no reason given')}`, isBad: true }
+    }
+  })
+}

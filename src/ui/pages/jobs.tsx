@@ -1,0 +1,163 @@
+/**
+ * `/ui/jobs`: the queue and what was, newest first.
+ */
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { JOB_STATUSES } from '#contract/wire/job-words.js'
+import type { List } from '#contract/wire/list.js'
+import type { Model } from '#contract/wire/models.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { hrefOf, query, setQuery } from '../data/address.js'
+import { ask } from '../data/client.js'
+import { nowMs } from '../data/clock.js'
+import { formatAgo, formatCount, formatNumber, formatSeconds } from '../data/format.js'
+import { live, useLive } from '../data/live.js'
+import { useLoad, useWhileSeen } from '../data/load.js'
+import { modelPath } from '../data/match.js'
+import { Block, Empty } from '../parts/block.js'
+import { CopyAs } from '../parts/copy-as.js'
+import { remaining, StatusTag } from '../parts/job-line.js'
+import { Title } from '../parts/layout.js'
+import { LiveMark } from '../parts/live-mark.js'
+
+const PAGE = 50
+const REFRESH_MS = 3000
+
+export function JobsPage(): JSX.Element {
+  const status = JOB_STATUSES.find((word) => word === query.value.get('status')) ?? null
+  const [limit, setLimit] = useState(PAGE)
+  const path = `/v1/preview/training-jobs?limit=${Math.min(limit, 100)}${status === null ? '' : `&status=${status}`}`
+  const jobs = useLoad(path, (signal) => ask<List<TrainingJob>>(path, { signal }))
+  useLive(['job'], jobs.reload)
+  useWhileSeen(live.value === true ? null : REFRESH_MS, jobs.reload)
+  const models = useModels(jobs.data?.data ?? [])
+  return (
+    <>
+      <Title text="Jobs">
+        <LiveMark />
+      </Title>
+      <label class="row soft">
+        Status
+        <select
+          value={status ?? ''}
+          onChange={(event) =>
+            setQuery({ status: event.currentTarget.value === '' ? null : event.currentTarget.value })
+          }
+        >
+          <option value="">all</option>
+          {JOB_STATUSES.map((word) => (
+            <option key={word}>{word}</option>
+          ))}
+        </select>
+      </label>
+      <Block of={jobs} height="16rem">
+        {(page) =>
+          page.data.length === 0 ? (
+            <Empty command={status === null ? 'trainyard demo' : 'trainyard jobs list'}>
+              {status === null ? 'No job was started yet.' : `No job is ${status}.`}
+            </Empty>
+          ) : (
+            <>
+              <Rows jobs={page.data} models={models} />
+              {page.has_more && (
+                <p class="row">
+                  {limit < 100 && (
+                    <button type="button" onClick={() => setLimit(100)}>
+                      More
+                    </button>
+                  )}
+                  <span class="soft">{formatCount(page.data.length)} shown, there are more</span>
+                </p>
+              )}
+            </>
+          )
+        }
+      </Block>
+      <CopyAs cli="trainyard jobs list" path={path} />
+    </>
+  )
+}
+
+/** The models of jobs, asked for once each. */
+function useModels(jobs: readonly TrainingJob[]): ReadonlyMap<string, Model> {
+  const [models, setModels] = useState<ReadonlyMap<string, Model>>(new Map())
+  const missing = [...new Set(jobs.map((job) => job.model_id))].filter((id) => !models.has(id))
+  useEffect(() => {
+    if (missing.length === 0) return
+    void Promise.all(
+      missing.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`).catch(() => null)),
+    ).then((found) =>
+      setModels(
+        (known) =>
+          new Map([...known, ...found.flatMap((model) => (model === null ? [] : [[model.id, model] as const]))]),
+      ),
+    )
+  }, [missing.join()])
+  return models
+}
+
+function Rows(props: {
+  readonly jobs: readonly TrainingJob[]
+  readonly models: ReadonlyMap<string, Model>
+}): JSX.Element {
+  const at = nowMs()
+  return (
+    <div class="table">
+      <table class="stacked">
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">Status</th>
+            <th scope="col">Model</th>
+            <th scope="col" class="number">
+              Gradient steps
+            </th>
+            <th scope="col" class="number">
+              Took
+            </th>
+            <th scope="col">Created</th>
+          </tr>
+        </thead>
+        <tbody>
+          {props.jobs.map((job) => {
+            const model = props.models.get(job.model_id)
+            const end = job.training_end === null ? null : Date.parse(job.training_end)
+            const took =
+              job.training_start === null || end === null ? null : (end - Date.parse(job.training_start)) / 1000
+            return (
+              <tr key={job.id}>
+                <th scope="row" class="name">
+                  <a href={hrefOf(`/jobs/${job.id}`)}>
+                    {job.kind} {job.step === null ? '' : `→ step ${job.step}`}
+                  </a>
+                </th>
+                <td data-label="Status">
+                  <span>
+                    <StatusTag job={job} /> <span class="soft small">{remaining(job)}</span>
+                  </span>
+                </td>
+                <td data-label="Model">
+                  {model === undefined ? (
+                    <span class="soft">–</span>
+                  ) : (
+                    <a href={hrefOf(modelPath(model))}>{model.name}</a>
+                  )}
+                </td>
+                <td data-label="Gradient steps" class="number">
+                  {formatNumber(job.num_gradient_steps)}
+                  {job.num_sequences === null ? '' : ` of ${formatNumber(job.num_sequences)}`}
+                </td>
+                <td data-label="Took" class="number">
+                  {formatSeconds(took)}
+                </td>
+                <td data-label="Created" class="nowrap">
+                  {formatAgo(job.created_at, at)}
+                </td>
+              </tr>
+            )
+          })}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,292 @@
+/**
+ * `/ui/models/:project/:name`: whether it learns.
+ */
+import type { JSX } from 'preact'
+import { useMemo, useState } from 'preact/hooks'
+import type { List } from '#contract/wire/list.js'
+import type { Model } from '#contract/wire/models.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { go, hrefOf, query, route, setQuery } from '../data/address.js'
+import { ask } from '../data/client.js'
+import { nowMs } from '../data/clock.js'
+import { type Axis, type Curves, defaultKeys, describeCurve, nameOf, positionsOf } from '../data/curves.js'
+import { formatAgo, formatNumber, plural } from '../data/format.js'
+import { live, useLive } from '../data/live.js'
+import { useLoad, useWhileSeen } from '../data/load.js'
+import { modelPath } from '../data/match.js'
+import { readCurves, readModel } from '../data/models.js'
+import { Block, Empty } from '../parts/block.js'
+import { Chart } from '../parts/chart.js'
+import { CopyAs } from '../parts/copy-as.js'
+import { JobLine } from '../parts/job-line.js'
+import { Title } from '../parts/layout.js'
+
+const BUSY_MS = 2000
+const IDLE_MS = 20_000
+const ROWS = 50
+
+export function ModelPage(): JSX.Element {
+  const { project = '', name = '' } = route.value.params
+  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal))
+  return (
+    <>
+      <Title text={name}>
+        <p class="actions">
+          <a class="button primary" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
+            Play
+          </a>
+          <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
+            Checkpoints
+          </a>
+        </p>
+      </Title>
+      <Block of={model} height="24rem">
+        {(found) => <Learning key={found.id} model={found} onStep={model.reload} />}
+      </Block>
+    </>
+  )
+}
+
+function Learning({ model, onStep }: { readonly model: Model; readonly onStep: () => void }): JSX.Element {
+  const jobs = useLoad(`jobs of ${model.id}`, (signal) =>
+    ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
+  )
+  const curves = useLoad(`curves of ${model.id} at ${model.step}`, (signal) => readCurves(model.id, signal))
+  const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
+  const reload = (): void => {
+    jobs.reload()
+    onStep()
+  }
+  useLive(['job', 'checkpoint', 'log'], reload)
+  const slow = live.value === true ? null : IDLE_MS
+  useWhileSeen(active.length > 0 ? BUSY_MS : slow, reload)
+  const warned = jobs.data?.data.filter(({ warnings }) => warnings.length > 0) ?? []
+  return (
+    <>
+      <p class="soft">
+        {model.base_model} → step {model.step} · created {formatAgo(model.created_at, nowMs())}
+      </p>
+      {active.length > 0 && (
+        <section class="card" aria-label="Running">
+          <ul class="plain">
+            {active.map((job) => (
+              <JobLine key={job.id} job={job} model={model} />
+            ))}
+          </ul>
+        </section>
+      )}
+      <Block of={curves} height="24rem">
+        {(known) =>
+          known.steps.length === 0 ? (
+            <Empty command={`trainyard train rl ${model.name} --help`}>
+              No step yet: train it, and its curves appear here.
+            </Empty>
+          ) : (
+            <>
+              <Verdict curves={known} />
+              <Warnings jobs={warned} />
+              <Charts curves={known} jobs={jobs.data?.data ?? []} />
+            </>
+          )
+        }
+      </Block>
+      <CopyAs
+        cli={`trainyard models metrics ${model.name} --project ${model.project}`}
+        path={`/v1/preview/models/${model.id}/metrics`}
+      />
+    </>
+  )
+}
+
+/** What the first charts say, in words. */
+function Verdict({ curves }: { readonly curves: Curves }): JSX.Element {
+  const said = defaultKeys(curves)
+    .filter((key) => nameOf(key).wants !== null)
+    .map((key) => describeCurve(nameOf(key).title, curves.steps, curves.series[key] ?? [], nameOf(key).wants))
+  return <p class="verdict">{said.join(' ')}</p>
+}
+
+function Warnings({ jobs }: { readonly jobs: readonly TrainingJob[] }): JSX.Element | null {
+  const count = jobs.reduce((sum, { warnings }) => sum + warnings.length, 0)
+  if (count === 0) return null
+  return (
+    <details class="warnings">
+      <summary>
+        <span aria-hidden="true">⚠</span> {plural(count, 'warning')} of {plural(jobs.length, 'job')}
+      </summary>
+      <ul>
+        {jobs.flatMap((job) =>
+          job.warnings.map((warning) => (
+            <li key={job.id + warning}>
+              <a href={hrefOf(`/jobs/${job.id}`)}>{job.step === null ? 'job' : `step ${job.step}`}</a>: {warning}
+            </li>
+          )),
+        )}
+      </ul>
+    </details>
+  )
+}
+
+function Charts(props: { readonly curves: Curves; readonly jobs: readonly TrainingJob[] }): JSX.Element {
+  const { curves } = props
+  const axis = (['step', 'time', 'tokens'] as const).find((name) => name === query.value.get('x')) ?? 'step'
+  const smoothing = Math.min(0.95, Math.max(0, Number(query.value.get('smooth') ?? 0) || 0))
+  const isLogarithmic = query.value.get('log') === '1'
+  const chosen = query.value.getAll('k').filter((key) => curves.series[key] !== undefined)
+  const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
+  const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
+  const jobOfStep = new Map(props.jobs.flatMap((job) => (job.step === null ? [] : [[job.step, job.id] as const])))
+  const open = (index: number): void => {
+    const job = jobOfStep.get(curves.steps[index] ?? -1)
+    if (job !== undefined) go(`/jobs/${job}`)
+  }
+  return (
+    <>
+      <ChartOptions curves={curves} axis={axis} smoothing={smoothing} isLogarithmic={isLogarithmic} keys={keys} />
+      <div class="charts">
+        {keys.map((key) => {
+          const values = curves.series[key] ?? []
+          const { title, wants } = nameOf(key)
+          return (
+            <Chart
+              key={key}
+              title={title}
+              positions={positions}
+              isTime={axis === 'time'}
+              unit={axis}
+              steps={curves.steps}
+              values={values}
+              spread={curves.series[`${key}_std_dev`]}
+              wants={wants}
+              smoothing={smoothing}
+              isLogarithmic={isLogarithmic && values.every((value) => value === null || value > 0)}
+              group="model"
+              onPick={open}
+            />
+          )
+        })}
+      </div>
+      <Steps curves={curves} keys={keys} jobOfStep={jobOfStep} />
+    </>
+  )
+}
+
+function ChartOptions(props: {
+  readonly curves: Curves
+  readonly axis: Axis
+  readonly smoothing: number
+  readonly isLogarithmic: boolean
+  readonly keys: readonly string[]
+}): JSX.Element {
+  const all = Object.keys(props.curves.series).sort()
+  const toggle = (key: string): void => {
+    const next = props.keys.includes(key) ? props.keys.filter((name) => name !== key) : [...props.keys, key]
+    setQuery({ k: next })
+  }
+  return (
+    <div class="row options">
+      <label>
+        Over{' '}
+        <select value={props.axis} onChange={(event) => setQuery({ x: event.currentTarget.value })}>
+          <option value="step">steps</option>
+          <option value="time">time</option>
+          <option value="tokens">tokens</option>
+        </select>
+      </label>
+      <label>
+        Smoothing{' '}
+        <input
+          type="range"
+          min="0"
+          max="0.95"
+          step="0.05"
+          value={props.smoothing}
+          onInput={(event) =>
+            setQuery({ smooth: event.currentTarget.value === '0' ? null : event.currentTarget.value })
+          }
+        />
+        <output class="number">{props.smoothing.toFixed(2)}</output>
+      </label>
+      <label>
+        <input
+          type="checkbox"
+          checked={props.isLogarithmic}
+          onChange={(event) => setQuery({ log: event.currentTarget.checked ? '1' : null })}
+        />
+        Log scale
+      </label>
+      <details class="picker">
+        <summary>Metrics</summary>
+        <fieldset class="menu">
+          <legend class="visually-hidden">Metrics</legend>
+          {all.map((key) => (
+            <label key={key}>
+              <input type="checkbox" checked={props.keys.includes(key)} onChange={() => toggle(key)} />
+              <span>{key}</span>
+            </label>
+          ))}
+          <button type="button" onClick={() => setQuery({ k: null })}>
+            As at first
+          </button>
+        </fieldset>
+      </details>
+    </div>
+  )
+}
+
+/** The numbers of the charts, the newest step first. */
+function Steps(props: {
+  readonly curves: Curves
+  readonly keys: readonly string[]
+  readonly jobOfStep: ReadonlyMap<number, string>
+}): JSX.Element {
+  const { curves, keys, jobOfStep } = props
+  const [count, setCount] = useState(ROWS)
+  const at = nowMs()
+  const order = curves.steps.map((_, i) => curves.steps.length - 1 - i).slice(0, count)
+  return (
+    <section aria-labelledby="steps" class="stack">
+      <h2 id="steps">Steps</h2>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+      <section class="table" tabIndex={0} aria-label="The numbers of the charts">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Step</th>
+              {keys.map((key) => (
+                <th scope="col" class="number" key={key}>
+                  {nameOf(key).title}
+                </th>
+              ))}
+              <th scope="col">Made</th>
+            </tr>
+          </thead>
+          <tbody>
+            {order.map((i) => {
+              const step = curves.steps[i] ?? 0
+              const job = jobOfStep.get(step)
+              return (
+                <tr key={step}>
+                  <th scope="row">{job === undefined ? step : <a href={hrefOf(`/jobs/${job}`)}>{step}</a>}</th>
+                  {keys.map((key) => (
+                    <td class="number" key={key}>
+                      {formatNumber(curves.series[key]?.[i])}
+                    </td>
+                  ))}
+                  <td class="soft nowrap">{formatAgo(curves.times[i], at)}</td>
+                </tr>
+              )
+            })}
+          </tbody>
+        </table>
+      </section>
+      {curves.steps.length > count && (
+        <p>
+          <button type="button" onClick={() => setCount(count + 4 * ROWS)}>
+            {plural(curves.steps.length - count, 'step')} more
+          </button>
+        </p>
+      )}
+    </section>
+  )
+}

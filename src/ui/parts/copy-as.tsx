@@ -1,0 +1,20 @@
+/**
+ * What a page shows, as the same for a terminal: the command, and the request it makes. The key is a variable, never the key.
+ */
+import type { JSX } from 'preact'
+import { apiUrl } from '../data/client.js'
+import { Command } from './block.js'
+
+/** @param props.cli null: the command line has no command for it */
+export function CopyAs(props: { readonly cli: string | null; readonly path: string }): JSX.Element {
+  const url = new URL(apiUrl(props.path), location.href).href
+  return (
+    <details class="copy-as">
+      <summary>The same in a terminal</summary>
+      <div class="stack">
+        {props.cli !== null && <Command text={props.cli} />}
+        <Command text={`curl -H "Authorization: Bearer $TRAINYARD_API_KEY" '${url}'`} />
+      </div>
+    </details>
+  )
+}

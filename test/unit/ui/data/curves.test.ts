@@ -1,0 +1,42 @@
+/** Curves of the page: smoothing, and sentences. */
+import { describe, expect, test } from 'vitest'
+import { describeCurve, smooth } from '../../../../src/ui/data/curves.js'
+
+describe('smoothing', () => {
+  test('without weight it changes nothing, and gaps stay gaps', () => {
+    expect(smooth([1, null, 3], 0)).toEqual([1, null, 3])
+    expect(smooth([1, null, 3], 0.5)[1]).toBeNull()
+  })
+
+  test('a constant stays what it is from the first value on', () => {
+    for (const value of smooth([2, 2, 2, 2], 0.9)) expect(value).toBeCloseTo(2, 12)
+  })
+
+  test('equals the weighted mean by its definition', () => {
+    const values = [1, 5, -2, 8]
+    const weight = 0.7
+    const last = smooth(values, weight).at(-1)
+    const weights = values.map((_, i) => weight ** (values.length - 1 - i))
+    const mean =
+      values.reduce((sum, value, i) => sum + value * (weights[i] ?? 0), 0) /
+      weights.reduce((sum, value) => sum + value, 0)
+    expect(last).toBeCloseTo(mean, 12)
+  })
+})
+
+describe('a curve in words', () => {
+  test.each([
+    [[0.41, 0.66, 0.62], 'Reward from 0.41 at step 1 to 0.62 at step 3, highest 0.66 at step 2.'],
+    [[0.41, null, 0.62], 'Reward from 0.41 at step 1 to 0.62 at step 3, its highest.'],
+    [[null, 0.5, null], 'Reward 0.5 at step 2.'],
+    [[null, null, null], 'Reward: no value yet.'],
+  ])('%j', (values, words) => {
+    expect(describeCurve('Reward', [1, 2, 3], values, 'high')).toBe(words)
+  })
+
+  test('names the lowest where low is good', () => {
+    expect(describeCurve('Loss', [1, 2, 3], [3, 1, 2], 'low')).toBe(
+      'Loss from 3 at step 1 to 2 at step 3, lowest 1 at step 2.',
+    )
+  })
+})

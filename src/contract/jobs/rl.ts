@@ -3,7 +3,7 @@
  * ART; `src/docs/how-training-works.md` has the formulas. Options of our own are the last ones.
  */
 import { defineJobKind, type PolicyReference, refuse } from './kind.js'
-import { defineOptions, type OptionValues } from './option.js'
+import { defineOptions, fillByChoice, type OptionValues } from './option.js'
 import { COMMON_OPTIONS, LEARNING_RATE, MAX_FLOAT32, MEASURED, TINY } from './shared-options.js'
 
 /** Clip ranges, caps of importance weights, coefficients: dimensionless. */
@@ -11,13 +11,22 @@ const AMOUNT = { min: 0, max: MAX_FLOAT32 } as const
 /** Tokens. */
 const LENGTH = { min: 2, max: 131_072 } as const
 
-/** Clip range by loss; PPO's upper bound follows its lower one. */
-const CLIP_DEFAULTS = {
-  cispo: { epsilon: 1, epsilonHigh: 4 },
-  ppo: { epsilon: 0.2, epsilonHigh: null },
-} as const
+/**
+ * Policy losses. `gspo` is PPO on the ratio of sequences (arXiv:2507.18071), `dr_grpo` PPO without the divisions by deviation and
+ * length (arXiv:2503.20783); formulas of all in `numerics/nn/policy-loss.ts`.
+ */
+const POLICY_LOSSES = ['cispo', 'ppo', 'gspo', 'dr_grpo', 'importance_sampling', 'dro'] as const
+type PolicyLossName = (typeof POLICY_LOSSES)[number]
+/** Losses that clip nothing. */
+const UNCLIPPED: ReadonlySet<PolicyLossName> = new Set(['importance_sampling', 'dro'])
+/** Of `dro_beta`: the value of Tinker's documentation. */
+const DRO_BETA = 0.05
 
-const needsPenalty = { any: ['kl_penalty_coef'], said: 'kl_penalty_coef' } as const
+/** Of `soft_overlength_limit` (DAPO, arXiv:2503.14476, section 4.1: 4,096 of 20,480 tokens are a fifth). */
+const OVERLENGTH_SHARE = 0.2
+
+const needsPenalty = { any: ['kl_penalty_coef', 'beta'], said: 'kl_penalty_coef or beta' } as const
+const needsCoefficient = { any: ['kl_penalty_coef'], said: 'kl_penalty_coef' } as const
 
 const options = defineOptions({
   learning_rate: {
@@ -36,17 +45,73 @@ const options = defineOptions({
   loss_fn: {
     type: 'choice',
     default: 'cispo',
-    choices: ['cispo', 'ppo'],
-    flag: { spelling: '--loss <cispo|ppo>' },
-    summary: 'policy loss',
+    choices: POLICY_LOSSES,
+    flag: { spelling: '--loss <name>' },
+    summary: `policy loss: ${POLICY_LOSSES.join(', ')}`,
   },
-  epsilon: { type: 'number', default: null, bounds: AMOUNT, flag: {}, summary: 'clip below' },
-  epsilon_high: { type: 'number', default: null, bounds: AMOUNT, flag: {}, summary: 'clip above' },
+  epsilon: {
+    type: 'number',
+    default: null,
+    // of GSPO: its paper, section 5.1
+    byChoice: { of: 'loss_fn', values: { cispo: 1, ppo: 0.2, gspo: 3e-4, dr_grpo: 0.2 } },
+    bounds: AMOUNT,
+    flag: {},
+    summary: 'clip below',
+  },
+  epsilon_high: {
+    type: 'number',
+    default: null,
+    byChoice: { of: 'loss_fn', values: { cispo: 4, gspo: 4e-4 } },
+    bounds: AMOUNT,
+    flag: { whenAbsent: 'epsilon with ppo, dr_grpo' },
+    summary: 'clip above',
+  },
+  dro_beta: {
+    type: 'number',
+    default: DRO_BETA,
+    bounds: AMOUNT,
+    summary: 'weight of the squared log ratio in dro',
+  },
   importance_sampling_level: {
     type: 'choice',
     default: 'token',
     choices: ['token', 'sequence', 'average', 'geometric_average'],
     summary: 'over which tokens the importance ratio is taken',
+  },
+  advantage_estimator: {
+    type: 'choice',
+    default: 'group',
+    choices: ['group', 'leave_one_out', 'batch'],
+    flag: { spelling: '--advantage <name>' },
+    summary:
+      'what a reward is compared with: the mean of its group (group), of the others of it (leave_one_out), of all (batch)',
+  },
+  scale_batch: {
+    type: 'boolean',
+    default: null,
+    summary: 'divide advantages by their mean size over the job; without a word on, off with dr_grpo and leave_one_out',
+  },
+  soft_overlength_limit: {
+    type: 'integer',
+    default: null,
+    bounds: LENGTH,
+    flag: {},
+    summary: 'tokens of an answer from which on its reward is lowered by 1',
+  },
+  soft_overlength_buffer: {
+    type: 'integer',
+    default: null,
+    bounds: { min: 1, max: LENGTH.max },
+    flag: {},
+    needs: { any: ['soft_overlength_limit'], said: 'soft_overlength_limit' },
+    summary: 'tokens below the limit over which the reward falls; without a word a fifth of it',
+  },
+  entropy_coef: {
+    type: 'number',
+    default: 0,
+    bounds: AMOUNT,
+    flag: {},
+    summary: 'weight of the entropy that is added to the objective',
   },
   scale_rewards: { type: 'boolean', default: true, flag: {}, summary: "divide advantages by the group's deviation" },
   normalize_advantages: { type: 'boolean', default: true, summary: 'false switches scale_rewards off as well' },
@@ -104,6 +169,13 @@ const options = defineOptions({
     flag: { spelling: '--kl-coef <x>' },
     summary: 'weight of the KL penalty',
   },
+  beta: {
+    type: 'number',
+    default: 0,
+    bounds: AMOUNT,
+    flag: {},
+    summary: 'weight of the divergence from the reference (k3) that is added to the loss',
+  },
   kl_penalty_reference_step: {
     type: 'integer',
     default: null,
@@ -129,7 +201,7 @@ const options = defineOptions({
     type: 'choice',
     default: 'current_learner',
     choices: ['current_learner', 'sample'],
-    needs: needsPenalty,
+    needs: needsCoefficient,
     summary: 'whose log-probabilities the penalty takes',
   },
   packed_sequence_length: {
@@ -203,6 +275,13 @@ const options = defineOptions({
     choices: ['trajectory', 'token', 'constant'],
     summary: 'how tokens share the loss: equal trajectories, equal tokens within a row, or equal tokens everywhere',
   },
+  max_completion_length: {
+    type: 'integer',
+    default: null,
+    bounds: LENGTH,
+    needs: { any: ['loss_aggregation', 'loss_fn'], said: 'loss_aggregation constant or loss_fn dr_grpo' },
+    summary: 'tokens that constant aggregation divides an answer by; without a word their mean number',
+  },
   mask_truncated: { type: 'boolean', default: false, summary: 'answers that ended by length do not train' },
   ...COMMON_OPTIONS,
 })
@@ -213,26 +292,72 @@ export const RL = defineJobKind({
   row: { noun: 'sequence', limit: 'packed_sequence_length or the context of the model' },
   options,
   derive(given) {
-    const loss = given.ppo || given.loss_fn === 'ppo' ? 'ppo' : 'cispo'
-    const clip = CLIP_DEFAULTS[loss]
-    const epsilon = given.epsilon ?? clip.epsilon
+    const loss = given.ppo && given.loss_fn === 'cispo' ? 'ppo' : given.loss_fn
     const truncation = given.truncated_importance_sampling || null
     namedReference(given)
+    const filled = fillByChoice(options, { ...given, ...ofVariant({ ...given, loss_fn: loss }), loss_fn: loss })
+    refuseUnread(filled)
+    const { soft_overlength_limit: limit, soft_overlength_buffer: buffer } = filled
     return {
-      ...given,
-      loss_fn: loss,
-      epsilon,
-      epsilon_high: given.epsilon_high ?? clip.epsilonHigh ?? epsilon,
+      ...filled,
+      epsilon_high: filled.epsilon_high ?? filled.epsilon,
+      soft_overlength_buffer: limit === null ? null : (buffer ?? Math.ceil(limit * OVERLENGTH_SHARE)),
       alt_k2_tau: tauOf(given) || null,
       max_negative_advantage_importance_sampling_weight:
         given.max_negative_advantage_importance_sampling_weight || null,
       truncated_importance_sampling: truncation,
-      scale_rewards: given.scale_rewards && given.normalize_advantages,
       precalculate_logprobs: given.precalculate_logprobs || truncation !== null,
     }
   },
-  referenceOf: (given) => (given.kl_penalty_coef === 0 ? null : namedReference(given)),
+  referenceOf: (given) => (given.kl_penalty_coef === 0 && given.beta === 0 ? null : namedReference(given)),
 })
+
+/** What a loss or an estimator of advantages is by definition; what somebody says otherwise stays where it may. */
+function ofVariant(given: RlOptions) {
+  const isDrGrpo = given.loss_fn === 'dr_grpo'
+  const isLeaveOneOut = given.advantage_estimator === 'leave_one_out'
+  const isUnscaled = isDrGrpo || isLeaveOneOut
+  const { importance_sampling_level: level, loss_aggregation: aggregation } = given
+  return {
+    importance_sampling_level: given.loss_fn === 'gspo' && level === 'token' ? 'sequence' : level,
+    loss_aggregation: isDrGrpo && aggregation === 'trajectory' ? 'constant' : aggregation,
+    scale_rewards: given.scale_rewards && given.normalize_advantages && !isUnscaled,
+    scale_batch: given.scale_batch ?? !isUnscaled,
+  } as const
+}
+
+/** An option that the loss does not read would be accepted without effect. */
+function refuseUnread(given: RlOptions): void {
+  const { loss_fn: loss, loss_aggregation: aggregation, soft_overlength_limit: limit } = given
+  const refuseOption = (name: string, reason: string): never => {
+    const path = `experimental_config.${name}`
+    return refuse(path, `${path} ${reason}.`)
+  }
+  if (UNCLIPPED.has(loss)) {
+    const clips = { epsilon: given.epsilon, epsilon_high: given.epsilon_high, mask_prob_ratio: given.mask_prob_ratio }
+    const [name] = Object.entries(clips).find(([, value]) => value !== null && value !== false) ?? []
+    if (name !== undefined) refuseOption(name, `has no effect with loss_fn ${loss}, which clips nothing`)
+  }
+  if (loss === 'dro') {
+    if (given.importance_sampling_level !== 'token')
+      refuseOption(
+        'importance_sampling_level',
+        'has no effect with loss_fn dro, which takes the log ratio of each token',
+      )
+    if (given.max_negative_advantage_importance_sampling_weight)
+      refuseOption(
+        'max_negative_advantage_importance_sampling_weight',
+        'has no effect with loss_fn dro, which takes no ratio',
+      )
+  } else if (given.dro_beta !== DRO_BETA) refuseOption('dro_beta', `has no effect with loss_fn ${loss}: dro reads it`)
+  if (given.max_completion_length !== null && aggregation !== 'constant') {
+    refuseOption('max_completion_length', `has no effect with loss_aggregation ${aggregation}: constant reads it`)
+  }
+  const buffer = given.soft_overlength_buffer
+  if (limit !== null && buffer !== null && buffer > limit) {
+    refuseOption('soft_overlength_buffer', `is ${buffer}, more than the soft_overlength_limit of ${limit}`)
+  }
+}
 
 function tauOf({ alt_k2_tau: ours, kimi_k2_tau: upstream }: RlOptions): number | null {
   if (ours !== null && upstream !== null && ours !== upstream) {

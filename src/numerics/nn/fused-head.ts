@@ -8,7 +8,7 @@
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { log, mul, sub } from '#numerics/graph/ops/elementwise.js'
+import { add, log, mul, sub } from '#numerics/graph/ops/elementwise.js'
 import { gather, gatherElements } from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
@@ -37,14 +37,23 @@ export interface HeadOutputs {
   readonly entropy: Value
   /** d logp / d hidden of the position, float32 [N, E]; null unless asked for. */
   readonly slope: Value | null
+  /** d entropy / d hidden, float32 [N, E]; null unless asked for. */
+  readonly entropySlope: Value | null
 }
+
+/** Whose gradients a loss reads: none's, the log-probabilities', or both. */
+export type HeadSlopes = null | 'logp' | 'logp_and_entropy'
 
 /**
  * Emits the head.
  *
- * @param options.hasSlope also compute the gradient, at the cost of keeping [N, E] floats
+ * @param options.slopes also compute gradients, at the cost of [N, E] floats each, that of the entropy a product with the head more
  */
-export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readonly hasSlope: boolean }): HeadOutputs {
+export function fusedHead(
+  g: GraphBuilder,
+  inputs: HeadInputs,
+  { slopes }: { readonly slopes: HeadSlopes },
+): HeadOutputs {
   const { hidden, weight, labelPositions, labels } = inputs
   const [chunks = 'Q'] = labelPositions.shape
   const width = hidden.shape[1] ?? 'E'
@@ -59,7 +68,7 @@ export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readon
         const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
         const probabilities = softmax(body, logits, -1)
         const { logp, normalizer } = labelLogp(body, { logits, probabilities, label })
-        if (!options.hasSlope) {
+        if (slopes === null) {
           const expected = reduceSum(body, mul(body, probabilities, logits), [1], { keepDims: false })
           return { carried: [], scanned: [logp, sub(body, normalizer, expected)] }
         }
@@ -67,17 +76,45 @@ export function fusedHead(g: GraphBuilder, inputs: HeadInputs, options: { readon
         // The expected logit is hidden · (p·W): no further pass over the vocabulary.
         const expected = reduceSum(body, mul(body, rows, mean), [1], { keepDims: false })
         const slope = sub(body, gather(body, weight, label, 0), mean)
-        return { carried: [], scanned: [logp, sub(body, normalizer, expected), slope] }
+        const entropy = sub(body, normalizer, expected)
+        if (slopes === 'logp') return { carried: [], scanned: [logp, entropy, slope] }
+        return {
+          carried: [],
+          scanned: [logp, entropy, slope, entropyGradient(body, { logits, probabilities, expected, weight })],
+        }
       },
     })
-    const [logp, entropy, slope] = outputs.scanned
+    const [logp, entropy, ...gradients] = outputs.scanned
+    const flat = (slope: Value | undefined): Value | null =>
+      slope === undefined ? null : reshape(g, slope, [-1, width])
     if (logp === undefined || entropy === undefined) throw new Error('the head loop gave too few outputs')
     return {
       logp: reshape(g, logp, [-1]),
       entropy: reshape(g, entropy, [-1]),
-      slope: slope === undefined ? null : reshape(g, slope, [-1, width]),
+      slope: flat(gradients[0]),
+      entropySlope: flat(gradients[1]),
     }
   })
+}
+
+/**
+ * d H / d hidden = sum_v p_v (E[z] - z_v) W_v with z the logits: the normalizer cancels, because sum_v p_v is 1.
+ *
+ * @param options.logits z, float32 [C, V], `expected` E[z] [C]
+ * @returns float32 [C, E]
+ */
+function entropyGradient(
+  g: GraphBuilder,
+  options: {
+    readonly logits: Value
+    readonly probabilities: Value
+    readonly expected: Value
+    readonly weight: Value
+  },
+): Value {
+  const { logits, probabilities, expected, weight } = options
+  const below = sub(g, unsqueeze(g, expected, [1]), logits)
+  return gemm(g, mul(g, probabilities, below), weight)
 }
 
 /**
@@ -102,19 +139,27 @@ export function labelLogp(
 }
 
 /**
- * Emits d loss / d hidden for every position from d loss / d logp of the trained ones.
+ * Emits d loss / d hidden for every position from the loss's gradients to the head's outputs at the trained ones.
  *
- * @param options.logpGradient float32 [N]
- * @param options.slope float32 [N, E], from `fusedHead`
- * @param options.rowOfPosition int64 [M], see `placeRows`
+ * @param outputs of each output that the loss reads: `gradient` d loss / d output, float32 [N], and its `slope` from `fusedHead`,
+ *   float32 [N, E]
+ * @param rowOfPosition int64 [M], see `placeRows`
  * @returns float32 [M, E]
  */
 export function headGradient(
   g: GraphBuilder,
-  options: { readonly logpGradient: Value; readonly slope: Value; readonly rowOfPosition: Value },
+  outputs: readonly { readonly gradient: Value; readonly slope: Value }[],
+  rowOfPosition: Value,
 ): Value {
-  const { logpGradient, slope, rowOfPosition } = options
-  return g.scope('head_gradient', () => placeRows(g, mul(g, slope, unsqueeze(g, logpGradient, [1])), rowOfPosition))
+  return g.scope('head_gradient', () => {
+    const [first, ...others] = outputs.map(({ gradient, slope }) => mul(g, slope, unsqueeze(g, gradient, [1])))
+    if (first === undefined) throw new Error('no output of the head has a gradient')
+    return placeRows(
+      g,
+      others.reduce((sum, part) => add(g, sum, part), first),
+      rowOfPosition,
+    )
+  })
 }
 
 /**

@@ -1,9 +1,11 @@
 /**
- * Policy-gradient losses as graph operators: CISPO and PPO, four levels of importance ratio, and ART's modifiers.
+ * Policy-gradient losses as graph operators: CISPO, PPO, plain importance sampling and DRO, four levels of importance ratio, and
+ * ART's modifiers.
  *
  * Emits the value only; the gradient comes from autodiff like any other, with `stopGradient` where the formulas have it.
  * Formulas: `src/docs/how-training-works.md`. Sources: CISPO (arXiv:2506.13585), PPO (arXiv:1707.06347), GSPO
- * (arXiv:2507.18071). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
+ * (arXiv:2507.18071), importance sampling and DRO (arXiv:2405.19107) in the form that Tinker's API documents, the k3 term of GRPO
+ * (arXiv:2402.03300, equation 4). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
  * token has no gradient in CISPO either; log ratios are clamped to ±30, so that no ratio overflows float32.
  */
 
@@ -38,12 +40,14 @@ export const MAX_LOG_RATIO = 30
 export type RatioLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 
 /** What shapes the loss; null switches a modifier off. */
-export interface PolicyLossOptions {
-  readonly loss: 'cispo' | 'ppo'
-  /** The ratio is clipped to [1 - epsilon, 1 + epsilonHigh]. */
+export interface PolicyLossOptions extends RegularizerOptions {
+  readonly loss: 'cispo' | 'ppo' | 'importance_sampling' | 'dro'
+  /** The ratio is clipped to [1 - epsilon, 1 + epsilonHigh]; infinite where a loss clips nothing. */
   readonly epsilon: number
   readonly epsilonHigh: number
   readonly ratioLevel: RatioLevel
+  /** Weight of the squared log ratio; read by `dro`. */
+  readonly droBeta: number
   /**
    * Upper bound of the ratio before clipping, for all tokens whatever the sign of their advantage (as ART does in spite of
    * the field's name, `max_negative_advantage_importance_sampling_weight`).
@@ -60,6 +64,14 @@ export interface PolicyLossOptions {
    * by the ratio once more, ART's behaviour without precalculation, which our trainer never asks for.
    */
   readonly truncation: { readonly limit: number; readonly source: 'precalculated' | 'ratio' } | null
+}
+
+/** What is added to the policy loss, each a mean over the trained tokens of the optimizer step with their weights. */
+export interface RegularizerOptions {
+  /** Weight of the entropy, taken from the loss; 0 for none. */
+  readonly entropyCoefficient: number
+  /** Weight of the divergence from the reference, k3; 0 for none. */
+  readonly klBeta: number
 }
 
 /** How advantages are shaped by the divergence from a reference policy. */
@@ -85,7 +97,9 @@ export interface PolicyLossInputs {
   readonly denominator: Value
   /** Membership [N, G] of tokens in sequences, 0 or 1; needed for every ratio level but `token`. */
   readonly segments: Value | null
-  /** Reference policy's log-probabilities; needed with `kl`. */
+  /** Entropy of the distribution a token was drawn from; needed with `entropyCoefficient`. */
+  readonly entropy: Value | null
+  /** Reference policy's log-probabilities; needed with `kl` and `klBeta`. */
   readonly referenceLogp: Value | null
   /** Mean of source minus reference over the optimizer step, float32 []; needed with `kl.isMeanGiven`. */
   readonly klMean: Value | null
@@ -110,28 +124,65 @@ export function policyLoss(
     const old = where(g, isNaNValue(g, inputs.oldLogp), fixedLogp, inputs.oldLogp)
     const fixedLogRatio = logRatio(g, fixedLogp, old)
     const fixedRatio = importanceRatio(g, fixedLogRatio, inputs, options)
-    const low = g.scalar(1 - options.epsilon)
-    const high = g.scalar(1 + options.epsilonHigh)
     const advantage = shapedAdvantage(g, inputs, options, { fixedLogp, old, fixedLogRatio })
 
-    let perToken: Value
-    if (options.loss === 'cispo') {
-      perToken = mul(g, mul(g, clip(g, fixedRatio, low, high), advantage), logp)
-    } else {
-      const ratio = importanceRatio(g, logRatio(g, logp, old), inputs, options)
-      perToken = minimum(g, mul(g, ratio, advantage), mul(g, clip(g, ratio, low, high), advantage))
-    }
+    const perToken = tokenObjective(g, inputs, options, { advantage, old, fixedRatio })
     let coefficient = weight
     if (options.isMaskedOutsideClip) {
+      const { low, high } = clipRange(g, options)
       const isInside = and(g, less(g, low, fixedRatio), less(g, fixedRatio, high))
       coefficient = mul(g, coefficient, cast(g, isInside, 'float32'))
     }
     if (options.truncation !== null) {
       coefficient = mul(g, coefficient, truncatedWeight(g, inputs, options.truncation, old, fixedRatio))
     }
-    const loss = neg(g, div(g, reduceSum(g, mul(g, perToken, coefficient), [0], { keepDims: false }), denominator))
+    const mean = (values: Value): Value => div(g, reduceSum(g, values, [0], { keepDims: false }), denominator)
+    let loss = neg(g, mean(mul(g, perToken, coefficient)))
+    if (options.entropyCoefficient > 0) {
+      const entropy = mean(mul(g, required(inputs.entropy, 'entropy'), weight))
+      loss = sub(g, loss, mul(g, entropy, g.scalar(options.entropyCoefficient)))
+    }
+    if (options.klBeta > 0) {
+      const x = logRatio(g, required(inputs.referenceLogp, 'referenceLogp'), logp)
+      const k3 = sub(g, sub(g, exp(g, x), x), g.scalar(1))
+      loss = add(g, loss, mul(g, mean(mul(g, k3, weight)), g.scalar(options.klBeta)))
+    }
     return { loss, ratio: fixedRatio }
   })
+}
+
+/** What each token adds to the objective before its weight: [N]. */
+function tokenObjective(
+  g: GraphBuilder,
+  inputs: PolicyLossInputs,
+  options: PolicyLossOptions,
+  { advantage, old, fixedRatio }: { readonly advantage: Value; readonly old: Value; readonly fixedRatio: Value },
+): Value {
+  const { logp } = inputs
+  const ratio = (): Value => importanceRatio(g, logRatio(g, logp, old), inputs, options)
+  switch (options.loss) {
+    case 'cispo': {
+      const { low, high } = clipRange(g, options)
+      return mul(g, mul(g, clip(g, fixedRatio, low, high), advantage), logp)
+    }
+    case 'ppo': {
+      const { low, high } = clipRange(g, options)
+      const moved = ratio()
+      return minimum(g, mul(g, moved, advantage), mul(g, clip(g, moved, low, high), advantage))
+    }
+    case 'importance_sampling':
+      return mul(g, ratio(), advantage)
+    case 'dro': {
+      const d = logRatio(g, logp, old)
+      return sub(g, mul(g, advantage, logp), mul(g, mul(g, d, d), g.scalar(options.droBeta / 2)))
+    }
+    default:
+      return assertNever(options.loss)
+  }
+}
+
+function clipRange(g: GraphBuilder, { epsilon, epsilonHigh }: PolicyLossOptions) {
+  return { low: g.scalar(1 - epsilon), high: g.scalar(1 + epsilonHigh) }
 }
 
 function logRatio(g: GraphBuilder, logp: Value, old: Value): Value {

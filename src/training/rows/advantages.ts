@@ -2,7 +2,8 @@
  * Group-relative advantages and the batch-wide scaling that follows.
  *
  * Knows nothing about tokens or models: rewards and token counts in, coefficients out.
- * Source: GRPO (arXiv:2402.03300) as ART computes it; formulas in `src/docs/how-training-works.md`.
+ * Sources: GRPO (arXiv:2402.03300) as ART computes it; the mean of the others of a group is RLOO's baseline (arXiv:2402.14740,
+ * section 3.1), that of all trajectories REINFORCE++'s (arXiv:2501.03262). Formulas in `src/docs/how-training-works.md`.
  * Deviation from ART: equality is tested with a tolerance of 1e-12, because the float mean of equal rewards may differ from
  * them in the last bit and the batch scaling would then train on that noise at full size.
  */
@@ -14,6 +15,17 @@ export const ADVANTAGE_EPSILON = 1e-6
 
 /** How the tokens of a batch share the loss; `constant` is finished by pack.ts, where rows are known. */
 export type LossAggregation = 'trajectory' | 'token' | 'constant'
+
+/** What a reward is compared with: the mean of its group, of the others of its group, or of all trajectories of the job. */
+export type AdvantageEstimator = 'group' | 'leave_one_out' | 'batch'
+
+/** How rewards become advantages. */
+export interface AdvantageOptions {
+  /** Default `group`. */
+  readonly advantageEstimator?: AdvantageEstimator
+  /** Divide by the population standard deviation + 1e-6 (ART's default is true) of the group, or of all under `batch`. */
+  readonly scaleRewards: boolean
+}
 
 /** A sequence before batch scaling. */
 export interface UnscaledSequence {
@@ -51,6 +63,49 @@ export function groupAdvantages(rewards_G: readonly number[], scaleRewards: bool
 }
 
 /**
+ * Advantages of every trajectory of a job.
+ *
+ * @param rewards_P_G ragged: groups may differ in size
+ * @returns of the same shape; 0 as in `groupAdvantages`. `leave_one_out` is the centred reward times G / (G - 1), and 0 in a group of
+ *   one; under `batch` all rewards are one group, so that groups of one and groups of equal rewards train too
+ */
+export function advantagesOf(
+  rewards_P_G: readonly (readonly number[])[],
+  { advantageEstimator = 'group', scaleRewards }: AdvantageOptions,
+): number[][] {
+  if (advantageEstimator === 'batch') {
+    const all = groupAdvantages(rewards_P_G.flat(), scaleRewards)
+    let end = 0
+    return rewards_P_G.map(({ length }) => {
+      end += length
+      return all.slice(end - length, end)
+    })
+  }
+  return rewards_P_G.map((rewards_G) => {
+    const advantages_G = groupAdvantages(rewards_G, scaleRewards)
+    const { length } = rewards_G
+    return advantageEstimator === 'group'
+      ? advantages_G
+      : advantages_G.map((advantage) => (advantage * length) / (length - 1 || 1))
+  })
+}
+
+/**
+ * What is added to the reward of an answer that comes close to its limit: 0 up to `limit - buffer` tokens, then falling in
+ * proportion, -1 from the limit on.
+ *
+ * Source: DAPO (arXiv:2503.14476), equation 13, soft overlong punishment.
+ *
+ * @param tokenCount of the answer
+ */
+export function softOverlengthPenalty(
+  tokenCount: number,
+  { limit, buffer }: { readonly limit: number; readonly buffer: number },
+): number {
+  return -Math.min(1, Math.max(0, (tokenCount - (limit - buffer)) / buffer))
+}
+
+/**
  * The weight of each token of a trajectory before batch scaling.
  *
  * @param trainableTokenCount trainable tokens of the whole trajectory, all its histories together, before anything is dropped
@@ -68,9 +123,14 @@ export function trajectoryWeight(trainableTokenCount: number, aggregation: LossA
  *
  * @param sequences all sequences of the call that are trained
  * @param advantageBalance from -1 to 1; b > 0 multiplies negative advantages by 1 - b, b < 0 positive ones by 1 + b
+ * @param scaleBatch divide advantages by their mean size; false leaves them as their rewards say
  * @returns coefficients in the order of the input; advantages stay 0 when balance leaves nothing
  */
-export function normalizeBatch(sequences: readonly UnscaledSequence[], advantageBalance: number): Coefficients[] {
+export function normalizeBatch(
+  sequences: readonly UnscaledSequence[],
+  advantageBalance: number,
+  scaleBatch = true,
+): Coefficients[] {
   const tokenCount = sumOf(sequences, (sequence) => sequence.trainableTokenCount)
   if (tokenCount === 0) return sequences.map(() => ({ advantage: 0, weight: 0 }))
   const meanWeight = sumOf(sequences, (sequence) => sequence.weight * sequence.trainableTokenCount) / tokenCount
@@ -82,7 +142,7 @@ export function normalizeBatch(sequences: readonly UnscaledSequence[], advantage
   const meanAdvantage =
     sumOf(balanced, (sequence) => Math.abs(sequence.advantage) * sequence.weight * sequence.trainableTokenCount) /
     tokenCount
-  const scale = meanAdvantage === 0 ? 0 : 1 / meanAdvantage
+  const scale = meanAdvantage === 0 ? 0 : scaleBatch ? 1 / meanAdvantage : 1
   return balanced.map(({ advantage, weight }) => ({ advantage: advantage * scale, weight }))
 }
 

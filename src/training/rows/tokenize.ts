@@ -8,7 +8,7 @@
  */
 
 import type { Trajectory, TrajectoryGroup } from '../../formats/rows/trajectory.js'
-import { groupAdvantages, type LossAggregation, trajectoryWeight } from './advantages.js'
+import { type AdvantageOptions, advantagesOf, type LossAggregation, trajectoryWeight } from './advantages.js'
 import { findSplit, type HistorySplit } from './splits.js'
 import {
   noSkips,
@@ -38,8 +38,7 @@ export interface TrainingSequence {
 }
 
 /** Options of `tokenizeGroups`. */
-export interface TokenizeOptions extends TurnOptions {
-  readonly scaleRewards: boolean
+export interface TokenizeOptions extends TurnOptions, AdvantageOptions {
   readonly lossAggregation: LossAggregation
 }
 
@@ -75,16 +74,14 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
   const examples = new Map<SkipReason, string[]>()
   const counts = { other_tokens: 0, other_text: 0 }
   const cut: string[] = []
+  const rewards = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward))
+  const advantages = advantagesOf(rewards, options)
   const sequences = groups.flatMap((group, groupIndex) => {
-    const advantages = groupAdvantages(
-      group.trajectories.map((trajectory) => trajectory.reward),
-      options.scaleRewards,
-    )
     return group.trajectories.flatMap((trajectory, trajectoryIndex) => {
       const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
       const before = { ...skips }
       skips.unsupported_exchange += trajectory.unsupportedExchangeCount
-      const advantage = advantages[trajectoryIndex] ?? 0
+      const advantage = advantages[groupIndex]?.[trajectoryIndex] ?? 0
       if (advantage === 0) {
         skips.zero_advantage += 1
         noteExamples(examples, before, skips, path)

@@ -6,7 +6,7 @@
  */
 
 import type { TrajectoryGroup } from '../../formats/rows/trajectory.js'
-import { type LossAggregation, normalizeBatch } from './advantages.js'
+import { normalizeBatch } from './advantages.js'
 import { attentionBlockRows, attentionBlocks, attentionPairs, DENSE_ATTENTION_TOKENS } from './attention-blocks.js'
 import { partitionSteps, stepLengthFor } from './optimizer-steps.js'
 import { type PackedRow, packRows } from './pack.js'
@@ -22,6 +22,10 @@ import type { SkipCounts, SkipReason } from './turns.js'
 /** Options of `buildTrainingBatch`. */
 export interface TrainingBatchOptions extends TokenizeOptions {
   readonly advantageBalance: number
+  /** Advantages are divided by their mean size; default, as null, true. */
+  readonly scaleBatch?: boolean | null
+  /** Tokens that `constant` aggregation divides an answer by; default, as null, the mean number of the call. */
+  readonly maxCompletionLength?: number | null
   /** Tokens of ART's packed row: longer sequences are dropped, and an optimizer step covers one. Null for automatic. */
   readonly packedSequenceLength: number | null
   /** Tokens of an optimizer step when they shall not follow from the row length; drops nothing. Null for one row. */
@@ -86,7 +90,7 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
   const { sequences, skips, unmergedHistoryCount, examples, splits } = tokenizeGroups(groups, options)
   const limit = Math.min(options.packedSequenceLength ?? options.contextLength, options.contextLength)
   const kept = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
-  const coefficients = normalizeBatch(kept, options.advantageBalance)
+  const coefficients = normalizeBatch(kept, options.advantageBalance, options.scaleBatch ?? true)
   const scaled = kept.map((sequence, index) => ({ ...sequence, ...coefficients[index] }))
   const lengths = scaled.map((sequence) => sequence.tokenIds.length)
   const stepLength = stepLengthFor(lengths, options)
@@ -96,7 +100,7 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
   const longest = lengths.reduce((max, length) => Math.max(max, length), 1)
   const rowLength = Math.max(options.rowLength ?? computedRowLength(parts, padding), longest)
   return {
-    steps: equalized(parts, options.lossAggregation).map((part) => ({
+    steps: equalized(parts, options).map((part) => ({
       rows: packRows(part, { ...padding, rowLength }),
       sequenceCount: part.length,
       trainableTokenCount: countTrainable(part),
@@ -106,8 +110,7 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
     unmergedHistoryCount,
     examples: new Map([...examples, ['overlength', overlengthPaths(sequences, limit)]]),
     splits,
-    trainedTrajectoryCount: new Set(scaled.map((sequence) => `${sequence.groupIndex}:${sequence.trajectoryIndex}`))
-      .size,
+    trainedTrajectoryCount: trajectoryCount(scaled),
     sequences: scaled,
     trainableTokenCount: countTrainable(scaled),
   }
@@ -165,18 +168,26 @@ function joined<Sequence>(rows: readonly (readonly Sequence[])[], count: number)
 
 /**
  * A step's loss is divided by its own token count; under `constant` aggregation weights undo it, so that every trained token
- * of the call counts the same whatever its step.
+ * of the call counts the same whatever its step: 1 / (trajectories of a step on average * tokens of an answer).
+ *
+ * Source: Dr. GRPO (arXiv:2503.20783), listing 1, where the tokens are a constant too. Theirs is the generation budget.
  */
 function equalized(
   parts: readonly (readonly TrainingSequence[])[],
-  aggregation: LossAggregation,
+  { lossAggregation, maxCompletionLength }: Pick<TrainingBatchOptions, 'lossAggregation' | 'maxCompletionLength'>,
 ): readonly (readonly TrainingSequence[])[] {
-  if (aggregation !== 'constant') return parts
-  const meanCount = countTrainable(parts.flat()) / parts.length
+  if (lossAggregation !== 'constant') return parts
+  const all = parts.flat()
+  const length = maxCompletionLength ?? countTrainable(all) / trajectoryCount(all)
+  const meanCount = (trajectoryCount(all) / parts.length) * length
   return parts.map((part) => {
     const factor = countTrainable(part) / meanCount
     return part.map((sequence) => ({ ...sequence, weight: sequence.weight * factor }))
   })
+}
+
+function trajectoryCount(sequences: readonly TrainingSequence[]): number {
+  return new Set(sequences.map(({ groupIndex, trajectoryIndex }) => `${groupIndex}:${trajectoryIndex}`)).size
 }
 
 function countTrainable(sequences: readonly TrainingSequence[]): number {

@@ -11,7 +11,7 @@ import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Graph, Value } from '#numerics/graph/graph.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
 import { crossEntropy } from '#numerics/nn/cross-entropy.js'
-import { fusedHead, type HeadOutputs, headGradient } from '#numerics/nn/fused-head.js'
+import { fusedHead, type HeadOutputs, type HeadSlopes, headGradient } from '#numerics/nn/fused-head.js'
 import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { type PreferenceLossOptions, preferenceLoss } from '#numerics/nn/preference-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
@@ -63,14 +63,21 @@ export function buildTrainGraph(
 ): Graph {
   const g = new GraphBuilder('train')
   const decoder = emitDecoder(g, model)
-  const head = emitHead(g, decoder, true)
-  if (head.slope === null) throw new Error('the train graph needs the slope of the head')
-  const total = emitLoss(g, head.logp, loss)
+  const isEntropyTrained = loss.kind === 'policy' && loss.options.entropyCoefficient > 0
+  const head = emitHead(g, decoder, isEntropyTrained ? 'logp_and_entropy' : 'logp')
+  const total = emitLoss(g, head, loss)
   const one = g.scalar(1)
-  const [logpGradient] = backward(g, [{ value: total.loss, gradient: one }], [head.logp])
-  if (logpGradient === undefined) throw new Error('the loss does not depend on the log-probabilities')
+  const read = [head.logp, ...(isEntropyTrained ? [head.entropy] : [])]
+  const slopes = [head.slope, ...(isEntropyTrained ? [head.entropySlope] : [])]
+  const outputGradients = backward(g, [{ value: total.loss, gradient: one }], read)
   const rowOfPosition = g.input('row_of_position', 'int64', ['B*T'])
-  const hiddenGradient = headGradient(g, { logpGradient, slope: head.slope, rowOfPosition })
+  const parts = outputGradients.map((gradient, i) => {
+    const slope = slopes[i] ?? null
+    if (slope === null) throw new Error('the train graph needs the slope of the head')
+    return { gradient, slope }
+  })
+  if (parts.length !== read.length) throw new Error('the loss does not depend on the log-probabilities')
+  const hiddenGradient = headGradient(g, parts, rowOfPosition)
   const parameters = [...decoder.adapter]
   const gradients = backward(
     g,
@@ -96,7 +103,7 @@ export function buildTrainGraph(
 /** Builds the score graph: the inputs of `toRowBatch` and the adapter in, `logp` and `entropy` [N] out. */
 export function buildScoreGraph(model: RowModel): Graph {
   const g = new GraphBuilder('score')
-  const head = emitHead(g, emitDecoder(g, model), false)
+  const head = emitHead(g, emitDecoder(g, model), null)
   g.output(head.logp, 'logp')
   g.output(head.entropy, 'entropy')
   return g.build()
@@ -110,17 +117,17 @@ export function buildLogitsGraph(model: RowModel): Graph {
   return g.build()
 }
 
-function emitHead(g: GraphBuilder, decoder: EmittedDecoder, hasSlope: boolean): HeadOutputs {
+function emitHead(g: GraphBuilder, decoder: EmittedDecoder, slopes: HeadSlopes): HeadOutputs {
   const labelPositions = g.input('label_positions', 'int64', ['Q', 'C'])
   const labels = g.input('labels', 'int64', ['Q', 'C'])
   const inputs = { hidden: decoder.hidden, weight: decoder.headWeight, labelPositions, labels }
-  return fusedHead(g, inputs, { hasSlope })
+  return fusedHead(g, inputs, { slopes })
 }
 
 /** Emits a loss of the log-probabilities [N] of the trained tokens; further inputs as `buildTrainGraph` says. */
 export function emitLoss(
   g: GraphBuilder,
-  logp: Value,
+  { logp, entropy }: HeadOutputs,
   loss: LossKind,
 ): { readonly loss: Value; readonly ratio: Value | null } {
   const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
@@ -148,7 +155,8 @@ export function emitLoss(
     advantage: perToken('advantage'),
     mask: perToken('mask'),
     segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['C*Q', 'G']),
-    referenceLogp: options.kl === null ? null : perToken('reference_logp'),
+    entropy: options.entropyCoefficient > 0 ? entropy : null,
+    referenceLogp: options.kl === null && options.klBeta === 0 ? null : perToken('reference_logp'),
     klMean: options.kl?.isMeanGiven === true ? g.input('kl_mean', 'float32', []) : null,
     samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler_logp') : null,
   }

@@ -26,6 +26,7 @@ interface Tokens {
   readonly segments: readonly number[]
   readonly reference?: readonly number[]
   readonly sampler?: readonly number[]
+  readonly entropy?: readonly number[]
 }
 
 let directory: string
@@ -41,6 +42,7 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
   const g = new GraphBuilder('policy')
   const perToken = (name: string) => g.input(name, 'float32', ['N'])
   const logp = perToken('logp')
+  const entropy = options.entropyCoefficient > 0 ? perToken('entropy') : null
   const { loss, ratio } = policyLoss(
     g,
     {
@@ -51,13 +53,16 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
       mask: perToken('mask'),
       denominator: g.input('denominator', 'float32', []),
       segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['N', 'G']),
-      referenceLogp: options.kl === null ? null : perToken('reference'),
+      entropy,
+      referenceLogp: options.kl === null && options.klBeta === 0 ? null : perToken('reference'),
       klMean: options.kl?.isMeanGiven === true ? g.input('kl_mean', 'float32', []) : null,
       samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler') : null,
     },
     options,
   )
-  const [gradient] = backward(g, [{ value: loss, gradient: g.scalar(1) }], [logp])
+  const read = [logp, ...(entropy === null ? [] : [entropy])]
+  const [gradient, entropyGradient] = backward(g, [{ value: loss, gradient: g.scalar(1) }], read)
+  if (entropyGradient !== undefined) g.output(entropyGradient, 'entropy_gradient')
   g.output(loss, 'loss')
   g.output(ratio, 'ratio')
   g.output(gradient!, 'gradient')
@@ -86,6 +91,7 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
     segments: float32Tensor(membership, [n, segments.length]),
     reference: column(tokens.reference, 0),
     sampler: column(tokens.sampler, Number.NaN),
+    entropy: column(tokens.entropy, 5),
   }
   const wanted = Object.fromEntries(Object.entries(feeds).filter(([name]) => session.inputNames.includes(name)))
   const result = await session.run(wanted)
@@ -99,6 +105,7 @@ async function run(tokens: Tokens, options: PolicyLossOptions, padding = 3) {
   return {
     loss: list('loss')[0]!,
     gradient: list('gradient').slice(0, tokens.logp.length),
+    entropyGradient: entropy === null ? [] : list('entropy_gradient'),
     ratio: list('ratio').slice(0, tokens.logp.length),
   }
 }
@@ -184,9 +191,54 @@ describe('policy loss: PyTorch goldens', () => {
   })
 })
 
+describe('policy loss: variants of one row', () => {
+  const row: Tokens = {
+    logp: [-0.5, -1.0, -0.2, -2.0, -1.5],
+    old: [-0.7, -1.0, -0.1, -4.0, -1.2],
+    advantage: [1, 1, -0.5, -0.5, -0.5],
+    weight: [1, 1, 1, 1, 1],
+    segments: [0, 0, 1, 1, 1],
+  }
+
+  it('plain importance sampling is the ratio times the advantage, clipped by nothing', async () => {
+    const { policyLoss: options } = resolveRlConfig({ loss_fn: 'importance_sampling' })
+    const { loss, gradient } = await run(row, options)
+    const terms = row.logp.map((logp, t) => -Math.exp(logp - row.old[t]!) * row.advantage[t]!)
+    expectClose([loss], [terms.reduce((sum, term) => sum + term, 0) / 5])
+    expectClose(
+      gradient,
+      terms.map((term) => term / 5),
+    )
+  })
+
+  it('DRO pulls towards the sampler in proportion to the log ratio', async () => {
+    const { policyLoss: options } = resolveRlConfig({ loss_fn: 'dro', dro_beta: 0.3 })
+    const { gradient } = await run(row, options)
+    expectClose(
+      gradient,
+      row.logp.map((logp, t) => -(row.advantage[t]! - 0.3 * (logp - row.old[t]!)) / 5),
+    )
+  })
+
+  it('GSPO clips whole sequences at its own bounds: those that moved too far have no gradient', async () => {
+    const { policyLoss: options } = resolveRlConfig({ loss_fn: 'gspo' })
+    expect(options).toMatchObject({ loss: 'ppo', ratioLevel: 'sequence', epsilon: 3e-4, epsilonHigh: 4e-4 })
+    const near = { ...row, old: row.logp.map((logp, t) => logp + (t < 2 ? -1e-4 : 1e-4)) }
+    const { gradient } = await run(near, options)
+    // each token has an equal part of its sequence's gradient
+    expectClose(
+      gradient,
+      [-0.2, -0.2, 0.1, 0.1, 0.1].map((value, t) => value * Math.exp(t < 2 ? 1e-4 : -1e-4)),
+    )
+    const far = { ...row, old: row.logp.map((logp, t) => logp + (t < 2 ? -1e-3 : 1e-3)) }
+    expect((await run(far, options)).gradient.map(Math.abs)).toEqual([0, 0, 0, 0, 0])
+  })
+})
+
 describe('policy loss: random rows against the float64 reference', () => {
   const levels = ['token', 'sequence', 'average', 'geometric_average']
-  const cases = Array.from({ length: 24 }, (_, seed) => seed)
+  const losses = ['cispo', 'ppo', 'importance_sampling', 'dro']
+  const cases = Array.from({ length: 48 }, (_, seed) => seed)
   it.each(cases)('row %i', async (seed) => {
     const rng = createRng(`policy row ${seed}`)
     const count = 3 + rng.integer(12)
@@ -195,13 +247,21 @@ describe('policy loss: random rows against the float64 reference', () => {
       Array.from({ length: count }, () => Math.fround(rng.normal() * scale + shift))
     const logp = numbers(0.8, -2)
     const old = logp.map((value) => (rng.uniform() < 0.1 ? Number.NaN : Math.fround(value + 0.5 * rng.normal())))
+    const loss = losses[seed % losses.length]!
+    const isClipped = loss === 'cispo' || loss === 'ppo'
     const config = resolveRlConfig({
-      ppo: rng.uniform() < 0.5,
-      importance_sampling_level: levels[rng.integer(4)]!,
-      epsilon: 0.1 + rng.uniform() * 0.4,
-      epsilon_high: 0.1 + rng.uniform(),
-      mask_prob_ratio: rng.uniform() < 0.3,
-      max_negative_advantage_importance_sampling_weight: rng.uniform() < 0.3 ? 1.3 : null,
+      loss_fn: loss,
+      ...(loss === 'dro' ? { dro_beta: 0.4 } : { importance_sampling_level: levels[rng.integer(4)]! }),
+      ...(isClipped
+        ? {
+            epsilon: 0.1 + rng.uniform() * 0.4,
+            epsilon_high: 0.1 + rng.uniform(),
+            mask_prob_ratio: rng.uniform() < 0.3,
+          }
+        : {}),
+      max_negative_advantage_importance_sampling_weight: loss !== 'dro' && rng.uniform() < 0.3 ? 1.3 : null,
+      entropy_coef: rng.uniform() < 0.4 ? 0.05 : 0,
+      beta: rng.uniform() < 0.4 ? 0.1 : 0,
       kimi_k2_tau: rng.uniform() < 0.3 ? 0.2 : null,
       kl_penalty_coef: rng.uniform() < 0.4 ? 0.3 : 0,
       kl_penalty_source: rng.uniform() < 0.5 ? 'sample' : 'current_learner',
@@ -216,6 +276,7 @@ describe('policy loss: random rows against the float64 reference', () => {
       weight: numbers(0.2, 1),
       reference: numbers(0.5, -2),
       sampler,
+      entropy: numbers(0.3, 2),
     }
     const precalculated =
       config.truncation === null
@@ -227,6 +288,7 @@ describe('policy loss: random rows against the float64 reference', () => {
         samplerLogprobs: config.truncation === null ? old : sampler,
         ...precalculated,
         referenceLogprobs: tokens.reference,
+        entropies: tokens.entropy,
         advantages: tokens.advantage,
         weights: tokens.weight,
         segmentIds: segments,
@@ -236,12 +298,15 @@ describe('policy loss: random rows against the float64 reference', () => {
     const result = await run(tokens, config)
     expectClose([result.loss], [expected.loss])
     expectClose(result.gradient, expected.gradient)
+    const gained = result.entropyGradient.slice(0, config.entropyCoefficient > 0 ? count : 0)
+    expectClose(gained, config.entropyCoefficient > 0 ? expected.entropyGradient : [])
+    expect(result.entropyGradient.slice(count).every((value) => value === 0 || Object.is(value, -0))).toBe(true)
   })
 
   it('a log ratio that overflows float32 leaves loss and gradient finite', async () => {
     const tokens = { logp: [-1, -1], old: [-500, -1], advantage: [1, -1], weight: [1, 1], segments: [0, 0] }
-    for (const ppo of [true, false]) {
-      const result = await run(tokens, resolveRlConfig({ ppo }).policyLoss)
+    for (const loss_fn of losses) {
+      const result = await run(tokens, resolveRlConfig({ loss_fn }).policyLoss)
       expect([result.loss, ...result.gradient].every(Number.isFinite)).toBe(true)
     }
   })

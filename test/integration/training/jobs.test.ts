@@ -6,11 +6,13 @@ import type { JsonObject } from '#base/util/json.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import { createAdamWState } from '#numerics/optim/adamw.js'
 import { trainRl } from '#training/kinds/rl/rl-job.js'
 import { trainSft } from '#training/kinds/sft/sft-job.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { MICRO_BATCH_TOKENS, recomputedBytes } from '#training/trainer/memory.js'
+import { createProgress } from '#training/trainer/progress.js'
 import { resolveRlConfig, resolveSftConfig } from '../../support/model/job-options.js'
 import {
   createTrainingFixture,
@@ -269,6 +271,57 @@ describe('RL job', () => {
       'data/step_num_gradient_steps': 2,
       'data/step_trainer_tokens': 120,
     })
+  })
+
+  it.each([
+    { loss_fn: 'gspo' },
+    { loss_fn: 'dr_grpo', max_completion_length: 32 },
+    { loss_fn: 'importance_sampling', advantage_estimator: 'leave_one_out', loss_aggregation: 'constant' },
+    { loss_fn: 'dro', dro_beta: 0.1 },
+    { beta: 0.1, entropy_coef: 0.01 },
+    { advantage_estimator: 'batch', soft_overlength_limit: 20 },
+  ])('makes what was rewarded likelier with %j', async (config) => {
+    const options = { learning_rate: 0.01, precalculate_logprobs: true, ...config }
+    const context = fixture.context('variants')
+    const answers = groups(6, 20)
+    const gain = async (): Promise<number> => {
+      const fresh = { ...context, progress: createProgress(), optimizer: createAdamWState() }
+      const scored = await run({ learning_rate: 0, precalculate_logprobs: true }, fresh, answers)
+      return scored.steps[0]!['loss']!
+    }
+    // the loss of CISPO at ratio 1 is minus the mean of advantage times log-probability
+    const before = await gain()
+    const { steps } = await run(options, context, answers)
+    expect(steps.length).toBeGreaterThan(0)
+    expect(await gain()).toBeLessThan(before)
+  })
+
+  it('raises entropy where that is asked for, and nothing else is', async () => {
+    const context = fixture.context('entropy')
+    const adapter = withRandomB(context.adapter, 'entropy')
+    const options = { packed_sequence_length: 32, learning_rate: 0.01, entropy_coef: 1e4 }
+    const { steps } = await run(options, { ...context, adapter }, groups(6, 20))
+    const entropies = steps.map((data) => data['entropy']!)
+    expect(entropies.at(-1)).toBeGreaterThan(entropies[0]! + 0.005)
+  })
+
+  it('lowers the rewards of long answers before it takes advantages, and says how many', async () => {
+    const equal = groups(6, 20).map((group) => ({
+      ...group,
+      trajectories: group.trajectories.map((trajectory, i) => ({
+        ...trajectory,
+        reward: 1,
+        histories: i === 0 ? groups(1, 12)[0]!.trajectories[0]!.histories : trajectory.histories,
+      })),
+    }))
+    const config = { soft_overlength_limit: 20, soft_overlength_buffer: 5 }
+    const { events, steps, outcome } = await run(config, fixture.context('length'), equal)
+    expect(events[0]!.data).toMatchObject({ num_penalized_overlength: 5, num_trained_trajectories: 6 })
+    // rewards are reported as they came
+    expect(steps[0]).toMatchObject({ reward: 1, reward_std_dev: 0, num_groups_trainable: 1 })
+    expect(outcome.metrics['train/reward']).toBe(1)
+    const without = await run({}, fixture.context('length'), equal)
+    expect(without.steps).toEqual([])
   })
 
   it('gives the same losses and gradients whatever `logprob_calculation_chunk_size` is', async () => {

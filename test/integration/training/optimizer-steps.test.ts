@@ -96,9 +96,12 @@ describe.each([
   { ppo: true, importance_sampling_level: 'sequence' },
   { importance_sampling_level: 'average', loss_aggregation: 'constant' },
   { kl_penalty_coef: 0.5 },
+  { loss_fn: 'gspo', entropy_coef: 0.1 },
+  { loss_fn: 'dr_grpo', advantage_estimator: 'leave_one_out', max_completion_length: 20 },
+  { loss_fn: 'dro', beta: 0.2, advantage_estimator: 'batch' },
 ] as JsonObject[])('an optimizer step with %j', (config) => {
   const hyperparameters = resolveRlConfig({ ...config, tokens_per_step: 120 })
-  const { kl, ratioLevel: level } = hyperparameters.policyLoss
+  const { kl, klBeta, ratioLevel: level } = hyperparameters.policyLoss
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: true } }
   const loss = { kind: 'policy', options } as const
 
@@ -114,13 +117,14 @@ describe.each([
 
   async function gradients(parts: readonly (readonly PackedRow[])[]) {
     const adapter = withRandomB(fixture.context('steps').adapter, 'steps')
-    if (kl === null) return fixture.gradients(adapter, loss, toMicroBatches(parts.map(layOut), { level }))
+    if (kl === null && klBeta === 0)
+      return fixture.gradients(adapter, loss, toMicroBatches(parts.map(layOut), { level }))
     const context = { ...fixture.context('steps'), adapter }
     const settings = { ...context, ...(await rowSettings(context, { precision: 'f32', longestRow: 1 })) }
     const [learner, base] = [await openScores(settings, adapter), await openScores(settings, null)]
     const step = []
     for (const part of parts.map(layOut)) step.push({ ...part, referenceLogp: await base.score(part.batch) })
-    const klMean = await stepKlMean(step, kl.source, learner.score)
+    const klMean = kl === null ? null : await stepKlMean(step, kl.source, learner.score)
     await Promise.all([learner.release(), base.release()])
     return fixture.gradients(adapter, loss, toMicroBatches(step, { level, klMean }))
   }

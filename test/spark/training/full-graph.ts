@@ -113,7 +113,7 @@ export function buildFullScoreGraph(config: DecoderConfig): Graph {
   const g = new GraphBuilder('full-score')
   const { decoder, labelPositions, labels } = emitTrainable(g, config)
   const head = { hidden: decoder.hidden, weight: decoder.headWeight, labelPositions, labels }
-  const { logp } = fusedHead(g, head, { hasSlope: false })
+  const { logp } = fusedHead(g, head, { slopes: null })
   const { weight, denominator } = lossInputs(g)
   g.output(crossEntropy(g, logp, weight, denominator), 'loss')
   g.output(logp, 'logp')

@@ -17,6 +17,8 @@ export interface PolicyLossInput {
   readonly precalculatedLogprobs?: ArrayLike<number>
   /** The base model's, for the KL penalty. */
   readonly referenceLogprobs?: ArrayLike<number>
+  /** Of the distributions that tokens were drawn from, for the entropy bonus. */
+  readonly entropies?: ArrayLike<number>
   readonly advantages: ArrayLike<number>
   readonly weights: ArrayLike<number>
   /** Tokens of one sequence have equal values. */
@@ -27,6 +29,8 @@ export interface PolicyLossInput {
 export interface PolicyLossResult {
   readonly loss: number
   readonly gradient: number[]
+  /** With respect to each entropy. */
+  readonly entropyGradient: number[]
   /** Ratio of each token before any modifier. */
   readonly ratios: number[]
   /** Advantages after tau and KL penalty. */
@@ -90,12 +94,33 @@ export function policyLossReference(input: PolicyLossInput, config: PolicyLossOp
       gradient[t] = at(gradient, t) + factor * -clipped * advantage
       continue
     }
+    if (config.loss === 'dro') {
+      // -(A log p - beta/2 d^2): the gradient is that of A - beta d
+      loss += factor * -(advantage * logprob(t) - (config.droBeta / 2) * at(d, t) ** 2)
+      gradient[t] = at(gradient, t) + factor * -(advantage - config.droBeta * at(d, t))
+      continue
+    }
+    if (config.loss === 'importance_sampling') {
+      loss += factor * -ratio * advantage
+      if (raw.value > cap) continue
+      for (const u of tokens) gradient[u] = at(gradient, u) + factor * -advantage * raw.derivative(u)
+      continue
+    }
     loss += factor * -Math.min(ratio * advantage, clipped * advantage)
     const flows = raw.value <= cap && (isInside || ratio * advantage < clipped * advantage)
     if (!flows) continue
     for (const u of tokens) gradient[u] = at(gradient, u) + factor * -advantage * raw.derivative(u)
   }
-  return { loss, gradient, ratios, shapedAdvantages }
+  const entropyGradient = tokens.map((t) => (-config.entropyCoefficient * at(input.weights, t)) / count)
+  for (const t of tokens) {
+    const share = at(input.weights, t) / count
+    if (config.entropyCoefficient > 0) loss += at(entropyGradient, t) * at(input.entropies ?? [], t)
+    if (config.klBeta === 0) continue
+    const x = at(input.referenceLogprobs ?? [], t) - logprob(t)
+    loss += config.klBeta * share * (Math.exp(x) - x - 1)
+    gradient[t] = at(gradient, t) + config.klBeta * share * (1 - Math.exp(x))
+  }
+  return { loss, gradient, entropyGradient, ratios, shapedAdvantages }
 }
 
 /** `alt_k2_tau` and the KL penalty; everything here is detached from the gradient. */

@@ -6,13 +6,18 @@ import { type AnsweredGroup, answerFacts, quoteEqual } from '#contract/jobs/diag
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
 import type { JobReport } from '#training/trainer/report.js'
 
-/** Notes rewards, likeness and ends of the answers, before the first step. */
-export function noteAnswers(report: JobReport, groups: readonly TrajectoryGroup[]): void {
+/**
+ * Notes rewards, likeness and ends of the answers, before the first step.
+ *
+ * @param groupsTrainable groups with a trajectory that trains, by whatever its reward is compared with
+ */
+export function noteAnswers(report: JobReport, groups: readonly TrajectoryGroup[], groupsTrainable: number): void {
   if (groups.length === 0) report.notes.unshift('no trajectory groups were sent: nothing is trained')
   const answered: AnsweredGroup[] = groups.map(({ trajectories }) =>
     trajectories.map((trajectory) => ({ ...lastAnswer(trajectory), reward: trajectory.reward })),
   )
-  Object.assign(report.facts, answerFacts(answered))
+  const counts = { total: groups.length, flat: groups.length - groupsTrainable }
+  Object.assign(report.facts, answerFacts(answered), { groups: counts })
   report.quoted = quoteEqual(answered)
 }
 

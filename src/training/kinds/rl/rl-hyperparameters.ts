@@ -15,23 +15,35 @@ export function rlHyperparameters(options: OptionsOf<'rl'>): RlHyperparameters {
   return { ...toHyperparameters(options), policyLoss: toPolicyLoss(options) }
 }
 
+/** Two names are PPO with other options. */
+const LOSS_OF = {
+  cispo: 'cispo',
+  ppo: 'ppo',
+  gspo: 'ppo',
+  dr_grpo: 'ppo',
+  importance_sampling: 'importance_sampling',
+  dro: 'dro',
+} as const satisfies Record<OptionsOf<'rl'>['loss_fn'], PolicyLossOptions['loss']>
+
+/** Whether the loss reads the log-probabilities of a reference. */
+export function readsReference({ kl, klBeta }: Pick<PolicyLossOptions, 'kl' | 'klBeta'>): boolean {
+  return kl !== null || klBeta > 0
+}
+
 function toPolicyLoss(options: OptionsOf<'rl'>): PolicyLossOptions {
   const { kl_penalty_coef: coefficient, truncated_importance_sampling: limit } = options
   return {
-    loss: options.loss_fn,
-    epsilon: required(options.epsilon, 'epsilon'),
-    epsilonHigh: required(options.epsilon_high, 'epsilon_high'),
+    loss: LOSS_OF[options.loss_fn],
+    epsilon: options.epsilon ?? Number.POSITIVE_INFINITY,
+    epsilonHigh: options.epsilon_high ?? Number.POSITIVE_INFINITY,
     ratioLevel: options.importance_sampling_level,
+    droBeta: options.dro_beta,
+    entropyCoefficient: options.entropy_coef,
+    klBeta: options.beta,
     maxRatio: options.max_negative_advantage_importance_sampling_weight,
     isMaskedOutsideClip: options.mask_prob_ratio,
     tau: options.alt_k2_tau,
     kl: coefficient === 0 ? null : { coefficient, source: options.kl_penalty_source, isMeanGiven: false },
     truncation: limit === null ? null : { limit, source: 'precalculated' },
   }
-}
-
-/** A clip range follows from the loss when options are resolved. */
-function required(value: number | null, name: string): number {
-  if (value === null) throw new Error(`the options of the job were not resolved: ${name} is null`)
-  return value
 }

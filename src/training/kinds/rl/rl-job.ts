@@ -7,8 +7,7 @@
  */
 
 import { createLifetimes } from '#base/util/lifetimes.js'
-import { countBatch, logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
-import type { PackedStep } from '#training/rows/training-batch.js'
+import { logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import { mismatchFacts } from '#training/trainer/decisions.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
 import { memoryFacts, planMemory } from '#training/trainer/memory.js'
@@ -22,7 +21,7 @@ import { createTrainer } from '#training/trainer/trainer.js'
 import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
-import { largestRowBatch, outlineRl, type RlJob } from './rl-outline.js'
+import { largestRowBatch, outlineRl, type RlJob, type RlOutline } from './rl-outline.js'
 import { isMeanGiven, isScoredBetweenSteps, type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
 import { createTrustRegion, type Movement, noteMovement } from './trust-region.js'
@@ -37,12 +36,12 @@ import { createTrustRegion, type Movement, noteMovement } from './trust-region.j
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { groups, hyperparameters } = job
   const { progress } = context
-  const { steps, started } = outlineRl(job, context)
+  const { steps, started, groupsTrainable } = outlineRl(job, context)
   if (context.resumePoint === null) yield started
   if (steps.length > 0) {
     const longestRow = Math.max(...steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
     const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
-    yield* trainSteps(job, { ...context, ...settings }, steps)
+    yield* trainSteps(job, { ...context, ...settings }, { steps, groupsTrainable })
   }
   return {
     adapter: context.adapter,
@@ -53,7 +52,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
       ...averageSteps(progress),
       'data/step_num_gradient_steps': steps.length,
       'data/step_trainer_tokens': progress.report.trainedTokens,
-      'data/step_num_groups_trainable': countBatch(groups).groupsTrainable,
+      'data/step_num_groups_trainable': groupsTrainable,
     },
   }
 }
@@ -61,7 +60,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
 async function* trainSteps(
   job: RlJob,
   context: ScoringContext,
-  steps: readonly PackedStep[],
+  { steps, groupsTrainable }: Pick<RlOutline, 'steps' | 'groupsTrainable'>,
 ): AsyncGenerator<TrainingEvent, void> {
   const { groups, reference = null } = job
   const { progress, clock } = context
@@ -132,7 +131,7 @@ async function* trainSteps(
         noteMovement(report, movement, region.targetKl)
       }
       const elapsedMs = clock.monotonicMs() - startedMs
-      const data = rlStepMetrics(laidOut, result, { groups, hyperparameters, elapsedMs, movement })
+      const data = rlStepMetrics(laidOut, result, { groups, groupsTrainable, hyperparameters, elapsedMs, movement })
       countStep(progress, data, GRADIENT_METRICS)
       noteStep(report, {
         ...result,

@@ -37,6 +37,8 @@ export interface MeasuredBatch {
 /** Facts of the job that every step repeats. */
 export interface StepFacts {
   readonly groups: readonly TrajectoryGroup[]
+  /** Groups with a trajectory that trains. */
+  readonly groupsTrainable: number
   readonly hyperparameters: RlHyperparameters
   readonly elapsedMs: number
   /** How far the step moved the policy; null where nothing limits it. */
@@ -52,7 +54,7 @@ export interface StepFacts {
 export function rlStepMetrics(
   step: readonly MeasuredBatch[],
   result: Pick<StepResult, 'loss' | 'gradientNorm' | 'outputs'>,
-  { groups, hyperparameters, elapsedMs, movement = null }: StepFacts,
+  { groups, groupsTrainable, hyperparameters, elapsedMs, movement = null }: StepFacts,
 ): Record<string, number> {
   const ratios: number[] = []
   const entropies: number[] = []
@@ -69,9 +71,8 @@ export function rlStepMetrics(
       if (referenceLogp !== null) fromReference.push(logp - (referenceLogp[n] as number))
     })
   })
-  const low = 1 - hyperparameters.policyLoss.epsilon
-  const high = 1 + hyperparameters.policyLoss.epsilonHigh
-  const clipped = ratios.filter((ratio) => ratio < low || ratio > high).length
+  const { epsilon, epsilonHigh } = hyperparameters.policyLoss
+  const clipped = ratios.filter((ratio) => ratio < 1 - epsilon || ratio > 1 + epsilonHigh).length
   const counts = countBatch(groups)
   const used = step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0)
   const data: Record<string, number> = {
@@ -89,7 +90,7 @@ export function rlStepMetrics(
     num_trainable_tokens: ratios.length,
     num_trajectories: counts.trajectories,
     num_groups_submitted: counts.groupsSubmitted,
-    num_groups_trainable: counts.groupsTrainable,
+    num_groups_trainable: groupsTrainable,
     ...rewardMetrics(groups),
     tokens_per_second: used / (elapsedMs / 1000),
   }

@@ -7,7 +7,7 @@
 import { standardDeviation } from '#formats/rows/metrics.js'
 import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { groupAdvantages } from '#training/rows/advantages.js'
+import { advantagesOf } from '#training/rows/advantages.js'
 import type { PackedRow } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
 import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/rows/training-batch.js'
@@ -25,7 +25,8 @@ import {
 import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
 import { noteAnswers } from './answer-notes.js'
-import type { RlHyperparameters } from './rl-hyperparameters.js'
+import { countTrainableGroups, shapeRewards } from './reward-shaping.js'
+import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
 
 /** What an RL job trains on, besides its context. */
@@ -48,6 +49,10 @@ export interface RlJob {
 export interface RlOutline {
   readonly steps: readonly PackedStep[]
   readonly started: TrainingEvent
+  /** With the rewards that advantages are taken of. */
+  readonly groups: readonly TrajectoryGroup[]
+  /** Groups with a trajectory that trains. */
+  readonly groupsTrainable: number
   /** The first sequences, for whoever wants to see them. */
   readonly firstSequences: readonly TrainingSequence[]
   readonly sequenceCount: number
@@ -62,7 +67,9 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   const { groups, hyperparameters, notes = createDataNotes() } = job
   const seed = hyperparameters.seed ?? context.jobId
   const startedMs = context.clock.monotonicMs()
-  const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(groups, {
+  const shaped = shapeRewards(groups, hyperparameters)
+  const groupsTrainable = countTrainableGroups(shaped.groups, hyperparameters.advantageEstimator)
+  const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(shaped.groups, {
     ...hyperparameters,
     text: job.text,
     notes,
@@ -79,7 +86,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
   report.notes = notes.sentences()
-  noteAnswers(report, groups)
+  noteAnswers(report, groups, groupsTrainable)
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
@@ -87,11 +94,19 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
       num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
       num_trainable_tokens: trainableTokenCount,
       num_trained_trajectories: counts.trainedTrajectoryCount,
+      ...(shaped.penalizedCount > 0 ? { num_penalized_overlength: shaped.penalizedCount } : {}),
       ...(counts.unmergedHistoryCount > 0 ? { num_unmerged_histories: counts.unmergedHistoryCount } : {}),
       ...skipMetrics(skips),
     },
   }
-  return { steps, started, firstSequences: sequences.slice(0, SHOWN_SEQUENCES), sequenceCount: sequences.length }
+  return {
+    steps,
+    started,
+    groups: shaped.groups,
+    groupsTrainable,
+    firstSequences: sequences.slice(0, SHOWN_SEQUENCES),
+    sequenceCount: sequences.length,
+  }
 }
 
 /** The largest of the batches that rows run in. */
@@ -101,14 +116,14 @@ export function largestRowBatch(batches: readonly (readonly PackedRow[])[]): Bat
 
 /** Plans an RL job without running any of it. */
 export function planRl(job: RlJob, context: JobContext): JobPlan {
-  const { hyperparameters, groups } = job
-  const { steps, started, firstSequences, sequenceCount } = outlineRl(job, context)
+  const { hyperparameters } = job
+  const { steps, started, groups, firstSequences, sequenceCount } = outlineRl(job, context)
   const rows = steps.flatMap((step) => step.rows)
   const batches = steps.map((step) => rowBatches(step.rows))
   const largest = largestRowBatch(batches.flat())
   const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
   const { precalculateLogprobs, policyLoss } = hyperparameters
-  const passCount = (precalculateLogprobs ? 1 : 0) + (policyLoss.kl === null ? 0 : 1)
+  const passCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
   return {
     started,
     rowCount: rows.length,
@@ -118,9 +133,7 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
     largest,
     measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
     work: { gradient: work, forward: passCount * work, sessionCount: 1 + passCount },
-    groups: groups
-      .slice(0, SHOWN_GROUPS)
-      .map((group, index) => describeGroup(group, index, hyperparameters.scaleRewards)),
+    groups: describeGroups(groups, hyperparameters),
     groupCount: groups.length,
     sequences: firstSequences.map((sequence) => ({
       source: `trajectory_groups[${sequence.groupIndex}].trajectories[${sequence.trajectoryIndex}]`,
@@ -134,9 +147,16 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
   }
 }
 
-function describeGroup({ trajectories }: TrajectoryGroup, index: number, scaleRewards: boolean): PlannedGroup {
-  const rewards = trajectories.map(({ reward }) => reward)
-  const advantages = groupAdvantages(rewards, scaleRewards)
+/** The first groups, with the advantages that they have among all. */
+function describeGroups(groups: readonly TrajectoryGroup[], hyperparameters: RlHyperparameters): PlannedGroup[] {
+  const rewards_P_G = groups.map(({ trajectories }) => trajectories.map(({ reward }) => reward))
+  const advantages_P_G = advantagesOf(rewards_P_G, hyperparameters)
+  return rewards_P_G
+    .slice(0, SHOWN_GROUPS)
+    .map((rewards, index) => describeGroup(rewards, advantages_P_G[index] ?? [], index))
+}
+
+function describeGroup(rewards: readonly number[], advantages: readonly number[], index: number): PlannedGroup {
   const isLeftOut = advantages.every((advantage) => advantage === 0)
   const reason = rewards.length === 0 ? 'empty' : rewards.length === 1 ? 'single_trajectory' : 'equal_rewards'
   return {

@@ -6,7 +6,7 @@ import type { KlOptions } from '#numerics/nn/policy-loss.js'
 import type { PackedStep } from '#training/rows/training-batch.js'
 import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
 import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
-import type { RlHyperparameters } from './rl-hyperparameters.js'
+import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
 
 /**
@@ -28,7 +28,7 @@ export async function prepareSteps(
   if (hyperparameters.precalculateLogprobs) {
     await fillScores(rest, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
   }
-  if (hyperparameters.policyLoss.kl !== null) {
+  if (readsReference(hyperparameters.policyLoss)) {
     await fillScores(rest, { key: 'referenceLogp', adapter: reference, hyperparameters }, context)
   }
   return prepared

@@ -19,6 +19,21 @@ describe('the record of a job', () => {
       scale_rewards: true,
     })
     expect(recorded('rl', { ppo: true, target_kl: null })).toMatchObject({ loss_fn: 'ppo', epsilon_high: 0.2 })
+    expect(recorded('rl', { loss_fn: 'gspo' })).toMatchObject({
+      epsilon: 3e-4,
+      epsilon_high: 4e-4,
+      importance_sampling_level: 'sequence',
+    })
+    expect(recorded('rl', { loss_fn: 'dr_grpo' })).toMatchObject({
+      epsilon: 0.2,
+      epsilon_high: 0.2,
+      scale_rewards: false,
+      scale_batch: false,
+      loss_aggregation: 'constant',
+    })
+    expect(recorded('rl', { loss_fn: 'dro' })).toMatchObject({ epsilon: null, epsilon_high: null, scale_batch: true })
+    expect(recorded('rl', { advantage_estimator: 'leave_one_out' })).toMatchObject({ scale_batch: false })
+    expect(recorded('rl', { soft_overlength_limit: 100 })).toMatchObject({ soft_overlength_buffer: 20 })
     expect(recorded('sft', {})).toMatchObject({ learning_rate: 5e-5, batch_size: 2, epochs: 1, keep_best: false })
     expect(recorded('dpo', { early_stopping_patience: 2 })).toMatchObject({ beta: 0.1, keep_best: true })
     expect(recorded('rl', {})).not.toHaveProperty('ppo')
@@ -32,6 +47,11 @@ describe('the record of a job', () => {
     ['rl', { ppo: true, kimi_k2_tau: 0.1, lora: { rank: 2 }, seed: 3 }],
     ['rl', { truncated_importance_sampling: 2, normalize_advantages: false, mask_prob_ratio: true }],
     ['rl', { truncated_importance_sampling: 0, max_negative_advantage_importance_sampling_weight: 0 }],
+    ['rl', { loss_fn: 'gspo' }],
+    ['rl', { loss_fn: 'dr_grpo', max_completion_length: 512 }],
+    ['rl', { loss_fn: 'dro', dro_beta: 0.1 }],
+    ['rl', { loss_fn: 'importance_sampling', advantage_estimator: 'leave_one_out', scale_batch: true }],
+    ['rl', { soft_overlength_limit: 100, entropy_coef: 0.01, beta: 0.1, advantage_estimator: 'batch' }],
     ['rl', { kl_penalty_coef: 0.1, kl_penalty_step_lag: 2, tokens_per_step: 64, target_kl: 0.2 }],
     ['sft', {}],
     ['sft', { learning_rate: [1e-3, 1e-4], metric_logging: { enabled: true, target_training_step: 3 } }],

@@ -58,6 +58,17 @@ describe('resolveRlConfig', () => {
     expect(resolveRlConfig({ epsilon: 0.3 }).policyLoss).toMatchObject({ epsilon: 0.3, epsilonHigh: 4 })
   })
 
+  it.each([
+    ['epsilon', { loss_fn: 'dro', epsilon: 0.2 }],
+    ['mask_prob_ratio', { loss_fn: 'importance_sampling', mask_prob_ratio: true }],
+    ['importance_sampling_level', { loss_fn: 'dro', importance_sampling_level: 'sequence' }],
+    ['dro_beta', { dro_beta: 0.1 }],
+    ['max_completion_length', { max_completion_length: 100 }],
+    ['soft_overlength_buffer', { soft_overlength_limit: 10, soft_overlength_buffer: 20 }],
+  ])('refuses %s where nothing reads it', (name, config) => {
+    expect(() => resolveRlConfig(config)).toThrow(expect.objectContaining({ param: `experimental_config.${name}` }))
+  })
+
   it('reads both names of tau, and refuses two different values', () => {
     expect(resolveRlConfig({ kimi_k2_tau: 0.1 }).policyLoss.tau).toBe(0.1)
     expect(resolveRlConfig({ alt_k2_tau: 0.1, kimi_k2_tau: 0.1 }).policyLoss.tau).toBe(0.1)

@@ -1,6 +1,12 @@
 /** The rules of `src/docs/how-training-works.md` with vectors computed from its formulas. */
 import { describe, expect, it } from 'vitest'
-import { groupAdvantages, normalizeBatch, trajectoryWeight } from '#training/rows/advantages.js'
+import {
+  advantagesOf,
+  groupAdvantages,
+  normalizeBatch,
+  softOverlengthPenalty,
+  trajectoryWeight,
+} from '#training/rows/advantages.js'
 import vectors from '../../../fixtures/trajectories/advantage-vectors.json' with { type: 'json' }
 import { forSeeds } from '../../../support/model/random-trajectories.js'
 
@@ -41,6 +47,56 @@ describe('groupAdvantages', () => {
         expect(Math.abs(value - (scaled[i] ?? Number.NaN))).toBeLessThan(1e-6)
       })
     })
+  })
+})
+
+describe('advantagesOf', () => {
+  const rewards = [[1, 0, 0], [1, 1], [0.5]]
+
+  it('compares with the mean of the others of a group under leave_one_out: none in a group of one', () => {
+    const got = advantagesOf(rewards, { advantageEstimator: 'leave_one_out', scaleRewards: false })
+    // written from the definition: r_i minus the mean of the others
+    expect(got[0]![0]).toBeCloseTo(1 - 0, 12)
+    expect(got[0]![1]).toBeCloseTo(0 - 0.5, 12)
+    expect(got.slice(1)).toEqual([[0, 0], [0]])
+  })
+
+  it('agrees with the definition of leave_one_out on random groups', () => {
+    forSeeds(50, (rng) => {
+      const group = Array.from({ length: 2 + rng.integer(6) }, () => rng.normal())
+      const [got] = advantagesOf([group], { advantageEstimator: 'leave_one_out', scaleRewards: false })
+      group.forEach((reward, i) => {
+        const others = group.filter((_, j) => j !== i)
+        const baseline = others.reduce((sum, value) => sum + value, 0) / others.length
+        expect(got![i]).toBeCloseTo(reward - baseline, 9)
+      })
+    })
+  })
+
+  it('compares with all rewards under batch, so that groups of one and of equal rewards train', () => {
+    const got = advantagesOf(rewards, { advantageEstimator: 'batch', scaleRewards: false })
+    const mean = 3.5 / 6
+    expect(got.map((group) => group.length)).toEqual([3, 2, 1])
+    expect(got.flat()).toEqual(rewards.flat().map((reward) => expect.closeTo(reward - mean, 12)))
+    const scaled = advantagesOf(rewards, { advantageEstimator: 'batch', scaleRewards: true }).flat()
+    expect(Math.sqrt(scaled.reduce((sum, a) => sum + a * a, 0) / 6)).toBeCloseTo(1, 5)
+    expect(advantagesOf([[1], [1, 1]], { advantageEstimator: 'batch', scaleRewards: true }).flat()).toEqual([0, 0, 0])
+  })
+
+  it('is the mean of each group unless something is said', () => {
+    expect(advantagesOf(rewards, { scaleRewards: true })).toEqual(rewards.map((group) => groupAdvantages(group, true)))
+  })
+})
+
+describe('softOverlengthPenalty', () => {
+  it.each([
+    [80, 0],
+    [81, -0.05],
+    [90, -0.5],
+    [100, -1],
+    [500, -1],
+  ])('of %i tokens is %d at a limit of 100 with a buffer of 20', (tokens, penalty) => {
+    expect(softOverlengthPenalty(tokens, { limit: 100, buffer: 20 })).toBeCloseTo(penalty, 12)
   })
 })
 
@@ -104,6 +160,13 @@ describe('normalizeBatch', () => {
       trainableTokenCount: tokens,
     }))
     expect(normalizeBatch(list, 0).map((c) => c.weight)).toEqual([1, 1])
+  })
+
+  it('leaves advantages as rewards say where the batch is not scaled, weights as ever', () => {
+    const scaled = normalizeBatch(sequences, 0.5)
+    const got = normalizeBatch(sequences, 0.5, false)
+    expect(got.map((c) => c.weight)).toEqual(scaled.map((c) => c.weight))
+    expect(got.map((c) => c.advantage)).toEqual(sequences.map(({ advantage: a }) => (a < 0 ? a * 0.5 : a)))
   })
 
   it('leaves zeros when balance removes everything, and does nothing on an empty batch', () => {

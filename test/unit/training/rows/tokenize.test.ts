@@ -443,6 +443,27 @@ describe('buildTrainingBatch', () => {
     for (const value of perToken) expect(value / (perToken[0] ?? 0)).toBeCloseTo(1, 5)
   })
 
+  it('divides by a number of tokens of its own under constant aggregation where one is given', () => {
+    const groups = parseTrajectoryGroups(
+      Array.from({ length: 6 }, (_, n) => ({
+        trajectories: Array.from({ length: 3 }, (_, i) => trajectory(i, 2 + n, 1 + 5 * i)),
+      })),
+    )
+    const { steps, trainableTokenCount, trainedTrajectoryCount } = buildTrainingBatch(groups, {
+      ...options,
+      lossAggregation: 'constant',
+      tokensPerStep: 30,
+      maxCompletionLength: 50,
+    })
+    const tokens = steps.flatMap(({ rows, trainableTokenCount: count }) =>
+      rows.flatMap((row) => [...row.weights].filter((w) => w > 0).map((w) => w / count)),
+    )
+    expect(tokens.length).toBe(trainableTokenCount)
+    // Dr. GRPO: 1 / (trajectories of a step * constant length)
+    const wanted = 1 / ((trainedTrajectoryCount / steps.length) * 50)
+    for (const value of tokens) expect(value / wanted).toBeCloseTo(1, 5)
+  })
+
   it('has no step when nothing can be trained on', () => {
     expect(buildTrainingBatch(parseTrajectoryGroups([]), options).steps).toEqual([])
     expect(buildTrainingBatch(parseTrajectoryGroups([{ trajectories: [] }]), options).steps).toEqual([])

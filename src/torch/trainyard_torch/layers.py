@@ -74,30 +74,34 @@ class RotaryByLayer(torch.nn.Module):
 class LabelLogp(torch.autograd.Function):
     """Log-probability of each label and entropy of its distribution, the logits of `chunk` positions at a time.
 
-    The gradient d logp / d hidden = W[label] - p W is computed with the same probabilities (as `numerics/nn/fused-head.ts` does), so
-    no logits are kept or computed again. Entropy is a measurement: nothing is differentiated through it.
+    The gradients d logp / d hidden = W[label] - p W and, where the loss reads the entropy, d entropy / d hidden = p (E[z] - z) W are
+    computed with the same probabilities (as `numerics/nn/fused-head.ts` does), so no logits are kept or computed again.
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, labels, chunk):
-        logp, entropy, slopes = [], [], []
+    def forward(ctx, hidden, weight, labels, chunk, is_entropy_read):
+        logp, entropy, slopes, entropy_slopes = [], [], [], []
         for at in range(0, hidden.shape[0], chunk):
             rows, label = hidden[at : at + chunk], labels[at : at + chunk]
             logits = functional.linear(rows, weight).float()  # [C, V]
             normalizer = torch.logsumexp(logits, -1)
             logp.append(logits.gather(1, label[:, None])[:, 0] - normalizer)
             p = torch.softmax(logits, -1)
-            entropy.append(normalizer - (p * logits).sum(-1))
+            expected = (p * logits).sum(-1)
+            entropy.append(normalizer - expected)
             if ctx.needs_input_grad[0]:
                 slopes.append(weight[label] - p.to(weight.dtype) @ weight)
+                if is_entropy_read:
+                    entropy_slopes.append((p * (expected[:, None] - logits)).to(weight.dtype) @ weight)
             del logits, p
         if slopes:
-            ctx.save_for_backward(torch.cat(slopes))
+            ctx.save_for_backward(*(torch.cat(each) for each in (slopes, entropy_slopes) if each))
         joined = torch.cat(entropy)
-        ctx.mark_non_differentiable(joined)
+        if not is_entropy_read:
+            ctx.mark_non_differentiable(joined)
         return torch.cat(logp), joined
 
     @staticmethod
-    def backward(ctx, logp_gradient, _entropy_gradient):
-        (slope,) = ctx.saved_tensors
-        return logp_gradient[:, None].to(slope.dtype) * slope, None, None, None
+    def backward(ctx, *gradients):
+        parts = [gradient[:, None].to(slope.dtype) * slope for gradient, slope in zip(gradients, ctx.saved_tensors)]
+        return sum(parts), None, None, None, None

@@ -46,7 +46,7 @@ class Model:
         self._causal.eval()
         self._layers = wrap_linear_layers(self._causal, message["modules"])
         self._plain = {layer: layer.forward for layer in self._causal.model.layers}
-        self._logp, self._leaves = None, {}
+        self._outputs, self._leaves = None, {}
 
     def forward(self, message, arrays):
         """Log-probabilities and entropies of the labels, [N] each. Keeps what `backward` needs if the message wants a gradient."""
@@ -68,25 +68,26 @@ class Model:
             )[0]
             rows = hidden.reshape(-1, hidden.shape[-1])[tensor("label_positions").flatten().to(self.device)]
             labels = tensor("labels").flatten().to(self.device)
-            logp, entropy = LabelLogp.apply(rows, self._head, labels, CHUNKS[self.device])
+            logp, entropy = LabelLogp.apply(rows, self._head, labels, CHUNKS[self.device], message["reads_entropy"])
         if wants_gradient:
-            self._logp, self._leaves = logp, leaves
+            self._outputs, self._leaves = {"logp_gradient": logp, "entropy_gradient": entropy}, leaves
         return {"logp": to_array(logp), "entropy": to_array(entropy)}
 
     def backward(self, arrays):
-        """The gradient of each adapter tensor by its name, from d loss / d logp [N]."""
-        if self._logp is None:
+        """The gradient of each adapter tensor by its name, from d loss / d logp [N] and, where the loss reads it, d loss / d entropy [N]."""
+        if self._outputs is None:
             raise RuntimeError("a gradient was asked for before its log-probabilities")
-        slope = torch.from_numpy(arrays["logp_gradient"]).to(self.device)
+        slopes = {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
+        outputs = [self._outputs[name] for name in slopes]
         # layers that are computed again read the adapter where the forward pass did
-        gradients = torch.autograd.grad(self._logp, list(self._leaves.values()), slope)
+        gradients = torch.autograd.grad(outputs, list(self._leaves.values()), list(slopes.values()))
         result = {name: to_array(gradient) for name, gradient in zip(self._leaves, gradients)}
         self.drop()
         return result
 
     def drop(self):
         """Gives up what a forward pass kept."""
-        self._logp, self._leaves = None, {}
+        self._outputs, self._leaves = None, {}
         for layer in self._layers.values():
             layer.a = layer.b = None
 

@@ -71,6 +71,9 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
   }
 }
 
+/** Outputs of the loss graph that the process goes on from. */
+const SLOPES: ReadonlySet<string> = new Set(['logp_gradient', 'entropy_gradient'])
+
 type Ask = (question: Message) => Promise<Message>
 type Tensors = Readonly<Record<string, HostTensor>>
 
@@ -79,23 +82,25 @@ function trainEngine(
   session: Session,
   { scale, isRecomputed }: { readonly scale: number; readonly isRecomputed: boolean },
 ): GradientEngine {
+  const readsEntropy = session.inputNames.includes('entropy')
   return {
     run: async (batch, adapter, lossInputs = {}, fetches) => {
       const names = Object.keys(adapter)
       const wanted = fetches ?? ['loss', 'logp', 'entropy', ...session.outputNames, ...names.map(gradientName)]
       const wantsGradient = wanted.some((name) => names.some((tensor) => gradientName(tensor) === name))
-      const scores = await ask(forward({ batch, adapter, scale, isRecomputed, wantsGradient }))
-      const { data } = float32Of(scores.arrays, 'logp')
-      const feeds: Tensors = { ...lossInputs, logp: float32Tensor(data, tensorOf(batch.feeds, 'labels').shape) }
+      const scores = await ask(forward({ batch, adapter, scale, isRecomputed, wantsGradient, readsEntropy }))
+      const { shape } = tensorOf(batch.feeds, 'labels')
+      const inChunks = (name: string): HostTensor => float32Tensor(float32Of(scores.arrays, name).data, shape)
+      const feeds: Tensors = { ...lossInputs, logp: inChunks('logp'), entropy: inChunks('entropy') }
       const known = session.inputNames.map((name): [string, HostTensor] => [name, tensorOf(feeds, name)])
       const losses = await session.run(Object.fromEntries(known))
       const outputs: Record<string, HostTensor> = { ...scores.arrays, ...losses }
       if (wantsGradient) {
-        const slope = tensorOf(losses, 'logp_gradient')
-        const gradients = await ask({ header: { type: 'backward' }, arrays: { logp_gradient: slope } })
+        const slopes = Object.entries(losses).filter(([name]) => SLOPES.has(name))
+        const gradients = await ask({ header: { type: 'backward' }, arrays: Object.fromEntries(slopes) })
         for (const [name, tensor] of Object.entries(gradients.arrays)) outputs[gradientName(name)] = tensor
       }
-      const returned = new Set(wanted.filter((name) => name !== 'logp_gradient'))
+      const returned = new Set(wanted.filter((name) => !SLOPES.has(name)))
       return Object.fromEntries(Object.entries(outputs).filter(([name]) => returned.has(name)))
     },
     release: () => session.release(),
@@ -105,7 +110,9 @@ function trainEngine(
 function scoreEngine(ask: Ask, scale: number): GradientEngine {
   return {
     run: async (batch, adapter, _lossInputs, fetches = ['logp', 'entropy']) => {
-      const { arrays } = await ask(forward({ batch, adapter, scale, isRecomputed: false, wantsGradient: false }))
+      const { arrays } = await ask(
+        forward({ batch, adapter, scale, isRecomputed: false, wantsGradient: false, readsEntropy: false }),
+      )
       return Object.fromEntries(fetches.map((name) => [name, tensorOf(arrays, name)]))
     },
     // the base model stays open for the next engine
@@ -119,6 +126,7 @@ function forward(run: {
   readonly scale: number
   readonly isRecomputed: boolean
   readonly wantsGradient: boolean
+  readonly readsEntropy: boolean
 }): Message {
   const { feeds, length, segments } = run.batch
   const shape = [segments.groupIds.length / length, length]
@@ -128,6 +136,7 @@ function forward(run: {
       type: 'forward',
       scale: run.scale,
       wants_gradient: run.wantsGradient,
+      reads_entropy: run.readsEntropy,
       is_recomputed: run.isRecomputed,
     },
     arrays: {

@@ -63,7 +63,7 @@ export function buildTrainGraph(
 ): Graph {
   const g = new GraphBuilder('train')
   const decoder = emitDecoder(g, model)
-  const isEntropyTrained = loss.kind === 'policy' && loss.options.entropyCoefficient > 0
+  const isEntropyTrained = readsEntropy(loss)
   const head = emitHead(g, decoder, isEntropyTrained ? 'logp_and_entropy' : 'logp')
   const total = emitLoss(g, head, loss)
   const one = g.scalar(1)
@@ -124,10 +124,15 @@ function emitHead(g: GraphBuilder, decoder: EmittedDecoder, slopes: HeadSlopes):
   return fusedHead(g, inputs, { slopes })
 }
 
-/** Emits a loss of the log-probabilities [N] of the trained tokens; further inputs as `buildTrainGraph` says. */
+/** Whether a loss reads the entropy of the distributions, besides the log-probabilities. */
+export function readsEntropy(loss: LossKind): boolean {
+  return loss.kind === 'policy' && loss.options.entropyCoefficient > 0
+}
+
+/** Emits a loss of the log-probabilities [N] of the trained tokens and, where it reads them, their entropies [N]; further inputs as `buildTrainGraph` says. */
 export function emitLoss(
   g: GraphBuilder,
-  { logp, entropy }: HeadOutputs,
+  { logp, entropy }: Pick<HeadOutputs, 'logp' | 'entropy'>,
   loss: LossKind,
 ): { readonly loss: Value; readonly ratio: Value | null } {
   const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])

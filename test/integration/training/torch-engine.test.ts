@@ -41,6 +41,9 @@ const POLICY: PolicyLossOptions = {
   tau: null,
   kl: null,
   truncation: null,
+  droBeta: 0.1,
+  entropyCoefficient: 0,
+  klBeta: 0,
 }
 const LOSSES: Readonly<Record<string, LossKind>> = {
   'cross-entropy': { kind: 'cross_entropy' },
@@ -59,7 +62,7 @@ function preferences(): Record<string, LossKind> {
   return { ...Object.fromEntries(named), 'preferences with all options': { kind: 'preference', options: all } }
 }
 
-/** Both losses at every level, and each modifier with both. */
+/** Every loss at every level, and each modifier with both. */
 function policies(): Record<string, LossKind> {
   const modifiers: Readonly<Record<string, Partial<PolicyLossOptions>>> = {
     'by sequence': { ratioLevel: 'sequence' },
@@ -75,10 +78,12 @@ function policies(): Record<string, LossKind> {
       kl: { coefficient: 0.3, source: 'sample', isMeanGiven: true },
     },
     'with truncated importance sampling': { truncation: { limit: 1.1, source: 'precalculated' } },
+    'with an entropy bonus': { entropyCoefficient: 0.3 },
+    'with a k3 term': { klBeta: 0.2 },
     'with the ratio once more': { truncation: { limit: 1.1, source: 'ratio' } },
   }
   const named: Record<string, LossKind> = {}
-  for (const loss of ['cispo', 'ppo'] as const) {
+  for (const loss of ['cispo', 'ppo', 'importance_sampling', 'dro'] as const) {
     named[loss] = { kind: 'policy', options: { ...POLICY, loss } }
     for (const [title, modifier] of Object.entries(modifiers)) {
       named[`${loss} ${title}`] = { kind: 'policy', options: { ...POLICY, ...modifier, loss } }

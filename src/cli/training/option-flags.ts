@@ -40,7 +40,7 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
   const options = { isAdvanced: isCommon !== true }
   switch (row.type) {
     case 'boolean': {
-      if (row.default !== false) return flag.toggle(spelling ?? long, summary, options)
+      if (row.default !== false || row.advised === true) return flag.toggle(spelling ?? long, summary, options)
       const on = flag.switch(spelling ?? long, summary, options)
       return { ...on, read: (texts) => on.read(texts) || undefined }
     }
@@ -68,7 +68,8 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
 
 /** The sentence of the row and what counts where nothing is given, for example `weight of the KL penalty; default 0`. */
 function summaryOf(row: OptionRow): string {
-  const { summary, default: otherwise, bySize = [], byChoice, flag: { whenAbsent } = {} } = row
+  const { summary, default: stated, bySize = [], byChoice, flag: { whenAbsent } = {} } = row
+  const otherwise = row.type === 'boolean' ? (row.advised ?? stated) : stated
   if (whenAbsent === null) return summary
   const published = otherwise === null || otherwise === false ? [] : [shown(otherwise)]
   const sizes = bySize.length === 0 ? [] : [shownSizes(bySize)]

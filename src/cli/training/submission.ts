@@ -4,7 +4,7 @@
 import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, optionNames } from '#contract/jobs/kinds.js'
-import { measuredRate, millions, publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { advisedOptions, measuredRate, millions, publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
@@ -57,13 +57,14 @@ function assertKnown(kind: JobKind, options: JsonObject): void {
 /** The published rates are meant for models from this many parameters on. */
 const LARGE = 1_500_000_000
 
-/** What was measured for base models of this size, where nobody says otherwise. A person hears of it: it is not the published default. */
+/** What is advised, and what was measured for base models of this size, where nobody says otherwise. Of the latter a person hears of it: it is not the published default. */
 export async function addSizeDefaults(
   { output, signal }: Pick<CommandContext, 'output' | 'signal'>,
   client: Client,
   job: { readonly kind: JobKind; readonly baseModel: string; readonly hyperparameters: Hyperparameters },
 ): Promise<void> {
   const { kind, baseModel, hyperparameters } = job
+  Object.assign(hyperparameters, advisedOptions(kind, hyperparameters))
   const isRateOpen = hyperparameters['learning_rate'] === undefined
   const parameters = await parametersOf(client, baseModel, { signal })
   const chosen = sizeDefaults(kind, hyperparameters, parameters)

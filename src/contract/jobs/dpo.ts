@@ -90,7 +90,7 @@ export const DPO = defineJobKind({
   row: { noun: 'pair', limit: 'the context of the model' },
   options,
   derive(given) {
-    assertScheduleFits(given)
+    assertScheduleFits('config', given)
     const { loss_type: loss } = given
     const isReferenceFree = given.reference_free || WITHOUT_REFERENCE.has(loss)
     if (isReferenceFree && given.reference_step !== null) {

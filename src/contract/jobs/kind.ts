@@ -47,14 +47,22 @@ export function refuse(path: string, message: string, hint?: string): never {
 }
 
 /** A list says every rate itself, and a rate cannot fall to more than its peak. */
-export function assertScheduleFits(options: {
-  readonly learning_rate: number | readonly number[]
-  readonly learning_rate_schedule: string
-  readonly warmup_steps: number
-  readonly min_learning_rate: number
-}): void {
+export function assertScheduleFits(
+  root: JobKindDefinition['root'],
+  options: {
+    readonly learning_rate: number | readonly number[]
+    readonly learning_rate_schedule: string
+    readonly warmup_steps: number
+    readonly min_learning_rate: number
+    readonly warmup_ratio: number
+    readonly validation_split?: number
+  },
+): void {
   const { learning_rate: peak, min_learning_rate: least } = options
-  const wrong = (name: string, reason: string): never => refuse(`config.${name}`, `config.${name} ${reason}.`)
+  const wrong = (name: string, reason: string): never => refuse(`${root}.${name}`, `${root}.${name} ${reason}.`)
+  if (options.warmup_steps > 0 && options.warmup_ratio > 0) {
+    wrong('warmup_ratio', 'says once more what warmup_steps says: give one of them')
+  }
   if (typeof peak === 'number') {
     if (least > peak) wrong('min_learning_rate', `is ${least}, more than the learning rate of ${peak}`)
     return
@@ -63,6 +71,10 @@ export function assertScheduleFits(options: {
     wrong('learning_rate_schedule', 'needs one learning rate, but a list was given')
   }
   if (options.warmup_steps > 0) wrong('warmup_steps', 'needs one learning rate, but a list was given')
+  if (options.warmup_ratio > 0) wrong('warmup_ratio', 'needs one learning rate, but a list was given')
+  if ((options.validation_split ?? 0) > 0) {
+    wrong('validation_split', 'needs one learning rate: a list has a rate for each batch of all rows')
+  }
 }
 
 /** Without a choice the best state is kept where a job may stop before its end. */

@@ -87,6 +87,8 @@ interface IntegerRow extends RowOfAnyType {
 interface SwitchRow extends RowOfAnyType {
   readonly type: 'boolean'
   readonly default: boolean | null
+  /** What the command line and the fine-tuning API take where nobody says otherwise: the default is that of the published API. */
+  readonly advised?: boolean
 }
 
 interface ChoiceRow extends RowOfAnyType {

@@ -52,19 +52,30 @@ export function flatOptions(kind: JobKind, config: JsonObject): JsonObject {
 }
 
 /**
- * Refuses options that measure on validation rows where a job has none.
+ * Refuses options that measure on validation rows where a job has none, and rows from two places.
  *
  * @throws {InvalidRequestError} `invalid_value` with `param`
  */
 export function assertValidationOptions(kind: JobKind, config: JsonObject, hasValidation: boolean): void {
-  if (hasValidation) return
   const { options: table, root } = JOB_DEFINITIONS[kind]
   const given = flatOptions(kind, config)
+  const isSplit = Number(given['validation_split'] ?? 0) > 0
+  if (isSplit && hasValidation) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      `${root}.validation_split holds rows out, but the job has validation rows.`,
+      {
+        param: `${root}.validation_split`,
+        hint: 'give validation_data_url or validation_split, not both',
+      },
+    )
+  }
+  if (isSplit || hasValidation) return
   const name = namesOf(table, (row) => row.isMeasuring === true).find((each) => (given[each] ?? false) !== false)
   if (name === undefined) return
   throw new InvalidRequestError('invalid_value', `${root}.${name} needs validation rows, but the job has none.`, {
     param: `${root}.${name}`,
-    hint: 'give validation_data_url, or leave the option out',
+    hint: 'give validation_data_url or validation_split, or leave the option out',
   })
 }
 

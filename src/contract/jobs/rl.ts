@@ -2,9 +2,17 @@
  * Jobs of reinforcement learning: their options, and what follows from them. Names, defaults and meanings are those of OpenPipe
  * ART; `src/docs/how-training-works.md` has the formulas. Options of our own are the last ones.
  */
-import { defineJobKind, type PolicyReference, refuse } from './kind.js'
+import { assertScheduleFits, defineJobKind, type PolicyReference, refuse } from './kind.js'
 import { defineOptions, fillByChoice, type OptionValues } from './option.js'
-import { COMMON_OPTIONS, LEARNING_RATE, MAX_FLOAT32, MEASURED, TINY } from './shared-options.js'
+import {
+  COMMON_OPTIONS,
+  LEARNING_RATE,
+  MAX_FLOAT32,
+  MEASURED,
+  optimizerOptions,
+  scheduleOptions,
+  TINY,
+} from './shared-options.js'
 
 /** Clip ranges, caps of importance weights, coefficients: dimensionless. */
 const AMOUNT = { min: 0, max: MAX_FLOAT32 } as const
@@ -283,6 +291,8 @@ const options = defineOptions({
     summary: 'tokens that constant aggregation divides an answer by; without a word their mean number',
   },
   mask_truncated: { type: 'boolean', default: false, summary: 'answers that ended by length do not train' },
+  ...scheduleOptions('optimizer steps'),
+  ...optimizerOptions({ weightDecay: 0.1, maxGradNorm: 0.1 }),
   ...COMMON_OPTIONS,
 })
 export type RlOptions = OptionValues<typeof options>
@@ -295,6 +305,7 @@ export const RL = defineJobKind({
     const loss = given.ppo && given.loss_fn === 'cispo' ? 'ppo' : given.loss_fn
     const truncation = given.truncated_importance_sampling || null
     namedReference(given)
+    assertScheduleFits('experimental_config', given)
     const filled = fillByChoice(options, { ...given, ...ofVariant({ ...given, loss_fn: loss }), loss_fn: loss })
     refuseUnread(filled)
     const { soft_overlength_limit: limit, soft_overlength_buffer: buffer } = filled

@@ -52,7 +52,7 @@ export const SFT = defineJobKind({
   row: { noun: 'example', limit: 'the context of the model' },
   options,
   derive(given) {
-    assertScheduleFits(given)
+    assertScheduleFits('config', given)
     return { ...given, keep_best: keepsBest(given) }
   },
   referenceOf: () => null,

@@ -78,6 +78,109 @@ export const COMMON_OPTIONS = defineOptions({
 
 export type CommonOptions = OptionValues<typeof COMMON_OPTIONS>
 
+/**
+ * AdamW and clipping, by the names of transformers' `TrainingArguments`. Betas and epsilon are what ART trains with.
+ *
+ * @param defaults which differ between kinds of jobs
+ */
+export function optimizerOptions<const Decay extends number, const Norm extends number>({
+  weightDecay,
+  maxGradNorm,
+}: {
+  readonly weightDecay: Decay
+  readonly maxGradNorm: Norm
+}) {
+  // at 1 a moment never moves, and its correction divides by 0
+  const decay = { min: 0, max: 0.999999 } as const
+  return defineOptions({
+    weight_decay: {
+      type: 'number',
+      default: weightDecay,
+      bounds: { min: 0, max: 1 },
+      isExtension: true,
+      flag: {},
+      summary: 'decoupled decay of AdamW',
+    },
+    max_grad_norm: {
+      type: 'number',
+      default: maxGradNorm,
+      bounds: { min: 0, max: MAX_FLOAT32 },
+      isExtension: true,
+      flag: {},
+      summary: 'largest norm of a gradient, longer ones are shortened; 0 for none',
+    },
+    adam_beta1: {
+      type: 'number',
+      default: 0.9,
+      bounds: decay,
+      isExtension: true,
+      flag: {},
+      summary: 'decay of the mean of gradients',
+    },
+    adam_beta2: {
+      type: 'number',
+      default: 0.99,
+      bounds: decay,
+      isExtension: true,
+      flag: {},
+      summary: 'decay of the mean of squared gradients',
+    },
+    adam_epsilon: {
+      type: 'number',
+      default: 1e-8,
+      // below, nothing is divided by where a gradient is 0
+      bounds: { min: 1e-30, max: 1 },
+      isExtension: true,
+      flag: {},
+      summary: "added to the optimizer's denominator",
+    },
+  })
+}
+export type OptimizerOptions = OptionValues<ReturnType<typeof optimizerOptions<number, number>>>
+
+/** The course of the learning rate over a job. @param steps what it is counted in: a job's epochs, or its optimizer steps */
+export function scheduleOptions<const Steps extends string>(steps: Steps) {
+  return defineOptions({
+    learning_rate_schedule: {
+      type: 'choice',
+      default: 'constant',
+      choices: ['constant', 'linear', 'cosine'],
+      isExtension: true,
+      flag: { spelling: '--schedule <constant|linear|cosine>' },
+      summary: `course of the learning rate over all ${steps} of the job`,
+    },
+    warmup_steps: {
+      type: 'integer',
+      default: 0,
+      bounds: { min: 0, max: 1_000_000 },
+      isExtension: true,
+      flag: {},
+      summary: 'batches over which the rate rises',
+    },
+    warmup_ratio: {
+      type: 'number',
+      default: 0,
+      bounds: { min: 0, max: 1 },
+      isExtension: true,
+      flag: {},
+      summary: 'the same as a share of all batches',
+    },
+    min_learning_rate: {
+      type: 'number',
+      default: 0,
+      bounds: LEARNING_RATE,
+      isExtension: true,
+      needs: {
+        any: ['learning_rate_schedule', 'warmup_steps', 'warmup_ratio'],
+        said: 'learning_rate_schedule linear or cosine, warmup_steps or warmup_ratio',
+      },
+      flag: {},
+      summary: 'rate the schedule starts from and ends at',
+    },
+  })
+}
+export type ScheduleOptions = OptionValues<ReturnType<typeof scheduleOptions<string>>>
+
 /** Of jobs on rows. @param rows what a row is called, in the plural */
 export function epochOptions<const Rows extends string>(rows: Rows) {
   return defineOptions({
@@ -97,22 +200,23 @@ export function epochOptions<const Rows extends string>(rows: Rows) {
       flag: { isCommon: true },
       summary: 'passes over the data',
     },
-    learning_rate_schedule: {
-      type: 'choice',
-      default: 'constant',
-      choices: ['constant', 'linear', 'cosine'],
+    shuffle: {
+      type: 'boolean',
+      default: false,
+      advised: true,
       isExtension: true,
-      flag: { spelling: '--schedule <constant|linear|cosine>' },
-      summary: 'course of the learning rate over all epochs',
+      flag: { isCommon: true },
+      summary: 'train rows in random order, by the seed, instead of that of the file',
     },
-    warmup_steps: {
-      type: 'integer',
+    validation_split: {
+      type: 'number',
       default: 0,
-      bounds: { min: 0, max: 1_000_000 },
+      bounds: { min: 0, max: 0.9 },
       isExtension: true,
-      flag: {},
-      summary: 'batches over which the rate rises',
+      flag: { spelling: '--split <share>', whenAbsent: null, isCommon: true },
+      summary: `share of the ${rows} that is measured on and not trained, chosen by the seed: 0.1 is a tenth`,
     },
+    ...scheduleOptions('epochs'),
     validation_interval: {
       type: 'integer',
       default: null,
@@ -139,26 +243,7 @@ export function epochOptions<const Rows extends string>(rows: Rows) {
       needs: { any: ['early_stopping_patience'], said: 'early_stopping_patience' },
       summary: 'nats by which a measurement must be lower to be better',
     },
-    min_learning_rate: {
-      type: 'number',
-      default: 0,
-      bounds: LEARNING_RATE,
-      isExtension: true,
-      needs: {
-        any: ['learning_rate_schedule', 'warmup_steps'],
-        said: 'learning_rate_schedule linear or cosine, or warmup_steps',
-      },
-      flag: {},
-      summary: 'rate the schedule starts from and ends at',
-    },
-    weight_decay: {
-      type: 'number',
-      default: 0,
-      bounds: { min: 0, max: 1 },
-      isExtension: true,
-      flag: {},
-      summary: 'decoupled decay of AdamW',
-    },
+    ...optimizerOptions({ weightDecay: 0, maxGradNorm: 1 }),
     keep_best: {
       type: 'boolean',
       default: null,

@@ -52,6 +52,20 @@ export function sizeDefaults(
 }
 
 /**
+ * What the command line and the fine-tuning API ask for whatever the size, where nobody says otherwise and the published default is
+ * another.
+ *
+ * @param given options of the request, by their names in the API; one that is there stays
+ * @example advisedOptions('sft', {}) // { shuffle: true }
+ */
+export function advisedOptions(kind: JobKind, given: JsonObject): Readonly<Record<string, boolean>> {
+  const advised = Object.entries(JOB_DEFINITIONS[kind].options).flatMap(([name, row]) =>
+    row.type === 'boolean' && row.advised !== undefined && given[name] === undefined ? [[name, row.advised]] : [],
+  )
+  return Object.fromEntries(advised)
+}
+
+/**
  * Says that a rate is far below what was measured for the size of the model, and names that one.
  *
  * @param rate of the job; of several the largest

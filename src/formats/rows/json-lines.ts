@@ -20,6 +20,9 @@ export interface Line {
   readonly isTerminated: boolean
 }
 
+/** Rows of a file: its bytes, or its lines in an order of their own. */
+export type RowSource = AsyncIterable<Uint8Array> | { readonly lines: AsyncIterable<Line> }
+
 /** Limits of the reader. */
 export interface LineOptions {
   readonly maxLineBytes?: number | undefined

@@ -17,7 +17,7 @@ import {
 } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
 import type { RowOptions, TrainedTurns } from './examples/sft-example.js'
-import { lineError } from './json-lines.js'
+import { lineError, type RowSource } from './json-lines.js'
 import { createDataNotes } from './notes/data-notes.js'
 
 /** Turns a conversation into one sequence; 1 in the mask marks what the chosen turns generate. */
@@ -90,7 +90,7 @@ export interface PreferenceSurvey {
 
 /** Tokenizes a file batch by batch. @throws {DataError} as `readPreferenceExamples`; `unrenderable_example` */
 export async function* readPreferenceBatches(
-  source: AsyncIterable<Uint8Array>,
+  source: RowSource,
   options: PreferenceBatchOptions,
 ): AsyncGenerator<PreferenceBatch> {
   const readerOptions = { ...options, isReasoningRead: options.text.isReasoningRead }
@@ -102,10 +102,7 @@ export async function* readPreferenceBatches(
 }
 
 /** Runs over a file once and adds up its batches. */
-export async function surveyPreferences(
-  source: AsyncIterable<Uint8Array>,
-  options: PreferenceBatchOptions,
-): Promise<PreferenceSurvey> {
+export async function surveyPreferences(source: RowSource, options: PreferenceBatchOptions): Promise<PreferenceSurvey> {
   const total = {
     exampleCount: 0,
     pairCount: 0,

@@ -1,8 +1,8 @@
 /**
  * Supervised examples (`examples/sft-example.ts`) tokenized with a mask on assistant turns and cut into batches.
  *
- * Everything streams, so a file of gigabytes needs the memory of one batch. Order is the file's: no shuffling, batch i holds
- * the examples [i * batchSize, (i + 1) * batchSize), and learning rates are indexed by that i even when a batch is skipped.
+ * Everything streams, so a file of gigabytes needs the memory of one batch. Order is the source's (`row-order.ts` makes another
+ * one): batch i holds the examples [i * batchSize, (i + 1) * batchSize), and learning rates are indexed by that i even when a batch is skipped.
  * Examples longer than the limit are dropped whole, counted, and the first of them named by line.
  * Tokenizers enter through the `SftText` interface only.
  */
@@ -18,8 +18,9 @@ import {
   NO_MESSAGES,
 } from './examples/batches.js'
 import { type RowOptions, readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
-import { lineError } from './json-lines.js'
+import { lineError, type RowSource } from './json-lines.js'
 import { createDataNotes } from './notes/data-notes.js'
+import { createSortedRows } from './notes/sorted-rows.js'
 
 /**
  * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
@@ -90,6 +91,8 @@ export interface SftSurvey {
   readonly splitCount: number
   /** What else is worth saying of the rows, as sentences. */
   readonly notes: readonly string[]
+  /** The same of their order, which matters where they train. */
+  readonly orderNotes: readonly string[]
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -102,20 +105,25 @@ export interface SftSurvey {
  * @returns every batch of the file in order, also those in which nothing trains
  * @throws {DataError} as `readSftExamples`; `unrenderable_example` when the chat template refuses a conversation
  */
-export async function* readSftBatches(
-  source: AsyncIterable<Uint8Array>,
+export async function* readSftBatches(source: RowSource, options: SftBatchOptions): AsyncGenerator<SftBatch> {
+  for await (const { batch } of batchesOf(source, options)) yield batch
+}
+
+/** The same with the examples that each batch was made of. */
+async function* batchesOf(
+  source: RowSource,
   options: SftBatchOptions,
-): AsyncGenerator<SftBatch> {
+): AsyncGenerator<{ readonly batch: SftBatch; readonly examples: readonly SftExample[] }> {
   const readerOptions = { ...options, isReasoningRead: options.text.isReasoningRead }
   let index = 0
   for await (const examples of inBatches(readSftExamples(source, readerOptions), options.batchSize)) {
-    yield toBatch(examples, index, options)
+    yield { batch: toBatch(examples, index, options), examples }
     index += 1
   }
 }
 
 /** Runs over a file once and adds up its batches; holds one batch in memory. */
-export async function surveySftData(source: AsyncIterable<Uint8Array>, options: SftBatchOptions): Promise<SftSurvey> {
+export async function surveySftData(source: RowSource, options: SftBatchOptions): Promise<SftSurvey> {
   const total = {
     exampleCount: 0,
     batchCount: 0,
@@ -130,7 +138,9 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
   let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
   const notes = createDataNotes()
-  for await (const batch of readSftBatches(source, { ...options, notes })) {
+  const sorted = createSortedRows()
+  for await (const { batch, examples } of batchesOf(source, { ...options, notes })) {
+    for (const { messages } of examples) sorted.add(JSON.stringify(messages.at(-1)?.['content'] ?? null))
     total.batchCount += 1
     leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
@@ -146,7 +156,7 @@ export async function surveySftData(source: AsyncIterable<Uint8Array>, options: 
     ] as const)
       total[name] += batch[name]
   }
-  return { ...total, leftOutLines, leftOutMessages, notes: notes.sentences() }
+  return { ...total, leftOutLines, leftOutMessages, notes: notes.sentences(), orderNotes: sorted.sentences() }
 }
 
 /**

@@ -2,12 +2,15 @@
  * What every kind of job is opened with, and what it is once its data is read. Knows no kind.
  */
 
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { OptionsOf } from '#contract/jobs/kinds.js'
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import type { ParentFile, WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { assertDigest, takeManifest } from '#formats/checkpoint-manifest.js'
+import type { RowSource } from '#formats/rows/json-lines.js'
 import type { PreferenceText } from '#formats/rows/preference-data.js'
+import { orderRows, type RowOrder, readInOrder } from '#formats/rows/row-order.js'
 import type { SftText } from '#formats/rows/sft-data.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
@@ -58,25 +61,57 @@ export interface OpenJob {
 
 /**
  * Rows to train on and those to measure on. Two passes over a stream: the number of steps is announced before the first one, and
- * no file is held in memory.
+ * no file is held in memory. Where rows are shuffled or held out, one more that counts them (`formats/rows/row-order.ts`): the order is
+ * made once, before rows are cut into batches, so that every epoch has the same batches and a job that goes on counts them alike.
  */
 export async function openRows<Survey, Batch>(
-  { source, job }: Pick<TrainingStart, 'source' | 'job'>,
+  { source, job, options }: Pick<TrainingStart<'sft' | 'dpo'>, 'source' | 'job' | 'options'>,
   context: JobContext,
   read: {
-    readonly survey: (stream: AsyncIterable<Uint8Array>) => Promise<Survey>
-    readonly batches: (stream: AsyncIterable<Uint8Array>) => AsyncIterable<Batch>
+    readonly survey: (stream: RowSource) => Promise<Survey>
+    readonly batches: (stream: RowSource) => AsyncIterable<Batch>
   },
 ) {
-  const rowsOf = async (open: () => AsyncIterable<Uint8Array>) => ({
+  const rowsOf = async (open: () => RowSource) => ({
     survey: await read.survey(open()),
     openBatches: () => read.batches(open()),
   })
+  const openInput = () => source.openInput()
   const startedMs = context.clock.monotonicMs()
-  const validation = job.has_validation ? await rowsOf(() => source.openValidation()) : null
-  const rows = await rowsOf(() => source.openInput())
+  const order = await orderOf(openInput, options, context)
+  const inOrder = (positions: Int32Array, meanLength: number) => (): RowSource => ({
+    lines: readInOrder(openInput, positions, { meanLength }),
+  })
+  const isHeldOut = order !== null && order.heldOut.length > 0
+  const validation = isHeldOut
+    ? await rowsOf(inOrder(order.heldOut, order.meanLength))
+    : job.has_validation
+      ? await rowsOf(() => source.openValidation())
+      : null
+  const rows = await rowsOf(order === null ? openInput : inOrder(order.trained, order.meanLength))
   context.progress.report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
   return { ...rows, validation }
+}
+
+/** Null where rows train in the order of the file, all of them. */
+async function orderOf(
+  open: () => AsyncIterable<Uint8Array>,
+  { shuffle, validation_split: heldOutShare, seed }: Pick<OptionsOf<'sft'>, 'shuffle' | 'validation_split' | 'seed'>,
+  { jobId }: JobContext,
+): Promise<RowOrder | null> {
+  if (!shuffle && heldOutShare === 0) return null
+  const order = await orderRows(open, { seed: seed ?? jobId, isShuffled: shuffle, heldOutShare })
+  if (heldOutShare > 0 && order.heldOut.length === 0) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      'config.validation_split holds rows out, but the data has only one.',
+      {
+        param: 'config.validation_split',
+        hint: 'give more rows, or leave validation_split out',
+      },
+    )
+  }
+  return order
 }
 
 /** The adapter a job is compared with; null for the base model. */

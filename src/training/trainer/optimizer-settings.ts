@@ -1,23 +1,26 @@
 /**
- * AdamW and clipping: the values ART trains with.
+ * AdamW and clipping as a job's options ask for them.
  */
+import type { OptimizerOptions } from '#contract/jobs/shared-options.js'
+import type { Hyperparameters } from './hyperparameters.js'
 
 export interface OptimizerSettings {
   readonly beta1: number
   readonly beta2: number
   readonly epsilon: number
   readonly weightDecay: number
-  /** Largest global norm of the gradient. */
+  /** Largest global norm of the gradient; infinite where nothing is clipped. */
   readonly maxGradientNorm: number
 }
 
-export const RL_OPTIMIZER: OptimizerSettings = {
-  beta1: 0.9,
-  beta2: 0.99,
-  epsilon: 1e-8,
-  weightDecay: 0.1,
-  maxGradientNorm: 0.1,
+/** @param options of the job */
+export function optimizerSettings(options: Hyperparameters<OptimizerOptions>): OptimizerSettings {
+  const { adamBeta1: beta1, adamBeta2: beta2, adamEpsilon: epsilon, weightDecay, maxGradNorm } = options
+  const maxGradientNorm = maxGradNorm === 0 ? Number.POSITIVE_INFINITY : maxGradNorm
+  return { beta1, beta2, epsilon, weightDecay, maxGradientNorm }
 }
+
+/** What supervised jobs train with unless they say otherwise. */
 export const SFT_OPTIMIZER: OptimizerSettings = {
   beta1: 0.9,
   beta2: 0.99,

@@ -65,6 +65,7 @@ describe('SFT job', () => {
       leftOutMessages: { count: 0, examples: [] },
       splitCount: 0,
       notes: [],
+      orderNotes: [],
       tokenCount: total((batch) => batch.tokenCount),
       trainableTokenCount: total((batch) => batch.trainableTokenCount),
       longestLength: Math.max(...list.map((batch) => batch.longestLength)),

@@ -11,7 +11,7 @@
  * served here; TRL takes them as they are.
  */
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { lineError } from '../json-lines.js'
+import { lineError, type RowSource } from '../json-lines.js'
 import { noteUnreadFields } from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 import { splitPair } from './preference-prompt.js'
@@ -47,7 +47,7 @@ export interface PreferenceExample {
  *   `readJsonLines`; `empty_training_data`
  */
 export async function* readPreferenceExamples(
-  source: AsyncIterable<Uint8Array>,
+  source: RowSource,
   options: RowOptions = {},
 ): AsyncGenerator<PreferenceExample> {
   for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number, options)

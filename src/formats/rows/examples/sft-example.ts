@@ -16,7 +16,7 @@ import { parseExactRow } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
-import { type LineOptions, lineError, readLines } from '../json-lines.js'
+import { type LineOptions, lineError, type RowSource, readLines } from '../json-lines.js'
 import type { DataNotes } from '../notes/data-notes.js'
 import { findDuplicateKey, isWellFormedJson } from '../notes/json-text.js'
 import {
@@ -54,16 +54,13 @@ export interface SftExample {
 /**
  * Reads and checks the examples of a file.
  *
- * @param source bytes of the file, in chunks of any size
+ * @param source bytes of the file, in chunks of any size, or its lines
  * @returns examples in order; blank lines are passed over
  * @throws {DataError} with the line's number in the message and in `details.line`: `not_json_lines`, `invalid_json`,
  *   `torn_last_line`, `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
  *   `empty_training_data` when there is no example
  */
-export async function* readSftExamples(
-  source: AsyncIterable<Uint8Array>,
-  options: RowOptions = {},
-): AsyncGenerator<SftExample> {
+export async function* readSftExamples(source: RowSource, options: RowOptions = {}): AsyncGenerator<SftExample> {
   for await (const { value, number } of readJsonLines(source, options)) yield checkExample(value, number, options)
 }
 
@@ -85,11 +82,11 @@ export async function countSftExamples(source: AsyncIterable<Uint8Array>, option
  * @throws {DataError} `not_json_lines`, `invalid_json`, `torn_last_line`, `duplicate_key`; `empty_training_data` when there is none
  */
 export async function* readJsonLines(
-  source: AsyncIterable<Uint8Array>,
+  source: RowSource,
   options: Pick<RowOptions, 'maxLineBytes' | 'notes'> = {},
 ): AsyncGenerator<{ readonly value: unknown; readonly number: number }> {
   let isEmpty = true
-  for await (const line of readLines(source, options)) {
+  for await (const line of 'lines' in source ? source.lines : readLines(source, options)) {
     if (line.text.trim() === '') continue
     if (isEmpty) assertJsonLines(line.text, line.number)
     isEmpty = false

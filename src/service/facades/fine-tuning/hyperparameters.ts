@@ -5,7 +5,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { DPO } from '#contract/jobs/dpo.js'
-import { measuredRate, publishedRate } from '#contract/jobs/size-defaults.js'
+import { advisedOptions, measuredRate, publishedRate } from '#contract/jobs/size-defaults.js'
 import {
   type CreateFineTuningJobRequest,
   type DpoHyperparameters,
@@ -57,6 +57,7 @@ export function chooseHyperparameters(
     n_epochs: epochs,
   }
   const config = {
+    ...advisedOptions(JOB_KIND_OF_METHOD[method], {}),
     batch_size: batchSize,
     epochs,
     learning_rate: Math.min(1, defaultRate(method, parameters) * multiplier),

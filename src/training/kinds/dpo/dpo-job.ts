@@ -15,7 +15,7 @@ import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
-import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps } from '#training/trainer/progress.js'
 import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
@@ -146,7 +146,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
   const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, context)
   report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
   applyResumePoint(context, context.resumePoint)
-  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const settings = optimizerSettings(hyperparameters)
   const loss = { kind: 'preference' as const, options: hyperparameters.preferenceLoss }
   const sessions = createLifetimes()
   try {

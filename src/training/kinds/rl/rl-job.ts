@@ -9,9 +9,10 @@
 import { createLifetimes } from '#base/util/lifetimes.js'
 import { logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import { mismatchFacts } from '#training/trainer/decisions.js'
+import { rateOf } from '#training/trainer/epochs/schedule.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
 import { memoryFacts, planMemory } from '#training/trainer/memory.js'
-import { RL_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, countStep } from '#training/trainer/progress.js'
 import { noteStep } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
@@ -78,6 +79,7 @@ async function* trainSteps(
   const isKlMeanGiven = kl !== null && isMeanGiven(batches)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
   applyResumePoint(context, context.resumePoint)
+  const settings = optimizerSettings(hyperparameters)
   const { targetKl } = hyperparameters
   const sessions = createLifetimes()
   try {
@@ -86,7 +88,7 @@ async function* trainSteps(
     const region =
       learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
     const loss = { kind: 'policy' as const, options }
-    const trainer = await createTrainer({ ...context, loss, settings: RL_OPTIMIZER, ...memory })
+    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
     sessions.add('trainer', trainer.release)
 
     async function makeStep(step: readonly PreparedBatch[], at: number) {
@@ -96,7 +98,7 @@ async function* trainSteps(
         learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
       region?.remember()
       const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
-        learningRate: hyperparameters.learningRate * multiplier,
+        learningRate: rateOf(hyperparameters, at, steps.length) * multiplier,
         gradientStep: progress.stepCount + 1,
         // Weights are those of the start only before the first update.
         isWanted: (outputs) => {
@@ -131,13 +133,20 @@ async function* trainSteps(
         noteMovement(report, movement, region.targetKl)
       }
       const elapsedMs = clock.monotonicMs() - startedMs
-      const data = rlStepMetrics(laidOut, result, { groups, groupsTrainable, hyperparameters, elapsedMs, movement })
+      const data = rlStepMetrics(laidOut, result, {
+        groups,
+        groupsTrainable,
+        learningRate: rateOf(hyperparameters, at, steps.length),
+        hyperparameters,
+        elapsedMs,
+        movement,
+      })
       countStep(progress, data, GRADIENT_METRICS)
       noteStep(report, {
         ...result,
         tokens: step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0),
         trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
-        maxGradientNorm: RL_OPTIMIZER.maxGradientNorm,
+        maxGradientNorm: settings.maxGradientNorm,
         kl: data['kl_div'],
       })
       yield { type: 'gradient_step', data }

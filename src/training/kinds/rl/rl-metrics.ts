@@ -39,6 +39,8 @@ export interface StepFacts {
   readonly groups: readonly TrajectoryGroup[]
   /** Groups with a trajectory that trains. */
   readonly groupsTrainable: number
+  /** Of the step, before what its number of sequences makes of it. */
+  readonly learningRate: number
   readonly hyperparameters: RlHyperparameters
   readonly elapsedMs: number
   /** How far the step moved the policy; null where nothing limits it. */
@@ -54,7 +56,7 @@ export interface StepFacts {
 export function rlStepMetrics(
   step: readonly MeasuredBatch[],
   result: Pick<StepResult, 'loss' | 'gradientNorm' | 'outputs'>,
-  { groups, groupsTrainable, hyperparameters, elapsedMs, movement = null }: StepFacts,
+  { groups, groupsTrainable, learningRate, hyperparameters, elapsedMs, movement = null }: StepFacts,
 ): Record<string, number> {
   const ratios: number[] = []
   const entropies: number[] = []
@@ -82,7 +84,7 @@ export function rlStepMetrics(
     kl_div: mean(sampled),
     kl_policy_ref: mean(fromReference),
     grad_norm: result.gradientNorm,
-    learning_rate: hyperparameters.learningRate,
+    learning_rate: learningRate,
     importance_ratio_mean: mean(ratios),
     importance_ratio_p99: quantile(ratios, 0.99),
     clipped_token_fraction: clipped / ratios.length,

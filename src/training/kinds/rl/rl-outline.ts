@@ -12,6 +12,7 @@ import type { PackedRow } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
 import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/rows/training-batch.js'
 import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/rows/turns.js'
+import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { JobContext, TrainingEvent } from '#training/trainer/job.js'
 import { type BatchSize, largestBatch } from '#training/trainer/memory.js'
 import {
@@ -85,7 +86,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = notes.sentences()
+  report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, steps.length)]
   noteAnswers(report, groups, groupsTrainable)
   const started: TrainingEvent = {
     type: 'training_started',

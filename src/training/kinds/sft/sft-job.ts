@@ -13,7 +13,7 @@ import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
-import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
+import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
 import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
@@ -83,6 +83,7 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
   report.plannedSteps = survey.trainableBatchCount * epochs
   report.notes = [
     ...notesOfRows(survey.notes, validation?.survey.notes),
+    ...survey.orderNotes,
     ...rateNotes(hyperparameters, survey.batchCount * epochs),
   ]
   report.leftOut = [
@@ -118,7 +119,7 @@ export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'val
 async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { hyperparameters, validation } = job
   const { clock, progress } = context
-  const settings: OptimizerSettings = { ...SFT_OPTIMIZER, weightDecay: hyperparameters.weightDecay }
+  const settings = optimizerSettings(hyperparameters)
   const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
   progress.report.facts['memory'] = memoryFacts(memory)
   const sessions = createLifetimes()

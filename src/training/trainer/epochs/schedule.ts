@@ -4,21 +4,19 @@
  * The schedule is the one OpenPipe ART's `create_lr_schedule` makes on the client, so that a list from there and an option
  * here train the same; checked against it in `test/unit/training/trainer/epochs/schedule.test.ts`.
  */
-import type { EpochOptions } from '#contract/jobs/shared-options.js'
+import type { ScheduleOptions } from '#contract/jobs/shared-options.js'
 import type { Hyperparameters } from '../hyperparameters.js'
 
 /** The parts of a job's options that rates follow from. */
-export type RateOptions = Pick<
-  Hyperparameters<EpochOptions>,
-  'learningRateSchedule' | 'warmupSteps' | 'minLearningRate'
-> & {
+export type RateOptions = Hyperparameters<ScheduleOptions> & {
   /** One rate for all batches, or exactly one per batch. */
   readonly learningRate: number | readonly number[]
 }
 
 /** What is said of rates that a job of so many batches never takes. */
 export function rateNotes(options: RateOptions, batchCount: number): string[] {
-  const { learningRate, warmupSteps } = options
+  const { learningRate } = options
+  const warmupSteps = warmupStepsOf(options, batchCount)
   if (typeof learningRate !== 'number' || batchCount === 0 || warmupSteps <= batchCount) return []
   const highest = Number(rateOf(options, batchCount - 1, batchCount).toPrecision(3))
   const batches = batchCount === 1 ? 'batch' : 'batches'
@@ -34,7 +32,8 @@ export function rateNotes(options: RateOptions, batchCount: number): string[] {
  * @param batchCount batches of all epochs
  */
 export function rateOf(options: RateOptions, index: number, batchCount: number): number {
-  const { learningRate, learningRateSchedule, warmupSteps, minLearningRate: least } = options
+  const { learningRate, learningRateSchedule, minLearningRate: least } = options
+  const warmupSteps = warmupStepsOf(options, batchCount)
   if (typeof learningRate !== 'number') return learningRate[index] as number
   if (index < warmupSteps) return least + (learningRate - least) * ((index + 1) / warmupSteps)
   const decaySteps = batchCount - warmupSteps
@@ -47,4 +46,9 @@ export function rateOf(options: RateOptions, index: number, batchCount: number):
     case 'cosine':
       return least + ((learningRate - least) * (1 + Math.cos(Math.PI * progress))) / 2
   }
+}
+
+/** A share of all batches is rounded up, as transformers does. */
+function warmupStepsOf({ warmupSteps, warmupRatio }: RateOptions, batchCount: number): number {
+  return warmupRatio > 0 ? Math.ceil(warmupRatio * batchCount) : warmupSteps
 }

@@ -420,7 +420,7 @@ describe('train', () => {
     expect(requests.find((request) => request.path.endsWith('sft-training-jobs'))?.body).toEqual({
       model_id: MODEL.id,
       training_data_url: 'file-1',
-      config: { batch_size: 'auto' },
+      config: { batch_size: 'auto', shuffle: true },
     })
     expect(stdout.split('\n')).toEqual([
       `Submitted job ${JOB.id} to email-agent: 1 conversation`,
@@ -621,7 +621,16 @@ describe('train', () => {
   })
   test('dpo takes addresses of rows and every flag of jobs on rows', async () => {
     const created = { body: { ...JOB, kind: 'dpo', status: 'queued' } }
-    const flags = ['--min-learning-rate', '1e-6', '--weight-decay', '0.1', '--no-keep-best', '--epochs', '2']
+    const flags = [
+      '--min-learning-rate',
+      '1e-6',
+      '--weight-decay',
+      '0.1',
+      '--no-keep-best',
+      '--epochs',
+      '2',
+      '--no-shuffle',
+    ]
     const { requests, stdout } = await run(
       ['train', 'dpo', 'email-agent', '--data-url', 'file-1', '--validation-data-url', 'file-2', ...flags],
       { ...models, 'POST /v1/preview/dpo-training-jobs': created },
@@ -630,7 +639,7 @@ describe('train', () => {
       model_id: MODEL.id,
       training_data_url: 'file-1',
       validation_data_url: 'file-2',
-      config: { min_learning_rate: 1e-6, weight_decay: 0.1, keep_best: false, epochs: 2 },
+      config: { min_learning_rate: 1e-6, weight_decay: 0.1, keep_best: false, epochs: 2, shuffle: false },
     })
     expect(stdout).toContain(`Submitted job ${JOB.id} to email-agent: file-1`)
   })

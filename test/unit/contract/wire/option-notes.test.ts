@@ -48,7 +48,8 @@ describe('options without effect', () => {
   })
 
   it('are known ones too, where the option that they belong to is left out', () => {
-    const needsCoefficient = 'experimental_config.kl_penalty_reference_step has no effect without kl_penalty_coef'
+    const needsCoefficient =
+      'experimental_config.kl_penalty_reference_step has no effect without kl_penalty_coef or beta'
     expect(messages('rl', { kl_penalty_reference_step: 0 })).toEqual([needsCoefficient])
     expect(messages('rl', { kl_penalty_reference_step: 2, kl_penalty_coef: 0 })).toEqual([needsCoefficient])
     expect(messages('rl', { kl_penalty_reference_step: 0, kl_penalty_coef: 0.1 })).toEqual([])
@@ -61,7 +62,7 @@ describe('options without effect', () => {
       expect(messages('sft', { min_learning_rate: 1e-5, experimental_config: scheduled })).toEqual([])
     }
     expect(messages('sft', { min_learning_rate: 0 })).toEqual([])
-    const source = 'experimental_config.kl_penalty_source has no effect without kl_penalty_coef'
+    const source = 'experimental_config.kl_penalty_source has no effect without kl_penalty_coef or beta'
     expect(messages('rl', { kl_penalty_source: 'sample' })).toEqual([source])
     expect(messages('rl', { kl_penalty_source: 'sample', kl_penalty_coef: 0.1 })).toEqual([])
     // openpipe-art sends its defaults with every request

@@ -306,6 +306,7 @@ describe('readSftBatches', () => {
     ): number => batches.reduce((total, batch) => total + batch[name], 0)
     expect(survey).toEqual({
       notes: [expect.stringContaining('assistant turns are empty')],
+      orderNotes: [],
       exampleCount: sum('exampleCount'),
       batchCount: 34,
       trainableBatchCount: batches.filter((b) => b.sequences.length > 0).length,

@@ -50,7 +50,13 @@ describe('rlStepMetrics', () => {
     entropy: Float32Array.of(0.5, 1, 1.5, 2),
     ratio: Float32Array.of(1, 1, 6, 1),
   }
-  const facts = { groups: [group([1, 0])], groupsTrainable: 1, hyperparameters: resolveRlConfig({}), elapsedMs: 500 }
+  const facts = {
+    groups: [group([1, 0])],
+    groupsTrainable: 1,
+    learningRate: 5e-6,
+    hyperparameters: resolveRlConfig({}),
+    elapsedMs: 500,
+  }
 
   it('reports a drift of a token that the sampler thought impossible', () => {
     const data = rlStepMetrics([step([-1, -9999, -3, -4])], { loss: 0, gradientNorm: 0, outputs: [outputs] }, facts)

@@ -4,7 +4,7 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { OptionsOf } from '#contract/jobs/kinds.js'
-import type { CommonOptions } from '#contract/jobs/shared-options.js'
+import type { CommonOptions, EpochOptions } from '#contract/jobs/shared-options.js'
 import type { ParentFile, WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { assertDigest, takeManifest } from '#formats/checkpoint-manifest.js'
@@ -65,7 +65,7 @@ export interface OpenJob {
  * made once, before rows are cut into batches, so that every epoch has the same batches and a job that goes on counts them alike.
  */
 export async function openRows<Survey, Batch>(
-  { source, job, options }: Pick<TrainingStart<'sft' | 'dpo'>, 'source' | 'job' | 'options'>,
+  { source, job, options }: Pick<TrainingStart, 'source' | 'job'> & { readonly options: RowOrderOptions },
   context: JobContext,
   read: {
     readonly survey: (stream: RowSource) => Promise<Survey>
@@ -93,10 +93,13 @@ export async function openRows<Survey, Batch>(
   return { ...rows, validation }
 }
 
+/** What the order of a job's rows follows from. */
+type RowOrderOptions = Pick<EpochOptions & CommonOptions, 'shuffle' | 'validation_split' | 'seed'>
+
 /** Null where rows train in the order of the file, all of them. */
 async function orderOf(
   open: () => AsyncIterable<Uint8Array>,
-  { shuffle, validation_split: heldOutShare, seed }: Pick<OptionsOf<'sft'>, 'shuffle' | 'validation_split' | 'seed'>,
+  { shuffle, validation_split: heldOutShare, seed }: RowOrderOptions,
   { jobId }: JobContext,
 ): Promise<RowOrder | null> {
   if (!shuffle && heldOutShare === 0) return null

@@ -44,6 +44,58 @@ async function upload(content: string | Uint8Array): Promise<string> {
   return (await service.json<{ id: string }>('/v1/files', { method: 'POST', body: form })).body.id
 }
 
+describe('a job on rows in an order of its own', () => {
+  const sorted = [...Array(12).fill('yes'), ...Array(12).fill('no')]
+    .map((word, i) => row(`is ${i} so?`, word))
+    .join('\n')
+  const lossesOf = async (config: JsonObject) => {
+    const { status, body } = await create({ training_data_url: base64(sorted), config: { batch_size: 4, ...config } })
+    expect([status, body.error]).toEqual([200, undefined])
+    const job = await service.waitForJob(body.id)
+    const events = await service.allEvents(job.id)
+    const steps = events
+      .filter(({ type }) => type === 'gradient_step')
+      .map(({ data }) => data as Record<string, number>)
+    return { job, steps, losses: steps.map((data) => data['loss']) }
+  }
+
+  test('takes rows in random order by the seed, the same in every epoch; sorted rows are named where it does not', async () => {
+    const frozen = { learning_rate: 0, epochs: 2 }
+    const plain = await lossesOf(frozen)
+    expect(plain.job.warnings.filter((warning) => warning.includes('the rows are sorted'))).toHaveLength(1)
+    const [first, again, other] = [
+      await lossesOf({ ...frozen, shuffle: true, seed: 1 }),
+      await lossesOf({ ...frozen, shuffle: true, seed: 1 }),
+      await lossesOf({ ...frozen, shuffle: true, seed: 2 }),
+    ]
+    expect(first.job.warnings.filter((warning) => warning.includes('sorted'))).toEqual([])
+    expect(first.losses).toEqual(again.losses)
+    expect(first.losses.slice(0, 6)).toEqual(first.losses.slice(6))
+    expect(first.losses).not.toEqual(other.losses)
+    expect(first.losses).not.toEqual(plain.losses)
+  })
+
+  test('measures a share of the rows and does not train it', async () => {
+    const { job, steps } = await lossesOf({ validation_split: 0.25, shuffle: true, early_stopping_patience: 9 })
+    expect(job).toMatchObject({ status: 'completed', num_gradient_steps: 5 })
+    expect(steps.at(-1)).toHaveProperty(['val/loss'])
+    const events = await service.allEvents(job.id)
+    expect(events.find(({ type }) => type === 'training_started')?.data).toMatchObject({
+      num_trajectories: 18,
+      num_validation_trajectories: 6,
+    })
+  })
+
+  test('refuses rows to measure on from two places', async () => {
+    const { status, body } = await create({
+      training_data_url: base64(training),
+      validation_data_url: base64(heldOut),
+      config: { validation_split: 0.5 },
+    })
+    expect([status, body.error?.param]).toEqual([422, 'config.validation_split'])
+  })
+})
+
 describe('a job with validation rows', () => {
   test('measures them before, at each epoch and at the end, and its checkpoint has the loss', async () => {
     const long = row('say', 'x'.repeat(40_000))

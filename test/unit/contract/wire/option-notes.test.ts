@@ -55,14 +55,14 @@ describe('options without effect', () => {
     expect(messages('rl', { kl_penalty_reference_step: 0, kl_penalty_coef: 0.1 })).toEqual([])
     expect(messages('rl', { kl_penalty_reference_step: null })).toEqual([])
     expect(messages('sft', { min_learning_rate: 1e-5, learning_rate_schedule: 'constant' })).toEqual([
-      'config.min_learning_rate has no effect without learning_rate_schedule linear or cosine, or warmup_steps',
+      'config.min_learning_rate has no effect without learning_rate_schedule linear or cosine, warmup_steps or warmup_ratio',
     ])
     for (const scheduled of [{ learning_rate_schedule: 'linear' }, { warmup_steps: 1 }]) {
       expect(messages('sft', { min_learning_rate: 1e-5, ...scheduled })).toEqual([])
       expect(messages('sft', { min_learning_rate: 1e-5, experimental_config: scheduled })).toEqual([])
     }
     expect(messages('sft', { min_learning_rate: 0 })).toEqual([])
-    const source = 'experimental_config.kl_penalty_source has no effect without kl_penalty_coef or beta'
+    const source = 'experimental_config.kl_penalty_source has no effect without kl_penalty_coef'
     expect(messages('rl', { kl_penalty_source: 'sample' })).toEqual([source])
     expect(messages('rl', { kl_penalty_source: 'sample', kl_penalty_coef: 0.1 })).toEqual([])
     // openpipe-art sends its defaults with every request

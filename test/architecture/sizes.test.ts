@@ -63,6 +63,11 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
   { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/ui/data/clock.ts'] },
   { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/base/util/'] },
   { pattern: /\brandomUUID\(/, rule: 'randomUUID', owners: ['src/base/util/'] },
+  {
+    pattern: /\.(start)?[tT]ransaction\(\)/,
+    rule: 'a transaction that is not inTransaction',
+    owners: ['src/service/storage/in-transaction.ts'],
+  },
   { pattern: /\bas unknown as\b/, rule: 'as unknown as', owners: [] },
   { pattern: /^export default\b/m, rule: 'default export', owners: [] },
   { pattern: /^export \*/m, rule: 'export *', owners: [] },

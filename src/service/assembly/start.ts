@@ -12,6 +12,8 @@ type Environment = Readonly<Record<string, string | undefined>>
 export interface ServiceSeams {
   /** Most pages of 4096 bytes the database may have; beyond it writes answer `disk_full`. Default: no limit. */
   readonly maxDatabasePages?: number
+  /** Whether each transaction is done, undone and done again, as after a commit that was refused. Default false */
+  readonly rehearsesTransactions?: boolean
   /** Environment that children inherit. Default: this process's. */
   readonly environment?: Environment
   /** Modules that children run instead of the built ones. */

@@ -14,6 +14,7 @@ import { recoverInterrupted } from '../queue/recovery.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
 import type { DatabaseHandle } from '../storage/database.js'
+import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
 import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
@@ -46,6 +47,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   })
   lifetimes.add('database', () => database.close())
   const { db } = database
+  if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const { blobs, bucket } = await openBlobStore(start, dataDir)
   if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
   await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })

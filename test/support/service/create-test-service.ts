@@ -2,7 +2,8 @@
  * A service on a temporary data directory and a free port, for tests of the API.
  *
  * `scripted` runs stand-ins for the two child processes, which speak the same protocols and compute nothing: tests of the
- * server then need no numeric core and can order faults. Without it the real children run.
+ * server then need no numeric core and can order faults. Without it the real children run. Each transaction is done, undone and done
+ * again, as one whose commit a shared database refused: what an action does outside of its rows would show.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -58,7 +59,11 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     baseModels: ['trainyard/tiny-random'],
     ...options,
     tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
-    seams: { ...(options.scripted === false ? {} : { entryPaths: STAND_INS }), ...options.seams },
+    seams: {
+      rehearsesTransactions: true,
+      ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
+      ...options.seams,
+    },
     dataDir,
   })
   const apiKey = service.createdApiKey ?? options.apiKey ?? ''

@@ -103,6 +103,7 @@ async function assemble(start: Start): Promise<StartedService> {
   workerUrl = server.workerUrl
   loadFirstModel(start, { engines, name: served[0]?.name, closing: server.closing })
   jobs.dispatcher.start()
+  await jobs.sessions.start()
   outbox.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 

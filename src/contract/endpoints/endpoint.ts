@@ -17,6 +17,7 @@ export const TAGS = [
   'Webhooks',
   'Keys and usage',
   'wandb client',
+  'Tinker client',
   'Server',
 ] as const
 
@@ -27,6 +28,7 @@ export type Key = `${Method} /${string}`
 export type Media =
   | 'application/octet-stream'
   | 'application/jsonl'
+  | 'application/x-protobuf'
   | 'text/event-stream'
   | 'text/html'
   | 'image/*'
@@ -72,7 +74,7 @@ export interface Endpoint {
   /** One sentence without a full stop. */
   readonly summary: string
   /** Whose format it is. */
-  readonly origin: 'ours' | 'hosted' | 'OpenAI' | 'vLLM' | 'Anthropic' | 'llama.cpp' | 'W&B'
+  readonly origin: 'ours' | 'hosted' | 'OpenAI' | 'vLLM' | 'Anthropic' | 'llama.cpp' | 'W&B' | 'Tinker'
   readonly scope: EndpointScope
   readonly query?: z.ZodObject
   /** JSON, a form or the bytes (`upload`), or another media type. */

@@ -27,10 +27,14 @@ const IN_PATH: Readonly<Record<string, string>> = {
   response_id: 'Id of a stored response',
   run: 'Name of the run: the id that `wandb.init` was given or made',
   run_id: 'Id of a run, as the list of runs has it',
+  sampler_id: 'Id of a sampler, as its creation answers it',
   session_id: 'Id of a session, not its token',
   step: CHECKPOINT_STEP,
+  training_run_id: 'Id of a training run: the `model_id` of its client',
   training_job_id: 'Id of a training job, a UUID',
   webhook_id: 'Id of a webhook',
+  weights_kind: '`weights` or `sampler_weights`',
+  weights_name: 'Name that they were saved under',
 }
 
 /** Names in queries. */
@@ -48,6 +52,7 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   model: 'Only this model: `entity/project/name`, or the name of a base model',
   model_id: 'Only jobs of the model with this id',
   name: 'Only models of this name',
+  offset: 'How many items to leave out',
   order: '`asc`: oldest first, `desc`: newest first; default `asc`',
   plan: 'Answer what the job would do, and create nothing; default false',
   points:

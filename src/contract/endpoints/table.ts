@@ -8,6 +8,7 @@ import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import { MODELS } from './models.js'
 import { SERVER } from './server.js'
+import { TINKER } from './tinker.js'
 import { FINE_TUNING, TRAINING } from './training.js'
 import { WANDB } from './wandb.js'
 import { WEBHOOKS } from './webhooks.js'
@@ -22,6 +23,7 @@ export const ENDPOINTS = Object.freeze({
   ...FINE_TUNING,
   ...ACCESS,
   ...WANDB,
+  ...TINKER,
   ...SERVER,
   ...WORKER,
 })

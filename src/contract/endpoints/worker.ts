@@ -1,7 +1,9 @@
 /**
- * Endpoints of a training worker, one attempt at one job each: what they carry is told in `contract/processes/worker.ts`. No part of the API.
+ * Endpoints of a training worker, one attempt at one job or training session each: what they carry is told in
+ * `contract/processes/worker.ts` and `training-session.ts`. No part of the API.
  */
 import { z } from 'zod'
+import { trainingSessionSpecSchema } from '../processes/training-session.js'
 import {
   baseModelFilesSchema,
   heartbeatReplySchema,
@@ -82,5 +84,33 @@ export const WORKER = endpoints({
     summary: 'End the job without one',
     body: small(workerFailureSchema),
     answer: done,
+  },
+  'GET /internal/worker/sessions/{session_id}': {
+    ...worker,
+    summary: 'Get the training session',
+    answer: trainingSessionSpecSchema,
+  },
+  'GET /internal/worker/sessions/{session_id}/files/{file}': {
+    ...worker,
+    summary: 'Fetch a stored file of the session',
+    answer: bytes,
+  },
+  'PUT /internal/worker/sessions/{session_id}/files/{file}': {
+    ...worker,
+    summary: 'Store a file of the session',
+    body: bytes,
+    answer: done,
+  },
+  'POST /internal/worker/sessions/{session_id}/heartbeat': {
+    ...worker,
+    summary: 'Say that the session lives',
+    body: small(workerHeartbeatSchema),
+    answer: heartbeatReplySchema,
+  },
+  'POST /internal/worker/sessions/{session_id}/turn': {
+    ...worker,
+    summary: 'Report what was done, and take what is next',
+    body: bytes,
+    answer: bytes,
   },
 })

@@ -139,8 +139,10 @@ export const workerAssignmentSchema = z.object({
   type: z.literal('attempt'),
   url: z.string(),
   token: z.string(),
+  /** Of a job, or of a training session. */
   job_id: z.string(),
   attempt: z.number().int(),
   folders: workerFoldersSchema,
+  is_session: z.boolean().default(false),
 })
 export type WorkerAssignment = z.infer<typeof workerAssignmentSchema>

@@ -92,7 +92,7 @@ export const SERVICE_SETTINGS = defineSettings({
     default: 1,
     bounds: { min: 0, max: 64 },
     hidesDefault: true,
-    summary: 'training jobs that run side by side',
+    summary: 'training jobs and sessions that run side by side',
   },
   /** Silence after which a job whose worker is not known to live is given away. */
   jobLeaseMs: {
@@ -135,6 +135,14 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 0, max: DAY },
     hidesDefault: true,
     summary: 'least time between points from which a job goes on after a crash, for example 60s',
+  },
+  /** How long a training session without requests keeps its worker. */
+  sessionIdleMs: {
+    key: 'session-idle',
+    type: 'duration',
+    default: 5 * MINUTE,
+    bounds: { min: SECOND, max: MAX_DURATION_MS },
+    summary: 'how long a training session of a loop of your own keeps its worker without requests; its state stays',
   },
   /** Ceiling for prompt + answer, tokens; null for the model's own. */
   maxContextLength: {

@@ -5,12 +5,12 @@
  * are onnx.proto's (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto); each message here lists those it uses.
  */
 import { GraphError } from '#base/errors/errors.js'
+import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ONNX_DATA_TYPES } from './data-types.js'
 import { type ExternalRange, externalDataEntries } from './external-data.js'
 import { IR_VERSION, OPSETS } from './opsets.js'
-import { ProtobufWriter } from './protobuf-writer.js'
 
 /** A graph's input or output, or a value between its nodes; symbolic sizes are text. */
 export interface ValueDeclaration {

@@ -1,13 +1,20 @@
 /**
- * The queue of training jobs: who waits for which, how long a worker may be silent, and how one is started.
+ * The queue of training jobs and sessions: who waits for which, how long a worker may be silent, and how one is started.
  */
-
 import { systemClock } from '#base/util/clock.js'
+import type { WorkerFolders } from '#contract/processes/worker.js'
 import { type ActivityFeed, createActivityFeed } from '../operations/activity/feed.js'
 import { createJobActivity } from '../operations/activity/job-activity.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import type { WorkerPool } from '../processes/worker-pool.js'
-import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '../queue/dispatcher.js'
+import {
+  createDispatcher,
+  DEFAULT_JOB_TIMING,
+  type Dispatcher,
+  type JobTiming,
+  SILENT_LEASES,
+} from '../queue/dispatcher.js'
+import { createSessionRunner, type SessionRunner } from '../queue/sessions/session-runner.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
@@ -17,11 +24,12 @@ export interface Jobs {
   /** What happens, for whoever follows it. */
   readonly activity: ActivityFeed
   readonly dispatcher: Dispatcher
+  readonly sessions: SessionRunner
   readonly leaseMs: number
 }
 
 export interface JobsInput {
-  readonly storage: Pick<Storage, 'db' | 'ids'>
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'blobs' | 'requestSweep'>
   readonly workers: WorkerPool
   /** Base models and where they lie. Changes while the server runs. */
   readonly served: readonly BaseModelEntry[]
@@ -44,6 +52,10 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     stallMs: settings.workerStallTimeoutMs,
     ...start.options.tuning?.jobs,
   }
+  const foldersOf = (baseModel: string | null): WorkerFolders => {
+    const base = served.find(({ name }) => name === baseModel)
+    return { base_model: base?.sourcePath ?? null, prepared: preparedDir, fetched: null }
+  }
   const dispatcher = createDispatcher({
     db: storage.db,
     ids: storage.ids,
@@ -52,12 +64,29 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     trainWorkers: settings.trainWorkers,
     hasRoom: () => workers.hasRoom(),
     timing,
+    sharer: () => sessions,
     startWorker: ({ job, baseModel, token }) => {
-      const base = served.find(({ name }) => name === baseModel)
-      const folders = { base_model: base?.sourcePath ?? null, prepared: preparedDir, fetched: null }
+      const folders = foldersOf(baseModel)
       const attempt = { jobId: job.id, attempt: job.attempt, modelId: job.modelId }
       return workers.start({ serverUrl: serverUrl(), token, folders, ...attempt })
     },
   })
-  return { signals, activity, dispatcher, leaseMs: timing.leaseMs }
+  const sessions = createSessionRunner({
+    ...storage,
+    clock: systemClock,
+    logger,
+    signals,
+    timing: {
+      limits: { startMs: timing.startMs, silenceMs: SILENT_LEASES * timing.leaseMs, stallMs: timing.stallMs },
+      tickMs: timing.sweepMs,
+      idleMs: settings.sessionIdleMs,
+      saveIntervalMs: settings.resumeIntervalMs,
+    },
+    startWorker: ({ sessionId, baseModel, token, attempt }) => {
+      const run = { jobId: sessionId, attempt, modelId: sessionId, isSession: true }
+      return workers.start({ serverUrl: serverUrl(), token, folders: foldersOf(baseModel), ...run })
+    },
+    onChange: () => dispatcher.wake(),
+  })
+  return { signals, activity, dispatcher, sessions, leaseMs: timing.leaseMs }
 }

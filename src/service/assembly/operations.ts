@@ -4,6 +4,7 @@
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createFineTuningService } from '../facades/fine-tuning/fine-tuning.js'
+import { createTinkerService } from '../facades/tinker/tinker.js'
 import { createModelRunService } from '../facades/wandb/model-runs.js'
 import { createWandbService } from '../facades/wandb/wandb.js'
 import type { AppOptions } from '../http/environment.js'
@@ -28,6 +29,7 @@ import { createModelMetricsService } from '../operations/models/model-metrics.js
 import { createModelService } from '../operations/models/models.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
+import { createSessionApiService } from '../operations/training/session-api.js'
 import { createTrainingJobService } from '../operations/training/training-jobs.js'
 import { createTrainingPlanService } from '../operations/training/training-plans.js'
 import { createWorkerApiService } from '../operations/training/worker-api.js'
@@ -118,6 +120,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     baseModelFiles: createBaseModelFilesBook(),
     preparedDir: dataDir.preparedPath,
     trainingDataRoot: settings.trainingDataRoot,
+    maxContextLength: settings.maxContextLength,
     remoteData,
     trainWorkers: settings.trainWorkers,
     maxQueuedJobs: settings.maxQueuedJobs,
@@ -155,6 +158,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     systemCheck: createSystemCheckService(context),
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),
+    sessionApi: createSessionApiService(context),
+    tinker: createTinkerService(context),
     wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),
     modelRuns: createModelRunService(context),

@@ -23,7 +23,7 @@ export interface ServerInput {
   readonly dataDir: DataDir
   readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies'>
   readonly processes: Pick<Processes, 'engines' | 'metrics'>
-  readonly jobs: Pick<Jobs, 'dispatcher'>
+  readonly jobs: Pick<Jobs, 'dispatcher' | 'sessions'>
   readonly services: AppOptions['services']
 }
 
@@ -66,7 +66,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   lifetimes.add('server', (deadlineMs) => {
     closing.abort()
     const atDeadline = (): void => engines.failRequests(shuttingDown())
-    return Promise.all([jobs.dispatcher.stop(), listening.close(deadlineMs, atDeadline)])
+    return Promise.all([jobs.dispatcher.stop(), jobs.sessions.stop(), listening.close(deadlineMs, atDeadline)])
   })
   if (isApiKeyLost) logger.warn({ api_key_file: dataDir.apiKeyPath }, 'api_key.file_lost')
   const workerUrl = workerUrlOf(listening, settings.host)

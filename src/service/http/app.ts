@@ -35,6 +35,7 @@ import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
 import { rootHandlers } from './routes/root.js'
 import { sessionHandlers } from './routes/sessions.js'
+import { tinkerHandlers } from './routes/tinker.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
 import { wandbHandlers } from './routes/wandb.js'
@@ -61,6 +62,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...responseHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),
+    ...tinkerHandlers(options),
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),

@@ -146,6 +146,13 @@ export async function* readBytes(c: RequestContext, maxBytes: number): AsyncGene
   }
 }
 
+/** A small body as one array. */
+export async function collectBytes(chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const parts: Uint8Array[] = []
+  for await (const part of chunks) parts.push(part)
+  return Buffer.concat(parts)
+}
+
 interface BodyReader {
   read(): Promise<{ readonly done: true } | { readonly done: false; readonly value: Uint8Array }>
   /** Reads no more. */

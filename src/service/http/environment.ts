@@ -8,6 +8,7 @@ import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
 import type { FineTuningService } from '#service/facades/fine-tuning/fine-tuning.js'
+import type { TinkerService } from '#service/facades/tinker/tinker.js'
 import type { ModelRunService } from '#service/facades/wandb/model-runs.js'
 import type { WandbService } from '#service/facades/wandb/wandb.js'
 import type { Metrics } from '#service/metrics/metrics.js'
@@ -30,6 +31,7 @@ import type { CheckpointService } from '#service/operations/models/checkpoints.j
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
+import type { SessionApiService } from '#service/operations/training/session-api.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
@@ -79,6 +81,8 @@ export interface AppOptions {
     readonly systemCheck: SystemCheckService
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService
+    readonly sessionApi: SessionApiService
+    readonly tinker: TinkerService
     readonly wandb: WandbService
     readonly modelMetrics: ModelMetricsService
     readonly modelRuns: ModelRunService

@@ -12,6 +12,7 @@ import type { Exporter } from '#service/processes/exporter.js'
 import type { Planner } from '#service/processes/planner.js'
 import type { SchemaChecker } from '#service/processes/schema-checker.js'
 import type { Dispatcher } from '#service/queue/dispatcher.js'
+import type { SessionRunner } from '#service/queue/sessions/session-runner.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
@@ -51,6 +52,7 @@ export interface ServiceContext {
   /** What happens, for whoever follows it. */
   readonly activity: Pick<ActivityFeed, 'publish'>
   readonly dispatcher: Dispatcher
+  readonly sessions: SessionRunner
   readonly engines: EnginePool
   readonly exporter: Exporter
   readonly planner: Planner
@@ -68,6 +70,8 @@ export interface ServiceContext {
   /** `https:` training data. */
   readonly remoteData: RemoteData
   readonly leaseMs: number
+  /** Ceiling for prompt and answer, tokens; null for each model's own. */
+  readonly maxContextLength: number | null
   /** Jobs that train side by side. */
   readonly trainWorkers: number
   /** Jobs of one entity that may wait or run. */

@@ -38,6 +38,8 @@ export interface AttemptStart {
   readonly folders: WorkerFolders
   /** A kept worker that last trained this model is preferred. */
   readonly modelId: string
+  /** `jobId` is a training session's. */
+  readonly isSession?: boolean
 }
 
 /** An attempt that runs. */
@@ -247,6 +249,7 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
       TRAINYARD_WORKER_JOB: attempt.jobId,
       TRAINYARD_WORKER_ATTEMPT: String(attempt.attempt),
       TRAINYARD_WORKER_FOLDERS: JSON.stringify(attempt.folders),
+      TRAINYARD_WORKER_SESSION: attempt.isSession === true ? '1' : '0',
       TRAINYARD_WORKER_KEEP: options.keepMs === 0 ? '0' : '1',
     },
   })
@@ -260,5 +263,6 @@ function toAssignment(attempt: AttemptStart): WorkerAssignment {
     job_id: attempt.jobId,
     attempt: attempt.attempt,
     folders: attempt.folders,
+    is_session: attempt.isSession === true,
   }
 }

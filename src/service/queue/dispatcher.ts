@@ -9,6 +9,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
 import { type ClaimedJob, claimNextJob } from './queue.js'
@@ -25,6 +26,19 @@ export interface RunningWorker {
 
 export type StartWorker = (claimed: ClaimedJob) => RunningWorker
 
+/** What else needs workers: training sessions (`sessions/session-runner.ts`). */
+export interface WorkerSharer {
+  /** Workers it has. */
+  count(): number
+  isWaiting(): boolean
+  /** Takes one more worker. @returns whether it had a use for it */
+  startNext(): Promise<boolean>
+  /** Somebody waits: it gives a worker back as soon as that is fair. */
+  makeRoom(): void
+  /** Time has passed: called as often as leases are looked at. */
+  tick(): void
+}
+
 export interface DispatcherOptions {
   readonly db: DatabaseHandle
   readonly ids: IdSource
@@ -36,6 +50,8 @@ export interface DispatcherOptions {
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
   readonly hasRoom?: () => boolean
   readonly timing: JobTiming
+  /** Who has the other workers; jobs and it take turns. Absent: nobody. */
+  readonly sharer?: () => WorkerSharer
 }
 
 /** When the queue gives up on a worker, and when it tries again. */
@@ -88,7 +104,7 @@ interface Slot {
 }
 
 /** A living worker may miss this many leases before it counts as frozen. */
-const SILENT_LEASES = 10
+export const SILENT_LEASES = 10
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
@@ -106,6 +122,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let failure: string | null = null
   let sweeping: Promise<void> | null = null
   let isWoken = false
+  /** Who had the last turn of those that share the workers. */
+  let wasJob = false
+  const sharer = (): WorkerSharer | undefined => options.sharer?.()
 
   async function sweep(): Promise<void> {
     const { lost, renewed } = await expireLeases(db, ids, { living: [...slots], leaseMs: leaseMs })
@@ -116,13 +135,33 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     for (const jobId of renewed) logger.debug({ job_id: jobId }, 'job.lease_renewed')
     for (const slot of slots) await giveUpStuck(slot)
     await killUnresponsive()
-    while (!isStopped && slots.size < options.trainWorkers) {
+    while (!isStopped && usedWorkers() < options.trainWorkers) {
       // those that run must not be killed for memory by the next; alone, a job always starts
-      if (slots.size > 0 && !(await hasRoom())) break
+      if (usedWorkers() > 0 && !(await hasRoom())) break
+      if (wasJob && (await startSharer())) continue
       const claimed = await claimNextJob(db, ids, { owner, leaseMs: leaseMs })
-      if (claimed === null) break
-      launch(claimed)
+      if (claimed !== null) {
+        wasJob = true
+        launch(claimed)
+      } else if (!(await startSharer())) break
     }
+    await askForRoom()
+  }
+
+  function usedWorkers(): number {
+    return slots.size + (sharer()?.count() ?? 0)
+  }
+
+  async function startSharer(): Promise<boolean> {
+    const isStarted = (await sharer()?.startNext()) === true
+    if (isStarted) wasJob = false
+    return isStarted
+  }
+
+  async function askForRoom(): Promise<void> {
+    const other = sharer()
+    if (isStopped || other === undefined || other.count() === 0 || usedWorkers() < options.trainWorkers) return
+    if (other.isWaiting() || (await findClaimableJob(db)) !== null) other.makeRoom()
   }
 
   /** What a worker will hold shows with its first step: until then nobody can tell what is left. */
@@ -217,6 +256,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     start: () => {
       timer = setInterval(() => {
         for (const slot of slots) slot.watch.tick()
+        sharer()?.tick()
         wake()
       }, sweepMs)
       wake()

@@ -107,7 +107,7 @@ export function startingPoint(
  * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products
  */
 export async function rowSettings(
-  context: JobContext,
+  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads'>,
   { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context

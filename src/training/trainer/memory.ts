@@ -104,6 +104,7 @@ const SHORTER_ROWS: Readonly<Record<LossKind['kind'], string>> = {
   policy: 'train on shorter trajectories, set a smaller packed_sequence_length',
   cross_entropy: 'train on shorter rows',
   preference: 'train on shorter pairs',
+  summed: 'send shorter sequences',
 }
 
 /** What to do when a job's memory does not suffice, as a hint. */

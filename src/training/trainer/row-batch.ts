@@ -25,6 +25,8 @@ export interface Row {
   readonly parentIds: Int32Array
   /** 1 where the token is trained on. */
   readonly lossMask: Uint8Array
+  /** What each position is trained to predict, where that is not the token behind it; then `lossMask` is not read. */
+  readonly labels?: Int32Array
 }
 
 /** One trained token: where it is predicted, where it stands, what it is. */
@@ -210,6 +212,11 @@ export function perToken(batch: RowBatch, read: (token: TrainedToken) => number,
   return float32Tensor(data, [batch.paddedCount])
 }
 
+/** A plain sequence whose every position is trained to predict a label of its own. */
+export function labelledRow(tokens: Int32Array, labels: Int32Array): Row {
+  return { ...sequenceRow(tokens, new Uint8Array(tokens.length)), labels }
+}
+
 /** A plain sequence as a row: one segment, causal. */
 export function sequenceRow(tokens: Int32Array, lossMask: Uint8Array): Row {
   return {
@@ -222,6 +229,9 @@ export function sequenceRow(tokens: Int32Array, lossMask: Uint8Array): Row {
 }
 
 function trainedTokens(row: Row, r: number, length: number): TrainedToken[] {
+  if (row.labels !== undefined) {
+    return Array.from(row.labels, (label, t) => ({ position: r * length + t, row: r, index: t + 1, label }))
+  }
   const result: TrainedToken[] = []
   for (let t = 0; t + 1 < row.tokens.length; t++) {
     if (row.lossMask[t + 1] === 0 || row.groupIds[t] !== row.groupIds[t + 1]) continue

@@ -14,6 +14,7 @@ import { crossEntropy } from '#numerics/nn/cross-entropy.js'
 import { fusedHead, type HeadOutputs, type HeadSlopes, headGradient } from '#numerics/nn/fused-head.js'
 import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
 import { type PreferenceLossOptions, preferenceLoss } from '#numerics/nn/preference-loss.js'
+import { type SummedLossForm, summedLoss } from '#numerics/nn/summed-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
 
 /** Gradients of what only our frozen layers are made of. */
@@ -24,6 +25,7 @@ export type LossKind =
   | { readonly kind: 'cross_entropy' }
   | { readonly kind: 'policy'; readonly options: PolicyLossOptions }
   | { readonly kind: 'preference'; readonly options: PreferenceLossOptions }
+  | { readonly kind: 'summed'; readonly form: SummedLossForm }
 
 /** What is made again from the joined products where layers are kept: norms and activations, a hundredth of the time for two fifths of the memory. */
 const CHEAP_BLOCKS: ReadonlyMap<string, string> = new Map([
@@ -52,7 +54,8 @@ export function gradientName(tensorName: string): string {
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
  * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO) and, with an SFT term, `chosen_share` [N]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
- * `sampler_logp`. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
+ * `sampler_logp`; for a summed loss neither weight nor denominator, but `old_logp`, `advantage`, `mask` [N] and `low`, `high`,
+ * `half_beta` []. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
  *
  * @param options.isRecomputed whole layers are computed again in the backward pass, not only norms and activations; same numbers. Default false
  */
@@ -136,6 +139,7 @@ export function emitLoss(
   loss: LossKind,
 ): { readonly loss: Value; readonly ratio: Value | null } {
   const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
+  if (loss.kind === 'summed') return { loss: emitSummedLoss(g, logp, loss.form), ratio: null }
   const denominator = g.input('denominator', 'float32', [])
   if (loss.kind === 'preference') {
     const pairs = g.input('pairs', 'float32', ['C*Q', 'Pairs'])
@@ -166,4 +170,19 @@ export function emitLoss(
     samplerLogp: options.truncation?.source === 'precalculated' ? perToken('sampler_logp') : null,
   }
   return policyLoss(g, inputs, options)
+}
+
+function emitSummedLoss(g: GraphBuilder, logp: Value, form: SummedLossForm): Value {
+  const perToken = (name: string): Value => g.input(name, 'float32', ['C*Q'])
+  const setting = (name: string): Value => g.input(name, 'float32', [])
+  const inputs = {
+    logp,
+    oldLogp: perToken('old_logp'),
+    advantage: perToken('advantage'),
+    mask: perToken('mask'),
+    low: setting('low'),
+    high: setting('high'),
+    halfBeta: setting('half_beta'),
+  }
+  return summedLoss(g, inputs, form)
 }

@@ -1,7 +1,7 @@
 /**
  * What the main thread of a training worker and its heartbeat thread share.
  */
-import type { WorkerIdentity } from './worker-client.js'
+import type { WorkerIdentity } from './fenced-requests.js'
 
 /** What the main thread hands over. */
 export interface HeartbeatData {

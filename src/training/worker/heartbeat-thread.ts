@@ -8,8 +8,9 @@
  * ever sees complete requests.
  */
 import { parentPort, workerData } from 'node:worker_threads'
+import { FencedError } from './fenced-requests.js'
 import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
-import { createWorkerClient, FencedError } from './worker-client.js'
+import { createWorkerClient } from './worker-client.js'
 
 /** How often the parent and the server are checked. */
 const WATCH_MS = 1000

@@ -1,8 +1,8 @@
 /**
- * Entry point of the training worker process: one attempt at one job; then the process ends, or waits for another if the
+ * Entry point of the training worker process: one attempt at one job or training session; then the process ends, or waits for another if the
  * server that started it keeps it (`service/processes/worker-pool.ts`).
  *
- * Started with TRAINYARD_WORKER_URL, _TOKEN, _JOB, _ATTEMPT and _FOLDERS. Exit code 0
+ * Started with TRAINYARD_WORKER_URL, _TOKEN, _JOB, _ATTEMPT and _FOLDERS, and for a session with _SESSION=1. Exit code 0
  * after a completed, failed or cancelled job that the server knows of; 1 when the server could not be told. With
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
@@ -24,12 +24,14 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
+import { FencedError, type WorkerIdentity } from './fenced-requests.js'
 import { fetchBaseModel } from './fetch-base-model.js'
 import { type Heartbeat, startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
 import { JOB_RUNTIME } from './open-job.js'
 import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
-import { createWorkerClient, FencedError, type WorkerClient, type WorkerIdentity } from './worker-client.js'
+import { runSession } from './session/run-session.js'
+import { createWorkerClient, type WorkerClient } from './worker-client.js'
 
 const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 
@@ -50,7 +52,7 @@ async function main(environment: Environment): Promise<void> {
   }
   const isKept = environment['TRAINYARD_WORKER_KEEP'] === '1' && process.send !== undefined
   for (let task = readTask(environment); ; ) {
-    const isSound = await makeAttempt(task, tools)
+    const isSound = await (task.identity.isSession === true ? holdSession : makeAttempt)(task, tools)
     if (!isSound || !isKept) return
     task = await nextTask()
   }
@@ -135,6 +137,12 @@ async function openBaseModel(
   return open({ sourcePath: await fetchBaseModel({ client, directory: fetched, onPart }), preparedDir: prepared })
 }
 
+/** Holds a training session until the server takes it back. A stale or failed one ends the process: the session goes on elsewhere. */
+async function holdSession({ identity, folders }: Task, tools: Tools): Promise<boolean> {
+  await runSession({ ...tools, identity, folders, clock: systemClock })
+  return true
+}
+
 /** @returns null where something the job names is gone, which another attempt would not change: the job has failed with the reason then */
 async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob | null> {
   try {
@@ -151,8 +159,9 @@ async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob 
 function nextTask(): Promise<Task> {
   return new Promise((resolve) => {
     process.once('message', (message: unknown) => {
-      const { url, token, job_id: jobId, attempt, folders } = workerAssignmentSchema.parse(message)
-      resolve({ identity: { url, token, jobId, attempt }, folders })
+      const { folders, is_session: isSession, ...said } = workerAssignmentSchema.parse(message)
+      const { url, token, job_id: jobId, attempt } = said
+      resolve({ identity: { url, token, jobId, attempt, isSession }, folders })
     })
     const idle: WorkerIdle = { type: 'idle', resident_bytes: process.memoryUsage.rss() }
     process.send?.(idle)
@@ -204,6 +213,7 @@ function readTask(environment: Environment): Task {
     token: read('TRAINYARD_WORKER_TOKEN'),
     jobId: read('TRAINYARD_WORKER_JOB'),
     attempt: Number(read('TRAINYARD_WORKER_ATTEMPT')),
+    isSession: environment['TRAINYARD_WORKER_SESSION'] === '1',
   }
   return { identity, folders: workerFoldersSchema.parse(JSON.parse(read('TRAINYARD_WORKER_FOLDERS'))) }
 }

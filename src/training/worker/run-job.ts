@@ -15,10 +15,11 @@ import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/train
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
 import type { BaseModel } from './base-model.js'
+import { FencedError } from './fenced-requests.js'
 import { openJob } from './open-job.js'
 import { createPaceMeter } from './pace.js'
 import { toWireReport } from './wire-report.js'
-import { FencedError, type UploadedFile, type WorkerClient } from './worker-client.js'
+import type { UploadedFile, WorkerClient } from './worker-client.js'
 
 /** What an attempt runs with. */
 export interface AttemptOptions {

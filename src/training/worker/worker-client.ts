@@ -1,12 +1,9 @@
 /**
- * The training worker's side of the fenced HTTP protocol (`contract/processes/worker.ts`).
- *
- * Every write is idempotent for one attempt, so a request that failed on the way is simply sent again. A 409 means that
- * another attempt owns the job: `FencedError`, and the worker must stop without a further write.
+ * The training worker's side of the protocol of jobs (`contract/processes/worker.ts`).
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors/errors.js'
+import { CheckpointError } from '#base/errors/errors.js'
 import {
   type BaseModelFiles,
   baseModelFilesSchema,
@@ -18,24 +15,8 @@ import {
   type WorkerJob,
   workerJobSchema,
 } from '#contract/processes/worker.js'
-import { errorBodySchema } from '#contract/wire/errors.js'
 import type { FetchedFile, JobSource } from '#training/kinds/start.js'
-
-/** Which attempt at which job this worker makes. */
-export interface WorkerIdentity {
-  /** Base URL of the server, without a slash at the end. */
-  readonly url: string
-  readonly token: string
-  readonly jobId: string
-  readonly attempt: number
-}
-
-/** Another attempt owns the job, or the job is over. */
-export class FencedError extends AppError {
-  constructor(message: string) {
-    super('conflict', 'stale_attempt', message)
-  }
-}
+import { createFencedRequests, type WorkerIdentity } from './fenced-requests.js'
 
 /** A file the server stored, as the completion names it. */
 export interface UploadedFile {
@@ -61,17 +42,6 @@ export interface WorkerClient extends JobSource {
   fail(failure: WorkerFailure): Promise<void>
 }
 
-/** Tries of one request before the server counts as gone, and the pause before each retry. */
-const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
-/** How long the head of an answer may take. Its body may take as long as the job: rows are read as they are trained on. */
-const ANSWER_TIMEOUT_MS = 120_000
-/**
- * A full disk, and a database that another program holds, are waited for, ten minutes: hours of training may hang on one write, and
- * somebody may make room or end that program.
- */
-const STORAGE_PAUSE_MS = 5000
-const STORAGE_RETRIES = 120
-
 /**
  * Creates the client; opens no connection.
  *
@@ -81,32 +51,7 @@ export function createWorkerClient(
   identity: WorkerIdentity,
   pause: (timeMs: number) => Promise<unknown> = sleep,
 ): WorkerClient {
-  const root = `${identity.url}/internal/worker/jobs/${encodeURIComponent(identity.jobId)}`
-  const headers = {
-    authorization: `Bearer ${identity.token}`,
-    'x-trainyard-attempt': String(identity.attempt),
-  }
-
-  async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
-    const request = { ...init, method, headers: { ...headers, ...init.headers } }
-    let storageCount = 0
-    for (let attempt = 0; ; ) {
-      const response = await fetchOnce(`${root}${path}`, request)
-      if (response instanceof Response && response.ok) return response
-      if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
-      const fault = response instanceof Response ? await storageFault(response) : null
-      if (fault !== null) {
-        storageCount += 1
-        if (storageCount > STORAGE_RETRIES) throw notStored(fault, method, path)
-        await pause(STORAGE_PAUSE_MS)
-        continue
-      }
-      const pauseMs = RETRY_PAUSES_MS[attempt]
-      if (pauseMs === undefined) throw unavailable(method, path, response)
-      attempt += 1
-      await pause(pauseMs)
-    }
-  }
+  const send = createFencedRequests(identity, pause)
 
   const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
@@ -158,22 +103,6 @@ export function createWorkerClient(
   }
 }
 
-/** A response whose body is still to be read, or the error of a connection that failed. */
-async function fetchOnce(url: string, init: RequestInit): Promise<Response | Error> {
-  const controller = new AbortController()
-  const timer = setTimeout(
-    () => controller.abort(new Error(`no answer within ${ANSWER_TIMEOUT_MS / 1000} s`)),
-    ANSWER_TIMEOUT_MS,
-  )
-  try {
-    return await fetch(url, { ...init, signal: controller.signal })
-  } catch (error) {
-    return error instanceof Error ? error : new Error(String(error))
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
 async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8Array> {
   const response = await open()
   if (response.body === null) return
@@ -181,88 +110,3 @@ async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8
 }
 
 async function* emptyBody(): AsyncGenerator<Uint8Array> {}
-
-/** The rows of a job are gone from the data directory: no attempt can read them. */
-export function jobDataMissing(cause: Error): StorageError {
-  return new StorageError('blob_missing', "the job's data is no longer in the data directory", {
-    hint: 'restore the data directory from a backup, or submit the job again with its data',
-    cause,
-  })
-}
-
-function isTransient(status: number): boolean {
-  return status === 429 || status === 502 || status === 503 || status === 504
-}
-
-/** What keeps the server from storing anything for now; the value says so in a clause of the error. */
-const STORAGE_FAULTS = {
-  disk_full: { clause: "the server's disk was full", hint: 'make room, then submit the job again' },
-  database_locked: {
-    clause: "another program held the server's database",
-    hint: 'end it, then submit the job again',
-  },
-  blob_store_unavailable: {
-    clause: "the server's blob store gave no answer",
-    hint: 'see to it that it is reachable, then submit the job again',
-  },
-  blob_store_refused: {
-    clause: "the server's blob store refused what the server asked",
-    hint: 'look at its keys and rights in the log of the server, then submit the job again',
-  },
-} as const
-type StorageFault = keyof typeof STORAGE_FAULTS
-
-/** Reads the body: the answer is of no other use. */
-async function storageFault(response: Response): Promise<StorageFault | null> {
-  const body = await response.text().catch(() => '')
-  const code =
-    response.status === 503
-      ? /"code":\s*"(disk_full|database_locked|blob_store_unavailable|blob_store_refused)"/.exec(body)?.[1]
-      : undefined
-  return (code as StorageFault | undefined) ?? null
-}
-
-function notStored(fault: StorageFault, method: string, path: string): AppError {
-  const minutes = (STORAGE_RETRIES * STORAGE_PAUSE_MS) / 60_000
-  const { clause, hint } = STORAGE_FAULTS[fault]
-  return new AppError('unavailable', fault, `${clause} for ${minutes} minutes: ${method} ${path} could not be stored`, {
-    hint,
-  })
-}
-
-async function toError(response: Response, method: string, path: string): Promise<AppError> {
-  const body = (await response.text().catch(() => '')).slice(0, 4000)
-  if (response.status === 409) return new FencedError(`${method} ${path}: this attempt no longer owns the job`)
-  const message = `${method} ${path} was answered with ${response.status}: ${body.slice(0, 500)}`
-  if (response.status === 404 && path === '/resume') return new CheckpointError('checkpoint_corrupt', message)
-  const error = readError(body)
-  if (error !== null && response.status === 404 && path === '') return new NotFoundError(error.code, error.message)
-  if (error?.code === 'checkpoint_corrupt') return new CheckpointError(error.code, error.message, { hint: error.hint })
-  if (error?.code === 'blob_missing') return jobDataMissing(new Error(message))
-  return new AppError('internal', 'worker_protocol', message)
-}
-
-/** Code and message of our own error body; null for any other text. */
-function readError(
-  body: string,
-): { readonly code: string; readonly message: string; readonly hint: string | undefined } | null {
-  try {
-    const error = errorBodySchema.parse(JSON.parse(body)).error
-    if (typeof error === 'string' || typeof error.code !== 'string') return null
-    return { code: error.code, message: error.message, hint: error.hint ?? undefined }
-  } catch {
-    return null
-  }
-}
-
-function unavailable(method: string, path: string, last: Response | Error): AppError {
-  const reason = last instanceof Response ? `status ${last.status}` : last.message
-  return new AppError(
-    'unavailable',
-    'server_unreachable',
-    `${method} ${path} got no answer from the server: ${reason}`,
-    {
-      cause: last instanceof Error ? last : undefined,
-    },
-  )
-}

@@ -16,7 +16,8 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import { createBaseModelOpener } from '#training/worker/base-model.js'
 import { runJob } from '#training/worker/run-job.js'
-import { FencedError, type WorkerClient } from '#training/worker/worker-client.js'
+import { FencedError } from '#training/worker/fenced-requests.js'
+import type { WorkerClient } from '#training/worker/worker-client.js'
 import { workerJob } from '../../support/model/worker-job.js'
 
 const STEPS = 20

@@ -3,26 +3,31 @@
  */
 import type { MiddlewareHandler } from 'hono'
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { decodeFrame } from '#base/util/frame.js'
+import { sessionReportSchema } from '#contract/processes/training-session.js'
 import { MAX_CHECKPOINT_FILE_BYTES } from '#contract/processes/worker.js'
 import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
-import { readBytes } from '../body.js'
+import { collectBytes, readBytes } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
+/** Log-probabilities of the rows of one request. */
+const MAX_REPORT_BYTES = 64 * 1024 ** 2
 const LINES = { 'content-type': 'application/jsonl' }
 
 /** Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs. */
-export function requireLease({ services: { workerApi } }: AppOptions): MiddlewareHandler<AppEnvironment> {
+export function requireLease({ services }: AppOptions): MiddlewareHandler<AppEnvironment> {
   return async function authorizeAttempt(c, next) {
-    await workerApi.authorize(claimOf(c))
+    if (c.req.param('session_id') === undefined) await services.workerApi.authorize(claimOf(c))
+    else services.sessionApi.authorize(claimOf(c))
     await next()
   }
 }
 
-export function workerHandlers({ services: { workerApi } }: AppOptions) {
+export function workerHandlers({ services: { workerApi, sessionApi } }: AppOptions) {
   return handlers({
     'GET /internal/worker/jobs/{job_id}': ({ c }) => workerApi.job(claimOf(c)),
     'GET /internal/worker/jobs/{job_id}/input': async ({ c }) =>
@@ -71,6 +76,20 @@ export function workerHandlers({ services: { workerApi } }: AppOptions) {
       await workerApi.fail(claimOf(c), await body())
       return {}
     },
+    'GET /internal/worker/sessions/{session_id}': ({ c }) => sessionApi.session(claimOf(c)),
+    'GET /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) =>
+      sendFile(c, await sessionApi.openFile(claimOf(c), params.file), BYTES),
+    'PUT /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) => {
+      await sessionApi.putFile(claimOf(c), params.file, readBytes(c, MAX_CHECKPOINT_FILE_BYTES))
+      return {}
+    },
+    'POST /internal/worker/sessions/{session_id}/heartbeat': async ({ body, c }) =>
+      sessionApi.heartbeat(claimOf(c), await body()),
+    'POST /internal/worker/sessions/{session_id}/turn': async ({ c }) => {
+      const { head, bytes } = decodeFrame(await collectBytes(readBytes(c, MAX_REPORT_BYTES)))
+      const frame = await sessionApi.turn(claimOf(c), sessionReportSchema.parse(head), bytes)
+      return c.body(Buffer.from(frame), 200, BYTES)
+    },
   })
 }
 
@@ -82,5 +101,9 @@ function digestOf(c: RequestContext): string {
 
 function claimOf(c: RequestContext) {
   const token = parseBearer(c.req.header('authorization') ?? '')
-  return toAttemptClaim(c.req.param('job_id') ?? '', c.req.header('x-trainyard-attempt'), token)
+  return toAttemptClaim(
+    c.req.param('job_id') ?? c.req.param('session_id') ?? '',
+    c.req.header('x-trainyard-attempt'),
+    token,
+  )
 }

@@ -16,6 +16,8 @@ export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[]
   ['wandb_artifact_files', 'sha256'],
   ['wandb_run_files', 'sha256'],
   ['wandb_artifacts', 'manifest_sha256'],
+  ['session_files', 'sha256'],
+  ['session_weight_files', 'sha256'],
 ]
 
 /** Digests of all blobs in use. */

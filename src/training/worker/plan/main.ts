@@ -16,8 +16,8 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { JobSource } from '#training/kinds/start.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
+import { jobDataMissing } from '../fenced-requests.js'
 import { JOB_RUNTIME, openJob } from '../open-job.js'
-import { jobDataMissing } from '../worker-client.js'
 import { planJob } from './plan-job.js'
 
 /** Between two reports that something was done. */

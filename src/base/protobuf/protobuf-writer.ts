@@ -1,5 +1,5 @@
 /**
- * Writes protobuf messages: the five encodings that ONNX files need, and no schema.
+ * Writes protobuf messages: the encodings that ONNX files and the Tinker API need, and no schema.
  *
  * Fields come out in the order they are added. Large byte fields are kept by reference until `finish`, so that a model's
  * inline weights are copied once. Source: https://protobuf.dev/programming-guides/encoding.
@@ -10,6 +10,7 @@ import { GraphError } from '#base/errors/errors.js'
 const VARINT = 0
 const LENGTH_DELIMITED = 2
 const FIXED32 = 5
+const FIXED64 = 1
 
 const text = new TextEncoder()
 
@@ -36,6 +37,14 @@ export class ProtobufWriter {
     this.#varint(tag(field, FIXED32))
     const at = this.#reserve(Float32Array.BYTES_PER_ELEMENT)
     new DataView(this.#tail.buffer).setFloat32(at, value, true)
+    return this
+  }
+
+  /** A `double` field. */
+  double(field: number, value: number): this {
+    this.#varint(tag(field, FIXED64))
+    const at = this.#reserve(Float64Array.BYTES_PER_ELEMENT)
+    new DataView(this.#tail.buffer).setFloat64(at, value, true)
     return this
   }
 

@@ -1,0 +1,76 @@
+/**
+ * The protocol between the server and the worker of a training session: HTTP with a per-attempt token, as for jobs (`worker.ts`).
+ *
+ *     GET  /internal/worker/sessions/{session_id}               → TrainingSessionSpec
+ *     GET  /internal/worker/sessions/{session_id}/files/{file}  → a stored file, by its digest
+ *     POST /internal/worker/sessions/{session_id}/heartbeat     WorkerHeartbeat → HeartbeatReply
+ *     PUT  /internal/worker/sessions/{session_id}/files/{file}  body: bytes, by their digest → {}
+ *     POST /internal/worker/sessions/{session_id}/turn          → the next order; the body is the report of the last one
+ *
+ * A worker asks for one order after the other and is held until there is one. Orders and reports are frames: a line of JSON and the
+ * bytes behind it. Each report carries the number of its order, so that one that is sent again changes nothing.
+ */
+import { z } from 'zod'
+
+/** A stored file. */
+export const sessionFileSchema = z.object({
+  name: z.string(),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  size_bytes: z.number().int(),
+})
+export type SessionFile = z.infer<typeof sessionFileSchema>
+
+/** What a session is opened with. */
+export const trainingSessionSpecSchema = z.object({
+  id: z.string(),
+  attempt: z.number().int(),
+  base_model: z.object({ name: z.string() }),
+  lora: z.object({ rank: z.number().int(), alpha: z.number(), seed: z.union([z.string(), z.number()]) }),
+  trains_mlp: z.boolean(),
+  trains_attention: z.boolean(),
+  /** Most tokens of a row; null for the model's own. */
+  max_context_length: z.number().int().nullable(),
+  /** The last stored state; empty for a session that begins. */
+  state: z.array(sessionFileSchema),
+  lease_seconds: z.number(),
+})
+export type TrainingSessionSpec = z.infer<typeof trainingSessionSpecSchema>
+
+export const stepSettingsSchema = z.object({
+  learning_rate: z.number(),
+  beta1: z.number(),
+  beta2: z.number(),
+  eps: z.number(),
+  weight_decay: z.number(),
+  grad_clip_norm: z.number(),
+})
+export type StepSettingsWire = z.infer<typeof stepSettingsSchema>
+
+/** What a save stores: everything to go on with, adapter and moments, or the adapter alone. */
+export const SAVED_PARTS = ['state', 'weights', 'adapter'] as const
+
+export const sessionOrderSchema = z.discriminatedUnion('type', [
+  /** The bytes are the client's `ForwardBackwardRequest`. */
+  z.object({ type: z.literal('forward_backward'), order: z.number().int() }),
+  z.object({ type: z.literal('optim_step'), order: z.number().int(), settings: stepSettingsSchema }),
+  /** Takes the place of adapter and moments; gradients are dropped. */
+  z.object({ type: z.literal('load'), order: z.number().int(), files: z.array(sessionFileSchema) }),
+  z.object({ type: z.literal('save'), order: z.number().int(), parts: z.enum(SAVED_PARTS) }),
+  /** There is nothing to do for now. */
+  z.object({ type: z.literal('wait') }),
+  /** The session leaves this worker; nothing is reported. */
+  z.object({ type: z.literal('close') }),
+])
+export type SessionOrder = z.infer<typeof sessionOrderSchema>
+
+export const sessionReportSchema = z.object({
+  /** Null with the first request of an attempt and after a wait. */
+  order: z.number().int().nullable(),
+  /** Figures of an update. */
+  metrics: z.record(z.string(), z.number()).optional(),
+  /** What a save has stored. */
+  files: z.array(sessionFileSchema).optional(),
+  /** The order failed and changed nothing. */
+  error: z.object({ code: z.string(), message: z.string(), is_user_error: z.boolean() }).optional(),
+})
+export type SessionReport = z.infer<typeof sessionReportSchema>

@@ -1,0 +1,245 @@
+/**
+ * The Tinker API's JSON, as the client `tinker` 0.38.0 sends and reads it. Rows of training and answers of samples are protobuf
+ * (`formats/tinker/`).
+ */
+import { z } from 'zod'
+
+const metadata = z.record(z.string(), z.json()).nullish()
+const id = z.string().min(1).max(200)
+const count = z.number().int().min(0)
+const ttl = z.number().int().min(1).max(315_360_000).nullish()
+const kind = z.string().nullish()
+/** Part of a path: no slash, nothing invisible. */
+const name = z.string().regex(/^[\w.@=+ -]{1,200}$/)
+
+/** What the client sends and nobody here reads. */
+export const tinkerEmptySchema = z.object({ sdk_version: z.string().nullish() })
+export const tinkerConfigSchema = z.object({})
+export const tinkerTelemetrySchema = z.object({ events: z.array(z.json()).nullish() })
+export const tinkerAcceptedSchema = z.object({ status: z.literal('accepted') })
+export const tinkerHealthSchema = z.object({ status: z.literal('ok') })
+
+export const createClientSessionSchema = z.object({
+  tags: z.array(z.string().max(200)).max(100).nullish(),
+  user_metadata: metadata,
+  sdk_version: z.string().max(100).nullish(),
+  project_id: z.string().max(200).nullish(),
+  display_name: z.string().max(200).nullish(),
+  type: kind,
+})
+export const clientSessionSchema = z.object({
+  type: z.literal('create_session'),
+  session_id: z.string(),
+  info_message: z.string().nullable(),
+  warning_message: z.string().nullable(),
+  error_message: z.string().nullable(),
+})
+
+export const heartbeatSchema = z.object({ session_id: id, type: kind })
+export const heartbeatAnswerSchema = z.object({ type: z.literal('session_heartbeat') })
+export const finishSessionSchema = z.object({ status: z.string().max(40).nullish() })
+
+/** The answer to every request of work: what to ask for its result with. */
+export const tinkerFutureSchema = z.object({
+  request_id: z.string(),
+  model_id: z.string().optional(),
+  sample_sequence_ids: z.array(z.string()).optional(),
+})
+
+const loraConfig = z.object({
+  rank: z.number().int().min(1).max(1024),
+  seed: z.number().int().nullish(),
+  train_unembed: z.boolean().default(true),
+  train_mlp: z.boolean().default(true),
+  train_attn: z.boolean().default(true),
+})
+const optimizerConfig = z.object({ type: z.string() })
+
+export const createTrainingSessionSchema = z.object({
+  session_id: id,
+  model_seq_id: count,
+  base_model: z.string().max(500),
+  user_metadata: metadata,
+  lora_config: loraConfig.nullish(),
+  optimizer_config: optimizerConfig.nullish(),
+  type: kind,
+})
+export type CreateTrainingSession = z.output<typeof createTrainingSessionSchema>
+
+export const modelInfoRequestSchema = z.object({ model_id: id, type: kind })
+export const modelInfoSchema = z.object({
+  type: z.literal('get_info'),
+  model_id: z.string(),
+  model_name: z.string(),
+  model_data: z.object({ arch: z.string(), model_name: z.string(), tokenizer_id: z.string() }),
+  is_lora: z.boolean(),
+  lora_rank: z.number(),
+})
+
+export const optimStepSchema = z.object({
+  model_id: id,
+  seq_id: count,
+  adam_params: z
+    .object({
+      learning_rate: z.number().min(0).default(1e-4),
+      beta1: z.number().min(0).lt(1).default(0.9),
+      beta2: z.number().min(0).lt(1).default(0.95),
+      eps: z.number().gt(0).default(1e-12),
+      weight_decay: z.number().min(0).default(0),
+      grad_clip_norm: z.number().min(0).default(0),
+    })
+    .nullish(),
+  /** Of optimizers that are not served. */
+  optimizer_params: z.object({ type: z.string().nullish() }).nullish(),
+  type: kind,
+})
+export type OptimStepRequest = z.output<typeof optimStepSchema>
+
+export const saveWeightsSchema = z.object({
+  model_id: id,
+  path: name.nullish(),
+  seq_id: count,
+  ttl_seconds: ttl,
+  overwrite: z.boolean().nullish(),
+  user_metadata: metadata,
+  type: kind,
+})
+export type SaveWeightsRequest = z.output<typeof saveWeightsSchema>
+
+export const saveForSamplerSchema = z.object({
+  model_id: id,
+  path: name.nullish(),
+  sampling_session_seq_id: count.nullish(),
+  kind: z.enum(['snapshot', 'inflight']).nullish(),
+  seq_id: count,
+  ttl_seconds: ttl,
+  user_metadata: metadata,
+  type: kind,
+})
+export type SaveForSamplerRequest = z.output<typeof saveForSamplerSchema>
+
+export const loadWeightsSchema = z.object({
+  model_id: id.nullish(),
+  seq_id: count.nullish(),
+  session_id: id.nullish(),
+  model_seq_id: count.nullish(),
+  base_model: z.string().max(500).nullish(),
+  user_metadata: metadata,
+  path: z.string().max(1000),
+  optimizer: z.boolean().default(false),
+  optimizer_config: optimizerConfig.nullish(),
+  weights_access_token: z.string().nullish(),
+  type: kind,
+})
+export type LoadWeightsRequest = z.output<typeof loadWeightsSchema>
+
+export const weightsInfoRequestSchema = z.object({ tinker_path: z.string().max(1000) })
+export const weightsInfoSchema = z.object({
+  base_model: z.string(),
+  is_lora: z.boolean(),
+  lora_rank: z.number(),
+  train_unembed: z.boolean(),
+  train_mlp: z.boolean(),
+  train_attn: z.boolean(),
+})
+
+export const createSamplerSchema = z.object({
+  session_id: id,
+  sampling_session_seq_id: count,
+  base_model: z.string().max(500).nullish(),
+  model_path: z.string().max(1000).nullish(),
+  type: kind,
+})
+export const createdSamplerSchema = z.object({
+  type: z.literal('create_sampling_session'),
+  sampling_session_id: z.string(),
+})
+export const samplerSchema = z.object({
+  sampler_id: z.string(),
+  base_model: z.string(),
+  model_path: z.string().nullable(),
+})
+
+export const capabilitiesSchema = z.object({
+  supported_models: z.array(
+    z.object({
+      model_name: z.string(),
+      max_context_length: z.number().nullable(),
+      trainable: z.boolean(),
+      sampleable: z.boolean(),
+    }),
+  ),
+})
+
+export const sampleRequestSchema = z.object({
+  num_samples: z.number().int().min(1).max(128).default(1),
+  prompt: z.object({ chunks: z.array(z.looseObject({ type: z.string(), tokens: z.array(count).optional() })) }),
+  sampling_params: z.object({
+    max_tokens: z.number().int().min(1).nullish(),
+    seed: z.number().int().nullish(),
+    stop: z.union([z.string(), z.array(z.string()).max(64), z.array(z.number().int().min(0)).max(64)]).nullish(),
+    temperature: z.number().min(0).default(1),
+    top_k: z.number().int().min(-1).default(-1),
+    top_p: z.number().min(0).max(1).default(1),
+  }),
+  base_model: z.string().max(500).nullish(),
+  model_path: z.string().max(1000).nullish(),
+  sampling_session_id: id.nullish(),
+  seq_id: count.nullish(),
+  prompt_logprobs: z.boolean().nullish(),
+  topk_prompt_logprobs: count.max(20).default(0),
+  topk_sample_logprobs: count.max(20).default(0),
+  target_prompt_logprobs: z.json().nullish(),
+  prompt_alt_tokens_k: count.default(0),
+  prompt_logprobs_last_n: count.nullish(),
+  record_stability_info: z.boolean().nullish(),
+  type: kind,
+})
+export type SampleRequest = z.output<typeof sampleRequestSchema>
+
+export const retrieveFutureSchema = z.object({
+  request_id: z.string().min(1).max(400),
+  allow_metadata_only: z.boolean().nullish(),
+})
+/** A result, an error, or that there is none yet. */
+export const futureResultSchema = z.looseObject({})
+
+/** Pages by position. */
+export const offsetPageQuerySchema = z.object({
+  limit: z.coerce.number().int().min(1).max(1000).default(100),
+  offset: z.coerce.number().int().min(0).default(0),
+})
+const cursorSchema = z.object({ offset: z.number(), limit: z.number(), total_count: z.number() })
+
+export const savedWeightsSchema = z.object({
+  checkpoint_id: z.string(),
+  checkpoint_type: z.enum(['training', 'sampler']),
+  time: z.string(),
+  tinker_path: z.string(),
+  size_bytes: z.number(),
+  public: z.boolean(),
+  user_metadata: z.record(z.string(), z.string()).nullable(),
+  expires_at: z.string().nullable(),
+})
+export const savedWeightsListSchema = z.object({ checkpoints: z.array(savedWeightsSchema), cursor: cursorSchema })
+export const trainingRunSchema = z.object({
+  training_run_id: z.string(),
+  base_model: z.string(),
+  model_owner: z.string(),
+  is_lora: z.boolean(),
+  corrupted: z.boolean(),
+  lora_rank: z.number(),
+  last_request_time: z.string(),
+  last_checkpoint: savedWeightsSchema.nullable(),
+  last_sampler_checkpoint: savedWeightsSchema.nullable(),
+  user_metadata: z.record(z.string(), z.string()).nullable(),
+})
+export const trainingRunListSchema = z.object({ training_runs: z.array(trainingRunSchema), cursor: cursorSchema })
+export const setTtlSchema = z.object({ ttl_seconds: ttl })
+export const clientSessionListSchema = z.object({ sessions: z.array(z.string()), cursor: cursorSchema })
+export const clientSessionViewSchema = z.object({
+  training_run_ids: z.array(z.string()),
+  sampler_ids: z.array(z.string()),
+  user_metadata: z.record(z.string(), z.string()).nullable(),
+  display_name: z.string().nullable(),
+})

@@ -1,0 +1,28 @@
+/**
+ * The Tinker API: sessions of clients, training runs request by request, samples, and results by long poll.
+ *
+ * What a run computes and how it outlives its worker is `queue/sessions/`; what the client sends and reads is
+ * `contract/wire/compatible/tinker.ts` and `formats/tinker/`.
+ */
+import type { ServiceContext } from '../../operations/context.js'
+import { createClients } from './clients.js'
+import { createFutures } from './futures.js'
+import { createRuns } from './runs.js'
+import { createSampling, type SamplingContext } from './sampling.js'
+import { createTrainingRequests, type TrainingContext } from './training.js'
+
+export type TinkerService = ReturnType<typeof createTinkerService>
+
+export function createTinkerService(
+  context: TrainingContext & SamplingContext & Pick<ServiceContext, 'signals' | 'requestSweep'>,
+) {
+  const sampling = createSampling(context)
+  const futures = createFutures({ ...context, sampleState: sampling.stateOf })
+  return {
+    clients: createClients(context),
+    training: createTrainingRequests(context),
+    sampling,
+    futures,
+    runs: createRuns(context),
+  }
+}

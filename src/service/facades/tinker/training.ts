@@ -1,0 +1,291 @@
+/**
+ * Requests of training: each is checked, stored in its place of the run's order and answered at once; the run's worker does the rest
+ * (`queue/sessions/session-runner.ts`). One that is refused keeps its place, for the client has counted on.
+ */
+import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
+import type {
+  CreateTrainingSession,
+  LoadWeightsRequest,
+  OptimStepRequest,
+  SaveForSamplerRequest,
+  SaveWeightsRequest,
+} from '#contract/wire/compatible/tinker.js'
+import { MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
+import { checkLoss } from '#formats/tinker/loss-inputs.js'
+import { readLossRequestHead } from '#formats/tinker/loss-request.js'
+import { requestIdOf } from '#service/queue/sessions/session-runner.js'
+import type { SaveDetail } from '#service/queue/sessions/session-saves.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import {
+  countWaitingRequests,
+  insertSessionRequest,
+  type NewSessionRequest,
+  type RequestEnd,
+} from '#service/storage/tinker/session-requests.js'
+import {
+  findTrainingSession,
+  insertTrainingSession,
+  type NewTrainingSession,
+  putSessionState,
+  type StoredFile,
+} from '#service/storage/tinker/training-sessions.js'
+import type { BaseModelEntry, Principal, ServiceContext } from '../../operations/context.js'
+import { assertRoom, notServed, requireClientSession, requireTrainingSession, requireWeights } from './errors.js'
+
+/** What a client asks for a result with. */
+export interface Future {
+  readonly request_id: string
+  readonly model_id: string
+}
+
+export type TrainingContext = Pick<ServiceContext, 'db' | 'sessions' | 'baseModels' | 'modelFacts' | 'trainWorkers'>
+
+/** Project of models that runs make, when the key has none. */
+const PROJECT = 'tinker'
+/** Tinker's own: an adapter's output is scaled by this over its rank. */
+const ALPHA = 32
+/** Requests of one run that may wait: a client that pipelines sends hundreds. */
+const MOST_WAITING = 4096
+
+export function createTrainingRequests(context: TrainingContext) {
+  const { db, sessions } = context
+
+  /** Stores a request in its place; a repeated one is the same. */
+  async function enqueue(principal: Principal, request: NewSessionRequest, refusal?: unknown): Promise<Future> {
+    const session = await requireTrainingSession(db, principal, request.sessionId)
+    const { sessionId, seq } = request
+    if (seq < 1) throw new InvalidRequestError('invalid_value', `seq_id must be at least 1, got ${seq}`)
+    assertRoom(await countWaitingRequests(db, sessionId), MOST_WAITING)
+    const end = session.error === null ? endOf(refusal) : { error: session.error, isUserError: false }
+    await inTransaction(db, (transaction) => insertSessionRequest(transaction, request, end))
+    sessions.notify(sessionId)
+    return { request_id: requestIdOf(sessionId, seq), model_id: sessionId }
+  }
+
+  function requireBase(name: string): BaseModelEntry {
+    const base = context.baseModels.find((entry) => entry.name === name)
+    if (base !== undefined) return base
+    const known = context.baseModels.map((entry) => `"${entry.name}"`).join(', ')
+    throw new InvalidRequestError(
+      'unknown_base_model',
+      `base_model must be one of ${known}, got "${name.slice(0, 200)}"`,
+      { param: 'base_model', hint: 'trainyard base-models add adds one' },
+    )
+  }
+
+  function assertTrains(optimizer: string | undefined): void {
+    if (optimizer !== undefined && optimizer !== 'adamw') {
+      throw notServed(`optimizer "${optimizer.slice(0, 60)}"`, 'leave optimizer_config out: adamw trains')
+    }
+    if (context.trainWorkers > 0) return
+    throw new InvalidRequestError('training_disabled', 'this server trains nothing: it runs with --train-workers 0')
+  }
+
+  /** Stores a run with its first request, which is done; a repeated one is the same. */
+  async function begin(
+    session: NewTrainingSession,
+    { files, result }: { readonly files: readonly StoredFile[]; readonly result: Readonly<Record<string, unknown>> },
+  ): Promise<Future> {
+    const { id } = session
+    await inTransaction(db, async (transaction) => {
+      if ((await findTrainingSession(transaction, id)) !== null) return
+      await insertTrainingSession(transaction, session)
+      if (files.length > 0) await putSessionState(transaction, id, { files, stateSeq: 0 })
+      const create = { sessionId: id, seq: 0, kind: 'create', detail: {}, body: null } as const
+      await insertSessionRequest(transaction, create, { result: { ...result, model_id: id } })
+    })
+    return { request_id: requestIdOf(id, 0), model_id: id }
+  }
+
+  async function create(principal: Principal, request: CreateTrainingSession): Promise<Future> {
+    const client = await requireClientSession(db, principal, request.session_id)
+    const { name } = requireBase(request.base_model)
+    assertTrains(request.optimizer_config?.type)
+    const lora = request.lora_config
+    if (lora === null || lora === undefined) {
+      throw notServed('training of all weights', 'give lora_config: adapters are trained')
+    }
+    if (!lora.train_mlp && !lora.train_attn) {
+      throw new InvalidRequestError(
+        'invalid_value',
+        'lora_config trains nothing that can be trained here: train_mlp and train_attn are both false',
+        { hint: 'the output head (train_unembed) stays as it is here' },
+      )
+    }
+    const id = `${client.id}:train:${request.model_seq_id}`
+    const session: NewTrainingSession = {
+      id,
+      entity: client.entity,
+      project: client.project ?? PROJECT,
+      clientSessionId: client.id,
+      baseModel: name,
+      rank: lora.rank,
+      alpha: ALPHA,
+      seed: lora.seed ?? id,
+      trainsMlp: lora.train_mlp,
+      trainsAttention: lora.train_attn,
+      userMetadata: request.user_metadata ?? {},
+    }
+    return begin(session, { files: [], result: { type: 'create_model' } })
+  }
+
+  async function createFromWeights(principal: Principal, request: LoadWeightsRequest): Promise<Future> {
+    const client = await requireClientSession(db, principal, request.session_id ?? '')
+    const { weights, session: source } = await requireWeights(db, principal, request.path)
+    assertTrains(request.optimizer_config?.type)
+    assertOptimizer(request, weights.kind)
+    const { baseModel, rank, alpha, seed, trainsMlp, trainsAttention } = source
+    if ((request.base_model ?? baseModel) !== baseModel) {
+      throw new InvalidRequestError(
+        'base_model_mismatch',
+        `the weights are of base model "${baseModel}", not "${request.base_model?.slice(0, 200)}"`,
+      )
+    }
+    requireBase(baseModel)
+    const id = `${client.id}:train:${request.model_seq_id ?? 0}`
+    const session: NewTrainingSession = {
+      id,
+      entity: client.entity,
+      project: client.project ?? PROJECT,
+      clientSessionId: client.id,
+      baseModel,
+      rank,
+      alpha,
+      seed,
+      trainsMlp,
+      trainsAttention,
+      userMetadata: request.user_metadata ?? {},
+    }
+    const files = weights.files.filter(
+      ({ name }) => name !== MANIFEST_FILE && (request.optimizer || !name.startsWith('optimizer')),
+    )
+    return begin(session, { files, result: { type: 'load_weights', path: request.path } })
+  }
+
+  return {
+    create,
+    info: async (principal: Principal, id: string) => {
+      const session = await requireTrainingSession(db, principal, id)
+      const name = session.baseModel
+      const facts = await context.modelFacts.factsOf(requireBase(name))
+      return {
+        type: 'get_info' as const,
+        model_id: session.id,
+        model_name: name,
+        model_data: { arch: facts.architecture, model_name: name, tokenizer_id: name },
+        is_lora: true,
+        lora_rank: session.rank,
+      }
+    },
+    /** @param body a `ForwardBackwardRequest` */
+    forwardBackward: async (principal: Principal, body: Uint8Array): Promise<Future> => {
+      const head = readLossRequestHead(body)
+      const refusal = failureOf(() => checkLoss(head))
+      const request: NewSessionRequest = {
+        sessionId: head.modelId,
+        seq: head.seqId,
+        kind: head.isForwardOnly ? 'forward' : 'forward_backward',
+        detail: { loss: head.lossName, rows: head.datumCount },
+        body,
+      }
+      return enqueue(principal, request, refusal)
+    },
+    optimStep: (principal: Principal, request: OptimStepRequest): Promise<Future> => {
+      const { adam_params: settings, optimizer_params: other } = request
+      const refusal =
+        settings === null || settings === undefined
+          ? notServed(`optimizer "${other?.type ?? 'none'}"`, 'send adam_params: AdamW is the optimizer here')
+          : undefined
+      const detail = { settings: settings ?? {} }
+      const step = { sessionId: request.model_id, seq: request.seq_id, kind: 'optim_step', detail, body: null } as const
+      return enqueue(principal, step, refusal)
+    },
+    save: (principal: Principal, request: SaveWeightsRequest): Promise<Future> => {
+      const detail: SaveDetail = {
+        name: request.path ?? String(request.seq_id).padStart(6, '0'),
+        isOverwriting: request.overwrite === true,
+        ttlSeconds: request.ttl_seconds ?? null,
+        userMetadata: request.user_metadata ?? {},
+      }
+      const { model_id: sessionId, seq_id: seq } = request
+      return enqueue(principal, { sessionId, seq, kind: 'save_weights', detail: { ...detail }, body: null })
+    },
+    saveForSampler: (principal: Principal, request: SaveForSamplerRequest): Promise<Future> => {
+      const { model_id: sessionId, seq_id: seq } = request
+      const detail: SaveDetail = {
+        name: request.path ?? null,
+        samplerId: `${sessionId}:sampler:${request.sampling_session_seq_id ?? seq}`,
+        ttlSeconds: request.ttl_seconds ?? null,
+        userMetadata: request.user_metadata ?? {},
+      }
+      return enqueue(principal, { sessionId, seq, kind: 'save_weights_for_sampler', detail: { ...detail }, body: null })
+    },
+    load: async (principal: Principal, request: LoadWeightsRequest): Promise<Future> => {
+      if (request.weights_access_token !== null && request.weights_access_token !== undefined) {
+        throw notServed('weights_access_token', 'weights of other accounts cannot be loaded')
+      }
+      if (request.session_id !== null && request.session_id !== undefined) return createFromWeights(principal, request)
+      const sessionId = request.model_id ?? ''
+      const seq = request.seq_id ?? 0
+      let detail: Readonly<Record<string, unknown>> = {}
+      let refusal: unknown
+      try {
+        const target = await requireTrainingSession(db, principal, sessionId)
+        const { weights, session } = await requireWeights(db, principal, request.path)
+        assertOptimizer(request, weights.kind)
+        assertSameShape(target, session)
+        detail = { path: request.path, sessionId, weightsId: weights.id, hasOptimizer: request.optimizer }
+      } catch (error) {
+        if (!(error instanceof AppError) || error.code === 'training_run_not_found') throw error
+        refusal = error
+      }
+      return enqueue(principal, { sessionId, seq, kind: 'load_weights', detail, body: null }, refusal)
+    },
+    weightsInfo: async (principal: Principal, path: string) => {
+      const { session } = await requireWeights(db, principal, path)
+      return {
+        base_model: session.baseModel,
+        is_lora: true,
+        lora_rank: session.rank,
+        train_unembed: false,
+        train_mlp: session.trainsMlp,
+        train_attn: session.trainsAttention,
+      }
+    },
+  }
+}
+
+function assertOptimizer({ optimizer, path }: LoadWeightsRequest, kind: string): void {
+  if (!optimizer || kind === 'weights') return
+  throw new InvalidRequestError('no_optimizer_state', `"${path.slice(0, 300)}" has no state of the optimizer`, {
+    hint: 'weights saved with save_state have one',
+  })
+}
+
+type Shape = Pick<NewTrainingSession, 'baseModel' | 'rank' | 'alpha'>
+
+function assertSameShape(target: Shape, source: Shape): void {
+  if (target.baseModel === source.baseModel && target.rank === source.rank && target.alpha === source.alpha) return
+  const name = ({ baseModel, rank }: Shape): string => `base model "${baseModel}" and rank ${rank}`
+  throw new InvalidRequestError(
+    'adapter_shape_fixed',
+    `the weights are of ${name(source)}, the training run has ${name(target)}`,
+    { hint: 'create a training client from the state instead' },
+  )
+}
+
+function failureOf(check: () => unknown): unknown {
+  try {
+    check()
+    return undefined
+  } catch (error) {
+    return error
+  }
+}
+
+/** Null for a request that is not refused. @throws what is no refusal */
+function endOf(refusal: unknown): RequestEnd | null {
+  if (refusal === undefined) return null
+  if (!(refusal instanceof AppError)) throw refusal
+  return { error: fullMessage(refusal), isUserError: true }
+}

@@ -1,0 +1,96 @@
+/**
+ * The Tinker client: training loops of one's own.
+ */
+
+import { InvalidRequestError } from '#base/errors/errors.js'
+import { collectBytes, readBytes } from '../body.js'
+import type { AppOptions, RequestContext } from '../environment.js'
+import { handlers } from '../handlers.js'
+
+const PROTOBUF = 'application/x-protobuf'
+/** Rows of one request: the client cuts larger ones at 5 MB by its own estimate. */
+const MAX_ROWS_BYTES = 32 * 1024 ** 2
+
+export function tinkerHandlers({ services: { tinker } }: AppOptions) {
+  const { clients, training, sampling, futures, runs } = tinker
+  return handlers({
+    'POST /api/v1/client/config': async ({ body }) => {
+      await body()
+      return {}
+    },
+    'POST /api/v1/client/dynamic_config': async ({ body }) => {
+      await body()
+      return {}
+    },
+    'GET /api/v1/healthz': () => ({ status: 'ok' as const }),
+    'POST /api/v1/telemetry': async ({ body }) => {
+      await body()
+      return { status: 'accepted' as const }
+    },
+    'GET /api/v1/get_server_capabilities': () => clients.capabilities(),
+    'POST /api/v1/create_session': async ({ principal, body }) => clients.create(principal, await body()),
+    'POST /api/v1/session_heartbeat': async ({ principal, body }) =>
+      clients.heartbeat(principal, (await body()).session_id),
+    'GET /api/v1/sessions': ({ principal, query }) => runs.sessions(principal, query()),
+    'GET /api/v1/sessions/{session_id}': ({ principal, params }) => runs.session(principal, params.session_id),
+    'POST /api/v1/sessions/{session_id}/finish': async ({ principal, params, body }) => {
+      await body()
+      await clients.finish(principal, params.session_id)
+      return {}
+    },
+    'POST /api/v1/create_model': async ({ principal, body }) => training.create(principal, await body()),
+    'POST /api/v1/get_info': async ({ principal, body }) => training.info(principal, (await body()).model_id),
+    'POST /api/v1/forward_backward': async ({ principal, c }) => {
+      const type = c.req.header('content-type')?.split(';')[0]?.trim().toLowerCase()
+      if (type !== PROTOBUF) {
+        throw new InvalidRequestError('unsupported_media_type', `rows are sent as ${PROTOBUF}, got "${type ?? ''}"`)
+      }
+      return training.forwardBackward(principal, await collectBytes(readBytes(c, MAX_ROWS_BYTES)))
+    },
+    'POST /api/v1/optim_step': async ({ principal, body }) => training.optimStep(principal, await body()),
+    'POST /api/v1/save_weights': async ({ principal, body }) => training.save(principal, await body()),
+    'POST /api/v1/save_weights_for_sampler': async ({ principal, body }) =>
+      training.saveForSampler(principal, await body()),
+    'POST /api/v1/load_weights': async ({ principal, body }) => training.load(principal, await body()),
+    'POST /api/v1/weights_info': async ({ principal, body }) =>
+      training.weightsInfo(principal, (await body()).tinker_path),
+    'POST /api/v1/create_sampling_session': async ({ principal, body }) =>
+      sampling.createSampler(principal, await body()),
+    'GET /api/v1/samplers/{sampler_id}': ({ principal, params }) => sampling.sampler(principal, params.sampler_id),
+    'POST /api/v1/asample': async ({ principal, body }) => sampling.sample(principal, await body()),
+    'POST /api/v1/retrieve_future': async ({ principal, body, c }) => {
+      const answer = await futures.retrieve(principal, (await body()).request_id, c.req.raw.signal)
+      switch (answer.kind) {
+        case 'protobuf':
+          return c.body(Buffer.from(answer.bytes), 200, { 'content-type': PROTOBUF })
+        case 'later':
+          return c.json(answer.body, 408)
+        case 'gone':
+          return c.json({ detail: 'the result is no longer known; send the request again' }, 410)
+        case 'json':
+          return c.json(answer.body)
+      }
+    },
+    'GET /api/v1/training_runs': ({ principal, query }) => runs.runs(principal, query()),
+    'GET /api/v1/training_runs/{training_run_id}': ({ principal, params }) =>
+      runs.run(principal, params.training_run_id),
+    'GET /api/v1/training_runs/{training_run_id}/checkpoints': ({ principal, params, query }) =>
+      runs.saved(principal, params.training_run_id, query()),
+    'GET /api/v1/checkpoints': ({ principal, query }) => runs.saved(principal, null, query()),
+    'DELETE /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}': async (call) => {
+      const { training_run_id: runId, weights_kind: kind, weights_name: name } = call.params
+      await runs.deleteSaved(call.principal, runId, kind, name)
+      return nothing(call.c)
+    },
+    'PUT /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}/ttl': async (call) => {
+      const { training_run_id: runId, weights_kind: kind, weights_name: name } = call.params
+      const ttlSeconds = (await call.body()).ttl_seconds ?? null
+      await runs.setExpiry(call.principal, runId, { kind, name, ttlSeconds })
+      return nothing(call.c)
+    },
+  })
+}
+
+function nothing(c: RequestContext): Response {
+  return c.body(null, 204)
+}

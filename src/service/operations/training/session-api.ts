@@ -1,0 +1,69 @@
+/**
+ * The server's side of the protocol of training sessions (`contract/processes/training-session.ts`): every call is fenced by attempt.
+ */
+import type { Readable } from 'node:stream'
+import { NotFoundError } from '#base/errors/errors.js'
+import type { SessionReport, TrainingSessionSpec } from '#contract/processes/training-session.js'
+import { MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
+import type { AttemptClaim } from '#service/queue/lease.js'
+import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
+import type { ServiceContext } from '../context.js'
+
+export interface SessionApiService {
+  /** Refuses whoever does not hold the session; asked before a body is read. */
+  authorize(claim: AttemptClaim): void
+  session(claim: AttemptClaim): Promise<TrainingSessionSpec>
+  /** A stored file by its digest. */
+  openFile(claim: AttemptClaim, sha256: string): Promise<Readable>
+  putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
+  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): { readonly is_cancel_requested: boolean }
+  /** Takes a report; answers with the next order, as a frame. */
+  turn(claim: AttemptClaim, report: SessionReport, output: Uint8Array): Promise<Uint8Array>
+}
+
+export function createSessionApiService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'sessions' | 'baseModels' | 'leaseMs' | 'maxContextLength'>,
+): SessionApiService {
+  const { db, blobs, sessions } = context
+  return {
+    authorize: (claim) => void sessions.heldBy(claim),
+    session: async (claim) => {
+      const { id, attempt, watch } = sessions.heldBy(claim)
+      watch.note('moved')
+      const session = await findTrainingSession(db, id)
+      const base = context.baseModels.find(({ name }) => name === session?.baseModel)
+      if (session === null || base === undefined) {
+        throw new NotFoundError('base_model_not_found', `base model "${session?.baseModel ?? ''}" is not served here`)
+      }
+      const files = await listSessionFiles(db, id)
+      return {
+        id,
+        attempt,
+        base_model: { name: base.name },
+        lora: { rank: session.rank, alpha: session.alpha, seed: session.seed },
+        trains_mlp: session.trainsMlp,
+        trains_attention: session.trainsAttention,
+        max_context_length: context.maxContextLength,
+        state: files.map(({ name, sha256, sizeBytes }) => ({ name, sha256, size_bytes: sizeBytes })),
+        lease_seconds: context.leaseMs / 1000,
+      }
+    },
+    openFile: (claim, sha256) => {
+      sessions.heldBy(claim).watch.note('moved')
+      return blobs.openRead(sha256)
+    },
+    putFile: async (claim, sha256, body) => {
+      await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
+      sessions.heldBy(claim).watch.note('moved')
+    },
+    heartbeat: (claim, { progress }) => {
+      sessions.heldBy(claim).watch.note(progress ?? null)
+      return { is_cancel_requested: false }
+    },
+    turn: (claim, report, output) => {
+      const { watch, turns } = sessions.heldBy(claim)
+      watch.note('moved')
+      return turns.turn(report, output)
+    },
+  }
+}

@@ -1,0 +1,302 @@
+/**
+ * Training sessions at work: which of them has a worker, and until when.
+ *
+ * A session with something to do gets one of the workers that jobs have too (`dispatcher.ts` shares them out) and keeps it while it is
+ * used. It gives it back, its state stored, when it was idle for long, or when others wait and it is idle or had its turn. A
+ * worker that ends, falls silent or stands still is replaced by one that repeats what is not stored; a request that ends three
+ * workers fails.
+ */
+import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type { IdSource } from '#base/util/ids.js'
+import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
+import type { BlobStore } from '#service/storage/blobs.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import {
+  endSessionRequest,
+  failWaitingRequests,
+  findSessionRequest,
+  noteLoss,
+} from '#service/storage/tinker/session-requests.js'
+import {
+  advanceSession,
+  failTrainingSession,
+  findTrainingSession,
+  listReadySessions,
+  raiseAttempt,
+} from '#service/storage/tinker/training-sessions.js'
+import { type AttemptLimits, type AttemptWatch, watchAttempt } from '../attempt-watch.js'
+import type { RunningWorker } from '../dispatcher.js'
+import type { AttemptClaim } from '../lease.js'
+import type { JobSignals } from '../signals.js'
+import { createSessionTurns, type SessionTurns } from './session-turns.js'
+
+export interface SessionRunnerOptions {
+  readonly db: DatabaseHandle
+  readonly ids: IdSource
+  readonly blobs: Pick<BlobStore, 'put'>
+  readonly clock: Pick<Clock, 'monotonicMs'>
+  readonly logger: Logger
+  /** Told of every request that ends, by `requestIdOf`. */
+  readonly signals: JobSignals
+  readonly startWorker: (start: {
+    readonly sessionId: string
+    readonly baseModel: string
+    readonly attempt: number
+    readonly token: string
+  }) => RunningWorker
+  readonly timing: SessionTiming
+  readonly requestSweep: () => void
+  /** A session needs a worker, or has given one back. */
+  readonly onChange: () => void
+}
+
+export interface SessionTiming {
+  readonly limits: AttemptLimits
+  /** How often `tick` is called. */
+  readonly tickMs: number
+  /** A session without requests gives its worker back after so long. */
+  readonly idleMs: number
+  /** Least time between two stored states. */
+  readonly saveIntervalMs: number
+}
+
+/** A session that holds a worker. */
+export interface LiveSession {
+  readonly id: string
+  readonly attempt: number
+  readonly turns: SessionTurns
+  readonly watch: AttemptWatch
+}
+
+export interface SessionRunner {
+  /** A request came. */
+  notify(sessionId: string): void
+  /** Nobody needs the session for now: it gives its worker back. */
+  close(sessionId: string): void
+  /** Whether the session holds a worker, waits for one, or needs none. */
+  stateOf(sessionId: string): 'live' | 'waiting' | 'resting'
+  /** The session an attempt holds. @throws {ConflictError} `stale_attempt`; {AppError} `invalid_api_key` */
+  heldBy(claim: AttemptClaim): LiveSession
+  /** Sessions that have a worker. */
+  count(): number
+  /** Whether one waits for a worker. */
+  isWaiting(): boolean
+  /** Gives the next that waits a worker. @returns whether there was one */
+  startNext(): Promise<boolean>
+  /** Others wait: one session gives its worker back as soon as that is fair. */
+  makeRoom(): void
+  /** So much time has passed; called by the queue's timer. */
+  tick(): void
+  /** Takes up sessions that an earlier server left with requests. */
+  start(): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Workers that a request may end before it fails. */
+const MOST_LOSSES = 3
+/** Workers that may end before they have brought a session back. */
+const MOST_STARTS = 3
+const BACKOFF_MS = 1000
+/** Others wait: a session without requests gives way after so long, for a client thinks between two steps. */
+const YIELD_IDLE_MS = 1000
+/** Others wait: a busy session gives way after so long. */
+const TURN_MS = 15_000
+
+interface Held extends LiveSession {
+  readonly tokenHash: string
+  readonly worker: RunningWorker
+  readonly openedAtMs: number
+}
+
+/** By which signals name a request. */
+export function requestIdOf(sessionId: string, seq: number): string {
+  return `${sessionId}:request:${seq}`
+}
+
+export function createSessionRunner(options: SessionRunnerOptions): SessionRunner {
+  const { db, ids, clock, logger, signals, timing, onChange } = options
+  const lives = new Map<string, Held>()
+  /** Sessions that need a worker, and when they may have it at the earliest; first in, first out. */
+  const waiting = new Map<string, number>()
+  /** Starts that failed in a row, before anything was brought back. */
+  const failedStarts = new Map<string, number>()
+  const endings = new Set<Promise<void>>()
+  let isStopped = false
+
+  function wait(id: string, delayMs = 0): void {
+    if (isStopped || waiting.has(id)) return
+    waiting.set(id, clock.monotonicMs() + delayMs)
+    onChange()
+  }
+
+  function nextWaiting(): string | null {
+    const nowMs = clock.monotonicMs()
+    for (const [id, fromMs] of waiting) if (fromMs <= nowMs) return id
+    return null
+  }
+
+  async function startNext(): Promise<boolean> {
+    for (let id = nextWaiting(); id !== null && !isStopped; id = nextWaiting()) {
+      waiting.delete(id)
+      if (!lives.has(id) && (await isReady(id)) && (await launch(id))) return true
+    }
+    return false
+  }
+
+  async function isReady(id: string): Promise<boolean> {
+    const session = await findTrainingSession(db, id)
+    if (session === null || session.error !== null) return false
+    return (await findSessionRequest(db, id, session.nextSeq)) !== null
+  }
+
+  async function launch(id: string): Promise<boolean> {
+    const attempt = await raiseAttempt(db, id)
+    const session = await findTrainingSession(db, id)
+    if (session === null || isStopped) return false
+    const token = ids.secret(32)
+    const turns = await createSessionTurns({
+      ...options,
+      session,
+      saveIntervalMs: timing.saveIntervalMs,
+      onEnd: (seq) => signals.notify(requestIdOf(id, seq)),
+    })
+    const worker = options.startWorker({ sessionId: id, baseModel: session.baseModel, attempt, token })
+    const watch = watchAttempt(timing.limits, timing.tickMs)
+    const held: Held = {
+      id,
+      attempt,
+      turns,
+      watch,
+      worker,
+      tokenHash: hashSecret(token),
+      openedAtMs: clock.monotonicMs(),
+    }
+    lives.set(id, held)
+    logger.info({ session_id: id, attempt, base_model: session.baseModel }, 'session.started')
+    const ending = worker.ended
+      .then((reason) => ended(held, reason))
+      .catch((error: unknown) => logger.error({ err: error, session_id: id }, 'session.failed'))
+      .finally(() => endings.delete(ending))
+    endings.add(ending)
+    return true
+  }
+
+  async function ended(held: Held, reason: string): Promise<void> {
+    const { id, turns } = held
+    if (lives.get(id) === held) lives.delete(id)
+    turns.stop()
+    if (isStopped) return
+    const facts = { session_id: id, attempt: held.attempt, reason }
+    if (turns.isClosed()) {
+      logger.info(facts, 'session.rests')
+      failedStarts.delete(id)
+      // a request may have come meanwhile
+      wait(id)
+    } else {
+      logger.warn(facts, 'session.worker_lost')
+      await afterLoss(held, reason)
+    }
+    onChange()
+  }
+
+  async function afterLoss({ id, turns }: Held, reason: string): Promise<void> {
+    const broken = turns.brokenBy()
+    const seq = turns.currentSeq()
+    if (turns.hasMoved()) failedStarts.delete(id)
+    if (broken !== null) return giveUp(id, broken)
+    if (seq === null) {
+      const count = (failedStarts.get(id) ?? 0) + 1
+      failedStarts.set(id, count)
+      if (count >= MOST_STARTS) return giveUp(id, reason)
+      return wait(id, count * BACKOFF_MS)
+    }
+    const losses = await noteLoss(db, id, seq)
+    if (losses >= MOST_LOSSES)
+      await failRequest(id, seq, `${losses} training workers were lost at this request: ${reason}`)
+    wait(id, losses * BACKOFF_MS)
+  }
+
+  async function failRequest(id: string, seq: number, error: string): Promise<void> {
+    const request = await findSessionRequest(db, id, seq)
+    if (request?.status !== 'waiting') return
+    await inTransaction(db, async (transaction) => {
+      await endSessionRequest(transaction, request, { error, isUserError: false })
+      await advanceSession(transaction, id, { nextSeq: seq + 1, isStep: false })
+    })
+    signals.notify(requestIdOf(id, seq))
+  }
+
+  /** The session cannot be brought back: whoever waits hears where it stands. */
+  async function giveUp(id: string, reason: string): Promise<void> {
+    failedStarts.delete(id)
+    const error = await inTransaction(db, async (transaction) => {
+      const session = await findTrainingSession(transaction, id)
+      const last = (session?.nextSeq ?? 1) - 1
+      const text = `training run ${id} cannot go on after request ${last}: ${reason}; create a client from a saved state`
+      await failTrainingSession(transaction, id, text)
+      await failWaitingRequests(transaction, id, text)
+      return text
+    })
+    logger.error({ session_id: id, reason: error }, 'session.given_up')
+    signals.notify(id)
+  }
+
+  return {
+    notify: (id) => {
+      const live = lives.get(id)
+      if (live === undefined || live.turns.isClosing()) wait(id)
+      else live.turns.wake()
+    },
+    close: (id) => lives.get(id)?.turns.close(),
+    stateOf: (id) => (lives.has(id) ? 'live' : waiting.has(id) ? 'waiting' : 'resting'),
+    heldBy: ({ jobId, attempt, token }) => {
+      const live = lives.get(jobId)
+      if (live === undefined)
+        throw new NotFoundError('training_session_not_found', `training run "${jobId}" has no worker`)
+      if (live.attempt !== attempt) {
+        throw new ConflictError('stale_attempt', `attempt ${attempt} no longer holds the session, ${live.attempt} does`)
+      }
+      if (!areEqualHashes(live.tokenHash, hashSecret(token))) {
+        throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
+      }
+      return live
+    },
+    count: () => lives.size,
+    isWaiting: () => nextWaiting() !== null,
+    startNext,
+    makeRoom: () => {
+      const held = [...lives.values()]
+      if (held.some(({ turns }) => turns.isClosing())) return
+      const idle = held.filter(({ turns }) => turns.idleMs() >= YIELD_IDLE_MS)
+      const nowMs = clock.monotonicMs()
+      const busy = held.filter(({ openedAtMs }) => nowMs - openedAtMs >= TURN_MS)
+      const first = idle.sort((a, b) => b.turns.idleMs() - a.turns.idleMs())[0] ?? busy[0]
+      first?.turns.close()
+    },
+    tick: () => {
+      for (const { watch, turns, worker, id } of lives.values()) {
+        watch.tick()
+        const reason = watch.verdict()
+        if (reason !== null) {
+          logger.warn({ session_id: id, reason }, 'session.given_up_worker')
+          worker.kill()
+        } else if (turns.brokenBy() !== null) worker.kill()
+        else if (turns.idleMs() >= timing.idleMs) turns.close()
+      }
+    },
+    start: async () => {
+      for (const id of await listReadySessions(db)) wait(id)
+    },
+    stop: async () => {
+      isStopped = true
+      for (const { turns, worker } of lives.values()) {
+        turns.stop()
+        worker.kill()
+      }
+      await Promise.all(endings)
+    },
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * How requests of a training session that save something end: files that its worker stored become weights with a name, a checkpoint of
+ * a model, or what a sampler answers with.
+ *
+ * Weights saved for sampling under a name are checkpoints of a model, so that lists, chat and downloads have them. Those without a
+ * name live for a day, and the newest few of a session.
+ */
+import type { IdSource } from '#base/util/ids.js'
+import type { SessionFile } from '#contract/processes/training-session.js'
+import { encodeManifest, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
+import type { BlobStore } from '#service/storage/blobs.js'
+import { insertCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database } from '#service/storage/database.js'
+import { findModel, findModelByName, insertModel, setModelStep } from '#service/storage/models.js'
+import { insertSampler } from '#service/storage/tinker/client-sessions.js'
+import type { RequestEnd, SessionRequestRecord } from '#service/storage/tinker/session-requests.js'
+import {
+  deleteSessionWeights,
+  findSessionWeights,
+  insertSessionWeights,
+  keepNewestUnnamed,
+  type WeightKind,
+} from '#service/storage/tinker/session-weights.js'
+import {
+  findTrainingSession,
+  type StoredFile,
+  setSessionModel,
+  type TrainingSessionRecord,
+} from '#service/storage/tinker/training-sessions.js'
+import { digestOfAdapter } from '../outcome.js'
+
+const DAY_MS = 86_400_000
+/** Weights without a name that a session keeps: loops make new ones with every step and sample from the newest. */
+const KEPT_UNNAMED = 8
+
+/** `detail` of a request that saves. */
+export interface SaveDetail {
+  /** Null: for a sampler that nobody else finds. */
+  readonly name: string | null
+  /** The sampler that a save without a name makes. */
+  readonly samplerId?: string
+  readonly isOverwriting?: boolean
+  readonly ttlSeconds: number | null
+  readonly userMetadata: Readonly<Record<string, unknown>>
+}
+
+/** Files with the manifest over them; to be made before the transaction that names them. */
+export async function withManifest(
+  blobs: Pick<BlobStore, 'put'>,
+  files: readonly SessionFile[],
+): Promise<readonly StoredFile[]> {
+  const stored = files.map(({ name, sha256, size_bytes: sizeBytes }) => ({ name, sha256, sizeBytes }))
+  const manifest = await blobs.put([encodeManifest(Object.fromEntries(stored.map((file) => [file.name, file])))])
+  return [...stored, { name: MANIFEST_FILE, ...manifest }]
+}
+
+/** Ends a request whose files are stored; in a transaction. */
+export async function endSave(
+  db: Database,
+  ids: IdSource,
+  request: SessionRequestRecord,
+  files: readonly StoredFile[],
+): Promise<RequestEnd> {
+  const session = await findTrainingSession(db, request.sessionId)
+  if (session === null) return { error: 'the training run was deleted', isUserError: true }
+  const detail = request.detail as unknown as SaveDetail
+  const kind: WeightKind = request.kind === 'save_weights' ? 'weights' : 'sampler_weights'
+  const { name } = detail
+  const existing = name === null ? null : await findSessionWeights(db, { sessionId: session.id, kind, name })
+  if (existing !== null) {
+    if (detail.isOverwriting !== true) {
+      return {
+        error: `${pathOf(session.id, kind, name ?? '')} exists already; save under another name, or delete it first`,
+        isUserError: true,
+      }
+    }
+    await deleteSessionWeights(db, existing.id)
+  }
+  const id = ids.uuid()
+  const isCheckpoint = kind === 'sampler_weights' && name !== null
+  const step = isCheckpoint ? await addCheckpoint(db, ids, session, files) : null
+  const ttlMs = detail.ttlSeconds === null ? (name === null ? DAY_MS : null) : detail.ttlSeconds * 1000
+  const { entity } = session
+  await insertSessionWeights(db, {
+    id,
+    entity,
+    sessionId: session.id,
+    kind,
+    name,
+    step,
+    userMetadata: detail.userMetadata,
+    ttlMs,
+    files,
+  })
+  if (name !== null) return { result: { type: request.kind, path: pathOf(session.id, kind, name) } }
+  const samplerId = detail.samplerId ?? id
+  await insertSampler(db, {
+    id: samplerId,
+    entity,
+    clientSessionId: session.clientSessionId,
+    baseModel: session.baseModel,
+    weightsId: id,
+    modelPath: null,
+  })
+  await keepNewestUnnamed(db, session.id, KEPT_UNNAMED)
+  return { result: { type: request.kind, sampling_session_id: samplerId } }
+}
+
+/** How clients name saved weights. */
+export function pathOf(sessionId: string, kind: WeightKind, name: string): string {
+  return `tinker://${sessionId}/${kind}/${name}`
+}
+
+/** Name of the model that a session's checkpoints go to: a model's name has no colons. */
+export function modelNameOf(sessionId: string): string {
+  return sessionId.replaceAll(':', '-')
+}
+
+/** @returns the step */
+async function addCheckpoint(
+  db: Database,
+  ids: IdSource,
+  session: TrainingSessionRecord,
+  files: readonly StoredFile[],
+): Promise<number> {
+  const model = await modelOf(db, ids, session)
+  const step = model.step + 1
+  await insertCheckpoint(db, {
+    id: ids.uuid(),
+    modelId: model.id,
+    step,
+    kind: null,
+    jobId: session.id,
+    adapterDigest: digestOfAdapter(files),
+    metrics: { 'session/optimizer_steps': session.stepCount },
+    templateKwargs: {},
+    files,
+  })
+  await setModelStep(db, model.id, step)
+  return step
+}
+
+/** The session's model, made anew if somebody deleted it. */
+async function modelOf(db: Database, ids: IdSource, session: TrainingSessionRecord) {
+  const known = session.modelId === null ? null : await findModel(db, session.modelId)
+  if (known !== null) return known
+  const { entity, project, baseModel } = session
+  const name = modelNameOf(session.id)
+  const named = await findModelByName(db, entity, project, name)
+  const id = named?.id ?? ids.uuid()
+  if (named === null) await insertModel(db, { id, entity, project, name, baseModel, runId: ids.uuid() })
+  await setSessionModel(db, session.id, id)
+  return { id, step: named?.step ?? 0 }
+}

@@ -1,0 +1,240 @@
+/**
+ * Rows of the requests of training sessions: the journal by which a session that lost its worker is brought back, and the results
+ * until somebody has read them.
+ */
+import { type Database, databaseNowMs } from '../database.js'
+import { readOneOf } from '../row-values.js'
+
+export const REQUEST_KINDS = [
+  'create',
+  'forward_backward',
+  'forward',
+  'optim_step',
+  'load_weights',
+  'save_weights',
+  'save_weights_for_sampler',
+] as const
+export type RequestKind = (typeof REQUEST_KINDS)[number]
+
+/** Those that change what a session holds; what came after the last stored state is carried out again by a new worker. */
+const CHANGING: readonly RequestKind[] = ['forward_backward', 'optim_step', 'load_weights']
+
+const STATUSES = ['waiting', 'done', 'failed'] as const
+
+export interface NewSessionRequest {
+  readonly sessionId: string
+  readonly seq: number
+  readonly kind: RequestKind
+  readonly detail: Readonly<Record<string, unknown>>
+  readonly body: Uint8Array | null
+}
+
+/** How a request ended. */
+export type RequestEnd =
+  | { readonly result: Readonly<Record<string, unknown>> }
+  | { readonly output: Uint8Array }
+  | { readonly error: string; readonly isUserError: boolean }
+
+export interface SessionRequestRecord {
+  readonly sessionId: string
+  readonly seq: number
+  readonly kind: RequestKind
+  readonly detail: Readonly<Record<string, unknown>>
+  readonly status: (typeof STATUSES)[number]
+  /** Null while it waits. */
+  readonly end: RequestEnd | null
+  readonly losses: number
+}
+
+/** Stores a request, in waiting or ended already. @returns false if there is one of the same number: then nothing was changed */
+export async function insertSessionRequest(
+  db: Database,
+  request: NewSessionRequest,
+  end: RequestEnd | null = null,
+): Promise<boolean> {
+  const result = await db
+    .insertInto('session_requests')
+    .values({
+      session_id: request.sessionId,
+      seq: request.seq,
+      kind: request.kind,
+      detail: JSON.stringify(request.detail),
+      body: end === null ? request.body : null,
+      created_at_ms: databaseNowMs,
+      ...(end === null
+        ? { status: 'waiting', result: null, output: null, error: null, ended_at_ms: null }
+        : endColumns(end)),
+    })
+    .onConflict((conflict) => conflict.columns(['session_id', 'seq']).doNothing())
+    .executeTakeFirst()
+  return Number(result.numInsertedOrUpdatedRows ?? 0) > 0
+}
+
+function endColumns(end: RequestEnd) {
+  return {
+    status: 'error' in end ? 'failed' : 'done',
+    result: 'result' in end ? JSON.stringify(end.result) : null,
+    output: 'output' in end ? end.output : null,
+    error: 'error' in end ? end.error : null,
+    is_user_error: 'error' in end && end.isUserError ? 1 : 0,
+    ended_at_ms: databaseNowMs,
+  }
+}
+
+const META = [
+  'session_id',
+  'seq',
+  'kind',
+  'detail',
+  'status',
+  'result',
+  'output',
+  'error',
+  'is_user_error',
+  'losses',
+] as const
+
+export async function findSessionRequest(
+  db: Database,
+  sessionId: string,
+  seq: number,
+): Promise<SessionRequestRecord | null> {
+  const row = await db
+    .selectFrom('session_requests')
+    .select(META)
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .executeTakeFirst()
+  return row === undefined ? null : toRequest(row)
+}
+
+/** Requests that changed the session after its stored state, in order. */
+export async function listChangesSince(
+  db: Database,
+  sessionId: string,
+  stateSeq: number,
+): Promise<readonly SessionRequestRecord[]> {
+  const rows = await db
+    .selectFrom('session_requests')
+    .select(META)
+    .where('session_id', '=', sessionId)
+    .where('seq', '>', stateSeq)
+    .where('status', '=', 'done')
+    .where('kind', 'in', CHANGING)
+    .orderBy('seq')
+    .execute()
+  return rows.map(toRequest)
+}
+
+export async function readRequestBody(db: Database, sessionId: string, seq: number): Promise<Uint8Array | null> {
+  const row = await db
+    .selectFrom('session_requests')
+    .select('body')
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .executeTakeFirst()
+  return row?.body ?? null
+}
+
+export async function countWaitingRequests(db: Database, sessionId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('session_requests')
+    .select((e) => e.fn.countAll<number>().as('count'))
+    .where('session_id', '=', sessionId)
+    .where('status', '=', 'waiting')
+    .executeTakeFirstOrThrow()
+  return Number(count)
+}
+
+/** Ends a request. Its rows stay for a new worker only if it changed the session. */
+export async function endSessionRequest(
+  db: Database,
+  { sessionId, seq, kind }: Pick<SessionRequestRecord, 'sessionId' | 'seq' | 'kind'>,
+  end: RequestEnd,
+): Promise<void> {
+  const isKept = CHANGING.includes(kind) && !('error' in end)
+  await db
+    .updateTable('session_requests')
+    .set({ ...endColumns(end), ...(isKept ? {} : { body: null }) })
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .execute()
+}
+
+/** A worker ended while it carried the request out. @returns how many have */
+export async function noteLoss(db: Database, sessionId: string, seq: number): Promise<number> {
+  await db
+    .updateTable('session_requests')
+    .set((e) => ({ losses: e('losses', '+', 1) }))
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .execute()
+  return (await findSessionRequest(db, sessionId, seq))?.losses ?? 0
+}
+
+/** Fails everything that waits. */
+export async function failWaitingRequests(db: Database, sessionId: string, error: string): Promise<void> {
+  await db
+    .updateTable('session_requests')
+    .set({ ...endColumns({ error, isUserError: false }), body: null })
+    .where('session_id', '=', sessionId)
+    .where('status', '=', 'waiting')
+    .execute()
+}
+
+/** Rows up to `seq` are in the stored state; results that nobody can be waiting for any more go too. */
+export async function forgetBodies(
+  db: Database,
+  sessionId: string,
+  { seq, resultMs }: { readonly seq: number; readonly resultMs: number },
+): Promise<void> {
+  await db
+    .updateTable('session_requests')
+    .set({ body: null })
+    .where('session_id', '=', sessionId)
+    .where('seq', '<=', seq)
+    .where('body', 'is not', null)
+    .execute()
+  await db
+    .deleteFrom('session_requests')
+    .where('session_id', '=', sessionId)
+    .where('seq', '>', 0)
+    .where('seq', '<=', seq)
+    .where((e) => e('ended_at_ms', '<', e(databaseNowMs, '-', resultMs)))
+    .execute()
+}
+
+function toRequest(row: {
+  session_id: string
+  seq: number
+  kind: string
+  detail: string
+  status: string
+  result: string | null
+  output: Uint8Array | null
+  error: string | null
+  is_user_error: number
+  losses: number
+}): SessionRequestRecord {
+  const status = readOneOf(STATUSES, row.status, 'status of a request')
+  return {
+    sessionId: row.session_id,
+    seq: row.seq,
+    kind: readOneOf(REQUEST_KINDS, row.kind, 'kind of a request'),
+    detail: JSON.parse(row.detail) as Record<string, unknown>,
+    status,
+    end: status === 'waiting' ? null : endOf(row),
+    losses: row.losses,
+  }
+}
+
+function endOf(row: {
+  result: string | null
+  output: Uint8Array | null
+  error: string | null
+  is_user_error: number
+}): RequestEnd {
+  if (row.error !== null) return { error: row.error, isUserError: row.is_user_error === 1 }
+  if (row.output !== null) return { output: row.output }
+  return { result: JSON.parse(row.result ?? '{}') as Record<string, unknown> }
+}

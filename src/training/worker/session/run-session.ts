@@ -1,0 +1,201 @@
+/**
+ * A worker that holds a training session: restores its state, then carries out one order of the server after the other.
+ *
+ * Knows the protocol and nothing of clients: which request an order comes from, what is stored and what is repeated after a loss is the
+ * server's to say. An order that fails is reported and has changed nothing.
+ */
+import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { Clock } from '#base/util/clock.js'
+import type {
+  SessionFile,
+  SessionOrder,
+  SessionReport,
+  TrainingSessionSpec,
+} from '#contract/processes/training-session.js'
+import type { WorkerFolders } from '#contract/processes/worker.js'
+import { checkLossRequest, type RowLimits } from '#formats/tinker/loss-inputs.js'
+import { readLossRequest } from '#formats/tinker/loss-request.js'
+import { encodeLossOutput } from '#formats/tinker/results.js'
+import { parameterCount } from '#model/architectures/decoder-config.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import { threadsFor } from '#numerics/runtime/default-threads.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { createLiveSession, type LiveSession, type SessionState } from '#training/session/live-session.js'
+import {
+  decodeSessionState,
+  encodeSessionState,
+  encodeWeights,
+  encodeWeightsAndMoments,
+  newSessionState,
+} from '#training/session/session-state.js'
+import type { OpenBaseModel } from '../base-model.js'
+import { countRuns } from '../counted-runtime.js'
+import type { WorkerIdentity } from '../fenced-requests.js'
+import { startHeartbeat } from '../heartbeat.js'
+import { createSessionClient, type SessionClient } from './session-client.js'
+
+export interface RunSessionOptions {
+  readonly identity: WorkerIdentity
+  readonly folders: WorkerFolders
+  readonly openBaseModel: OpenBaseModel
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly clock: Clock
+  /** Threads inside one operator; default by the model's size. */
+  readonly threads?: number
+}
+
+/** Whether a module is trained, by its path. */
+type ModuleTest = (modulePath: string) => boolean
+
+/** What the orders of a session work on. */
+interface Held {
+  readonly client: SessionClient
+  readonly spec: TrainingSessionSpec
+  readonly prepared: PreparedModel
+  readonly limits: RowLimits
+  readonly open: (state: SessionState) => LiveSession
+  live: LiveSession
+}
+
+/**
+ * Holds a session until the server closes it.
+ *
+ * @throws {FencedError} when another attempt holds the session; what restoring the state throws
+ */
+export async function runSession(options: RunSessionOptions): Promise<void> {
+  const { identity, logger } = options
+  const client = createSessionClient(identity)
+  const spec = await client.getSession()
+  const heartbeat = startHeartbeat({
+    identity,
+    leaseSeconds: spec.lease_seconds,
+    parentPid: process.ppid,
+    // an IPC channel means that the server itself started this process
+    isServerParent: process.send !== undefined,
+  })
+  try {
+    const held = await openSession(options, { client, spec, note: heartbeat.noteProgress })
+    logger.debug({ session_id: spec.id, attempt: spec.attempt }, 'session.opened')
+    try {
+      await carryOut(held, logger)
+    } finally {
+      await held.live.release()
+    }
+  } finally {
+    await heartbeat.stop()
+  }
+}
+
+async function openSession(
+  { openBaseModel, folders, runtime, threads: setting }: RunSessionOptions,
+  {
+    client,
+    spec,
+    note,
+  }: { readonly client: SessionClient; readonly spec: TrainingSessionSpec; readonly note: () => void },
+): Promise<Held> {
+  const { base_model: sourcePath, prepared: preparedDir } = folders
+  if (sourcePath === null) throw new Error('the worker of a training session was given no folder of its base model')
+  const { prepared } = await openBaseModel({ sourcePath, preparedDir })
+  const threads = threadsFor(parameterCount(prepared.config), setting ?? null)
+  const isTrained: ModuleTest = (path) => (path.includes('.mlp.') ? spec.trains_mlp : spec.trains_attention)
+  const open = (state: SessionState): LiveSession =>
+    createLiveSession({
+      prepared,
+      runtime: countRuns(runtime, note),
+      state,
+      isTrained,
+      ...(threads === null ? {} : { threads }),
+    })
+  const state =
+    spec.state.length === 0
+      ? newSessionState(prepared, spec.lora)
+      : decodeSessionState(prepared, await fetchFiles(client, spec.state), `training session ${spec.id}`)
+  const { vocabularySize, contextLength } = prepared.config
+  const limits = { vocabularySize, contextLength: Math.min(contextLength, spec.max_context_length ?? contextLength) }
+  return { client, spec, prepared, limits, open, live: open(state) }
+}
+
+async function carryOut(held: Held, logger: Logger): Promise<void> {
+  let report: SessionReport = { order: null }
+  let output: Uint8Array | undefined
+  for (;;) {
+    const { order, bytes } = await held.client.turn(report, output)
+    if (order.type === 'close') return
+    report = { order: null }
+    output = undefined
+    if (order.type === 'wait') continue
+    try {
+      const result = await obey(held, order, bytes)
+      output = result.output
+      report = { order: order.order, ...result.report }
+    } catch (error) {
+      if (!(error instanceof AppError) || error.category === 'conflict' || error.category === 'unavailable') throw error
+      logger.warn({ session_id: held.spec.id, code: error.code, reason: error.message }, 'session.order_failed')
+      const isUserError = error instanceof InvalidRequestError || USER_CODES.has(error.code)
+      const failure = { code: error.code, message: fullMessage(error), is_user_error: isUserError }
+      report = { order: order.order, error: failure }
+    }
+  }
+}
+
+/** Errors of training that another request would not have. */
+const USER_CODES: ReadonlySet<string> = new Set([
+  'non_finite_loss',
+  'non_finite_gradient',
+  'no_gradients',
+  'out_of_memory',
+])
+
+type Work = Exclude<SessionOrder, { readonly type: 'wait' | 'close' }>
+
+async function obey(
+  held: Held,
+  order: Work,
+  bytes: Uint8Array,
+): Promise<{ readonly report: Omit<SessionReport, 'order'>; readonly output?: Uint8Array }> {
+  const { client, spec, prepared, live } = held
+  switch (order.type) {
+    case 'forward_backward': {
+      const request = checkLossRequest(readLossRequest(bytes), held.limits)
+      return { report: {}, output: encodeLossOutput(await live.forwardBackward(request)) }
+    }
+    case 'optim_step': {
+      const { learning_rate, eps, weight_decay, grad_clip_norm, beta1, beta2 } = order.settings
+      const { gradientNorm } = live.optimStep({
+        learningRate: learning_rate,
+        beta1,
+        beta2,
+        epsilon: eps,
+        weightDecay: weight_decay,
+        maxGradientNorm: grad_clip_norm,
+      })
+      return { report: { metrics: { 'grad_norm:mean': gradientNorm } } }
+    }
+    case 'load': {
+      const title = `weights loaded into training session ${spec.id}`
+      const state = decodeSessionState(prepared, await fetchFiles(client, order.files), title)
+      await live.release()
+      held.live = held.open(state)
+      return { report: {} }
+    }
+    case 'save': {
+      const encode = { state: encodeSessionState, weights: encodeWeightsAndMoments, adapter: encodeWeights }[
+        order.parts
+      ]
+      const files: SessionFile[] = []
+      for (const [name, content] of encode(live.state, spec.base_model.name)) {
+        files.push(await client.putFile(name, content))
+      }
+      return { report: { files } }
+    }
+  }
+}
+
+async function fetchFiles(client: SessionClient, files: readonly SessionFile[]): Promise<Map<string, Uint8Array>> {
+  const fetched = new Map<string, Uint8Array>()
+  for (const file of files) fetched.set(file.name, await client.getFile(file))
+  return fetched
+}

@@ -1,0 +1,55 @@
+/**
+ * The training worker's side of the protocol of training sessions (`contract/processes/training-session.ts`).
+ */
+import { createHash } from 'node:crypto'
+import { CheckpointError } from '#base/errors/errors.js'
+import { decodeFrame, encodeFrame } from '#base/util/frame.js'
+import {
+  type SessionFile,
+  type SessionOrder,
+  type SessionReport,
+  sessionOrderSchema,
+  type TrainingSessionSpec,
+  trainingSessionSpecSchema,
+} from '#contract/processes/training-session.js'
+import { createFencedRequests, type WorkerIdentity } from '../fenced-requests.js'
+
+const BYTES = { 'content-type': 'application/octet-stream' }
+
+export interface SessionClient {
+  getSession(): Promise<TrainingSessionSpec>
+  /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
+  getFile(file: SessionFile): Promise<Uint8Array>
+  putFile(name: string, bytes: Uint8Array): Promise<SessionFile>
+  /** Reports the last order and waits for the next. */
+  turn(
+    report: SessionReport,
+    output?: Uint8Array,
+  ): Promise<{ readonly order: SessionOrder; readonly bytes: Uint8Array }>
+}
+
+export function createSessionClient(identity: WorkerIdentity): SessionClient {
+  const send = createFencedRequests(identity)
+  return {
+    getSession: async () => trainingSessionSpecSchema.parse(await (await send('GET', '')).json()),
+    getFile: async ({ name, sha256 }) => {
+      const bytes = new Uint8Array(await (await send('GET', `/files/${sha256}`)).arrayBuffer())
+      if (digestOf(bytes) === sha256) return bytes
+      throw new CheckpointError('checkpoint_corrupt', `"${name}" of the training session does not have its digest`)
+    },
+    putFile: async (name, bytes) => {
+      const sha256 = digestOf(bytes)
+      await send('PUT', `/files/${sha256}`, { body: new Uint8Array(bytes), headers: BYTES })
+      return { name, sha256, size_bytes: bytes.byteLength }
+    },
+    turn: async (report, output) => {
+      const response = await send('POST', '/turn', { body: encodeFrame(report, output), headers: BYTES })
+      const { head, bytes } = decodeFrame(new Uint8Array(await response.arrayBuffer()))
+      return { order: sessionOrderSchema.parse(head), bytes }
+    },
+  }
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}

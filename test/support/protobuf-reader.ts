@@ -3,7 +3,7 @@
  * (https://protobuf.dev/programming-guides/encoding) and independent of the writer.
  */
 
-/** A field's values in order: integers, bytes of length-delimited fields, the four bytes of a fixed32. */
+/** A field's values in order: integers, bytes of length-delimited fields, the bytes of a fixed32 or fixed64. */
 export type Message = ReadonlyMap<number, readonly (bigint | Uint8Array)[]>
 
 export function readMessage(bytes: Uint8Array): Message {
@@ -30,6 +30,7 @@ export function readMessage(bytes: Uint8Array): Message {
     fields.set(tag >> 3, list)
     if ((tag & 7) === 0) list.push(varint())
     else if ((tag & 7) === 2) list.push(take(Number(varint())))
+    else if ((tag & 7) === 1) list.push(take(8))
     else if ((tag & 7) === 5) list.push(take(4))
     else throw new Error(`unexpected wire type ${tag & 7}`)
   }

@@ -88,6 +88,7 @@ const PAGES = `Pages, as Markdown in src/docs of the package; a running service 
   commands              every command and setting
   api                   endpoints, and where they are a superset of the hosted service's
   how-training-works    from trajectories to a checkpoint
+  training-loops        the Tinker client: a loop of your own, request by request
   learning              what learns and how fast, beside plain PyTorch
   numerics              what is computed, in which precision, and what it is checked against
   benchmarks            speed and quality, measured

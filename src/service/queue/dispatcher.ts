@@ -20,6 +20,8 @@ import type { JobSignals } from './signals.js'
 export interface RunningWorker {
   /** Resolves with one clause that says how it ended, for example `the worker exited with code 1`; never rejects. */
   readonly ended: Promise<string>
+  /** Its process; absent or null: not known. */
+  readonly pid?: number | null
   /** Ends it at once. */
   kill(): void
 }

@@ -27,6 +27,7 @@ export const createClientSessionSchema = z.object({
   display_name: z.string().max(200).nullish(),
   type: kind,
 })
+export type CreateClientSession = z.output<typeof createClientSessionSchema>
 export const clientSessionSchema = z.object({
   type: z.literal('create_session'),
   session_id: z.string(),

@@ -1,8 +1,7 @@
 /**
  * Sessions of Tinker clients, and what they ask before anything else.
  */
-import type { z } from 'zod'
-import type { createClientSessionSchema } from '#contract/wire/compatible/tinker.js'
+import type { CreateClientSession } from '#contract/wire/compatible/tinker.js'
 import { endClientSession, insertClientSession, touchClientSession } from '#service/storage/tinker/client-sessions.js'
 import { listTrainingSessions } from '#service/storage/tinker/training-sessions.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
@@ -17,7 +16,7 @@ export function createClients(
 ) {
   const { db, ids, sessions, engines, modelFacts } = context
   return {
-    create: async (principal: Principal, request: z.output<typeof createClientSessionSchema>) => {
+    create: async (principal: Principal, request: CreateClientSession) => {
       const id = ids.uuid()
       await insertClientSession(db, {
         id,

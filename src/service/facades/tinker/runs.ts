@@ -18,7 +18,7 @@ import { listTrainingSessions, type TrainingSessionRecord } from '#service/stora
 import type { Principal, ServiceContext, Tenant } from '../../operations/context.js'
 import { requireClientSession, requireTrainingSession } from './errors.js'
 
-interface Page {
+export interface Page {
   readonly limit: number
   readonly offset: number
 }

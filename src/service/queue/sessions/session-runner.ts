@@ -175,7 +175,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       openedAtMs: clock.monotonicMs(),
     }
     lives.set(id, held)
-    logger.info({ session_id: id, attempt, base_model: session.baseModel }, 'session.started')
+    const { pid = null } = worker
+    logger.info({ session_id: id, attempt, base_model: session.baseModel, worker_pid: pid }, 'session.started')
     const ending = worker.ended
       .then((reason) => ended(held, reason))
       .catch((error: unknown) => logger.error({ err: error, session_id: id }, 'session.failed'))
@@ -187,11 +188,12 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   async function ended(held: Held, reason: string): Promise<void> {
     const { id, turns } = held
     if (lives.get(id) === held) lives.delete(id)
+    const isClosed = turns.isClosed()
     turns.stop()
     if (isStopped) return
     const facts = { session_id: id, attempt: held.attempt, reason }
-    if (turns.isClosed()) {
-      logger.info(facts, 'session.rests')
+    if (isClosed) {
+      logger.info({ session_id: id, attempt: held.attempt }, 'session.rests')
       failedStarts.delete(id)
       // a request may have come meanwhile
       wait(id)

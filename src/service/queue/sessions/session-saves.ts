@@ -63,7 +63,7 @@ export async function endSave(
 ): Promise<RequestEnd> {
   const session = await findTrainingSession(db, request.sessionId)
   if (session === null) return { error: 'the training run was deleted', isUserError: true }
-  const detail = request.detail as unknown as SaveDetail
+  const detail = readDetail(request.detail)
   const kind: WeightKind = request.kind === 'save_weights' ? 'weights' : 'sampler_weights'
   const { name } = detail
   const existing = name === null ? null : await findSessionWeights(db, { sessionId: session.id, kind, name })
@@ -104,6 +104,18 @@ export async function endSave(
   })
   await keepNewestUnnamed(db, session.id, KEPT_UNNAMED)
   return { result: { type: request.kind, sampling_session_id: samplerId } }
+}
+
+/** `detail` as it was stored. */
+function readDetail(detail: SessionRequestRecord['detail']): SaveDetail {
+  const { name, samplerId, isOverwriting, ttlSeconds, userMetadata } = detail
+  return {
+    name: typeof name === 'string' ? name : null,
+    ...(typeof samplerId === 'string' ? { samplerId } : {}),
+    isOverwriting: isOverwriting === true,
+    ttlSeconds: typeof ttlSeconds === 'number' ? ttlSeconds : null,
+    userMetadata: { ...(userMetadata as Readonly<Record<string, unknown>> | null) },
+  }
 }
 
 /** How clients name saved weights. */

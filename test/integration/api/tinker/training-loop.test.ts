@@ -1,0 +1,233 @@
+/**
+ * Training loops over the Tinker API with real workers: order, repeats, results that stay, lost workers, saved weights.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
+import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
+import { openTinker, plainRows, type TestRun, type TinkerTestClient } from '../../../support/tinker/tinker-client.js'
+import { until } from '../../../support/until.js'
+
+const ROWS = plainRows([
+  [1, 20, 30, 40, 50, 60],
+  [2, 21, 31, 41],
+])
+const TRAIN = { loss: 'cross_entropy', data: ROWS }
+const STEP = { adam_params: { learning_rate: 0.01 } }
+
+let service: TestService
+let tinker: TinkerTestClient
+let log = ''
+beforeAll(async () => {
+  const write = (line: string): void => {
+    log += line
+  }
+  service = await createTestService({
+    scripted: false,
+    logger: createLogger({ destination: { write }, level: 'debug' }),
+    resumeIntervalMs: 86_400_000,
+  })
+  tinker = await openTinker(service)
+})
+afterAll(() => service.dispose())
+
+/** Sends so many pipelined steps; results are read when all were sent. */
+async function steps(run: TestRun, count: number): Promise<number[]> {
+  const ids: string[] = []
+  for (let i = 0; i < count; i++) {
+    ids.push(await run.send(TRAIN))
+    await run.post('optim_step', STEP)
+  }
+  const losses: number[] = []
+  for (const id of ids) losses.push((await tinker.loss(id)).loss)
+  return losses
+}
+
+/** Kills the worker that holds a run, once it has one. */
+async function killWorker(run: TestRun): Promise<void> {
+  const pid = await until(() => {
+    const line = log.split('\n').findLast((each) => each.includes('session.started') && each.includes(run.id))
+    return line === undefined ? null : (JSON.parse(line) as { worker_pid?: number }).worker_pid
+  }, `worker of ${run.id}`)
+  process.kill(pid, 'SIGKILL')
+}
+
+describe('a training loop', () => {
+  it('lowers the loss, answers every row, and the same seed gives the same losses', async () => {
+    const losses = await steps(await tinker.createRun({ seed: 7 }), 4)
+    expect(losses[3]).toBeLessThan((losses[0] as number) * 0.9)
+    expect(await steps(await tinker.createRun({ seed: 7 }), 4)).toEqual(losses)
+    const run = await tinker.createRun()
+    const answer = await tinker.loss(await run.send(TRAIN))
+    expect(answer.logprobs.map((row) => row.length)).toEqual([5, 3])
+    const sum = answer.logprobs.flat().reduce((total, logp) => total - logp, 0)
+    expect(answer.loss).toBeCloseTo(sum, 5)
+  })
+
+  it('carries requests out by their numbers, whatever the order they come in; a repeated one is the same', async () => {
+    const run = await tinker.createRun()
+    const second = await run.post('optim_step', STEP, 2)
+    const third = await run.send({ ...TRAIN, isForwardOnly: true }, 3)
+    const first = await run.send(TRAIN, 1)
+    expect(await run.send({ ...TRAIN, data: [] }, 1)).toBe(first)
+    const before = await tinker.loss(first)
+    expect(await tinker.result(second)).toMatchObject({ json: { metrics: { 'grad_norm:mean': expect.any(Number) } } })
+    expect((await tinker.loss(third)).loss).toBeLessThan(before.loss)
+    // read once more: the answer may have been lost
+    expect(await tinker.loss(first)).toEqual(before)
+  })
+
+  it('adds gradients up over calls: two calls are one with both rows', async () => {
+    const apart = await tinker.createRun({ seed: 3 })
+    const together = await tinker.createRun({ seed: 3 })
+    for (const row of ROWS) await apart.send({ ...TRAIN, data: [row] })
+    await together.send(TRAIN)
+    const norms: unknown[] = []
+    for (const run of [apart, together]) norms.push(await tinker.result(await run.post('optim_step', STEP)))
+    const [a, b] = norms.map(
+      (each) => (each as { json: { metrics: Record<string, number> } }).json.metrics['grad_norm:mean'],
+    )
+    expect(Math.abs((a as number) / (b as number) - 1)).toBeLessThan(1e-4)
+    const after = { ...TRAIN, isForwardOnly: true }
+    const [x, y] = [await tinker.loss(await apart.send(after)), await tinker.loss(await together.send(after))]
+    expect(x.loss).toBeCloseTo(y.loss, 3)
+  })
+
+  it('refuses by name what is not served, and goes on', async () => {
+    const run = await tinker.createRun()
+    const refused = await run.send({ loss: 'stable_reinforce', data: ROWS })
+    const malformed = await run.send({ loss: 'ppo', data: ROWS })
+    const early = await run.post('optim_step', STEP)
+    const other = await run.post('optim_step', { optimizer_params: { type: 'dimuon' } })
+    const good = await run.send(TRAIN)
+    const error = async (id: string) => (await tinker.result(id)) as { json: { error: string; category: string } }
+    expect((await error(refused)).json).toMatchObject({
+      error: expect.stringContaining('got "stable_reinforce"'),
+      category: 'user',
+    })
+    expect((await error(malformed)).json).toMatchObject({
+      error: expect.stringContaining('has "weights"'),
+      category: 'user',
+    })
+    expect((await error(early)).json).toMatchObject({
+      error: expect.stringContaining('no gradients'),
+      category: 'user',
+    })
+    expect((await error(other)).json).toMatchObject({ error: expect.stringContaining('"dimuon"'), category: 'user' })
+    expect((await tinker.loss(good)).loss).toBeGreaterThan(0)
+  })
+})
+
+describe('what was acknowledged is not lost', () => {
+  it('a worker that is killed is replaced, with the same losses as undisturbed', async () => {
+    const undisturbed = await steps(await tinker.createRun({ seed: 11 }), 6)
+    const run = await tinker.createRun({ seed: 11 })
+    const losses = await steps(run, 3)
+    await killWorker(run)
+    losses.push(...(await steps(run, 3)))
+    expect(losses).toEqual(undisturbed)
+  })
+
+  it('so is a server that is stopped in the middle of a pipelined loop', async () => {
+    const undisturbed = await steps(await tinker.createRun({ seed: 12 }), 5)
+    const run = await tinker.createRun({ seed: 12 })
+    const ids: string[] = []
+    for (let i = 0; i < 5; i++) {
+      ids.push(await run.send(TRAIN))
+      await run.post('optim_step', STEP)
+    }
+    const first = await tinker.loss(ids[0] as string)
+    service = await service.restart()
+    const again = await openTinker(service)
+    const losses: number[] = []
+    for (const id of ids) losses.push((await again.loss(id)).loss)
+    expect(losses).toEqual(undisturbed)
+    expect(losses[0]).toBe(first.loss)
+    tinker = again
+  })
+})
+
+describe('saved weights', () => {
+  it('a state with its optimizer goes on with the same bits', async () => {
+    const run = await tinker.createRun({ seed: 5 })
+    await steps(run, 2)
+    const saved = await tinker.result(await run.post('save_weights', { path: 'two' }))
+    const path = `tinker://${run.id}/weights/two`
+    expect(saved).toMatchObject({ json: { path } })
+    const resumed = await tinker.resumeRun(path, true)
+    expect(await steps(resumed, 2)).toEqual(await steps(run, 2))
+    const repeated = await tinker.result(await run.post('save_weights', { path: 'two' }))
+    expect(repeated).toMatchObject({ json: { error: expect.stringContaining('exists already'), category: 'user' } })
+    const info = await tinker.json('weights_info', { tinker_path: path })
+    expect(info.body).toMatchObject({ base_model: 'trainyard/tiny-random', lora_rank: 4, train_unembed: false })
+  })
+
+  it('weights for sampling are a checkpoint of a model here, and scores of it are the trainer’s own', async () => {
+    const run = await tinker.createRun({ seed: 6 })
+    await steps(run, 3)
+    const trainer = await tinker.loss(await run.send({ ...TRAIN, isForwardOnly: true }))
+    const path = `tinker://${run.id}/sampler_weights/final`
+    expect(await tinker.result(await run.post('save_weights_for_sampler', { path: 'final' }))).toMatchObject({
+      json: { path },
+    })
+    const { body: models } = await service.json<{ data: { name: string; id: string }[] }>(
+      '/v1/preview/models?project=tinker',
+    )
+    const name = run.id.replaceAll(':', '-')
+    expect(models.data.map((model) => model.name)).toContain(name)
+    const { status, body } = await service.json<{ choices: unknown[] }>('/v1/chat/completions', {
+      json: { model: `tinker/${name}`, messages: [{ role: 'user', content: 'a' }], max_tokens: 2 },
+    })
+    expect([status, body.choices.length]).toEqual([200, 1])
+    const { body: sampler } = await tinker.json<{ sampling_session_id: string }>('create_sampling_session', {
+      session_id: tinker.sessionId,
+      sampling_session_seq_id: 1,
+      model_path: path,
+    })
+    const ids = [1, 20, 30, 40, 50, 60]
+    const { body: future } = await tinker.json<{ request_id: string; sample_sequence_ids: string[] }>('asample', {
+      sampling_session_id: sampler.sampling_session_id,
+      seq_id: 1,
+      num_samples: 2,
+      prompt: { chunks: [{ type: 'encoded_text', tokens: ids }] },
+      sampling_params: { max_tokens: 3 },
+      prompt_logprobs: true,
+    })
+    expect(future.sample_sequence_ids).toHaveLength(2)
+    const outcome = await tinker.result(future.request_id)
+    if (!('bytes' in outcome)) throw new Error(JSON.stringify(outcome.json))
+    const { readMessage } = await import('../../../support/protobuf-reader.js')
+    const message = readMessage(outcome.bytes)
+    expect(message.get(1)).toHaveLength(2)
+    const scores = [...new Float32Array(new Uint8Array(message.get(2)?.[0] as Uint8Array).buffer)]
+    expect(scores[0]).toBeNaN()
+    trainer.logprobs[0]?.forEach((logp, i) => {
+      expect(scores[i + 1]).toBeCloseTo(logp, 2)
+    })
+  })
+
+  it('what samples cannot do is refused by name', async () => {
+    const ask = async (more: object) =>
+      (
+        await tinker.json<{ detail: unknown }>('asample', {
+          base_model: 'trainyard/tiny-random',
+          prompt: { chunks: [{ type: 'encoded_text', tokens: [1] }] },
+          sampling_params: { max_tokens: 1 },
+          ...more,
+        })
+      ).body.detail
+    expect(await ask({ record_stability_info: true })).toBe('record_stability_info is not served here')
+    expect(await ask({ prompt_logprobs_last_n: 1 })).toBe('prompt_logprobs_last_n is not served here')
+    expect(await ask({ prompt: { chunks: [{ type: 'image' }] } })).toContain('type "image" is not served here')
+  })
+})
+
+it('runs of others are not found', async () => {
+  const run = await tinker.createRun()
+  const { body } = await service.json<{ key: string }>('/v1/preview/keys', {
+    json: { name: 'x', scope: 'write', project: 'other' },
+  })
+  const response = await fetch(`${service.url}/api/v1/training_runs/${run.id}`, {
+    headers: { 'x-api-key': `tml-${body.key}` },
+  })
+  expect(response.status).toBe(404)
+})

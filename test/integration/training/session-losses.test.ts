@@ -64,25 +64,26 @@ function formula(loss: TinkerLoss, row: LossSequence, logp: Float64Array, fixed:
     mean += bit * (value - (row.logprobs[i] as number))
   })
   const sequence = Math.exp(mean / count)
-  return logp.reduce((sum, value, i) => {
+  const lossOf = (value: number, i: number): number => {
     const a = row.advantages[i] as number
     const q = row.logprobs[i] as number
     const ratio = Math.exp(value - q)
     switch (loss) {
       case 'cross_entropy':
-        return sum - a * value
+        return -a * value
       case 'importance_sampling':
-        return sum - ratio * a
+        return -ratio * a
       case 'ppo':
-        return sum - Math.min(ratio * a, clip(ratio) * a)
+        return -Math.min(ratio * a, clip(ratio) * a)
       case 'cispo':
-        return sum - clip(Math.exp((fixed[i] as number) - q)) * a * value
+        return -clip(Math.exp((fixed[i] as number) - q)) * a * value
       case 'dro':
-        return sum - (a * value - (beta / 2) * (value - q) ** 2)
+        return -(a * value - (beta / 2) * (value - q) ** 2)
       case 'gspo':
-        return sum - (row.ratioMask?.[i] ?? 0) * Math.min(sequence * a, clip(sequence) * a)
+        return -(row.ratioMask?.[i] ?? 0) * Math.min(sequence * a, clip(sequence) * a)
     }
-  }, 0)
+  }
+  return logp.reduce((sum, value, i) => sum + lossOf(value, i), 0)
 }
 
 /** Minus the loss's derivative by each log-probability. */
@@ -100,7 +101,10 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
   const runtime = createOrtRuntime()
   let directory: string
   let open: () => Promise<LiveSession>
-  let referenceGradient: (rows: readonly LossSequence[], weights: readonly Float32Array[]) => Promise<Map<string, Float32Array>>
+  let referenceGradient: (
+    rows: readonly LossSequence[],
+    weights: readonly Float32Array[],
+  ) => Promise<Map<string, Float32Array>>
   const stateOf = (): SessionState => ({
     adapter: formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha),
     optimizer: createAdamWState(),

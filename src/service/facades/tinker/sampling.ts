@@ -12,8 +12,14 @@ import type { AdapterRef, PromptPosition, SamplingParameters, TokenLogprob } fro
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import { digestOfAdapter } from '#service/queue/outcome.js'
 import { toLocalFiles } from '#service/storage/blobs.js'
-import { findSampler, insertSampler, type SamplerRecord } from '#service/storage/tinker/client-sessions.js'
+import {
+  findClientSession,
+  findSampler,
+  insertSampler,
+  type SamplerRecord,
+} from '#service/storage/tinker/client-sessions.js'
 import { findSessionWeights, type SessionWeightsRecord } from '#service/storage/tinker/session-weights.js'
+import { isOwn } from '../../operations/access/tenant.js'
 import { usageKeyOf } from '../../operations/access/usage.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
 import { notServed, requireClientSession, requireWeights } from './errors.js'
@@ -98,7 +104,8 @@ export function createSampling(context: SamplingContext) {
 
   async function requireSampler(principal: Principal, id: string): Promise<SamplerRecord> {
     const sampler = await findSampler(db, id)
-    if (sampler !== null && sampler.entity === principal.entity) return sampler
+    const client = sampler === null ? null : await findClientSession(db, sampler.clientSessionId)
+    if (sampler !== null && client !== null && isOwn(principal, client)) return sampler
     throw new NotFoundError('sampler_not_found', `sampler "${id.slice(0, 200)}" was not found`)
   }
 

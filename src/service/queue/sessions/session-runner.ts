@@ -20,6 +20,7 @@ import {
   findSessionRequest,
   noteLoss,
 } from '#service/storage/tinker/session-requests.js'
+import { deleteExpiredWeights } from '#service/storage/tinker/session-weights.js'
 import {
   advanceSession,
   failTrainingSession,
@@ -111,6 +112,9 @@ interface Held extends LiveSession {
   readonly openedAtMs: number
 }
 
+/** How often weights are looked for that have expired. */
+const EXPIRY_MS = 60_000
+
 /** By which signals name a request. */
 export function requestIdOf(sessionId: string, seq: number): string {
   return `${sessionId}:request:${seq}`
@@ -125,6 +129,12 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   const failedStarts = new Map<string, number>()
   const endings = new Set<Promise<void>>()
   let isStopped = false
+  let ticks = 0
+
+  async function dropExpired(): Promise<void> {
+    const dropped = await inTransaction(db, (transaction) => deleteExpiredWeights(transaction))
+    if (dropped.length > 0) options.requestSweep()
+  }
 
   function wait(id: string, delayMs = 0): void {
     if (isStopped || waiting.has(id)) return
@@ -279,6 +289,11 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       first?.turns.close()
     },
     tick: () => {
+      ticks += 1
+      if (ticks * timing.tickMs >= EXPIRY_MS) {
+        ticks = 0
+        dropExpired().catch((error: unknown) => logger.error({ err: error }, 'session.weights_not_dropped'))
+      }
       for (const { watch, turns, worker, id } of lives.values()) {
         watch.tick()
         const reason = watch.verdict()

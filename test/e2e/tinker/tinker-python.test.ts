@@ -6,16 +6,16 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { startService } from '../support/service/service-process.js'
+import { startService } from '../../support/service/service-process.js'
 
-const PYTHON = path.resolve(import.meta.dirname, '../../.cache/tinker-venv/bin/python')
+const PYTHON = path.resolve(import.meta.dirname, '../../../.cache/tinker-venv/bin/python')
 
 test.skipIf(!existsSync(PYTHON))(
   'tinker for Python trains, samples, saves and resumes (skipped without .cache/tinker-venv, see .ci/run)',
   async () => {
     const service = await startService()
     try {
-      const script = path.join(import.meta.dirname, 'clients/tinker_loop.py')
+      const script = path.join(import.meta.dirname, '../clients/tinker_loop.py')
       const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
         timeout: 550_000,
         env: { ...process.env, TINKER_TELEMETRY: '0' },

@@ -6,6 +6,7 @@
 import { z } from 'zod'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
+import { MODEL_ORDERS } from './model-orders.js'
 
 const nameSchema = z.string().min(1).max(256)
 
@@ -54,9 +55,53 @@ export const modelSchema = z.object({
 })
 export type Model = z.infer<typeof modelSchema>
 
-export const modelListSchema = listSchema(modelSchema)
+/** How a metric of a model went. */
+const metricSummarySchema = z.object({
+  last: z.number(),
+  last_step: z.number().int(),
+  /** The lowest of losses, errors and divergences, the highest of everything else; of equals the newest. */
+  best: z.number(),
+  best_step: z.number().int(),
+  /** Up to 30 values in the order of their steps, peaks among them. */
+  spark: z.array(z.number()),
+})
+
+/** What a list of models shows beside a name, with `include=summary`. */
+export const modelSummarySchema = z.object({
+  /** Those that exist. */
+  checkpoints: z.number().int(),
+  /** Of their files; models may share some. */
+  size_bytes: z.number().int(),
+  /** When its newest job moved or its newest log came, else when it was made; of a running job the time of the answer. */
+  last_active_at: z.string(),
+  /** The job that runs, else the one that comes next; null for none. */
+  running_job: z
+    .object({
+      id: z.string(),
+      kind: z.string(),
+      status: z.string(),
+      gradient_steps: z.number().int(),
+      num_sequences: z.number().int().nullable(),
+    })
+    .nullable(),
+  /** Rewards of every split, and losses of training and validation, by full name. */
+  metrics: z.record(z.string(), metricSummarySchema),
+  /** Sentences of the newest job's report. */
+  warnings: z.array(z.string()),
+})
+export type ModelSummary = z.infer<typeof modelSummarySchema>
+export type MetricSummary = z.infer<typeof metricSummarySchema>
+
+/** A model of a list. */
+export const listedModelSchema = modelSchema.extend({ summary: modelSummarySchema.optional() })
+export type ListedModel = z.infer<typeof listedModelSchema>
+
+export const modelListSchema = listSchema(listedModelSchema)
 
 export const listModelsQuerySchema = pageQuerySchema.extend({
+  query: z.string().max(256).optional(),
+  sort: z.enum(MODEL_ORDERS).optional(),
+  include: z.enum(['summary']).optional(),
   entity: z.string().max(256).optional(),
   project: z.string().max(256).optional(),
   name: z.string().max(256).optional(),

@@ -23,7 +23,16 @@ import type { CompletionResponse } from '#contract/wire/inference/completions.js
 import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/tokens.js'
 import type { List } from '#contract/wire/list.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
-import type { BaseModel, DeleteModelResponse, Model, ServedModel, ServedModelList } from '#contract/wire/models.js'
+import type {
+  BaseModel,
+  DeleteModelResponse,
+  ListedModel,
+  MetricSummary,
+  Model,
+  ModelSummary,
+  ServedModel,
+  ServedModelList,
+} from '#contract/wire/models.js'
 import type { JobReport } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
@@ -45,7 +54,7 @@ export function pageOf<T>(item: Check<T>): Check<List<T>> {
 /** Of a deletion nothing is read but that it is one. */
 export const deletion: Check<object> = objectOf<object>({})
 
-export const model = objectOf<Model>({
+const modelFields = {
   id: text,
   entity: text,
   project: text,
@@ -55,6 +64,35 @@ export const model = objectOf<Model>({
   step: maybe(number),
   created_at: maybe(text),
   warnings: maybe(listOf(text)),
+}
+export const model = objectOf<Model>(modelFields)
+const metricSummary = objectOf<MetricSummary>({
+  last: number,
+  last_step: maybe(number),
+  best: number,
+  best_step: maybe(number),
+  spark: maybe(listOf(number)),
+})
+const runningJob = objectOf<NonNullable<ModelSummary['running_job']>>({
+  id: text,
+  kind: maybe(text),
+  status: text,
+  gradient_steps: maybe(number),
+  num_sequences: maybe(number),
+})
+/** Of a list, which may hold summaries. */
+export const listedModel = objectOf<ListedModel>({
+  ...modelFields,
+  summary: maybe(
+    objectOf<ModelSummary>({
+      checkpoints: maybe(number),
+      size_bytes: maybe(number),
+      last_active_at: maybe(text),
+      running_job: maybe(runningJob),
+      metrics: mapOf(metricSummary),
+      warnings: maybe(listOf(text)),
+    }),
+  ),
 })
 const sessionFields = {
   object: anything,

@@ -51,7 +51,7 @@ export function createClient(options: ClientOptions) {
     /** What an OpenAI client needs to reach the same service. */
     connection: () => ({ baseURL: `${options.baseUrl.replace(/\/+$/, '')}/v1`, apiKey: options.apiKey }),
     models: {
-      list: list('GET /v1/preview/models', answers.pageOf(answers.model)),
+      list: list('GET /v1/preview/models', answers.pageOf(answers.listedModel)),
       get: one('GET /v1/preview/models/{model_id}', answers.model),
       create: send('POST /v1/preview/models', answers.model),
       delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),

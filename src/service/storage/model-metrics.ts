@@ -43,7 +43,7 @@ export async function putMetrics(db: Database, { modelId, step, source }: Metric
     .execute()
 }
 
-/** Everything recorded of a model, by step; of one step what was logged before what the job recorded. */
+/** Everything recorded of a model, by step; of one step what the job recorded before what was logged. */
 export async function listMetrics(
   db: Database,
   modelId: string,
@@ -56,7 +56,7 @@ export async function listMetrics(
     .where('step', '>=', range.from)
     .where('step', '<=', range.to)
     .orderBy('step')
-    .orderBy('source', 'desc')
+    .orderBy('source')
     .execute()
   return rows.map((row) => ({
     step: row.step,
@@ -73,9 +73,9 @@ export async function findMetrics(
   range: { readonly from: number; readonly to: number },
 ): Promise<ReadonlyMap<number, Metrics>> {
   const found = new Map<number, Metrics>()
-  // those logged come first
+  // the job's own come first
   for (const { step, metrics } of await listMetrics(db, modelId, range)) {
-    found.set(step, { ...found.get(step), ...metrics })
+    found.set(step, { ...metrics, ...found.get(step) })
   }
   return found
 }

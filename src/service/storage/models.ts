@@ -1,7 +1,9 @@
 /**
  * Rows of models. Names are data: compared exactly, never part of a path.
  */
+import { type RawBuilder, sql } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
+import type { ModelOrder } from '#contract/wire/model-orders.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 
@@ -25,6 +27,30 @@ export interface ModelFilter extends PageOptions {
   readonly project?: string | undefined
   readonly name?: string | undefined
   readonly baseModel?: string | undefined
+  /** Text that the name holds, in upper or lower case. */
+  readonly text?: string | undefined
+  /** Default `created`. */
+  readonly sort?: ModelOrder | undefined
+}
+
+/**
+ * When something last happened to a model, milliseconds: its newest job, its newest log, or itself; now while a job of it runs. Both are
+ * found by an index: ids sort by time.
+ */
+const lastActiveMs = sql<number>`max(models.created_at_ms,
+  coalesce((select case job.status when 'running' then ${databaseNowMs}
+      else coalesce(job.ended_at_ms, job.started_at_ms, job.created_at_ms) end
+    from training_jobs as job where job.model_id = models.id order by job.id desc limit 1), 0),
+  coalesce((select log.created_at_ms
+    from trajectory_logs as log where log.model_id = models.id order by log.id desc limit 1), 0))`
+
+const ORDERS: Readonly<
+  Record<ModelOrder, { readonly by: RawBuilder<unknown> | null; readonly direction: 'asc' | 'desc' }>
+> = {
+  created: { by: null, direction: 'asc' },
+  '-created': { by: null, direction: 'desc' },
+  '-last_active': { by: lastActiveMs, direction: 'desc' },
+  name: { by: sql`models.name`, direction: 'asc' },
 }
 
 /** Inserts; a taken (entity, project, name) fails with a unique violation. */
@@ -65,23 +91,45 @@ export async function findModelByName(
   return row === undefined ? null : toModel(row)
 }
 
-/** Models of an entity, oldest first. */
+/** Models of an entity; by last activity all of them are looked at, two index seeks each. */
 export async function listModels(db: Database, filter: ModelFilter): Promise<Page<ModelRecord>> {
   let query = db.selectFrom('models').selectAll().where('entity', '=', filter.entity)
   if (filter.project !== undefined) query = query.where('project', '=', filter.project)
   if (filter.name !== undefined) query = query.where('name', '=', filter.name)
   if (filter.baseModel !== undefined) query = query.where('base_model', '=', filter.baseModel)
+  if (filter.text !== undefined && filter.text !== '') {
+    query = query.where(sql<boolean>`instr(lower(models.name), lower(${filter.text})) > 0`)
+  }
+  const { by, direction } = ORDERS[filter.sort ?? 'created']
   if (filter.after !== undefined) {
     const cursor = await findModel(db, filter.after)
     const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project
     if (!isOwn) throw unknownCursor(filter.after)
-    query = query.where('id', '>', filter.after)
+    const behind = sql.raw(direction === 'asc' ? '>' : '<')
+    query =
+      by === null
+        ? query.where('id', direction === 'asc' ? '>' : '<', cursor.id)
+        : query.where(
+            sql<boolean>`(${by}, models.id) ${behind} (select ${by}, models.id from models where models.id = ${cursor.id})`,
+          )
   }
+  if (by !== null) query = query.orderBy(by, direction)
   const rows = await query
-    .orderBy('id')
+    .orderBy('id', direction)
     .limit(filter.limit + 1)
     .execute()
   return toPage(rows, filter.limit, toModel)
+}
+
+/** When something last happened to models, milliseconds by id. */
+export async function findLastActive(db: Database, ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db
+    .selectFrom('models')
+    .select(['id', lastActiveMs.as('at_ms')])
+    .where('id', 'in', [...ids])
+    .execute()
+  return new Map(rows.map((row) => [row.id, row.at_ms]))
 }
 
 /** All models of an entity that have `name`, in any project or in one; at most `limit`. */

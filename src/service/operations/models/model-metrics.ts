@@ -81,7 +81,8 @@ function toPoints(rows: readonly StepMetrics[]): readonly Point[] {
   for (const { step, source, metrics, createdAtMs } of rows) {
     const trained = source === 'job' ? metrics[TRAINED_TOKENS_METRIC] : undefined
     if (trained !== undefined) tokens = (tokens ?? 0) + trained
-    points.set(step, { step, atMs: createdAtMs, tokens, metrics: { ...points.get(step)?.metrics, ...metrics } })
+    const own = points.get(step)
+    points.set(step, { step, atMs: own?.atMs ?? createdAtMs, tokens, metrics: { ...metrics, ...own?.metrics } })
   }
   return [...points.values()]
 }

@@ -8,7 +8,13 @@
 
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
-import type { CreateModelRequest, DeleteModelResponse, ListModelsQuery, Model } from '#contract/wire/models.js'
+import type {
+  CreateModelRequest,
+  DeleteModelResponse,
+  ListedModel,
+  ListModelsQuery,
+  Model,
+} from '#contract/wire/models.js'
 import { endUnsuccessfully } from '#service/queue/outcome.js'
 import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
 import { type Database, isUniqueViolation } from '#service/storage/database.js'
@@ -31,13 +37,14 @@ import { checkEntity, checkProject, isOwn, ownerOf } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { toWireModel } from '../to-wire.js'
 import { beginAs, originOf } from './model-origins.js'
+import { createModelSummaries } from './model-summaries.js'
 
 export interface ModelService {
   create(principal: Principal, request: CreateModelRequest, idempotencyKey: string | null): Promise<Model>
   /** A model for `storeModel`, checked as `create` does; nothing is stored. */
   draft(principal: Principal, request: CreateModelRequest): Promise<ModelRecord>
   get(principal: Principal, id: string): Promise<Model>
-  list(principal: Principal, query: ListModelsQuery): Promise<List<Model>>
+  list(principal: Principal, query: ListModelsQuery): Promise<List<ListedModel>>
   delete(principal: Principal, id: string): Promise<DeleteModelResponse>
 }
 
@@ -59,6 +66,7 @@ type Context = Pick<
 
 export function createModelService(context: Context): ModelService {
   const { db, ids } = context
+  const summarize = createModelSummaries(context)
 
   function tell(type: 'model.created' | 'model.deleted', model: ModelRecord): void {
     const { id, name, baseModel } = model
@@ -158,10 +166,18 @@ export function createModelService(context: Context): ModelService {
         project: checkProject(principal, query.project),
         name: query.name,
         baseModel: query.base_model,
+        text: query.query,
+        sort: query.sort,
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      return toList(page.items.map(toWireModel), page.hasMore)
+      const summaries =
+        query.include === 'summary' ? await summarize(page.items.map(({ id: modelId }) => modelId)) : null
+      const models = page.items.map((model) => {
+        const summary = summaries?.get(model.id)
+        return { ...toWireModel(model), ...(summary === undefined ? {} : { summary }) }
+      })
+      return toList(models, page.hasMore)
     },
   }
 }

@@ -93,8 +93,8 @@ describe('a database of an earlier schema', () => {
         metrics: { 'val/reward': 0.30000000000000004, 'val/data/step_num_trajectories': 3, 'test/reward': 1e-7 },
         createdAtMs: expect.any(Number),
       },
-      { step: 1, source: 'log', metrics: { 'val/reward': 0.1234567890123456 }, createdAtMs: 7000 },
       { step: 1, source: 'job', metrics: { 'loss/train': 0.5 }, createdAtMs: 5000 },
+      { step: 1, source: 'log', metrics: { 'val/reward': 0.1234567890123456 }, createdAtMs: 7000 },
     ])
     await close()
   })

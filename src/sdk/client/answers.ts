@@ -5,9 +5,7 @@
  * grow (a status, a kind) are any text.
  */
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
-import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
-import type { Activity } from '#contract/wire/activity.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
@@ -22,7 +20,6 @@ import type {
 import type { CompletionResponse } from '#contract/wire/inference/completions.js'
 import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/tokens.js'
 import type { List } from '#contract/wire/list.js'
-import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type {
   BaseModel,
   DeleteModelResponse,
@@ -94,51 +91,10 @@ export const listedModel = objectOf<ListedModel>({
     }),
   ),
 })
-const sessionFields = {
-  object: anything,
-  id: text,
-  name: maybe(text),
-  key_id: maybe(text),
-  entity: maybe(text),
-  project: maybe(text),
-  scope: maybe(text),
-  created_at: maybe(text),
-  expires_at: maybe(text),
-  is_current: maybe(truth),
-}
-export const session = objectOf<Session>(sessionFields)
-export const createdSession = objectOf<CreatedSession>({ ...sessionFields, token: text })
-export const sessionCode = objectOf<SessionCode>({ object: anything, code: text, url: text, expires_at: maybe(text) })
-export const download = objectOf<Download>({ object: anything, url: text, expires_at: maybe(text) })
-
 export const deletedModel = objectOf<DeleteModelResponse>({
   model_id: maybe(text),
   deleted_checkpoints: maybe(number),
   deleted_run: maybe(truth),
-})
-export const activity = objectOf<Activity>({
-  id: maybe(text),
-  type: text,
-  created_at: maybe(text),
-  project: maybe(text),
-  model_id: maybe(text),
-  data: maybe(mapOf(anything)),
-})
-export const modelMetrics = objectOf<ModelMetrics>({
-  object: anything,
-  model_id: maybe(text),
-  steps: listOf(number),
-  times: listOf(text),
-  tokens: listOf(maybe(number)),
-  series: mapOf(listOf(maybe(number))),
-  keys: listOf(
-    objectOf<ModelMetrics['keys'][number]>({
-      key: text,
-      source: maybe(text),
-      split: maybe(text),
-      count: maybe(number),
-    }),
-  ),
 })
 export const baseModelNames = listOf(text)
 const baseModelFields = {

@@ -19,6 +19,7 @@ import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { isEventStream, readEvents } from './sse.js'
+import * as watched from './watch-answers.js'
 
 export type { CallOptions } from './calls.js'
 export type ClientOptions = HttpOptions
@@ -56,7 +57,7 @@ export function createClient(options: ClientOptions) {
       create: send('POST /v1/preview/models', answers.model),
       delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
       /** Its curves, also of steps whose checkpoints were deleted. */
-      metrics: listOf('GET /v1/preview/models/{model_id}/metrics', answers.modelMetrics),
+      metrics: listOf('GET /v1/preview/models/{model_id}/metrics', watched.modelMetrics),
       /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
       log: (id: string, body: GivenBody<'POST /v1/preview/models/{model_id}/log'>, call: CallOptions = {}) =>
         ask(
@@ -110,7 +111,7 @@ export function createClient(options: ClientOptions) {
     },
     events: {
       /** What happened lately, oldest first. */
-      list: list('GET /v1/preview/events', answers.pageOf(answers.activity)),
+      list: list('GET /v1/preview/events', answers.pageOf(watched.activity)),
       /** What happens, until the server ends or the connection breaks; `after` goes on behind the last one seen. */
       follow: (query: GivenQuery<'GET /v1/preview/events'> = {}, call: CallOptions = {}) => followActivity(query, call),
     },
@@ -157,16 +158,16 @@ export function createClient(options: ClientOptions) {
     },
     /** Sessions of browsers, which stand for a key and end with it. */
     sessions: {
-      list: list('GET /v1/preview/sessions', answers.pageOf(answers.session)),
+      list: list('GET /v1/preview/sessions', answers.pageOf(watched.session)),
       /** The answer is the only one that holds the token. */
-      create: send('POST /v1/preview/sessions', answers.createdSession),
+      create: send('POST /v1/preview/sessions', watched.createdSession),
       delete: one('DELETE /v1/preview/sessions/{session_id}', answers.deletion),
       /** A code that begins one session in a browser, and the page's address with it. */
-      createCode: plain('POST /v1/preview/sessions/codes', answers.sessionCode),
-      exchange: send('POST /v1/preview/sessions/exchange', answers.createdSession),
+      createCode: plain('POST /v1/preview/sessions/codes', watched.sessionCode),
+      exchange: send('POST /v1/preview/sessions/exchange', watched.createdSession),
     },
     /** An address that gives a file once, without a header. */
-    downloads: { create: send('POST /v1/preview/downloads', answers.download) },
+    downloads: { create: send('POST /v1/preview/downloads', watched.download) },
     webhooks: {
       list: list('GET /v1/preview/webhooks', answers.pageOf(answers.webhook)),
       /** The answer is the only one that holds the secret. */
@@ -223,7 +224,7 @@ export function createClient(options: ClientOptions) {
     const response = await http.open(request)
     const source = sourceOf(options.baseUrl, request)
     assertStream(response, source)
-    for await (const { data } of readEvents(response)) yield parseAnswer(data, { source, check: answers.activity })
+    for await (const { data } of readEvents(response)) yield parseAnswer(data, { source, check: watched.activity })
   }
 
   async function* streamChat(request: ChatRequestBody, call: CallOptions): AsyncGenerator<ChatChunk> {

@@ -66,7 +66,9 @@ describe('the stream of events', () => {
       data: { name: 'told' },
     })
     // looks are a quarter of a second apart: a short job may be told from its start or its end only
-    const types = trained.map(({ type }) => type).filter((type) => type.startsWith('job.') || type.startsWith('check'))
+    const told = trained.map(({ type }) => type).filter((type) => type.startsWith('job.') || type.startsWith('check'))
+    // a slow job is looked at between its steps
+    const types = told.filter((type, i) => type !== told[i - 1])
     const order = ['job.queued', 'job.started', 'job.gradient_step', 'checkpoint.created', 'job.ended']
     expect(types).toEqual(order.filter((type) => types.some((each) => each === type)))
     expect(types).toEqual(expect.arrayContaining(['job.started', 'checkpoint.created', 'job.ended']))

@@ -1,0 +1,50 @@
+/**
+ * What the client needs of answers for those who watch: sessions of browsers, what happens, curves. As `answers.ts`.
+ */
+import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
+import type { Activity } from '#contract/wire/activity.js'
+import type { ModelMetrics } from '#contract/wire/model-metrics.js'
+import { anything, listOf, mapOf, maybe, number, objectOf, text, truth } from './shape.js'
+
+const sessionFields = {
+  object: anything,
+  id: text,
+  name: maybe(text),
+  key_id: maybe(text),
+  entity: maybe(text),
+  project: maybe(text),
+  scope: maybe(text),
+  created_at: maybe(text),
+  expires_at: maybe(text),
+  is_current: maybe(truth),
+}
+export const session = objectOf<Session>(sessionFields)
+export const createdSession = objectOf<CreatedSession>({ ...sessionFields, token: text })
+export const sessionCode = objectOf<SessionCode>({ object: anything, code: text, url: text, expires_at: maybe(text) })
+export const download = objectOf<Download>({ object: anything, url: text, expires_at: maybe(text) })
+
+export const activity = objectOf<Activity>({
+  id: maybe(text),
+  type: text,
+  created_at: maybe(text),
+  project: maybe(text),
+  model_id: maybe(text),
+  data: maybe(mapOf(anything)),
+})
+
+export const modelMetrics = objectOf<ModelMetrics>({
+  object: anything,
+  model_id: maybe(text),
+  steps: listOf(number),
+  times: listOf(text),
+  tokens: listOf(maybe(number)),
+  series: mapOf(listOf(maybe(number))),
+  keys: listOf(
+    objectOf<ModelMetrics['keys'][number]>({
+      key: text,
+      source: maybe(text),
+      split: maybe(text),
+      count: maybe(number),
+    }),
+  ),
+})

@@ -3,10 +3,10 @@
  */
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
-import { hashSecret } from '#service/storage/api-keys.js'
+import { hashSecret, newSecret } from '#service/storage/api-keys.js'
 
 export interface OneTime<T> {
-  /** @returns its secret of 192 bits, and when it ends, milliseconds since 1970 */
+  /** @returns its secret of 256 bits in letters and digits, which stay whole at the end of an address, and when it ends, milliseconds since 1970 */
   put(thing: T): { readonly secret: string; readonly expiresAtMs: number }
   /** The thing, which is gone then; null for a secret that names none, or none any more. */
   take(secret: string): T | null
@@ -17,7 +17,7 @@ const MOST = 1000
 
 /** @param lifeMs how long a thing waits, by a clock that nobody sets */
 export function createOneTime<T>(
-  { clock, ids }: { readonly clock: Clock; readonly ids: Pick<IdSource, 'secret'> },
+  { clock, ids }: { readonly clock: Clock; readonly ids: IdSource },
   lifeMs: number,
 ): OneTime<T> {
   const waiting = new Map<string, { readonly thing: T; readonly endsAtMs: number }>()
@@ -34,7 +34,7 @@ export function createOneTime<T>(
       const nowMs = clock.monotonicMs()
       // all live equally long, so the oldest come first
       dropOld(nowMs)
-      const secret = ids.secret(24)
+      const secret = newSecret(ids, '')
       waiting.set(hashSecret(secret), { thing, endsAtMs: nowMs + lifeMs })
       return { secret, expiresAtMs: clock.nowMs() + lifeMs }
     },

@@ -24,6 +24,7 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./init.js')).init,
   ),
   entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat),
+  entry('compare', 'Compare two models at the same prompts', async () => (await import('./compare.js')).compare),
   entry(
     'rollout',
     'Sample groups of answers with rewards, to train on',

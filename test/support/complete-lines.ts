@@ -25,6 +25,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],
+  compare: ['email-agent:step1', 'email-agent', '--prompts', prompts],
   eval: ['email-agent', '--prompts', prompts],
   'train rl': ['email-agent', '--file', groups],
   'train dpo': ['email-agent', '--file', pairs],

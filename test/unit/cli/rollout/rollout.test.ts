@@ -202,3 +202,38 @@ describe('eval', () => {
     expect(stderr).toContain('reward 0.5 is below the minimum of 0.6')
   })
 })
+
+describe('compare', () => {
+  test('counts wins, ties and losses by prompt, says the interval of the paired difference, shows worst and best', async () => {
+    const prompts = file('p.jsonl', Array.from({ length: 5 }, (_, i) => `{"prompt":"q${i}","at":${i}}\n`).join(''))
+    // asked one after the other: five rewards of the first model, then five of the second
+    const rewards = [0, 0.5, 1, 1, 0, 1, 1, 1, 0, 0]
+    const reward = file(
+      'r.mjs',
+      `let n = 0\nconst rewards = ${JSON.stringify(rewards)}\nexport const reward = () => rewards[n++ % rewards.length]\n`,
+    )
+    const argv = [
+      'compare',
+      'email-agent:step3',
+      'email-agent',
+      '--prompts',
+      prompts,
+      '--reward',
+      reward,
+      '--concurrency',
+      '1',
+    ]
+    const { stdout } = await run([...argv, '--json'])
+    const result = JSON.parse(stdout) as { interval: [number, number]; worst: object[]; best: object[] }
+    expect(result).toMatchObject({ prompts: 5, wins: 2, ties: 2, losses: 1, rewards: [0.5, 0.6] })
+    // differences 1, 0.5, 0, -1, 0: mean 0.1, deviation 0.7416, 1.96 times it by the square root of 5
+    expect(result.interval[0]).toBeCloseTo(0.1 - (1.959964 * Math.sqrt(0.55)) / Math.sqrt(5), 5)
+    expect(result.interval[1]).toBeCloseTo(0.1 + (1.959964 * Math.sqrt(0.55)) / Math.sqrt(5), 5)
+    expect(result.worst).toMatchObject([{ rewards: [1, 0], second: { row: { at: 3 } } }])
+    expect(result.best).toMatchObject([{ rewards: [0, 1] }, { rewards: [0.5, 1] }])
+    const said = await run(argv)
+    expect(said.stdout).toContain('email-agent against email-agent:step3 at 5 prompts: 2 wins, 2 ties, 1 loss\n')
+    expect(said.stdout).toContain('(over prompts, paired): it may be chance')
+    expect(said.stdout).toContain('  asked   q3\n  first   4\n  second  4\n  reward  1, 0')
+  })
+})

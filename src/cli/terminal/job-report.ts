@@ -11,6 +11,7 @@ const SHOWN_EXAMPLES = 3
 export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readonly [string, string])[] {
   if (report === null) return []
   const lines: (readonly [string, string])[] = []
+  if (report.trainer) lines.push(['Trainer', report.trainer.description])
   if (report.trained_tokens > 0) lines.push(['Tokens', `${report.trained_tokens} trained of ${report.tokens}`])
   lines.push(...describeLeftOut(report.left_out))
   const parts = Object.entries(report.seconds).filter(([, seconds]) => seconds >= 0.1)

@@ -26,9 +26,9 @@ export const COMMON_OPTIONS = defineOptions({
   precision: {
     type: 'choice',
     default: 'f32',
-    choices: ['f32', 'int8'],
+    choices: ['f32', 'int8', 'bf16'],
     isExtension: true,
-    summary: "arithmetic of the frozen layers' products",
+    summary: "arithmetic of the frozen layers' products; bf16 needs a server with --trainer torch",
   },
   seed: {
     type: 'integer',

@@ -20,6 +20,13 @@ export type Speculation = (typeof SPECULATIONS)[number]
 export const SCHEDULING_POLICIES = ['fcfs', 'priority'] as const
 export type SchedulingPolicy = (typeof SCHEDULING_POLICIES)[number]
 
+/** What computes gradients: ONNX Runtime in the worker, or PyTorch in a process of its own. */
+export const TRAINER_NAMES = ['onnx', 'torch'] as const
+export type TrainerName = (typeof TRAINER_NAMES)[number]
+/** The same as it is set: `auto` is PyTorch where it has a graphics card. */
+export const TRAINERS = [...TRAINER_NAMES, 'auto'] as const
+export type TrainerSetting = (typeof TRAINERS)[number]
+
 const KB = 1024
 const MB = 1024 ** 2
 const GB = 1024 ** 3
@@ -93,6 +100,22 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 0, max: 64 },
     hidesDefault: true,
     summary: 'training jobs and sessions that run side by side',
+  },
+  /** What computes gradients. */
+  trainer: {
+    key: 'trainer',
+    type: 'choice',
+    default: 'onnx',
+    choices: TRAINERS,
+    summary:
+      'what computes gradients; torch is PyTorch in a Python process, auto is torch where it has a graphics card',
+  },
+  /** Interpreter that has PyTorch. */
+  python: {
+    key: 'python',
+    type: 'text',
+    default: 'python3',
+    summary: 'Python interpreter that has PyTorch, for --trainer torch',
   },
   /** Silence after which a job whose worker is not known to live is given away. */
   jobLeaseMs: {

@@ -162,6 +162,7 @@ export const checkpointFiles = objectOf<CheckpointFiles>({
 
 const leftOut = objectOf<JobReport['left_out'][number]>({ reason: text, count: number, examples: listOf(text) })
 const jobReport = objectOf<JobReport>({
+  trainer: maybe(objectOf<NonNullable<JobReport['trainer']>>({ name: text, description: text })),
   left_out: listOf(leftOut),
   tokens: number,
   trained_tokens: number,

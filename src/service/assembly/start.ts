@@ -46,9 +46,11 @@ export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'set
 
 /** The same for those that train, or predict how training goes. */
 export function trainingEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
-  const { threads } = settings
+  const { threads, trainer, python } = settings
   return {
     ...childEnvironment({ seams, settings }),
     ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
+    TRAINYARD_TRAINER: trainer,
+    TRAINYARD_PYTHON: python,
   }
 }

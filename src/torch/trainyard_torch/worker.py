@@ -47,7 +47,7 @@ class Desk:
             if header["threads"] is not None:
                 torch.set_num_threads(header["threads"])
             self._model = open_model(header, arrays)
-            return {"type": "opened", "free_bytes": free_bytes(self._model.device)}, {}
+            return {"type": "opened"}, {}
         if kind == "forward":
             return {"type": "scores"}, self._model.forward(header, arrays)
         if kind == "backward":
@@ -77,6 +77,7 @@ def versions():
         "transformers": transformers.__version__,
         "device": device,
         "device_name": name,
+        "free_bytes": free_bytes(device),
     }
 
 

@@ -29,18 +29,12 @@ export interface TorchEnginesOptions extends ModelMessageOptions {
 /** The base model that each process has open, so that the next job of the same one need not load it again. */
 const opened = new WeakMap<TorchProcess, string>()
 
-/** Bytes that a process's device could still give when its model was opened; null where that is the machine's own memory. */
-export interface OpenedTorch {
-  readonly engines: GradientEngines
-  readonly freeBytes: number | null
-}
-
 /**
  * Opens a base model in the process, one at a time.
  *
  * @throws {WeightsError} `unsupported_model`; {TrainingError} `out_of_memory`; {RuntimeError} `torch_failed`
  */
-export async function openTorchEngines(process: TorchProcess, options: TorchEnginesOptions): Promise<OpenedTorch> {
+export async function openTorchEngines(process: TorchProcess, options: TorchEnginesOptions): Promise<GradientEngines> {
   const { prepared, runtime, onAnswer } = options
   const message = await modelMessage(prepared, options)
   const key = JSON.stringify(message.header)
@@ -56,18 +50,15 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
   }
   const scaleOf = ({ rank, alpha }: TorchEnginesOptions['adapter']): number => alpha / rank
   return {
-    engines: {
-      train: async (loss, { isRecomputed }) => {
-        const session = await openGraphSession(buildLossGraph(loss), {
-          runtime,
-          directory: prepared.directory,
-          threads: 1,
-        })
-        return trainEngine(ask, session, { scale: scaleOf(options.adapter), isRecomputed })
-      },
-      score: async (adapter) => scoreEngine(ask, scaleOf(adapter)),
+    train: async (loss, { isRecomputed }) => {
+      const session = await openGraphSession(buildLossGraph(loss), {
+        runtime,
+        directory: prepared.directory,
+        threads: 1,
+      })
+      return trainEngine(ask, session, { scale: scaleOf(options.adapter), isRecomputed })
     },
-    freeBytes: null,
+    score: async (adapter) => scoreEngine(ask, scaleOf(adapter)),
   }
 }
 

@@ -22,6 +22,8 @@ export interface TorchVersions {
   /** What it computes on unless told: `cuda`, `mps` or `cpu`. */
   readonly device: string
   readonly deviceName: string
+  /** Bytes that its graphics card could still give; null where it has none of its own. */
+  readonly freeBytes: number | null
 }
 
 export interface TorchProcess {
@@ -147,6 +149,7 @@ function toVersions(header: Message['header']): TorchVersions {
     transformers: text('transformers'),
     device: text('device'),
     deviceName: text('device_name'),
+    freeBytes: typeof header['free_bytes'] === 'number' ? header['free_bytes'] : null,
   }
 }
 

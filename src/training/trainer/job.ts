@@ -4,7 +4,7 @@
  * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
  */
 
-import { InvalidRequestError } from '#base/errors/errors.js'
+import { InvalidRequestError, TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommonOptions, LORA_DEFAULTS } from '#contract/jobs/shared-options.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
@@ -16,6 +16,7 @@ import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
+import type { GradientBackend } from './gradient-backend.js'
 import type { GradientEngines } from './gradient-engine.js'
 import { onnxEngines } from './onnx-engine.js'
 import { decodeOptimizerState } from './optimizer-state.js'
@@ -58,9 +59,11 @@ export interface JobContext {
   readonly jobId: string
   /** Threads inside one operator; default all cores. */
   readonly threads?: number
+  /** What computes gradients and scores; absent: ONNX Runtime. */
+  readonly backend?: GradientBackend
 }
 
-/** Arithmetic of the frozen layers: float32, or products of 8-bit integers. */
+/** Arithmetic of the frozen layers: float32, products of 8-bit integers, or bfloat16. */
 export type TrainingPrecision = CommonOptions['precision']
 
 /** Shape of a new adapter: its inner dimension R, and its output is scaled by alpha / rank. Null: the model's own, or the default. */
@@ -104,7 +107,8 @@ export function startingPoint(
  * What a job's engines are made of, and where they come from.
  *
  * @param options.longestRow tokens of the longest row that runs in them, padding included
- * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products
+ * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products, and for what the
+ *   job's trainer does not compute in
  */
 export async function rowSettings(
   context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads'>,
@@ -126,6 +130,19 @@ export async function rowSettings(
     slidingFrequencies: await readSlidingFrequencies(tensors),
     slidingWindow: prepared.config.slidingWindow,
     ...(threads === undefined ? {} : { threads }),
+  }
+  if (context.backend !== undefined) {
+    const shape = { rank, alpha }
+    return {
+      model,
+      session,
+      engines: await context.backend.engines({ prepared, adapter: shape, precision, runtime, threads }),
+    }
+  }
+  if (precision === 'bf16') {
+    throw new TrainingError('precision_unavailable', 'the job asks for precision bf16, which only PyTorch trains in', {
+      hint: 'set precision to f32, or start the server with --trainer torch',
+    })
   }
   if (precision === 'f32') return { model, session, engines: onnxEngines(model, session) }
   const integer = { ...model, integers: await integerLayers(prepared, runtime) }

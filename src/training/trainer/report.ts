@@ -6,6 +6,7 @@
  */
 
 import { diagnoseJob, NO_NUMBERS, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
+import type { TrainerFacts } from './gradient-backend.js'
 
 /** Where a job's time goes. A gradient is one graph run: forward and backward pass are not told apart. */
 export const JOB_PARTS = ['setup', 'data', 'scores', 'gradient', 'optimizer', 'validation', 'io'] as const
@@ -32,6 +33,8 @@ export interface ValidationPoint {
 
 /** Changed in place while a job runs; all fields but `seconds` are kept in resume points. */
 export interface JobReport {
+  /** What computes the gradients; null before it is known. */
+  trainer: TrainerFacts | null
   /** Gradient steps announced by `training_started`; null before. */
   plannedSteps: number | null
   leftOut: readonly LeftOut[]
@@ -62,6 +65,7 @@ const MAX_SERIES = 4096
 /** Nothing done yet. */
 export function createReport(): JobReport {
   return {
+    trainer: null,
     plannedSteps: null,
     leftOut: [],
     tokens: 0,

@@ -22,6 +22,7 @@ import {
 } from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { readTrainers } from '#training/torch/torch-backend.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { FencedError, type WorkerIdentity } from './fenced-requests.js'
@@ -47,13 +48,15 @@ async function main(environment: Environment): Promise<void> {
   const tools = {
     logger,
     runtime: sessions.runtime,
+    trainers: readTrainers(environment),
     openBaseModel: createBaseModelOpener(sessions.clear),
     ...readThreads(environment),
   }
   const isKept = environment['TRAINYARD_WORKER_KEEP'] === '1' && process.send !== undefined
   for (let task = readTask(environment); ; ) {
     const isSound = await (task.identity.isSession === true ? holdSession : makeAttempt)(task, tools)
-    if (!isSound || !isKept) return
+    // a process that waits for its input would keep this one
+    if (!isSound || !isKept) return tools.trainers.stop()
     task = await nextTask()
   }
 }
@@ -79,7 +82,9 @@ function probe(): void {
   process.disconnect?.()
 }
 
-type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads'> & { readonly openBaseModel: OpenBaseModel }
+type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads' | 'trainers'> & {
+  readonly openBaseModel: OpenBaseModel
+}
 
 /** An attempt, and the folders it may use. */
 interface Task {
@@ -106,6 +111,7 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
       job,
       openBaseModel: () => openBaseModel(folders, { client, heartbeat, open: tools.openBaseModel }),
       runtime: countRuns(tools.runtime, heartbeat.noteProgress),
+      onProgress: heartbeat.noteProgress,
       clock: systemClock,
       isCancelRequested: heartbeat.isCancelRequested,
     })

@@ -15,7 +15,8 @@ import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { openTraining } from '#training/kinds/kinds.js'
 import type { JobSource, OpenJob } from '#training/kinds/start.js'
-import { type JobContext, type ParentCheckpoint, startingPoint } from '#training/trainer/job.js'
+import type { GradientBackend } from '#training/trainer/gradient-backend.js'
+import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { bindText } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
@@ -35,6 +36,8 @@ export interface OpenJobOptions {
   readonly runtime: Runtime
   readonly clock: Clock
   readonly resumePoint: ResumePoint | null
+  /** What computes gradients; null: ONNX Runtime. */
+  readonly backend: GradientBackend | null
   /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number
 }
@@ -47,14 +50,15 @@ export interface OpenJobOptions {
 export async function openJob(
   options: OpenJobOptions,
 ): Promise<{ readonly opened: OpenJob; readonly context: JobContext }> {
-  const { source, job, prepared, text: textModel, runtime, clock, resumePoint } = options
+  const { source, job, prepared, text: textModel, runtime, clock, resumePoint, backend } = options
   const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
   assertKwargsAreRead(textModel, job)
   const text = { ...bindText(textModel, job.template_kwargs), vocabularySize: prepared.config.vocabularySize }
   const modules = adapterModules(prepared.config)
   const parent = await fetchParent(source, job, modules)
-  const availableBytes = availableMemoryBytes()
+  const precision = (job.config['precision'] ?? 'f32') as TrainingPrecision
+  const availableBytes = backend?.availableBytes(prepared, precision) ?? availableMemoryBytes()
   const base = {
     runtime,
     prepared,
@@ -62,6 +66,7 @@ export async function openJob(
     jobId: job.id,
     ...(availableBytes === null ? {} : { availableBytes }),
     ...(threads === null ? {} : { threads }),
+    ...(backend === null ? {} : { backend }),
   }
   let context: JobContext | null = null
   const opened = await openTraining({
@@ -74,6 +79,7 @@ export async function openJob(
     contextOf: ({ lora, seed }) => {
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
       context = { ...base, ...start, resumePoint }
+      context.progress.report.trainer = backend?.facts ?? { name: 'onnx', description: `${runtime.name}, on the CPU` }
       return context
     },
   })

@@ -11,6 +11,7 @@ import type { Clock } from '#base/util/clock.js'
 import { CHECKPOINT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import type { Trainers } from '#training/torch/torch-backend.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
@@ -31,6 +32,9 @@ export interface AttemptOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly isCancelRequested: () => boolean
+  readonly trainers: Trainers
+  /** Hears of everything that was computed. */
+  readonly onProgress: () => void
   /** Threads inside one operator; default by the model's size. */
   readonly threads?: number
 }
@@ -53,7 +57,9 @@ export async function runJob(options: AttemptOptions): Promise<void> {
   const { prepared, text } = await options.openBaseModel()
   assertNotCancelled(options)
   const resumePoint = await fetchResumePoint(options)
-  const { opened, context } = await openJob({ ...options, source: client, prepared, text, resumePoint })
+  const begun = resumePoint === null ? null : (resumePoint.progress.report.trainer?.name ?? 'onnx')
+  const backend = await options.trainers.choose(begun, options.onProgress)
+  const { opened, context } = await openJob({ ...options, source: client, prepared, text, resumePoint, backend })
   const training = opened.train()
   const { report } = context.progress
   report.seconds.setup += (clock.monotonicMs() - startedMs) / 1000 - report.seconds.data

@@ -18,6 +18,7 @@ export function toWireReport(progress: JobProgress, pace: Pace): WireReport {
   const metrics = averageSteps(progress)
   const loss = metrics['loss/train']
   return {
+    trainer: report.trainer,
     left_out: report.leftOut.map(({ reason, count, examples }) => ({ reason, count, examples: [...examples] })),
     tokens: report.tokens,
     trained_tokens: report.trainedTokens,

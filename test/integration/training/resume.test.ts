@@ -2,23 +2,15 @@
  * A job that loses its worker goes on from its last resume point and ends with the same bytes as one that was left alone:
  * killed after every single step, before or after the point was stored.
  */
-import { createHash } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLogger } from '#base/logging/logger.js'
-import { systemClock } from '#base/util/clock.js'
 import { createRng } from '#base/util/rng.js'
-import type { WorkerCompletion, WorkerEvents, WorkerJob } from '#contract/processes/worker.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
-import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
-import { createBaseModelOpener } from '#training/worker/base-model.js'
-import { FencedError } from '#training/worker/fenced-requests.js'
-import { runJob } from '#training/worker/run-job.js'
-import type { WorkerClient } from '#training/worker/worker-client.js'
-import { workerJob } from '../../support/model/worker-job.js'
+import { attempt, type Death, type Held, nothing, timeless, timelessReport } from '../../support/model/attempts.js'
 
 const STEPS = 20
 
@@ -30,98 +22,8 @@ beforeAll(async () => {
 })
 afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
 
-/** What the server holds of one job, across attempts. */
-interface Held {
-  readonly events: WorkerEvents['events']
-  readonly files: Map<string, Uint8Array>
-  resume: { readonly bytes: Uint8Array; readonly events: number } | null
-  completion: WorkerCompletion | null
-  /** Events posted again, which the real server leaves as they were. */
-  readonly repeated: WorkerEvents['events']
-}
-
-/** When an attempt dies: with the event of gradient step `step`, or once the resume point behind it is stored. */
-interface Death {
-  readonly step: number
-  readonly moment: 'event' | 'point'
-}
-
-const digest = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
-
-/** Runs one attempt; resolves to whether it was killed. */
-async function attempt(held: Held, job: Partial<WorkerJob>, input: readonly unknown[], death: Death | null) {
-  const die = (): never => {
-    throw new FencedError('killed')
-  }
-  const client: WorkerClient = {
-    getJob: () => Promise.reject(new Error('unused')),
-    openInput: async function* () {
-      yield Buffer.from(input.map((line) => `${JSON.stringify(line)}\n`).join(''))
-    },
-    openValidation: async function* () {
-      yield Buffer.from(input.map((line) => `${JSON.stringify(line)}\n`).join(''))
-    },
-    getParentFile: () => Promise.reject(new Error('unused')),
-    getReferenceFile: () => Promise.reject(new Error('unused')),
-    getBaseModelFiles: () => Promise.reject(new Error('unused')),
-    openBaseModelFile: () => Promise.reject(new Error('unused')),
-    heartbeat: () => Promise.reject(new Error('unused')),
-    postEvents: async ({ offset, events }) => {
-      if (offset > held.events.length) throw new Error(`a gap before event ${offset}`)
-      if (offset < held.events.length) held.repeated.push(...events)
-      else held.events.push(...events)
-      if (death?.moment === 'event' && offset === death.step) die()
-    },
-    putFile: async (name, bytes) => {
-      held.files.set(name, bytes.slice())
-      return { sha256: digest(bytes), size_bytes: bytes.length }
-    },
-    getResumePoint: async (sha256) => {
-      expect(digest(held.resume!.bytes)).toBe(sha256)
-      return held.resume!.bytes
-    },
-    putResumePoint: async (bytes, events) => {
-      held.resume = { bytes: bytes.slice(), events }
-      if (death?.moment === 'point' && events === death.step + 1) die()
-    },
-    complete: async (completion) => {
-      held.completion = completion
-    },
-    fail: () => Promise.reject(new Error('unused')),
-  }
-  const described = workerJob({
-    resume_seconds: death === null ? 3600 : 0,
-    resume: held.resume === null ? null : { sha256: digest(held.resume.bytes), events: held.resume.events },
-    ...job,
-  })
-  const openBaseModel = createBaseModelOpener(() => Promise.resolve())
-  const options = {
-    runtime: createOrtRuntime(),
-    clock: systemClock,
-    logger: createLogger({ level: 'silent' }),
-    threads: 1,
-    openBaseModel: () => openBaseModel({ sourcePath: modelPath, preparedDir: join(directory, 'prepared') }),
-  }
-  try {
-    await runJob({ client, job: described, isCancelRequested: () => false, ...options })
-    return false
-  } catch (error) {
-    if (error instanceof FencedError) return true
-    throw error
-  }
-}
-
-const nothing = (): Held => ({ events: [], files: new Map(), resume: null, completion: null, repeated: [] })
-
-/** An event without what depends on the clock. */
-const timeless = ({ type, data }: WorkerEvents['events'][number]) => ({ type, data: { ...data, tokens_per_second: 0 } })
-
-/** A report without what depends on the clock and on what is free on the machine. */
-const timelessReport = (completion: WorkerCompletion | null) => ({
-  ...completion?.report,
-  seconds: {},
-  facts: { ...completion?.report?.facts, memory: {} },
-})
+const run = (held: Held, job: Partial<WorkerJob>, input: readonly unknown[], death: Death | null) =>
+  attempt(held, job, { input, death, modelPath, preparedDir: join(directory, 'prepared') })
 
 const rows = Array.from({ length: STEPS }, (_, i) => ({
   messages: [
@@ -208,15 +110,15 @@ describe.each([
     'is killed at every step, with its %s, and ends as if it had not been',
     async (moment) => {
       const alone = nothing()
-      expect(await attempt(alone, job, input, null)).toBe(false)
+      expect(await run(alone, job, input, null)).toBe(false)
       expect(alone.events.length).toBe(1 + STEPS)
 
       const held = nothing()
       for (let step = 1; step <= STEPS; step++) {
-        expect(await attempt(held, job, input, { step, moment })).toBe(true)
+        expect(await run(held, job, input, { step, moment })).toBe(true)
         expect(held.events.length).toBe(1 + step)
       }
-      expect(await attempt(held, job, input, null)).toBe(false)
+      expect(await run(held, job, input, null)).toBe(false)
 
       expect([...held.files]).toEqual([...alone.files])
       expect(held.completion?.metrics).toEqual(alone.completion?.metrics)
@@ -231,11 +133,11 @@ describe.each([
 it('begins again when its resume point is damaged', async () => {
   const job: Partial<WorkerJob> = { kind: 'sft', config: { batch_size: 4, learning_rate: 1e-3 } }
   const alone = nothing()
-  await attempt(alone, job, rows, null)
+  await run(alone, job, rows, null)
   const held = nothing()
-  expect(await attempt(held, job, rows, { step: 2, moment: 'point' })).toBe(true)
+  expect(await run(held, job, rows, { step: 2, moment: 'point' })).toBe(true)
   held.resume = { bytes: held.resume!.bytes.slice(0, 100), events: held.resume!.events }
-  expect(await attempt(held, job, rows, null)).toBe(false)
+  expect(await run(held, job, rows, null)).toBe(false)
   expect([...held.files]).toEqual([...alone.files])
   expect(held.events.map(timeless)).toEqual(alone.events.map(timeless))
 })

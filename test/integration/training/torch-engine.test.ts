@@ -159,8 +159,7 @@ for (const python of TORCH_PYTHONS) {
   // Qwen3 came with transformers 4.51, and the old environment has one before it
   const families = Number.parseFloat(started.versions.transformers) < 4.51 ? ['llama', 'qwen2'] : undefined
   const torchEngines = async (of: { readonly prepared: PreparedModel; readonly adapter: typeof SHAPE }) => {
-    const opened = await openTorchEngines(started, { ...of, ...FLOAT32_ON_CPU, runtime: createOrtRuntime() })
-    return opened.engines
+    return openTorchEngines(started, { ...of, ...FLOAT32_ON_CPU, runtime: createOrtRuntime() })
   }
   afterAll(() => started.stop())
   gradientEngineConformance(title, torchEngines, families)

@@ -3,8 +3,14 @@
  * and sentences about what looks wrong.
  */
 import { z } from 'zod'
+import { TRAINER_NAMES } from '../../settings/service.js'
 
 export const jobReportSchema = z.object({
+  /** What computes the gradients, and with which versions on which device; null before that is known. */
+  trainer: z
+    .object({ name: z.enum(TRAINER_NAMES), description: z.string() })
+    .nullable()
+    .default(null),
   /** What of the data did not train. */
   left_out: z.array(
     z.object({

@@ -14,6 +14,7 @@ import { checkpointTitle, readStoredFile } from '#formats/checkpoint-manifest.js
 import type { TextModel } from '#model/text/text-model.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { JobSource } from '#training/kinds/start.js'
+import { readTrainers } from '#training/torch/torch-backend.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import { jobDataMissing } from '../fenced-requests.js'
@@ -75,7 +76,10 @@ await answerProcess<PlanRequest, PlanFindings>('plan_failed', async (request, as
   if (folders.base_model === null) throw new Error('a plan was given no base model')
   const open = createBaseModelOpener(async () => undefined)
   const { prepared, text } = await open({ sourcePath: folders.base_model, preparedDir: folders.prepared })
+  const trainers = readTrainers(readEnvironment())
+  const backend = await trainers.choose(null, note)
   const { opened, context } = await openJob({
+    backend,
     prepared,
     text: countTexts(text, note),
     source: fileSource(request),
@@ -85,5 +89,7 @@ await answerProcess<PlanRequest, PlanFindings>('plan_failed', async (request, as
     resumePoint: null,
     ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),
   })
-  await asker.answer(await planJob(opened, context, earlier))
+  const findings = await planJob(opened, context, earlier)
+  await trainers.stop()
+  await asker.answer(findings)
 })

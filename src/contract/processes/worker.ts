@@ -130,6 +130,13 @@ export const workerFoldersSchema = z.object({
 })
 export type WorkerFolders = z.infer<typeof workerFoldersSchema>
 
+/** What a worker says that was started to show that it can run. `trainer`: a sentence on PyTorch, null where ONNX Runtime trains. */
+export const workerProbeSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ready'), trainer: z.string().nullable() }),
+  z.object({ type: z.literal('failed'), message: z.string() }),
+])
+export type WorkerProbe = z.infer<typeof workerProbeSchema>
+
 /** What a worker that the server keeps says over its IPC channel when its attempt is over and it could make another. */
 export const workerIdleSchema = z.object({ type: z.literal('idle'), resident_bytes: z.number().nonnegative() })
 export type WorkerIdle = z.infer<typeof workerIdleSchema>

@@ -13,8 +13,8 @@ import type { ServiceContext } from './context.js'
 
 /** Each check runs under its own limit, even after another has failed. */
 const CHECK_TIMEOUT_MS = 5_000
-/** Loading the runtime on a busy machine takes its time. */
-const WORKER_TIMEOUT_MS = 30_000
+/** Loading the runtime on a busy machine takes its time, PyTorch more of it. */
+const WORKER_TIMEOUT_MS = 60_000
 /** How long a started worker counts as proof, and what was found in the files of base models as news. */
 const FRESH_MS = 60_000
 

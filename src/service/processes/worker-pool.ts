@@ -11,7 +11,13 @@ import { readFileSync } from 'node:fs'
 import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages } from '#base/processes/malloc-tunables.js'
-import { type WorkerAssignment, type WorkerFolders, workerIdleSchema } from '#contract/processes/worker.js'
+import {
+  type WorkerAssignment,
+  type WorkerFolders,
+  type WorkerProbe,
+  workerIdleSchema,
+  workerProbeSchema,
+} from '#contract/processes/worker.js'
 
 export interface WorkerPoolOptions {
   /** Environment of the children. */
@@ -196,14 +202,17 @@ function probeNew(options: WorkerPoolOptions): Promise<string> {
   })
   const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
   return new Promise((resolve, reject) => {
-    let isReady = false
-    child.on('message', () => {
-      isReady = true
+    let said: WorkerProbe | null = null
+    child.on('message', (message: unknown) => {
+      said = workerProbeSchema.parse(message)
     })
     child.on('error', (error) => reject(new Error(`a worker could not be started: ${error.message}`)))
     child.on('exit', (code, signal) => {
       clearTimeout(timer)
-      if (isReady) resolve('a worker was started and loaded its runtime')
+      if (said?.type === 'ready') {
+        const trainer = said.trainer === null ? '' : `; ${said.trainer}`
+        resolve(`a worker was started and loaded its runtime${trainer}`)
+      } else if (said?.type === 'failed') reject(new Error(said.message))
       else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready`))
     })
   })

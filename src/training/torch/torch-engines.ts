@@ -4,6 +4,7 @@
  * A run is two questions: the log-probabilities of the rows, and, once the loss's slope by each of them is known, the gradients of the
  * adapter. Between them the process keeps its activations. In float32 on the processor it agrees with `onnx-engine.ts` within 1e-5.
  */
+import { TrainingError } from '#base/errors/errors.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -71,28 +72,40 @@ type Tensors = Readonly<Record<string, HostTensor>>
 function trainEngine(
   ask: Ask,
   session: Session,
-  { scale, isRecomputed }: { readonly scale: number; readonly isRecomputed: boolean },
+  options: { readonly scale: number; readonly isRecomputed: boolean },
 ): GradientEngine {
+  const { scale } = options
+  let { isRecomputed } = options
   const readsEntropy = session.inputNames.includes('entropy')
+  const run: GradientEngine['run'] = async (batch, adapter, lossInputs = {}, fetches) => {
+    const names = Object.keys(adapter)
+    const wanted = fetches ?? ['loss', 'logp', 'entropy', ...session.outputNames, ...names.map(gradientName)]
+    const wantsGradient = wanted.some((name) => names.some((tensor) => gradientName(tensor) === name))
+    const scores = await ask(forward({ batch, adapter, scale, isRecomputed, wantsGradient, readsEntropy }))
+    const { shape } = tensorOf(batch.feeds, 'labels')
+    const inChunks = (name: string): HostTensor => float32Tensor(float32Of(scores.arrays, name).data, shape)
+    const feeds: Tensors = { ...lossInputs, logp: inChunks('logp'), entropy: inChunks('entropy') }
+    const known = session.inputNames.map((name): [string, HostTensor] => [name, tensorOf(feeds, name)])
+    const losses = await session.run(Object.fromEntries(known))
+    const outputs: Record<string, HostTensor> = { ...scores.arrays, ...losses }
+    if (wantsGradient) {
+      const slopes = Object.entries(losses).filter(([name]) => SLOPES.has(name))
+      const gradients = await ask({ header: { type: 'backward' }, arrays: Object.fromEntries(slopes) })
+      for (const [name, tensor] of Object.entries(gradients.arrays)) outputs[gradientName(name)] = tensor
+    }
+    const returned = new Set(wanted.filter((name) => !SLOPES.has(name)))
+    return Object.fromEntries(Object.entries(outputs).filter(([name]) => returned.has(name)))
+  }
   return {
-    run: async (batch, adapter, lossInputs = {}, fetches) => {
-      const names = Object.keys(adapter)
-      const wanted = fetches ?? ['loss', 'logp', 'entropy', ...session.outputNames, ...names.map(gradientName)]
-      const wantsGradient = wanted.some((name) => names.some((tensor) => gradientName(tensor) === name))
-      const scores = await ask(forward({ batch, adapter, scale, isRecomputed, wantsGradient, readsEntropy }))
-      const { shape } = tensorOf(batch.feeds, 'labels')
-      const inChunks = (name: string): HostTensor => float32Tensor(float32Of(scores.arrays, name).data, shape)
-      const feeds: Tensors = { ...lossInputs, logp: inChunks('logp'), entropy: inChunks('entropy') }
-      const known = session.inputNames.map((name): [string, HostTensor] => [name, tensorOf(feeds, name)])
-      const losses = await session.run(Object.fromEntries(known))
-      const outputs: Record<string, HostTensor> = { ...scores.arrays, ...losses }
-      if (wantsGradient) {
-        const slopes = Object.entries(losses).filter(([name]) => SLOPES.has(name))
-        const gradients = await ask({ header: { type: 'backward' }, arrays: Object.fromEntries(slopes) })
-        for (const [name, tensor] of Object.entries(gradients.arrays)) outputs[gradientName(name)] = tensor
+    run: async (...asked) => {
+      try {
+        return await run(...asked)
+      } catch (error) {
+        // what a card can hold is known when it could not: from now on layers are computed again
+        if (isRecomputed || !(error instanceof TrainingError && error.code === 'out_of_memory')) throw error
+        isRecomputed = true
+        return run(...asked)
       }
-      const returned = new Set(wanted.filter((name) => !SLOPES.has(name)))
-      return Object.fromEntries(Object.entries(outputs).filter(([name]) => returned.has(name)))
     },
     release: () => session.release(),
   }

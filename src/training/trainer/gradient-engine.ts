@@ -5,6 +5,10 @@
  * it. There are two, `onnx-engine.ts` and `training/torch/torch-engines.ts`; each has to pass
  * `test/integration/training/conformance/gradient-engine.ts`.
  */
+import type { CommonOptions } from '#contract/jobs/shared-options.js'
+import type { TrainerName } from '#contract/settings/service.js'
+import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { RowBatch } from './row-batch.js'
 import type { LossKind } from './train-graph.js'
@@ -35,4 +39,30 @@ export interface GradientEngines {
   train(loss: LossKind, options: { readonly isRecomputed: boolean }): Promise<GradientEngine>
   /** Log-probabilities alone (`logp`), under adapters of one form. */
   score(adapter: { readonly rank: number; readonly alpha: number }): Promise<GradientEngine>
+}
+
+/** What computes a job's gradients, for its record. */
+export interface TrainerFacts {
+  readonly name: TrainerName
+  /** For people: versions and device. */
+  readonly description: string
+}
+
+/** Where a job's gradients are computed when it is not ONNX Runtime. */
+export interface GradientBackend {
+  readonly facts: TrainerFacts
+  /** Bytes that its device can still give beside the weights of a model; null where it has the machine's own memory. */
+  availableBytes(prepared: PreparedModel, precision: CommonOptions['precision']): number | null
+  /**
+   * The engines of a base model.
+   *
+   * @throws {TrainingError} `precision_unavailable`; what loading the model throws
+   */
+  engines(options: {
+    readonly prepared: PreparedModel
+    readonly adapter: { readonly rank: number; readonly alpha: number }
+    readonly precision: CommonOptions['precision']
+    readonly runtime: Runtime
+    readonly threads: number | undefined
+  }): Promise<GradientEngines>
 }

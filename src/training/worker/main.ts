@@ -17,11 +17,13 @@ import {
   type WorkerFolders,
   type WorkerIdle,
   type WorkerJob,
+  type WorkerProbe,
   workerAssignmentSchema,
   workerFoldersSchema,
 } from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import { checkBackend } from '#training/torch/self-check.js'
 import { readTrainers } from '#training/torch/torch-backend.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
@@ -40,7 +42,7 @@ async function main(environment: Environment): Promise<void> {
   // what this process writes is in the data directory: its owner's alone
   process.umask(0o077)
   const level = LOG_LEVELS.find((candidate) => candidate === environment['TRAINYARD_LOG']) ?? 'warn'
-  if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe()
+  if (environment['TRAINYARD_WORKER_PROBE'] === '1') return probe(environment)
   const logger = createLogger({ level })
   const runtime = await loadRuntime(environment, logger)
   if (runtime === null) return
@@ -75,11 +77,22 @@ async function loadRuntime(environment: Environment, logger: Logger): Promise<Ru
   }
 }
 
-/** Shows whoever asks that the runtime loads on this machine. */
-function probe(): void {
-  createOrtRuntime()
-  process.send?.({ type: 'ready' })
-  process.disconnect?.()
+/** Shows whoever asks that the runtime loads on this machine, and that PyTorch computes what it should where it is to train. */
+async function probe(environment: Environment): Promise<void> {
+  const trainers = readTrainers(environment)
+  const say = (said: WorkerProbe): void => void process.send?.(said)
+  try {
+    const runtime = createOrtRuntime()
+    const backend = await trainers.choose(null)
+    const trainer = backend === null ? null : `${backend.facts.description}: ${await checkBackend(backend, runtime)}`
+    say({ type: 'ready', trainer })
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    say({ type: 'failed', message: fullMessage(error) })
+  } finally {
+    await trainers.stop()
+    process.disconnect?.()
+  }
 }
 
 type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads' | 'trainers'> & {

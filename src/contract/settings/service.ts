@@ -115,7 +115,7 @@ export const SERVICE_SETTINGS = defineSettings({
     key: 'python',
     type: 'text',
     default: 'python3',
-    summary: 'Python interpreter that has PyTorch, for --trainer torch',
+    summary: 'interpreter of Python that has PyTorch, for --trainer torch',
   },
   /** Silence after which a job whose worker is not known to live is given away. */
   jobLeaseMs: {

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ROOT } from './source-tree.js'
 
 /** `.cache` itself, or what finds it: programs of the S3 environment, the real model. */
-const FETCHED = /\.cache['/]|\/local-s3\.js|findSmolLm2/
+const FETCHED = /\.cache['/]|\/local-s3\.js|\/torch-python\.js|findSmolLm2/
 const LEFT_OUT = new Set(['.git', '.cache', 'node_modules', 'dist', 'coverage'])
 
 const tests = readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })

@@ -110,7 +110,7 @@ export function startingPoint(
  *   job's trainer does not compute in
  */
 export async function rowSettings(
-  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads'>,
+  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads' | 'backend'>,
   { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context

@@ -1,0 +1,79 @@
+/**
+ * The newest major versions of clients, beside those that the package pins: each answers, streams, calls a tool and fits a schema by
+ * base URL alone. `.ci/run` installs them; the documentation's table of clients names their versions.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startService } from '../support/service/service-process.js'
+
+const ROOT = path.resolve(import.meta.dirname, '../..')
+const NODE_CLIENTS = path.join(ROOT, '.cache/newest-clients')
+/** Newest versions want a newer Node.js than the service does. */
+const NODE = path.join(NODE_CLIENTS, 'node_modules/node/bin/node')
+const PYTHON = path.join(ROOT, '.cache/newest-venv/bin/python')
+const MODEL = 'trainyard/spark'
+const TIMEOUT_MS = 550_000
+
+const run = promisify(execFile)
+
+async function seenBy(program: string, args: readonly string[]): Promise<unknown> {
+  const { stdout } = await run(program, args, { timeout: TIMEOUT_MS, maxBuffer: 1 << 24 })
+  return JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
+}
+
+describe('newest clients', () => {
+  let service: Awaited<ReturnType<typeof startService>>
+  beforeAll(async () => {
+    service = await startService()
+  })
+  afterAll(() => service.stop())
+
+  test.skipIf(!existsSync(NODE))(
+    'for Node.js (skipped without .cache/newest-clients, see .ci/run)',
+    { timeout: TIMEOUT_MS },
+    async () => {
+      const script = path.join(import.meta.dirname, 'clients/newest_node.js')
+      expect(await seenBy(NODE, [script, NODE_CLIENTS, service.url, service.key, MODEL])).toEqual({
+        openai: { streams: true, parses: true, responds: true },
+        ai: { calls: true, streams: true, parses: true },
+        langchain: { streams: true, calls: true, parses: true },
+        agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },
+      })
+    },
+  )
+
+  test.skipIf(!existsSync(PYTHON))(
+    'for Python (skipped without .cache/newest-venv, see .ci/run)',
+    { timeout: TIMEOUT_MS },
+    async () => {
+      const script = path.join(import.meta.dirname, 'clients/newest_python.py')
+      expect(await seenBy(PYTHON, [script, service.url, service.key, MODEL])).toEqual({
+        openai: { streams: true, parses: true, responds: true },
+        agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },
+        pydantic_ai: { parses_by_tool: true, parses_by_schema: true },
+        litellm: { streams: true, parses: true },
+      })
+    },
+  )
+})
+
+test('the table of clients names the versions that are tested', () => {
+  const read = (file: string): string => readFileSync(path.join(ROOT, file), 'utf8')
+  const pinned = JSON.parse(read('package.json')) as Record<'dependencies' | 'devDependencies', Record<string, string>>
+  const page = read('src/docs/api.md')
+  const section = page.slice(page.indexOf('\n## Clients'), page.indexOf('\n## Authentication'))
+  const rows = [...section.matchAll(/^\| `([^`]+)` \((Node\.js|Python)\) \| ([^|]+) \|/gm)]
+  expect(rows.length).toBeGreaterThan(10)
+  const scripts = `${read('.ci/run')}\n${read('test/support/python-clients.txt')}`
+  for (const [, name = '', language, versions = ''] of rows) {
+    for (const version of versions.trim().split(', ')) {
+      const isPinned = language === 'Node.js' && pinned.devDependencies[name] === version
+      const named = language === 'Node.js' ? `${name}@${version}` : `==${version}`
+      const isInstalled = scripts.includes(named)
+      expect(isPinned || isInstalled, `${name} ${version} (${language})`).toBe(true)
+    }
+  }
+})

@@ -373,6 +373,15 @@ export const SERVICE_SETTINGS = defineSettings({
     flag: '--trusted-proxy <address>',
     summary: 'address or network of a proxy whose X-Forwarded-Proto, -Host and -Prefix are believed',
   },
+  /** Forms of tool calls in place of those that chat templates show: one for all base models, or `name=form` for one. Default none. */
+  toolFormats: {
+    key: 'tool-formats',
+    type: 'list',
+    default: [],
+    flag: '--tool-format <form>',
+    summary:
+      'form in which models write tool calls, whatever their chat templates show: hermes, or name=hermes for one base model',
+  },
   /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
   webhookHosts: {
     key: 'webhook-hosts',

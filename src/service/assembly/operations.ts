@@ -17,6 +17,7 @@ import { createBaseModelFilesBook } from '../operations/base-models/base-model-f
 import { createBaseModelService } from '../operations/base-models/base-models.js'
 import { createHubConnection } from '../operations/base-models/hub-connection.js'
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
+import { resolveToolFormats } from '../operations/base-models/tool-formats.js'
 import type { ServiceContext } from '../operations/context.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
@@ -72,6 +73,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const { db, usage } = storage
   const version = packageVersion()
 
+  const toolFormatOf = resolveToolFormats(settings.toolFormats)
   const inspector = createModelInspector()
   const modelFacts = createModelFactsBook(inspector, served, settings.maxContextLength)
   const baseModels = createBaseModelService(
@@ -83,6 +85,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       logger,
       modelFacts,
       preparedDir: dataDir.preparedPath,
+      toolFormatOf,
     },
     {
       served,
@@ -126,6 +129,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
     probeWorker: () => processes.workers.probe(),
+    toolFormatOf,
     chatRules: {
       allowsPriority: settings.schedulingPolicy === 'priority',
       allowsTemplate: settings.trustsRequestChatTemplate,

@@ -20,6 +20,7 @@ import type { UsageService } from './access/usage.js'
 import type { ActivityFeed } from './activity/feed.js'
 import type { BaseModelFilesBook } from './base-models/base-model-files.js'
 import type { ModelFactsBook } from './base-models/model-facts.js'
+import type { ToolFormatRule } from './base-models/tool-formats.js'
 import type { RemoteData } from './training/remote-data.js'
 
 export type { Principal, Tenant } from './access/principal.js'
@@ -81,6 +82,8 @@ export interface ServiceContext {
   /** Shows that training workers can run. @returns how, as a clause */
   probeWorker(): Promise<string>
   readonly chatRules: ChatRules
+  /** Forms of tool calls that were set by hand. */
+  readonly toolFormatOf: ToolFormatRule
   readonly usage: UsageService
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void

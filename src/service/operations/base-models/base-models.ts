@@ -55,7 +55,17 @@ const DRAIN_MS = 5000
 /** What it works with. */
 type Context = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'activity' | 'engines' | 'exporter' | 'modelFacts' | 'preparedDir'
+  | 'db'
+  | 'blobs'
+  | 'ids'
+  | 'clock'
+  | 'logger'
+  | 'activity'
+  | 'engines'
+  | 'exporter'
+  | 'modelFacts'
+  | 'toolFormatOf'
+  | 'preparedDir'
 >
 
 export function createBaseModelService(context: Context, options: BaseModelOptions): BaseModelService {
@@ -136,7 +146,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
       size_bytes: known?.sizeBytes ?? null,
       precision: known?.precision ?? null,
       serving_precision: engine?.loaded()?.precision ?? null,
-      tool_format: known?.toolFormat ?? null,
+      tool_format: context.toolFormatOf(name) ?? known?.toolFormat ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
       models: await countModelsOf(db, name, principal),

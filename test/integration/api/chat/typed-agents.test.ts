@@ -21,6 +21,8 @@ const TEMPLATES = {
   pythonic: `${shown}{{ '[func_name1('[:0] }}${turns}`,
   plain: turns,
   unread: `${shown}{{ '<minimax:tool_call><invoke name='[:0] }}${turns}`,
+  // the same, whose form the operator knows
+  told: `${shown}{{ '<minimax:tool_call><invoke name='[:0] }}${turns}`,
 }
 
 let service: TestService
@@ -29,7 +31,13 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
   const entries = Object.entries(TEMPLATES)
   const baseModels = await Promise.all(entries.map(([name, source]) => templatedModel(folder, name, source)))
-  service = await createTestService({ scripted: false, threads: 1, trainWorkers: 0, baseModels })
+  service = await createTestService({
+    scripted: false,
+    threads: 1,
+    trainWorkers: 0,
+    baseModels,
+    toolFormats: ['told=hermes'],
+  })
 })
 afterAll(async () => {
   await service.dispose()
@@ -190,8 +198,15 @@ describe('forms of calls', () => {
     const forms = Object.fromEntries(body.data.map(({ name, tool_format }) => [name, tool_format]))
     expect(forms).toMatchObject({
       ...{ hermes: 'hermes', mistral: 'mistral', llama: 'llama3_json', coder: 'qwen3_coder', pythonic: 'pythonic' },
-      ...{ plain: 'hermes', unread: null },
+      ...{ plain: 'hermes', unread: null, told: 'hermes' },
     })
+  })
+
+  it('a form that the server was told is read where the template does not show it', async () => {
+    const [choice] = (await write('told', '<tool_call>\n{"name": "look", "arguments": {"city": "Rome"}}\n</tool_call>'))
+      .choices
+    expect(choice?.message.tool_calls).toMatchObject([{ function: { name: 'look', arguments: '{"city": "Rome"}' } }])
+    await expect(createTestService({ toolFormats: ['told=xml'] })).rejects.toThrow('must be one of mistral_args')
   })
 
   it('one that nobody reads is refused with the reason, never handed out as text', async () => {

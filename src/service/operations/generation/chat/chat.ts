@@ -62,7 +62,17 @@ export interface ChatService {
 export function createChatService(
   context: Pick<
     ServiceContext,
-    'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'modelFacts' | 'chatRules' | 'usage' | 'schemaChecker'
+    | 'db'
+    | 'blobs'
+    | 'ids'
+    | 'clock'
+    | 'engines'
+    | 'baseModels'
+    | 'modelFacts'
+    | 'chatRules'
+    | 'toolFormatOf'
+    | 'usage'
+    | 'schemaChecker'
   >,
 ): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
@@ -77,7 +87,9 @@ export function createChatService(
       const engine = context.engines.engineOf(policy.baseModel)
       const { answerFormat, weightsDigest, templateNames = null } = await engine.ready()
       const { chatTemplate = null } = wanted.template
-      const format = chatTemplate === null ? answerFormat : answerFormatOf(chatTemplate)
+      const set = context.toolFormatOf(policy.baseModel)
+      const own = set === null ? answerFormat : { ...answerFormat, toolFormat: set }
+      const format = chatTemplate === null ? own : answerFormatOf(chatTemplate)
       checkToolsAreShown(format, asked)
       const either = callsOrSchema(request, { grammar: wanted.grammar, mode: asked.toolMode, format })
       const options = either === null ? asked : { ...asked, toolMode: either.mode }
@@ -208,7 +220,7 @@ function checkToolsAreShown(format: AnswerFormat, { toolMode }: AnswerOptions): 
     "the model's chat template shows no tools, or writes calls in a form that is not read: an answer would hold them as text",
     {
       param: 'tools',
-      hint: 'set tool_choice to "required" or to one tool, which holds the answer to its schema, or to "none"',
+      hint: 'set tool_choice to "required" or to one tool, which holds the answer to its schema, or to "none"; a server whose operator knows the form is told it by --tool-format',
     },
   )
 }

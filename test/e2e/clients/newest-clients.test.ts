@@ -7,9 +7,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { startService } from '../support/service/service-process.js'
+import { startService } from '../../support/service/service-process.js'
 
-const ROOT = path.resolve(import.meta.dirname, '../..')
+const ROOT = path.resolve(import.meta.dirname, '../../..')
 const NODE_CLIENTS = path.join(ROOT, '.cache/newest-clients')
 /** Newest versions want a newer Node.js than the service does. */
 const NODE = path.join(NODE_CLIENTS, 'node_modules/node/bin/node')
@@ -35,7 +35,7 @@ describe('newest clients', () => {
     'for Node.js (skipped without .cache/newest-clients, see .ci/run)',
     { timeout: TIMEOUT_MS },
     async () => {
-      const script = path.join(import.meta.dirname, 'clients/newest_node.js')
+      const script = path.join(import.meta.dirname, 'newest_node.js')
       expect(await seenBy(NODE, [script, NODE_CLIENTS, service.url, service.key, MODEL])).toEqual({
         openai: { streams: true, parses: true, responds: true },
         ai: { calls: true, streams: true, parses: true },
@@ -49,7 +49,7 @@ describe('newest clients', () => {
     'for Python (skipped without .cache/newest-venv, see .ci/run)',
     { timeout: TIMEOUT_MS },
     async () => {
-      const script = path.join(import.meta.dirname, 'clients/newest_python.py')
+      const script = path.join(import.meta.dirname, 'newest_python.py')
       expect(await seenBy(PYTHON, [script, service.url, service.key, MODEL])).toEqual({
         openai: { streams: true, parses: true, responds: true },
         agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },

@@ -10,7 +10,10 @@ import { onStopMessage } from '#base/processes/stop-message.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { runProgram } from './program.js'
 
-/** Time a command has to clean up after an interruption; a server, also one of `demo`, drains with its own, longer deadline. */
+/**
+ * Time a command has to clean up after an interruption; a server, also one of `demo`, drains with its own, longer deadline, and a worker
+ * with what it was told.
+ */
 const CLEANUP_MS = 2000
 const SERVE_CLEANUP_MS = 20_000
 
@@ -45,8 +48,7 @@ async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
   if (interruption.signal.aborted) process.exit(exitCode)
   const { InterruptedError } = await import('#cli/terminal/errors.js')
   interruption.abort(new InterruptedError(name))
-  setTimeout(
-    () => process.exit(exitCode),
-    argv.includes('serve') || argv.includes('demo') ? SERVE_CLEANUP_MS : CLEANUP_MS,
-  ).unref()
+  if (argv[0] === 'worker') return
+  const cleanupMs = argv.includes('serve') || argv.includes('demo') ? SERVE_CLEANUP_MS : CLEANUP_MS
+  setTimeout(() => process.exit(exitCode), cleanupMs).unref()
 }

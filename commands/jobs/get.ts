@@ -51,6 +51,7 @@ export const getJob = defineCommand({
           ? 'not yet'
           : `${output.isTerminal ? formatRelativeTime(job.training_start, clock.nowMs()) : job.training_start}, ran ${formatDuration(ranMs)}`,
       ],
+      ...(job.worker == null ? [] : [['Worker', describeWorker(job.worker)] as const]),
       ...(job.predicted_end === null || job.predicted_end === undefined
         ? []
         : [['Expected', `to end in ${formatDuration(Date.parse(job.predicted_end) - clock.nowMs())}`] as const]),
@@ -67,6 +68,12 @@ export const getJob = defineCommand({
 function describeOptions(label: string, options: readonly (readonly [string, JsonValue])[]) {
   const texts = options.map(([key, value]) => `${key} ${JSON.stringify(value)}`)
   return texts.length === 0 ? [] : [[label, texts.join(', ')] as const]
+}
+
+/** `box: onnx on cpu, trainyard 0.1.0, onnxruntime 1.30.0`. */
+function describeWorker({ name, trainer, device, versions }: NonNullable<TrainingJob['worker']>): string {
+  const programs = Object.entries(versions).map(([program, version]) => `${program} ${version}`)
+  return [`${name}: ${trainer} on ${device}`, ...programs].join(', ')
 }
 
 function describeStatus(job: TrainingJob): string {

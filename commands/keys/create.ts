@@ -12,7 +12,7 @@ export const createKey = defineCommand({
   path: ['keys', 'create'],
   summary: 'Make an API key',
   details:
-    'The key is printed once. Scopes: read reads everything and asks models for answers, write also creates, trains and deletes, admin also manages keys; with --project it sees that project only. With --local, or with --data-dir, the key is made in the data directory itself: that needs the right to write it and no other key, a running server accepts the new key at once, --entity may name a new entity, and the directory’s key file is made again if it is lost.',
+    'The key is printed once. Scopes: read reads everything and asks models for answers, write also creates, trains and deletes, admin also manages keys; worker lets a machine train jobs and opens nothing else; with --project it sees that project only. With --local, or with --data-dir, the key is made in the data directory itself: that needs the right to write it and no other key, a running server accepts the new key at once, --entity may name a new entity, and the directory’s key file is made again if it is lost.',
   examples: [
     ['trainyard keys create ci --scope write --project games --expires 720h', 'for a build server'],
     ['trainyard keys create --local', 'when the key is lost: in the default data directory'],

@@ -9,7 +9,7 @@
 import { AppError } from '#base/errors/errors.js'
 import { createLogger } from '#base/logging/logger.js'
 import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
-import { createJobs } from './assembly/jobs.js'
+import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { readServedModels } from './assembly/served-models.js'
@@ -86,16 +86,12 @@ async function assemble(start: Start): Promise<StartedService> {
   const models = await readServedModels(options, dataDir)
   const { served } = models
   const storage = await startStorage(start, dataDir)
-  const processes = startProcesses(start, { db: storage.db, served, preparedDir: dataDir.preparedPath })
+  const { preparedPath: preparedDir } = dataDir
+  const countNow = (): ReturnType<typeof countWorkers> => countWorkers(jobs, start.settings.trainWorkers)
+  const processes = startProcesses(start, { db: storage.db, served, preparedDir, countWorkers: countNow })
   const { engines, workers } = processes
   let workerUrl = ''
-  const jobs = createJobs(start, {
-    storage,
-    workers,
-    served,
-    preparedDir: dataDir.preparedPath,
-    serverUrl: () => workerUrl,
-  })
+  const jobs = createJobs(start, { storage, workers, served, preparedDir, serverUrl: () => workerUrl })
   const { services, outbox } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const server = await startServer(start, { dataDir, storage, processes, jobs, services })
 

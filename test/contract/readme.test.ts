@@ -7,6 +7,7 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
 import { ENDPOINTS } from '#contract/endpoints/table.js'
+import { WORKER } from '#contract/endpoints/worker.js'
 import { commandTable } from '../../commands/program.js'
 import { settings } from '../../src/cli/config/schema.js'
 import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
@@ -69,6 +70,18 @@ test('the table of endpoints is that of the service', () => {
     'src/docs/api.md',
     'endpoints',
     ['| endpoint | does | query | scope | as |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
+  )
+})
+
+test("the table of a worker's endpoints is their rows", () => {
+  const rows = Object.entries<Endpoint>(WORKER).map(([key, { summary, scope }]) => {
+    const proof = scope === 'attempt' ? 'the attempt' : `a key of scope ${scope}`
+    return `| \`${key.replace('{+', '{')}\` | ${cell(summary)} | ${proof} |`
+  })
+  expectSection(
+    'src/docs/more-machines.md',
+    'worker-endpoints',
+    ['| endpoint | does | proved by |', '| --- | --- | --- |', ...rows].join('\n'),
   )
 })
 

@@ -13,6 +13,8 @@ export interface Paths {
   readonly configFile: string
   /** Default of `--data-dir`. */
   readonly dataDir: string
+  /** What can be fetched again: base models of a worker on another machine than the server. */
+  readonly cacheDir: string
   /** Records of running local servers, one file per address. */
   readonly stateDir: string
 }
@@ -39,6 +41,7 @@ export function resolvePaths(environment: Environment, accountHome = (): string 
   return {
     configFile: join(folder('XDG_CONFIG_HOME', '.config'), 'config.json'),
     dataDir: folder('XDG_DATA_HOME', '.local/share'),
+    cacheDir: folder('XDG_CACHE_HOME', '.cache'),
     stateDir: folder('XDG_STATE_HOME', '.local/state'),
   }
 }

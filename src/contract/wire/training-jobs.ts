@@ -10,6 +10,7 @@ import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 import { jobReportSchema } from './training/job-report.js'
+import { workerFactsSchema } from './training/worker-facts.js'
 
 /** Longest address of training data: a `data:` address holds the rows themselves. */
 const MAX_DATA_URL = 8 * 1024 * 1024
@@ -65,6 +66,8 @@ export const trainingJobSchema = z.object({
   expected_start: z.string().nullable().default(null),
   training_start: z.string().nullable(),
   training_end: z.string().nullable(),
+  /** Which worker runs it, or ran it last, and what its numbers depend on; null until one does, and for jobs of versions before it. */
+  worker: workerFactsSchema.nullable().default(null),
   error_code: z.string().nullable(),
   error_message: z.string().nullable(),
   /** Gradient steps done and to do; null until `training_started`. */

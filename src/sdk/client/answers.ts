@@ -4,6 +4,7 @@
  * Only what some reader cannot do without is demanded. Additions that other or older servers lack are `maybe`, words that may
  * grow (a status, a kind) are any text.
  */
+import type { WorkerClaim } from '#contract/processes/worker-claim.js'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
@@ -35,7 +36,7 @@ import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#contract/wire/trajectories.js'
 import type { CreatedWebhook, Webhook, WebhookDelivery } from '#contract/wire/webhooks/webhooks.js'
-import { anything, type Check, listOf, mapOf, maybe, number, objectOf, text, truth } from './shape.js'
+import { anything, type Check, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from './shape.js'
 
 /** A page of items. */
 export function pageOf<T>(item: Check<T>): Check<List<T>> {
@@ -174,6 +175,12 @@ const jobReport = objectOf<JobReport>({
   remaining_seconds: maybe(number),
   warnings: listOf(text),
 })
+const workerFacts = objectOf<NonNullable<TrainingJob['worker']>>({
+  name: text,
+  trainer: text,
+  device: text,
+  versions: mapOf(text),
+})
 export const trainingJob = objectOf<TrainingJob>({
   id: text,
   model_id: text,
@@ -189,6 +196,7 @@ export const trainingJob = objectOf<TrainingJob>({
   expected_start: maybe(text),
   training_start: maybe(text),
   training_end: maybe(text),
+  worker: maybe(workerFacts),
   error_code: maybe(text),
   error_message: maybe(text),
   num_gradient_steps: maybe(number),
@@ -196,6 +204,11 @@ export const trainingJob = objectOf<TrainingJob>({
   step: maybe(number),
   report: maybe(jobReport),
   predicted_end: maybe(text),
+})
+export const workerClaim = objectOf<WorkerClaim>({
+  claim: nullOr(
+    objectOf<NonNullable<WorkerClaim['claim']>>({ job_id: text, attempt: number, token: text, model_id: text }),
+  ),
 })
 export const trainingEvent = objectOf<TrainingEvent>({
   id: text,

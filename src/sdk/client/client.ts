@@ -183,6 +183,10 @@ export function createClient(options: ClientOptions) {
           call,
         ),
     },
+    workers: {
+      /** Asks for a training job and waits for one, as long as the request says; the caller asks again. */
+      claim: send('POST /internal/worker/claims', answers.workerClaim, { isLong: true, maxRetries: 0 }),
+    },
     usage: list('GET /v1/usage', answers.usageReport),
     baseModels: {
       /** Names a model may be created from. */

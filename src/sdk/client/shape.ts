@@ -32,6 +32,11 @@ export function maybe<T>(check: Check<T>): Check<T | null | undefined> {
   return { find: (value, path) => (value === null || value === undefined ? null : check.find(value, path)) }
 }
 
+/** Null is right too, nothing at all is not. */
+export function nullOr<T>(check: Check<T>): Check<T | null> {
+  return { find: (value, path) => (value === null ? null : check.find(value, path)) }
+}
+
 export function listOf<T>(item: Check<T>): Check<readonly T[]> {
   return {
     find(value, path) {

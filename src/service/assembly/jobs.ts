@@ -3,9 +3,11 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import type { WorkerFolders } from '#contract/processes/worker.js'
+import type { WorkerCount } from '../metrics/metrics.js'
 import { type ActivityFeed, createActivityFeed } from '../operations/activity/feed.js'
 import { createJobActivity } from '../operations/activity/job-activity.js'
 import type { BaseModelEntry } from '../operations/context.js'
+import { workerFacts } from '../processes/worker-facts.js'
 import type { WorkerPool } from '../processes/worker-pool.js'
 import {
   createDispatcher,
@@ -38,6 +40,19 @@ export interface JobsInput {
   readonly serverUrl: () => string
 }
 
+/** What workers do, for the metrics. */
+export function countWorkers({ dispatcher }: Pick<Jobs, 'dispatcher'>, trainWorkers: number): readonly WorkerCount[] {
+  const busy = dispatcher.runningCount()
+  const remote = dispatcher.remoteWorkers()
+  const remoteBusy = remote.filter(({ isBusy }) => isBusy).length
+  return [
+    { place: 'local', state: 'busy', count: busy },
+    { place: 'local', state: 'idle', count: Math.max(0, trainWorkers - busy) },
+    { place: 'remote', state: 'busy', count: remoteBusy },
+    { place: 'remote', state: 'idle', count: remote.length - remoteBusy },
+  ]
+}
+
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
 export function createJobs(start: Start, { storage, workers, served, preparedDir, serverUrl }: JobsInput): Jobs {
   const { settings, logger, lifetimes } = start
@@ -62,6 +77,7 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
+    localWorker: workerFacts(),
     hasRoom: () => workers.hasRoom(),
     timing,
     sharer: () => sessions,

@@ -34,6 +34,7 @@ import { createSessionApiService } from '../operations/training/session-api.js'
 import { createTrainingJobService } from '../operations/training/training-jobs.js'
 import { createTrainingPlanService } from '../operations/training/training-plans.js'
 import { createWorkerApiService } from '../operations/training/worker-api.js'
+import { createWorkerClaimService } from '../operations/training/worker-claims.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
 import { createAddressRules, createNameService } from '../operations/webhooks/address-rules.js'
 import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
@@ -164,6 +165,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     workerApi: createWorkerApiService(context),
     sessionApi: createSessionApiService(context),
     tinker: createTinkerService(context),
+    workerClaims: createWorkerClaimService(context),
     wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),
     modelRuns: createModelRunService(context),

@@ -4,7 +4,7 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { createMetrics, type Metrics } from '../metrics/metrics.js'
+import { createMetrics, type Metrics, type WorkerCount } from '../metrics/metrics.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import { openProcessLink } from '../processes/engine-link.js'
 import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
@@ -32,6 +32,8 @@ export interface ProcessesInput {
   readonly served: readonly BaseModelEntry[]
   /** Where prepared base weights are kept. */
   readonly preparedDir: string
+  /** What workers do, once there is a queue. */
+  readonly countWorkers: () => readonly WorkerCount[]
 }
 
 /** How long a scrape of the metrics waits for an engine. */
@@ -39,12 +41,13 @@ const ENGINE_ANSWER_MS = 1000
 /** What engines may take to end, when no request is left. */
 const ENGINE_END_MS = 1000
 
-export function startProcesses(start: Start, { db, served, preparedDir }: ProcessesInput): Processes {
+export function startProcesses(start: Start, { db, served, preparedDir, countWorkers }: ProcessesInput): Processes {
   const { options, settings, lifetimes, seams } = start
   const metrics = createMetrics({
     clock: systemClock,
     version: packageVersion(),
     countJobs: () => countJobsByStatus(db),
+    countWorkers,
     askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })
   const engines = createEnginePool((name) => {

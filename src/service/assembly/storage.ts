@@ -60,7 +60,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   for (const id of newestIds) ids.continueAfter(id)
   await shortenWaits(db, 2 * Math.max(0, ...webhookTiming(start).retryMs))
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
-  const recovered = await recoverInterrupted(db, ids)
+  const recovered = await recoverInterrupted(db, ids, options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
 
   const clockWatch = createClockWatch(db, systemClock, logger)

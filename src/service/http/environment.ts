@@ -35,6 +35,7 @@ import type { SessionApiService } from '#service/operations/training/session-api
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
+import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
 import type { PublicAddress } from './public-address.js'
@@ -83,6 +84,7 @@ export interface AppOptions {
     readonly workerApi: WorkerApiService
     readonly sessionApi: SessionApiService
     readonly tinker: TinkerService
+    readonly workerClaims: WorkerClaimService
     readonly wandb: WandbService
     readonly modelMetrics: ModelMetricsService
     readonly modelRuns: ModelRunService

@@ -24,18 +24,27 @@ export interface Metrics {
   text(): Promise<string>
 }
 
+export interface WorkerCount {
+  /** `local`: of the server's machine; `remote`: of another. */
+  readonly place: 'local' | 'remote'
+  readonly state: 'busy' | 'idle'
+  readonly count: number
+}
+
 export interface MetricsSources {
   readonly clock: Clock
   readonly version: string
   /** Training jobs by status. */
   readonly countJobs: () => Promise<ReadonlyMap<string, number>>
+  /** Workers by where they are and what they do. */
+  readonly countWorkers: () => readonly WorkerCount[]
   /** Engines that run, as far as they answer soon. */
   readonly askEngines: () => Promise<readonly EngineState[]>
 }
 
 const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
-export function createMetrics({ clock, version, countJobs, askEngines }: MetricsSources): Metrics {
+export function createMetrics({ clock, version, countJobs, countWorkers, askEngines }: MetricsSources): Metrics {
   const registry = new Registry()
   const registers = [registry]
   const requests = new Counter({
@@ -59,6 +68,16 @@ export function createMetrics({ clock, version, countJobs, askEngines }: Metrics
     async collect() {
       this.reset()
       for (const [status, count] of await countJobs()) this.set({ status }, count)
+    },
+  })
+  new Gauge({
+    name: 'trainyard_training_workers',
+    help: 'Training workers, by place and state',
+    labelNames: ['place', 'state'] as const,
+    registers,
+    collect() {
+      this.reset()
+      for (const { place, state, count } of countWorkers()) this.set({ place, state }, count)
     },
   })
   new Gauge({ name: 'trainyard_info', help: 'The version', labelNames: ['version'] as const, registers }).set(

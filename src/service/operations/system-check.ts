@@ -18,6 +18,9 @@ const WORKER_TIMEOUT_MS = 60_000
 /** How long a started worker counts as proof, and what was found in the files of base models as news. */
 const FRESH_MS = 60_000
 
+/** Machines that a sentence names. */
+const MAX_NAMES = 5
+
 /** What is slow on a laptop, milliseconds: an order of magnitude above what the part usually takes. */
 const SLOW_MS = {
   database: 100,
@@ -65,7 +68,10 @@ export function createSystemCheckService(context: Context): SystemCheckService {
     const failure = context.dispatcher.lastError()
     if (failure !== null) throw new Error(`the job queue failed: ${failure}`)
     await findClaimableJob(db)
-    return `${context.dispatcher.runningCount()} of ${context.trainWorkers} workers busy`
+    const remote = context.dispatcher.remoteWorkers()
+    const here = `${context.dispatcher.runningCount()} of ${context.trainWorkers} workers busy`
+    if (remote.length === 0) return here
+    return `${here}, of other machines ${remote.filter(({ isBusy }) => isBusy).length} of ${remote.length}: ${namesOf(remote)}`
   }
 
   async function checkEngine(): Promise<string> {
@@ -169,6 +175,12 @@ export function createSystemCheckService(context: Context): SystemCheckService {
       return shared
     },
   }
+}
+
+/** Each machine once, a handful of them. */
+function namesOf(workers: readonly { readonly name: string }[]): string {
+  const names = [...new Set(workers.map(({ name }) => name))]
+  return names.length <= MAX_NAMES ? names.join(', ') : `${names.slice(0, MAX_NAMES).join(', ')} and more`
 }
 
 /** The precision, the measurement it comes from, and the threads. */

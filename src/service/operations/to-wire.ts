@@ -7,6 +7,7 @@ import type { FileObject } from '#contract/wire/files.js'
 import type { Model } from '#contract/wire/models.js'
 import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { type JobReport, jobReportSchema } from '#contract/wire/training/job-report.js'
+import { type WorkerFacts, workerFactsSchema } from '#contract/wire/training/worker-facts.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
@@ -70,6 +71,7 @@ export function toWireJob(
     expected_start: place?.expectedStartMs == null ? null : toIso(place.expectedStartMs),
     training_start: job.startedAtMs === null ? null : toIso(job.startedAtMs),
     training_end: job.endedAtMs === null ? null : toIso(job.endedAtMs),
+    worker: workerOf(job),
     error_code: job.errorCode,
     error_message: job.errorMessage,
     num_gradient_steps: job.gradientSteps,
@@ -84,6 +86,11 @@ export function toWireJob(
 function reportOf({ report }: JobRecord): JobReport | null {
   if (report === null) return null
   const result = jobReportSchema.safeParse(report)
+  return result.success ? result.data : null
+}
+
+function workerOf({ worker }: JobRecord): WorkerFacts | null {
+  const result = workerFactsSchema.safeParse(worker)
   return result.success ? result.data : null
 }
 

@@ -2,18 +2,23 @@
  * Gives queued jobs to workers and watches them: claims, starts, renews the leases of those that live, gives up those that
  * do not move on (`attempt-watch.ts`), stops workers that ignore a cancel.
  *
+ * Workers of this machine get jobs first, then those of other machines that wait for one (`remote-workers.ts`): both by the same claim,
+ * one after the other. Of the latter nothing is known but what they send: their leases decide whether they live.
+ *
  * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
  */
 
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
-import { type ClaimedJob, claimNextJob } from './queue.js'
-import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt } from './recovery.js'
+import { type ClaimedJob, claimNextJob, remoteOwner } from './queue.js'
+import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, releaseClaims } from './recovery.js'
+import { createRemoteWorkers, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
 
 /** A started worker. */
@@ -47,6 +52,8 @@ export interface DispatcherOptions {
   readonly logger: Logger
   readonly signals: JobSignals
   readonly startWorker: StartWorker
+  /** What is known of the workers that are started here. */
+  readonly localWorker: WorkerFacts
   /** Jobs that may run at once. */
   readonly trainWorkers: number
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
@@ -87,17 +94,39 @@ export interface Dispatcher {
   wake(): void
   /** A worker sent a request. @param progress see `AttemptWatch.note` */
   noteContact(attempt: { readonly jobId: string; readonly attempt: number }, progress: number | 'moved' | null): void
-  /** Jobs running in this process. */
+  /**
+   * A worker of another machine asks for a job. What it claimed before and has not ended is queued again.
+   *
+   * @returns null after the wait, when `signal` aborts, and at the end of the server
+   */
+  claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<ClaimedJob | null>
+  /** Jobs that workers of this machine run. */
   runningCount(): number
+  /** Workers of other machines that were heard of lately. */
+  remoteWorkers(): readonly RemoteWorkerState[]
   /** A sweep failed: what the system check reports; null while all is well. */
   lastError(): string | null
   /** Starts nothing more, kills the workers, waits for them; their jobs are queued again by `releaseAttempt`. */
   stop(): Promise<void>
 }
 
+export interface RemoteClaimOptions extends RemoteWait {
+  /** What became of the claim before, if that had no end; null when it knows of none. */
+  readonly left: { readonly reason: string; readonly isOrderly: boolean } | null
+  /** It wants no job: only what it left is queued again. */
+  readonly isLeaving: boolean
+}
+
+export interface RemoteWorkerState extends WorkerFacts {
+  readonly isBusy: boolean
+}
+
 interface Slot {
   readonly jobId: string
-  readonly worker: RunningWorker
+  /** Null on another machine. */
+  readonly worker: RunningWorker | null
+  /** Of a worker on another machine, as far as this process has seen it claim. */
+  readonly remoteId: string | null
   readonly attempt: number
   /** Steps of the job when this attempt began. */
   readonly stepsBefore: number
@@ -107,6 +136,10 @@ interface Slot {
 
 /** A living worker may miss this many leases before it counts as frozen. */
 export const SILENT_LEASES = 10
+/** Time in which a worker on another machine starts its process and asks for the job that it claimed. */
+const REMOTE_START_MS = 60_000
+/** A worker on another machine that neither waits nor trains is forgotten after this time. */
+const FORGET_MS = 60_000
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
@@ -117,6 +150,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     silenceMs: SILENT_LEASES * leaseMs,
     stallMs,
   }
+  const remote = createRemoteWorkers(FORGET_MS / sweepMs)
   const slots = new Set<Slot>()
   const endings = new Set<Promise<void>>()
   let timer: NodeJS.Timeout | null = null
@@ -129,7 +163,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const sharer = (): WorkerSharer | undefined => options.sharer?.()
 
   async function sweep(): Promise<void> {
-    const { lost, renewed } = await expireLeases(db, ids, { living: [...slots], leaseMs: leaseMs })
+    const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
     for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
       signals.notify(jobId)
@@ -141,17 +175,18 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       // those that run must not be killed for memory by the next; alone, a job always starts
       if (usedWorkers() > 0 && !(await hasRoom())) break
       if (wasJob && (await startSharer())) continue
-      const claimed = await claimNextJob(db, ids, { owner, leaseMs: leaseMs })
+      const claimed = await claimNextJob(db, ids, { owner, leaseMs, worker: options.localWorker, tenant: null })
       if (claimed !== null) {
         wasJob = true
         launch(claimed)
       } else if (!(await startSharer())) break
     }
     await askForRoom()
+    if (!isStopped) await remote.serve(claimFor, (claimed) => giveBack(claimed, 'its worker went away'))
   }
 
   function usedWorkers(): number {
-    return slots.size + (sharer()?.count() ?? 0)
+    return localSlots().length + (sharer()?.count() ?? 0)
   }
 
   async function startSharer(): Promise<boolean> {
@@ -166,10 +201,52 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     if (other.isWaiting() || (await findClaimableJob(db)) !== null) other.makeRoom()
   }
 
+  const localSlots = (): readonly (Slot & { readonly worker: RunningWorker })[] =>
+    [...slots].filter((slot): slot is Slot & { readonly worker: RunningWorker } => slot.worker !== null)
+
+  async function claimFor({ id, tenant, name, trainer, device, versions }: RemoteWorker): Promise<ClaimedJob | null> {
+    const claimed = await claimNextJob(db, ids, {
+      owner: remoteOwner(id),
+      leaseMs: Math.max(leaseMs, Math.min(startMs, REMOTE_START_MS)),
+      worker: { name, trainer, device, versions },
+      tenant,
+    })
+    if (claimed !== null) note(claimed, { worker: null, remoteId: id })
+    return claimed
+  }
+
+  async function giveBack({ job }: ClaimedJob, reason: string): Promise<void> {
+    await release({ jobId: job.id, attempt: job.attempt, reason, isOrderly: true })
+  }
+
+  async function claim(worker: RemoteWorker, claimOptions: RemoteClaimOptions): Promise<ClaimedJob | null> {
+    const { left, isLeaving } = claimOptions
+    remote.supersede(worker.id)
+    // it knows of no attempt: the answer to its last claim was lost on the way
+    const lost = left ?? { reason: 'its worker never heard of it', isOrderly: true }
+    for (const jobId of await releaseClaims(db, ids, remoteOwner(worker.id), { ...lost, backoffMs })) {
+      logger.warn({ job_id: jobId, worker: worker.name, reason: lost.reason }, 'job.worker_lost')
+      forgetRemote(jobId)
+      signals.notify(jobId)
+    }
+    if (isLeaving) {
+      remote.forget(worker.id)
+      wake()
+      return null
+    }
+    const waiting = remote.wait(worker, claimOptions)
+    wake()
+    return waiting
+  }
+
+  function forgetRemote(jobId: string): void {
+    for (const slot of slots) if (slot.worker === null && slot.jobId === jobId) slots.delete(slot)
+  }
+
   /** What a worker will hold shows with its first step: until then nobody can tell what is left. */
   async function hasRoom(): Promise<boolean> {
     if (options.hasRoom === undefined) return true
-    for (const { jobId, stepsBefore } of slots) {
+    for (const { jobId, stepsBefore } of localSlots()) {
       const job = await findJob(db, jobId)
       if (job !== null && job.gradientSteps <= stepsBefore) return false
     }
@@ -181,7 +258,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const reason = watch.verdict()
     if (reason === null) return
     await release({ jobId, attempt, reason, isOrderly: false })
-    worker.kill()
+    worker?.kill()
   }
 
   async function release(lost: LostAttempt): Promise<void> {
@@ -199,24 +276,31 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       const job = await findJob(db, slot.jobId)
       const isOver = job === null || job.status !== 'running' || job.attempt !== slot.attempt
       if (!isOver && !job.isCancelRequested) continue
+      if (slot.worker === null) {
+        // one that ignores a cancel loses its lease with its next step, or stalls
+        if (isOver) slots.delete(slot)
+        continue
+      }
       slot.cancelTicks += 1
       if (slot.cancelTicks * sweepMs > cancelGraceMs) slot.worker.kill()
     }
   }
 
+  /** Begins to watch an attempt. */
+  function note({ job }: ClaimedJob, by: Pick<Slot, 'worker' | 'remoteId'>): Slot {
+    const { id: jobId, modelId, kind, attempt } = job
+    logger.info({ job_id: jobId, model_id: modelId, kind, attempt, worker: job.worker?.['name'] }, 'job.started')
+    const stepsBefore = job.gradientSteps
+    const slot = { jobId, attempt, stepsBefore, watch: watchAttempt(limits, sweepMs), cancelTicks: 0, ...by }
+    slots.add(slot)
+    signals.notify(jobId)
+    return slot
+  }
+
   function launch(claimed: ClaimedJob): void {
     const { job } = claimed
-    logger.info({ job_id: job.id, model_id: job.modelId, kind: job.kind, attempt: job.attempt }, 'job.started')
     const worker = options.startWorker(claimed)
-    const slot: Slot = {
-      jobId: job.id,
-      worker,
-      attempt: job.attempt,
-      stepsBefore: job.gradientSteps,
-      watch: watchAttempt(limits, sweepMs),
-      cancelTicks: 0,
-    }
-    slots.add(slot)
+    const slot = note(claimed, { worker, remoteId: null })
     const ending = worker.ended.then(async (reason) => {
       slots.delete(slot)
       await release({ jobId: job.id, attempt: job.attempt, reason, isOrderly: isStopped })
@@ -225,7 +309,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     })
     const settled = ending.catch((error: unknown) => report(error)).finally(() => endings.delete(settled))
     endings.add(settled)
-    signals.notify(job.id)
   }
 
   function report(error: unknown): void {
@@ -259,20 +342,35 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       timer = setInterval(() => {
         for (const slot of slots) slot.watch.tick()
         sharer()?.tick()
+        remote.tick()
         wake()
       }, sweepMs)
       wake()
     },
     noteContact: ({ jobId, attempt }, progress) => {
-      for (const slot of slots) if (slot.jobId === jobId && slot.attempt === attempt) slot.watch.note(progress)
+      const known = [...slots].find((slot) => slot.jobId === jobId && slot.attempt === attempt)
+      const watch = known?.watch ?? watchAttempt(limits, sweepMs)
+      watch.note(progress)
+      // an attempt on another machine that began before this process did
+      if (known === undefined)
+        slots.add({ jobId, attempt, watch, worker: null, remoteId: null, stepsBefore: 0, cancelTicks: 0 })
     },
-    runningCount: () => slots.size,
+    claim,
+    runningCount: () => localSlots().length,
+    remoteWorkers: () => {
+      const busy = new Set([...slots].map((slot) => slot.remoteId))
+      return remote.list().map(({ id, name, trainer, device, versions }) => ({
+        ...{ name, trainer, device, versions },
+        isBusy: busy.has(id),
+      }))
+    },
     lastError: () => failure,
     stop: async () => {
       isStopped = true
       if (timer !== null) clearInterval(timer)
+      remote.close()
       await sweeping
-      for (const slot of slots) slot.worker.kill()
+      for (const slot of localSlots()) slot.worker.kill()
       await Promise.all(endings)
     },
   }

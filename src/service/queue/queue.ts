@@ -15,12 +15,13 @@
 
 import { AppError } from '#base/errors/errors.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import { hashSecret } from '#service/storage/api-keys.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { type Database, type DatabaseHandle, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { findClaimableJob, findJobByDigest, setJobRunning } from '#service/storage/jobs/states.js'
+import { findClaimableJob, findJobByDigest, type JobOwner, setJobRunning } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
 
@@ -117,17 +118,34 @@ export interface ClaimedJob {
   readonly token: string
 }
 
+/** Who claims a job. */
+export interface NewLease {
+  readonly owner: string
+  readonly leaseMs: number
+  /** What is known of the worker, for the job's record. */
+  readonly worker: WorkerFacts
+  /** Only jobs of these; null: of everybody. */
+  readonly tenant: JobOwner | null
+}
+
+/** How leases of workers on other machines begin: a start of the server ends those of its own children only. */
+const REMOTE_OWNER = 'remote-'
+
+export function remoteOwner(workerId: string): string {
+  return `${REMOTE_OWNER}${workerId}`
+}
+
+export function isRemoteOwner(owner: string | null): boolean {
+  return owner?.startsWith(REMOTE_OWNER) === true
+}
+
 /**
  * Claims the job whose turn it is, of those that are the first of their model and whose pause after a loss is over; null
  * without one.
  *
  * The claim raises `attempt` (the fencing token), starts the lease and fixes the parent checkpoint.
  */
-export async function claimNextJob(
-  db: DatabaseHandle,
-  ids: IdSource,
-  lease: { readonly owner: string; readonly leaseMs: number },
-): Promise<ClaimedJob | null> {
+export async function claimNextJob(db: DatabaseHandle, ids: IdSource, lease: NewLease): Promise<ClaimedJob | null> {
   try {
     return await inTransaction(db, (transaction) => claim(transaction, ids, lease))
   } catch (error) {
@@ -137,18 +155,15 @@ export async function claimNextJob(
   }
 }
 
-async function claim(
-  db: Database,
-  ids: IdSource,
-  lease: { readonly owner: string; readonly leaseMs: number },
-): Promise<ClaimedJob | null> {
-  const next = await findClaimableJob(db)
+async function claim(db: Database, ids: IdSource, lease: NewLease): Promise<ClaimedJob | null> {
+  const next = await findClaimableJob(db, lease.tenant)
   if (next === null) return null
   const token = ids.secret(32)
   const parent = await findCheckpoint(db, next.modelId, 'latest')
   await setJobRunning(db, next.id, {
     leaseOwner: lease.owner,
     leaseMs: lease.leaseMs,
+    worker: lease.worker,
     tokenHash: hashSecret(token),
     parentStep: parent?.step ?? 0,
   })

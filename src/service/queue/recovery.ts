@@ -9,9 +9,16 @@ import type { IdSource } from '#base/util/ids.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles } from '#service/storage/jobs/files.js'
-import { extendLease, listExpiredJobs, listRunningJobs, setJobQueuedAgain } from '#service/storage/jobs/states.js'
+import {
+  extendLease,
+  listClaimedJobs,
+  listExpiredJobs,
+  listRunningJobs,
+  setJobQueuedAgain,
+} from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { CANCELLED, endUnsuccessfully } from './outcome.js'
+import { isRemoteOwner } from './queue.js'
 
 /** Workers lost in a row, without a new event between, after which a job fails instead of being run again. */
 export const MAX_LOSSES = 3
@@ -74,13 +81,42 @@ export async function expireLeases(
   })
 }
 
-/** Releases all running jobs: their workers died with the previous server. @returns their ids */
-export async function recoverInterrupted(db: DatabaseHandle, ids: IdSource): Promise<readonly string[]> {
+/**
+ * Releases the running jobs whose workers died with the previous server. Workers on other machines live on: their leases start anew,
+ * because nobody could renew them meanwhile.
+ *
+ * @returns the ids of those that were released
+ */
+export async function recoverInterrupted(
+  db: DatabaseHandle,
+  ids: IdSource,
+  leaseMs: number,
+): Promise<readonly string[]> {
   return inTransaction(db, async (transaction) => {
-    const jobs = await listRunningJobs(transaction)
-    for (const job of jobs)
+    const released: string[] = []
+    for (const job of await listRunningJobs(transaction)) {
+      if (isRemoteOwner(job.leaseOwner)) {
+        await extendLease(transaction, job.id, leaseMs)
+        continue
+      }
       await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: true })
-    return jobs.map((job) => job.id)
+      released.push(job.id)
+    }
+    return released
+  })
+}
+
+/** Releases what a worker on another machine has claimed and not ended. @returns the ids */
+export async function releaseClaims(
+  db: DatabaseHandle,
+  ids: IdSource,
+  owner: string,
+  lost: Pick<LostAttempt, 'reason' | 'isOrderly' | 'backoffMs'>,
+): Promise<readonly string[]> {
+  return inTransaction(db, async (transaction) => {
+    const jobs = await listClaimedJobs(transaction, owner)
+    for (const job of jobs) await release(transaction, ids, job, lost)
+    return jobs.map(({ id }) => id)
   })
 }
 

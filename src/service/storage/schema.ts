@@ -21,7 +21,7 @@ export interface ApiKeysTable {
   name: Generated<string>
   /** The one project it may see; null: all of its entity. */
   project: string | null
-  /** `read`, `write` or `admin`. */
+  /** One of `KEY_SCOPES`. */
   scope: Generated<string>
   /** Refused from this time on; null: never. */
   expires_at_ms: number | null
@@ -135,6 +135,8 @@ export interface TrainingJobsTable {
   retry_at_ms: number | null
   is_cancel_requested: Generated<number>
   lease_owner: string | null
+  /** JSON object: the worker of the running attempt, or of the last one, see `contract/wire/training/worker-facts.ts`. */
+  worker: string | null
   lease_expires_at_ms: number | null
   heartbeat_at_ms: number | null
   /** SHA-256 of the running attempt's bearer token. */

@@ -35,6 +35,8 @@ export interface JobRecord {
   readonly losses: number
   readonly isCancelRequested: boolean
   readonly leaseOwner: string | null
+  /** Which worker runs it, or ran it last; null before the first, and for jobs of versions that did not store it. */
+  readonly worker: JsonObject | null
   readonly leaseExpiresAtMs: number | null
   readonly parentStep: number | null
   readonly step: number | null
@@ -180,6 +182,7 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     losses: row.losses,
     isCancelRequested: row.is_cancel_requested === 1,
     leaseOwner: row.lease_owner,
+    worker: row.worker === null ? null : readObject(row.worker, 'worker of a training job'),
     leaseExpiresAtMs: row.lease_expires_at_ms,
     parentStep: row.parent_step,
     step: row.step,

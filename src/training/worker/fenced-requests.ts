@@ -16,6 +16,8 @@ export interface WorkerIdentity {
   /** Of the job, or of the training session. */
   readonly jobId: string
   readonly attempt: number
+  /** How long a server that does not answer is tried, milliseconds. Default `PATIENCE_MS`. */
+  readonly patienceMs?: number
   /** A training session instead of a job. */
   readonly isSession?: boolean
 }
@@ -30,7 +32,9 @@ export class FencedError extends AppError {
 /** Sends one request until it is answered. Rejects with `FencedError` when the attempt is stale, with AppError `unavailable` without a server. */
 export type FencedRequests = (method: string, path: string, init?: RequestInit) => Promise<Response>
 
-/** Tries of one request before the server counts as gone, and the pause before each retry. */
+/** How long a server that does not answer is tried before it counts as gone; a restart takes less. */
+export const PATIENCE_MS = 60_000
+/** Pauses before the first retries of a request; after them the last one again and again. */
 const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
 /** How long the head of an answer may take. Its body may take as long as the job: rows are read as they are trained on. */
 const ANSWER_TIMEOUT_MS = 120_000
@@ -56,7 +60,9 @@ export function createFencedRequests(
   }
   return async function send(method, path, init = {}) {
     const request = { ...init, method, headers: { ...headers, ...init.headers } }
+    const patienceMs = identity.patienceMs ?? PATIENCE_MS
     let storageCount = 0
+    let waitedMs = 0
     for (let attempt = 0; ; ) {
       const response = await fetchOnce(`${root}${path}`, request)
       if (response instanceof Response && response.ok) return response
@@ -68,9 +74,10 @@ export function createFencedRequests(
         await pause(STORAGE_PAUSE_MS)
         continue
       }
-      const pauseMs = RETRY_PAUSES_MS[attempt]
-      if (pauseMs === undefined) throw unavailable(method, path, response)
+      if (waitedMs >= patienceMs) throw unavailable(method, path, response)
+      const pauseMs = RETRY_PAUSES_MS[Math.min(attempt, RETRY_PAUSES_MS.length - 1)] ?? 0
       attempt += 1
+      waitedMs += pauseMs
       await pause(pauseMs)
     }
   }

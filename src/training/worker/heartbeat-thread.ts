@@ -3,12 +3,12 @@
  *
  * It sends heartbeats, passes a cancel request on through shared memory, and kills the whole process (SIGKILL: the main
  * thread may be inside native code) when the attempt is stale, when the parent process has died, or, on a machine without
- * the server, when the server has been gone for a lease and a half. The last is counted in ticks of a timer, so that a
+ * the server, when the server has been gone for longer than anybody waits for it. The last is counted in ticks of a timer, so that a
  * machine that slept does not take its own sleep for the server's. A killed worker has changed nothing: the server only
  * ever sees complete requests.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { FencedError } from './fenced-requests.js'
+import { FencedError, PATIENCE_MS } from './fenced-requests.js'
 import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
 import { createWorkerClient } from './worker-client.js'
 
@@ -42,7 +42,8 @@ function start(data: HeartbeatData): void {
   const watchTimer = setInterval(() => {
     // Half a lease of grace: a server that restarts finds the attempt alive if it is back in time.
     ticksWithoutAnswer += 1
-    const isServerGone = !data.isServerParent && ticksWithoutAnswer > 1 + (1.5 * leaseMs) / WATCH_MS
+    const silenceMs = Math.max(1.5 * leaseMs, data.identity.patienceMs ?? PATIENCE_MS)
+    const isServerGone = !data.isServerParent && ticksWithoutAnswer > 1 + silenceMs / WATCH_MS
     if (isServerGone || process.ppid !== data.parentPid) killSelf()
   }, WATCH_MS)
   void beat()

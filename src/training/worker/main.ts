@@ -59,7 +59,7 @@ async function main(environment: Environment): Promise<void> {
     const isSound = await (task.identity.isSession === true ? holdSession : makeAttempt)(task, tools)
     // a process that waits for its input would keep this one
     if (!isSound || !isKept) return tools.trainers.stop()
-    task = await nextTask()
+    task = await nextTask(readPatience(environment))
   }
 }
 
@@ -105,6 +105,12 @@ interface Task {
   readonly folders: WorkerFolders
 }
 
+/** How long a server that does not answer is tried, as whoever started this process says. */
+function readPatience(environment: Environment): { readonly patienceMs?: number } {
+  const seconds = Number(environment['TRAINYARD_WORKER_PATIENCE_SECONDS'])
+  return Number.isFinite(seconds) && seconds > 0 ? { patienceMs: seconds * 1000 } : {}
+}
+
 /** Runs one attempt to its end. @returns whether this process may make another one */
 async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<boolean> {
   const client = createWorkerClient(identity)
@@ -114,8 +120,8 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
     identity,
     leaseSeconds: job.lease_seconds,
     parentPid: process.ppid,
-    // an IPC channel means that the server itself started this process
-    isServerParent: process.send !== undefined,
+    // a process of the server itself is given its base models
+    isServerParent: process.send !== undefined && folders.base_model !== null,
   })
   try {
     await runJob({
@@ -175,12 +181,12 @@ async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob 
 }
 
 /** Tells the server that this process is free, and waits for the next attempt; the server ends it when there is none. */
-function nextTask(): Promise<Task> {
+function nextTask(patience: ReturnType<typeof readPatience>): Promise<Task> {
   return new Promise((resolve) => {
     process.once('message', (message: unknown) => {
       const { folders, is_session: isSession, ...said } = workerAssignmentSchema.parse(message)
       const { url, token, job_id: jobId, attempt } = said
-      resolve({ identity: { url, token, jobId, attempt, isSession }, folders })
+      resolve({ identity: { url, token, jobId, attempt, isSession, ...patience }, folders })
     })
     const idle: WorkerIdle = { type: 'idle', resident_bytes: process.memoryUsage.rss() }
     process.send?.(idle)
@@ -233,6 +239,7 @@ function readTask(environment: Environment): Task {
     jobId: read('TRAINYARD_WORKER_JOB'),
     attempt: Number(read('TRAINYARD_WORKER_ATTEMPT')),
     isSession: environment['TRAINYARD_WORKER_SESSION'] === '1',
+    ...readPatience(environment),
   }
   return { identity, folders: workerFoldersSchema.parse(JSON.parse(read('TRAINYARD_WORKER_FOLDERS'))) }
 }

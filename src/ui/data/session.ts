@@ -3,10 +3,12 @@
  * and never in an address or a cookie.
  */
 import { signal } from '@preact/signals'
+import type { KeyScope } from '#contract/wire/access/key-words.js'
 import type { WhoamiResponse } from '#contract/wire/health.js'
 
 const NAME = 'trainyard.session'
-const SCOPES = ['read', 'write', 'admin'] as const
+/** Each contains the ones before it; a worker's contains none of them. */
+const SCOPES: readonly KeyScope[] = ['read', 'write', 'admin']
 
 /** Null: nobody is signed in. */
 export const credential = signal<string | null>(sessionStorage.getItem(NAME) || localStorage.getItem(NAME) || null)
@@ -29,7 +31,7 @@ export function forgetCredential(): void {
 }
 
 /** Null if the credential may do that; else the reason, for a control that is shown disabled. */
-export function missingScope(needed: (typeof SCOPES)[number]): string | null {
+export function missingScope(needed: KeyScope): string | null {
   const scope = identity.value?.scope
   if (scope === undefined || SCOPES.indexOf(scope) >= SCOPES.indexOf(needed)) return null
   return `needs a key of scope ${needed}; this one may ${scope}`

@@ -65,7 +65,7 @@ function run(dataDir: string, transition: string, point: number): Promise<Outcom
 async function stateOf(dataDir: string): Promise<unknown> {
   const directory = await openDataDir(dataDir)
   const { db, close } = await openDatabase(directory.databasePath)
-  await recoverInterrupted(db, systemIds)
+  await recoverInterrupted(db, systemIds, 60_000)
   const blobs = await createLocalBlobs(directory.blobsPath)
   for (const sha256 of await listReferencedBlobs(db)) {
     const bytes = await readFile(blobs.pathOf(sha256))

@@ -126,8 +126,10 @@ async function ask(service: TestService, schema: string): Promise<ReadonlyMap<st
     const text = await response.text()
     // an older schema has one time for a checkpoint and its metrics
     const constant = text.replaceAll(/"last_used_at":(?:"[^"]*"|\d+|null)|"times":\[[^\]]*\]/g, '')
-    // older schemas do not store what a job runs with, and say nothing that follows from it
-    found.set(path, constant.replaceAll(/"resolved_config":(?:null|\{[^{}]*\})|"a learning rate of [^"]*"/g, ''))
+    // older schemas do not store what a job runs with, nor where, and say nothing that follows from it
+    const options = /"resolved_config":(?:null|\{[^{}]*\})|"a learning rate of [^"]*"/g
+    const worker = /"worker":(?:null|\{[^{}]*\{[^{}]*\}\})/g
+    found.set(path, constant.replaceAll(options, '').replaceAll(worker, ''))
   }
   return found
 }

@@ -141,6 +141,7 @@ function startWorker(
       TRAINYARD_WORKER_TOKEN: TOKEN,
       TRAINYARD_WORKER_JOB: 'job-1',
       TRAINYARD_WORKER_ATTEMPT: '1',
+      TRAINYARD_WORKER_PATIENCE_SECONDS: '3',
       TRAINYARD_WORKER_FOLDERS: JSON.stringify({
         base_model: modelPath,
         prepared: join(directory, 'prepared'),

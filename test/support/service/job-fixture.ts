@@ -56,3 +56,8 @@ export async function createJobFixture(): Promise<JobFixture> {
     close: database.close,
   }
 }
+
+/** A worker as the record of a job names it. */
+export const TEST_WORKER = { name: 'here', trainer: 'onnx', device: 'cpu', versions: {} }
+/** Who claims with no limits. */
+export const TEST_LEASE = { owner: 'local-test', leaseMs: 30_000, worker: TEST_WORKER, tenant: null }

@@ -23,7 +23,7 @@ export interface KillableServer {
   call<T>(path: string, json?: object): Promise<T>
   createModel(name?: string): Promise<string>
   /** Submits rows, each of which is a gradient step. @returns the job's id */
-  submitRows(modelId: string, count: number): Promise<string>
+  submitRows(modelId: string, count: number, options?: object): Promise<string>
   /**
    * A job of so many steps whose worker is stopped after the first and before it has made half of them. A machine that holds this process up may let a job
    * end before it is stopped; then the next one is tried.
@@ -39,7 +39,7 @@ export interface KillableServer {
 }
 
 export interface KillableServerOptions
-  extends Pick<TestedServiceOptions, 'tuning' | 'seams' | 'trainWorkers' | 'threads'> {
+  extends Pick<TestedServiceOptions, 'tuning' | 'seams' | 'trainWorkers' | 'threads' | 'resumeIntervalMs'> {
   readonly dataDir: string
   /** The key of an earlier server on the directory. */
   readonly apiKey?: string
@@ -83,7 +83,7 @@ export async function startKillableServer(options: KillableServerOptions): Promi
   }
   const call = <T>(path: string, json?: object): Promise<T> => parsed(path, fetchJson(path, json))
 
-  async function submitRows(modelId: string, count: number): Promise<string> {
+  async function submitRows(modelId: string, count: number, options: object = {}): Promise<string> {
     const row = (i: number) => ({
       messages: [
         // all of one length: later steps need nothing that the first did not
@@ -94,7 +94,7 @@ export async function startKillableServer(options: KillableServerOptions): Promi
     const body = Array.from({ length: count }, (_, i) => JSON.stringify(row(i))).join('\n')
     const upload = send('/v1/files?filename=rows.jsonl', { method: 'POST', body })
     const { id } = await parsed<{ id: string }>('/v1/files', upload)
-    const config = { batch_size: 1, learning_rate: 1e-3 }
+    const config = { batch_size: 1, learning_rate: 1e-3, ...options }
     const json = { model_id: modelId, training_data_url: id, config }
     return (await call<{ id: string }>('/v1/preview/sft-training-jobs', json)).id
   }

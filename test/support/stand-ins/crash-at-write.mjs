@@ -94,7 +94,8 @@ const context = {
   requestSweep: () => undefined,
 }
 const principal = { entity: 'local', project: null, keyId: 'k', keyPrefix: 'ty_', scope: 'admin', usageProject: null }
-const LEASE = { owner: 'test', leaseMs: 60_000 }
+const WORKER = { name: 'here', trainer: 'onnx', device: 'cpu', versions: {} }
+const LEASE = { owner: 'test', leaseMs: 60_000, worker: WORKER, tenant: null }
 const modelRequest = (model) => ({ project: 'p', name: model, base_model: 'base' })
 const models = createModelService(context)
 
@@ -304,12 +305,12 @@ const transitions = {
   },
   'recover at start': async () => {
     await prepare()
-    return () => recoverInterrupted(db, ids)
+    return () => recoverInterrupted(db, ids, 60_000)
   },
   'delete checkpoint': async () => {
     const { model, attempt } = await prepare()
     await requestCancel(db, ids, attempt.jobId)
-    await recoverInterrupted(db, ids)
+    await recoverInterrupted(db, ids, 60_000)
     return () => createCheckpointService(context).delete(principal, model.id, [1])
   },
   'delete model': async () => {

@@ -2,9 +2,23 @@
  * Words of API keys that the command line needs without the schemas.
  */
 
-/** What a key may do; each contains the ones before it. */
-export const KEY_SCOPES = ['read', 'write', 'admin'] as const
-export type KeyScope = (typeof KEY_SCOPES)[number]
+/**
+ * What a key may do, and what its scope contains. A worker's key opens nothing but the queue: it lies on machines that are none of the
+ * server's.
+ */
+const GRANTS = {
+  read: ['read'],
+  write: ['read', 'write'],
+  admin: ['read', 'write', 'admin', 'worker'],
+  worker: ['worker'],
+} as const
+export type KeyScope = keyof typeof GRANTS
+export const KEY_SCOPES = ['read', 'write', 'admin', 'worker'] as const satisfies readonly KeyScope[]
+
+/** Whether a key of scope `held` may do what needs `needed`. */
+export function scopeContains(held: KeyScope, needed: KeyScope): boolean {
+  return (GRANTS[held] as readonly KeyScope[]).includes(needed)
+}
 
 /** Longest life a key may be given, seconds: ten years. */
 export const MAX_KEY_LIFE_SECONDS = 315_360_000

@@ -3,7 +3,8 @@
  * other objects.
  *
  * A key sees one entity, or one project of it. Scopes contain each other: `read` reads everything and asks models for
- * answers, `write` also creates, trains and deletes, `admin` also manages keys.
+ * answers, `write` also creates, trains and deletes, `admin` also manages keys. `worker` is apart: such a key takes training jobs
+ * and opens nothing else.
  */
 import { z } from 'zod'
 import { listSchema, pageQuerySchema } from '../list.js'

@@ -14,7 +14,17 @@ const REFERENCE: PageLink = { name: 'reference', title: 'API reference' }
 const PICTURE = /^[\w-]+[.](svg|png)$/
 const PICTURE_TYPES: Readonly<Record<string, string>> = { '.svg': 'image/svg+xml', '.png': 'image/png' }
 /** Shown first, in this order; others follow by name. */
-const ORDER = ['guide', 'page', 'api', 'commands', 'how-training-works', 'training-loops', 'learning', 'operations']
+const ORDER = [
+  'guide',
+  'page',
+  'api',
+  'commands',
+  'how-training-works',
+  'training-loops',
+  'learning',
+  'operations',
+  'more-machines',
+]
 
 export interface Documentation {
   /** The page as HTML; null if there is none. An empty name is the first page. */

@@ -47,6 +47,7 @@ const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
   unsupported_media_type: 415,
   request_timeout: 408,
   method_not_allowed: 405,
+  worker_version: 410,
 }
 
 /** Internal errors whose own words are for the client: they name what is broken and no path of the server. */

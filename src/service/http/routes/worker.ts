@@ -1,5 +1,6 @@
 /**
- * The worker protocol of `contract/processes/worker.ts`. Not behind API keys: each request proves its attempt.
+ * The worker protocol of `contract/processes/worker.ts`. Not behind API keys: each request proves its attempt. Only who asks for a job
+ * (`contract/processes/worker-claim.ts`) does so with a key.
  */
 import type { MiddlewareHandler } from 'hono'
 import { InvalidRequestError } from '#base/errors/errors.js'
@@ -10,6 +11,7 @@ import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { collectBytes, readBytes } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
+import { connectionOf } from '../event-stream.js'
 import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 
@@ -27,8 +29,14 @@ export function requireLease({ services }: AppOptions): MiddlewareHandler<AppEnv
   }
 }
 
-export function workerHandlers({ services: { workerApi, sessionApi } }: AppOptions) {
+export function workerHandlers({ services: { workerApi, sessionApi, workerClaims }, closing }: AppOptions) {
   return handlers({
+    'POST /internal/worker/claims': async ({ principal, body, c }) => {
+      const request = await body()
+      const gone = new AbortController()
+      connectionOf(c)?.once('close', () => gone.abort())
+      return workerClaims.claim(principal, request, AbortSignal.any([c.req.raw.signal, closing, gone.signal]))
+    },
     'GET /internal/worker/jobs/{job_id}': ({ c }) => workerApi.job(claimOf(c)),
     'GET /internal/worker/jobs/{job_id}/input': async ({ c }) =>
       sendFile(c, await workerApi.openInput(claimOf(c)), LINES),

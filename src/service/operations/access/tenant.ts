@@ -5,7 +5,7 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
-import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'
+import { type KeyScope, scopeContains } from '#contract/wire/access/key-words.js'
 import type { Principal, Tenant } from './principal.js'
 
 /** Whether a thing of an entity and project is the tenant's. */
@@ -48,7 +48,7 @@ export function checkEntity(tenant: Tenant, entity: string): string {
 
 /** @throws {AppError} `insufficient_scope` if the key may not do what needs `scope` */
 export function requireScope(principal: Principal, scope: KeyScope): void {
-  if (KEY_SCOPES.indexOf(principal.scope) >= KEY_SCOPES.indexOf(scope)) return
+  if (scopeContains(principal.scope, scope)) return
   throw new AppError(
     'permission',
     'insufficient_scope',

@@ -22,7 +22,7 @@ export interface QueueForecast {
 const SHARE = 20
 const MAX_FRESH_MS = 5000
 
-export function createQueueForecast(db: Database, workers: number, clock: Clock): QueueForecast {
+export function createQueueForecast(db: Database, workers: () => number, clock: Clock): QueueForecast {
   let plan: ReadonlyMap<string, Forecast> = new Map()
   let atMs = 0
   let freshUntilMs = Number.NEGATIVE_INFINITY
@@ -31,7 +31,7 @@ export function createQueueForecast(db: Database, workers: number, clock: Clock)
   async function make(): Promise<void> {
     const startMs = clock.monotonicMs()
     const state = await readQueueState(db)
-    plan = planQueue(state, workers)
+    plan = planQueue(state, workers())
     atMs = state.nowMs
     const endMs = clock.monotonicMs()
     freshUntilMs = endMs + Math.min(MAX_FRESH_MS, SHARE * (endMs - startMs))

@@ -55,7 +55,11 @@ type Context = JobRequestContext &
 
 export function createTrainingJobService(context: Context): TrainingJobService {
   const { db, ids, signals } = context
-  const forecast = createQueueForecast(db, context.trainWorkers, context.clock)
+  const forecast = createQueueForecast(
+    db,
+    () => context.trainWorkers + context.dispatcher.remoteWorkers().length,
+    context.clock,
+  )
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
     const job = await findJob(db, id)

@@ -283,6 +283,8 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       logger.info({ job_id: claim.jobId, attempt: claim.attempt, step }, 'job.completed')
       context.requestSweep()
       signals.notify(claim.jobId)
+      // the next job of the model may begin, on whatever machine
+      dispatcher.wake()
     },
 
     fail: async (claim, failure) => {
@@ -295,6 +297,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       if (failure.is_cancelled) logger.info({ job_id: jobId, attempt }, 'job.cancelled')
       else logger.warn({ job_id: jobId, attempt, code: failure.code, reason: failure.message }, 'job.failed')
       signals.notify(claim.jobId)
+      dispatcher.wake()
     },
   }
 }

@@ -9,18 +9,29 @@ import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 
+/** Whose jobs: those of an entity, or of one project of it. */
+export interface JobOwner {
+  readonly entity: string
+  readonly project: string | null
+}
+
 /**
  * The queued job whose turn it is, of those that are the first of their model and whose pause after a loss is over: an
  * interrupted one, else one of the project that runs the fewest, of those that waited longest for a turn, and in it of the
  * model that did. `queue/plan.ts` tells the order of all.
+ *
+ * @param owner only jobs of these; default all
  */
 export async function findClaimableJob(
   db: Database,
+  owner: JobOwner | null = null,
 ): Promise<{ readonly id: string; readonly modelId: string } | null> {
   const row = await db
     .selectFrom('training_jobs as job')
     .select(['job.id', 'job.model_id'])
     .where('job.status', '=', 'queued')
+    .$if(owner !== null, (query) => query.where('job.entity', '=', owner?.entity ?? ''))
+    .$if(owner?.project != null, (query) => query.where('job.project', '=', owner?.project ?? ''))
     .where((e) => e.or([e('job.retry_at_ms', 'is', null), e('job.retry_at_ms', '<=', databaseNowMs)]))
     .where((e) =>
       e.not(
@@ -71,6 +82,8 @@ export async function findClaimableJob(
 export interface NewAttempt {
   readonly leaseOwner: string
   readonly leaseMs: number
+  /** What is known of the worker. */
+  readonly worker: JsonObject
   readonly tokenHash: string
   readonly parentStep: number
 }
@@ -86,6 +99,7 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
         .selectFrom('training_jobs as other')
         .select((o) => o(o.fn.coalesce(o.fn.max('other.claim_order'), sql<number>`0`), '+', 1).as('turn')),
       lease_owner: attempt.leaseOwner,
+      worker: JSON.stringify(attempt.worker),
       lease_expires_at_ms: e(databaseNowMs, '+', attempt.leaseMs),
       heartbeat_at_ms: databaseNowMs,
       retry_at_ms: null,
@@ -225,6 +239,17 @@ export async function setJobReport(db: Database, jobId: string, report: JsonObje
 /** Every running job. */
 export async function listRunningJobs(db: Database): Promise<readonly JobRecord[]> {
   const rows = await db.selectFrom('training_jobs').selectAll().where('status', '=', 'running').execute()
+  return rows.map(toJob)
+}
+
+/** Running jobs that `owner` has claimed. */
+export async function listClaimedJobs(db: Database, owner: string): Promise<readonly JobRecord[]> {
+  const rows = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .where('status', '=', 'running')
+    .where('lease_owner', '=', owner)
+    .execute()
   return rows.map(toJob)
 }
 

@@ -81,7 +81,7 @@ test('a folder is linked where the server of this machine takes it in; elsewhere
   expect(await run(['add', tiny])).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('not known here') })
   const paths = { stateDir: join(emptyHome(), '.local/state/trainyard') }
   const record = { url: service.url, apiKeyFile: service.apiKeyFile, pid: process.pid }
-  const forget = await writeServerRecord({ ...paths, configFile: '', dataDir: '' }, record)
+  const forget = await writeServerRecord({ ...paths, configFile: '', cacheDir: '', dataDir: '' }, record)
   const added = await run(['add', tiny, '--name', 'mine', '--json'])
   expect(added.exitCode, added.stderr).toBe(0)
   expect(JSON.parse(added.stdout)).toMatchObject({ name: 'mine', source: 'local', status: 'ready' })

@@ -17,10 +17,10 @@ import {
   listDueWebhooks,
   setAttempt,
 } from '#service/storage/webhooks/webhooks.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 
 const DAY_MS = 24 * 3_600_000
-const LEASE = { owner: 'test', leaseMs: 60_000 }
+const LEASE = { ...TEST_LEASE, leaseMs: 60_000 }
 let fixture: JobFixture
 
 beforeEach(async () => {

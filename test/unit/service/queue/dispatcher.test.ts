@@ -9,7 +9,7 @@ import { type ClaimedJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE, TEST_WORKER } from '../../../support/service/job-fixture.js'
 
 /** A worker process that is only an object: it lives until it is killed or told how to end. */
 interface StandIn extends ClaimedJob {
@@ -41,6 +41,7 @@ function start(timing: Partial<JobTiming> = {}, trainWorkers = 1, hasRoom?: () =
     signals: createJobSignals(),
     timing: { ...DEFAULT_JOB_TIMING, sweepMs: SWEEP_MS, backoffMs: 0, ...timing },
     trainWorkers,
+    localWorker: TEST_WORKER,
     ...(hasRoom === undefined ? {} : { hasRoom }),
     startWorker: (claimed) => {
       let end: (reason: string) => void = () => undefined
@@ -128,7 +129,7 @@ describe('losses', () => {
     for (let i = 0; i < 4; i += 1) {
       await until(() => expect(workers.length).toBeGreaterThan(i))
       await dispatcher.stop()
-      await recoverInterrupted(fixture.db, systemIds)
+      await recoverInterrupted(fixture.db, systemIds, 60_000)
       expect(await jobOf(id)).toMatchObject({ status: 'queued', losses: 0 })
       start()
     }

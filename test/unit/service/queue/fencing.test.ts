@@ -12,7 +12,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listEvents } from '#service/storage/events.js'
 import { findModel } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 
 const FILES = {
   'adapter_config.json': { sha256: 'c'.repeat(64), sizeBytes: 3 },
@@ -23,7 +23,7 @@ let fixture: JobFixture
 let claim: AttemptClaim
 
 async function claimAgain(leaseMs = 60_000): Promise<AttemptClaim> {
-  const claimed = await claimNextJob(fixture.db, systemIds, { owner: 'test', leaseMs })
+  const claimed = await claimNextJob(fixture.db, systemIds, { ...TEST_LEASE, leaseMs })
   if (claimed === null) throw new Error('nothing to claim')
   return { jobId: claimed.job.id, attempt: claimed.job.attempt, token: claimed.token }
 }

@@ -9,7 +9,7 @@ import { claimNextJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { type QueueState, readQueueState } from '#service/storage/jobs/queue-state.js'
 import { setJobCompleted } from '#service/storage/jobs/states.js'
-import { createJobFixture, ONCE } from '../../../support/service/job-fixture.js'
+import { createJobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 
 /** Jobs as `project.model`, in the order in which they were sent. */
 function stateOf(jobs: readonly string[], more: Partial<QueueState> = {}): QueueState {
@@ -104,11 +104,11 @@ describe('the plan', () => {
     for (let round = 0; round < 11; round += 1) {
       const plan = planQueue(await readQueueState(fixture.db), 1)
       const next = [...plan].find(([, { position }]) => position === 1)?.[0]
-      const claimed = await claimNextJob(fixture.db, systemIds, { owner: 'test', leaseMs: 60_000 })
+      const claimed = await claimNextJob(fixture.db, systemIds, { ...TEST_LEASE, leaseMs: 60_000 })
       expect(claimed?.job.id).toBe(next)
       if (round % 4 === 3) {
-        await recoverInterrupted(fixture.db, systemIds)
-        expect((await claimNextJob(fixture.db, systemIds, { owner: 'test', leaseMs: 60_000 }))?.job.id).toBe(next)
+        await recoverInterrupted(fixture.db, systemIds, 60_000)
+        expect((await claimNextJob(fixture.db, systemIds, { ...TEST_LEASE, leaseMs: 60_000 }))?.job.id).toBe(next)
       }
       await setJobCompleted(fixture.db, claimed?.job.id ?? '', 1)
     }

@@ -9,9 +9,9 @@ import { recoverInterrupted, releaseAttempt } from '#service/queue/recovery.js'
 import { listEvents } from '#service/storage/events.js'
 import { deleteModelRow } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
-import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
+import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 
-const LEASE = { owner: 'test', leaseMs: 60_000 }
+const LEASE = { ...TEST_LEASE, leaseMs: 60_000 }
 let fixture: JobFixture
 
 beforeEach(async () => {
@@ -27,7 +27,7 @@ describe('queue', () => {
     const second = await createJob(fixture.db, fixture.newJob(), ONCE)
     expect((await claim())?.job.id).toBe(first.job.id)
     expect(await claim()).toBeNull()
-    await recoverInterrupted(fixture.db, systemIds)
+    await recoverInterrupted(fixture.db, systemIds, 60_000)
     expect((await claim())?.job.id).toBe(first.job.id)
     await requestCancel(fixture.db, systemIds, second.job.id)
     expect(await claim()).toBeNull()
@@ -48,7 +48,7 @@ describe('queue', () => {
   it('raises the attempt and starts a new secret with every claim', async () => {
     await createJob(fixture.db, fixture.newJob(), ONCE)
     const first = await claim()
-    await recoverInterrupted(fixture.db, systemIds)
+    await recoverInterrupted(fixture.db, systemIds, 60_000)
     const second = await claim()
     expect([first?.job.attempt, second?.job.attempt]).toEqual([1, 2])
     expect(second?.token).not.toBe(first?.token)
@@ -175,7 +175,7 @@ describe('recovery', () => {
     const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
     for (let i = 0; i < 5; i += 1) {
       expect((await claim())?.job.id).toBe(job.id)
-      await recoverInterrupted(fixture.db, systemIds)
+      await recoverInterrupted(fixture.db, systemIds, 60_000)
     }
     expect(await findJob(fixture.db, job.id)).toMatchObject({ status: 'queued', losses: 0, attempt: 5 })
   })
@@ -197,7 +197,7 @@ describe('recovery', () => {
     const { job } = await createJob(fixture.db, fixture.newJob(), ONCE)
     await claim()
     await requestCancel(fixture.db, systemIds, job.id)
-    await recoverInterrupted(fixture.db, systemIds)
+    await recoverInterrupted(fixture.db, systemIds, 60_000)
     expect((await findJob(fixture.db, job.id))?.status).toBe('cancelled')
   })
 })

@@ -73,12 +73,13 @@ it.each([
   expect(waitedMs()).toBe(600_000)
 })
 
-it('gives up a server that is not there much sooner', async () => {
+it('gives up a server that is not there after a minute', async () => {
   const { client, waitedMs } = await connect(1000, 'overloaded')
   await expect(client.fail({ code: 'x', message: 'x', is_cancelled: false })).rejects.toMatchObject({
     code: 'server_unreachable',
   })
-  expect(waitedMs()).toBeLessThan(10_000)
+  expect(waitedMs()).toBeGreaterThanOrEqual(60_000)
+  expect(waitedMs()).toBeLessThan(65_000)
 })
 
 it('reads rows for as long as the training takes', async () => {

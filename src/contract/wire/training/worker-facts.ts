@@ -1,0 +1,16 @@
+/**
+ * What is known of a worker: what people call it, and what its numbers depend on. Stands on the jobs it trains.
+ */
+import { z } from 'zod'
+
+export const workerFactsSchema = z.object({
+  /** The machine's name, unless it was given another. */
+  name: z.string().min(1).max(128),
+  /** What computes gradients: `onnx`. */
+  trainer: z.string().min(1).max(32),
+  /** What it computes on: `cpu`. */
+  device: z.string().min(1).max(128),
+  /** Of the programs that take part, by name. */
+  versions: z.record(z.string().max(64), z.string().max(64)),
+})
+export type WorkerFacts = z.infer<typeof workerFactsSchema>

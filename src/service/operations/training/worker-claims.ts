@@ -1,0 +1,54 @@
+/**
+ * Claims of workers on other machines (`contract/processes/worker-claim.ts`): who may ask, and what they get. The claim itself is the
+ * queue's, the same as for workers of this machine.
+ */
+import { AppError } from '#base/errors/errors.js'
+import { packageVersion } from '#base/util/package-root.js'
+import type { WorkerClaim, WorkerClaimRequest } from '#contract/processes/worker-claim.js'
+import { ownerOf } from '../access/tenant.js'
+import type { Principal, ServiceContext } from '../context.js'
+
+export interface WorkerClaimService {
+  /**
+   * @param signal of the worker: aborted, nobody waits any more
+   * @throws {AppError} `worker_version` for a worker of another minor version: its numbers could be others
+   */
+  claim(principal: Principal, request: WorkerClaimRequest, signal: AbortSignal): Promise<WorkerClaim>
+}
+
+export function createWorkerClaimService({ dispatcher }: Pick<ServiceContext, 'dispatcher'>): WorkerClaimService {
+  const version = packageVersion()
+  return {
+    claim: async (principal, request, signal) => {
+      const { id, name, trainer, device, versions } = request.worker
+      const { left, is_leaving: isLeaving } = request
+      // one that ends may give back what it has, of whatever version it is
+      if (!isLeaving) assertSameVersion(versions['trainyard'] ?? 'none', version)
+      const claimed = await dispatcher.claim(
+        { id, name, trainer, device, versions, tenant: ownerOf(principal) },
+        {
+          waitMs: request.wait_seconds * 1000,
+          signal,
+          left: left === null ? null : { reason: left.reason, isOrderly: left.is_orderly },
+          isLeaving,
+        },
+      )
+      if (claimed === null) return { claim: null }
+      const { job, token } = claimed
+      return { claim: { job_id: job.id, attempt: job.attempt, token, model_id: job.modelId } }
+    },
+  }
+}
+
+function assertSameVersion(given: string, own: string): void {
+  if (minorOf(given) === minorOf(own)) return
+  throw new AppError('conflict', 'worker_version', `this server is version ${own}, the worker is version ${given}`, {
+    hint: `install trainyard ${own} on the worker's machine and start it again`,
+    details: { version: own },
+  })
+}
+
+/** `0.1` of `0.1.2`. */
+function minorOf(version: string): string {
+  return version.split('.').slice(0, 2).join('.')
+}

@@ -1,0 +1,119 @@
+/**
+ * Workers on other machines, as they ask for jobs: who waits, and who was heard of lately. Knows neither HTTP nor the database.
+ *
+ * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
+ */
+import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
+import type { JobOwner } from '#service/storage/jobs/states.js'
+import type { ClaimedJob } from './queue.js'
+
+/** One attempt at a time, so a machine that makes several is several of these. */
+export interface RemoteWorker extends WorkerFacts {
+  readonly id: string
+  /** Whose jobs it may have: those its key sees. */
+  readonly tenant: JobOwner
+}
+
+export interface RemoteWait {
+  readonly waitMs: number
+  /** Aborts when the worker has gone. */
+  readonly signal: AbortSignal
+}
+
+export interface RemoteWorkers {
+  /** Waits for a job; null after the time, and at the end of the server. */
+  wait(worker: RemoteWorker, options: RemoteWait): Promise<ClaimedJob | null>
+  /**
+   * Gives jobs to those who wait, the longest first.
+   *
+   * @param claim the next job the worker may have
+   * @param giveBack called with a claim whose worker went away meanwhile
+   */
+  serve(
+    claim: (worker: RemoteWorker) => Promise<ClaimedJob | null>,
+    giveBack: (claimed: ClaimedJob) => Promise<void>,
+  ): Promise<void>
+  /** Ends earlier waits of a worker: their connections are gone. */
+  supersede(id: string): void
+  forget(id: string): void
+  /** Another moment has passed in which nobody needs to have been heard of. */
+  tick(): void
+  /** Those who wait, and those heard of lately. */
+  list(): readonly RemoteWorker[]
+  /** Nobody gets anything any more. */
+  close(): void
+}
+
+interface Waiting {
+  readonly worker: RemoteWorker
+  /** @returns false if nobody is there any more */
+  give(claimed: ClaimedJob | null): boolean
+}
+
+/** Time for a look at the queue, however short the wait. */
+const LOOK_MS = 1000
+
+/** @param forgetTicks ticks without a word after which a worker that neither waits nor trains is forgotten */
+export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
+  const waiting = new Set<Waiting>()
+  const heard = new Map<string, { readonly worker: RemoteWorker; silentTicks: number }>()
+  let isClosed = false
+
+  function hear(worker: RemoteWorker): void {
+    heard.set(worker.id, { worker, silentTicks: 0 })
+  }
+
+  return {
+    wait: (worker, { waitMs, signal }) =>
+      new Promise((resolve) => {
+        hear(worker)
+        let isOver = false
+        const entry: Waiting = {
+          worker,
+          give: (claimed) => {
+            if (isOver) return false
+            isOver = true
+            clearTimeout(timer)
+            waiting.delete(entry)
+            signal.removeEventListener('abort', leave)
+            hear(worker)
+            resolve(claimed)
+            return true
+          },
+        }
+        const leave = (): void => void entry.give(null)
+        const timer = setTimeout(leave, Math.max(waitMs, LOOK_MS))
+        signal.addEventListener('abort', leave, { once: true })
+        waiting.add(entry)
+        if (signal.aborted || isClosed) leave()
+      }),
+    supersede: (id) => {
+      for (const entry of [...waiting]) if (entry.worker.id === id) entry.give(null)
+    },
+    forget: (id) => void heard.delete(id),
+    serve: async (claim, giveBack) => {
+      const idle = new Set<string>()
+      for (const entry of [...waiting]) {
+        const { tenant } = entry.worker
+        const key = JSON.stringify([tenant.entity, tenant.project])
+        // what another key of the same jobs did not find is not there for this one either
+        if (!waiting.has(entry) || idle.has(key)) continue
+        const claimed = await claim(entry.worker)
+        if (claimed === null) idle.add(key)
+        else if (!entry.give(claimed)) await giveBack(claimed)
+      }
+    },
+    tick: () => {
+      const present = new Set([...waiting].map(({ worker }) => worker.id))
+      for (const [id, entry] of heard) {
+        entry.silentTicks = present.has(id) ? 0 : entry.silentTicks + 1
+        if (entry.silentTicks > forgetTicks) heard.delete(id)
+      }
+    },
+    list: () => [...heard.values()].map(({ worker }) => worker),
+    close: () => {
+      isClosed = true
+      for (const entry of [...waiting]) entry.give(null)
+    },
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * A worker on another machine and its server, killed with `kill -9` at every point of their protocol while three jobs train: each job has
+ * one terminal event, every step once, one checkpoint, and the bytes of a run where nothing happened.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { type KillableServer, startKillableServer } from '../../support/service/killable-server.js'
+import { type KillingProxy, type KillPoint, startKillingProxy } from '../../support/service/killing-proxy.js'
+import { startWorkerProcess, type WorkerProcess } from '../../support/service/worker-process.js'
+import { until } from '../../support/until.js'
+
+const STEPS = 40
+const JOBS = '/v1/preview/training-jobs'
+/** Short, so that a killed worker's job is soon taken up; long enough for a living one on a busy machine. */
+const LEASE_MS = 5000
+
+/**
+ * Between two rounds each job makes steps. A round kills twice at most: three losses in a row without a new event end a job.
+ * What comes at the start of an attempt only needs an attempt that was killed before it.
+ */
+const ROUNDS: readonly (readonly KillPoint[])[] = [
+  [{ victim: 'worker', at: 'base-model-file', when: 'after' }],
+  [
+    { victim: 'worker', at: 'events', when: 'after' },
+    { victim: 'worker', at: 'claims', when: 'after' },
+  ],
+  [
+    { victim: 'worker', at: 'events', when: 'before' },
+    { victim: 'worker', at: 'job', when: 'after' },
+  ],
+  [
+    { victim: 'worker', at: 'resume', when: 'after' },
+    { victim: 'worker', at: 'input', when: 'after' },
+  ],
+  [
+    { victim: 'worker', at: 'resume', when: 'before' },
+    { victim: 'server', at: 'claims', when: 'after' },
+  ],
+  [{ victim: 'server', at: 'events', when: 'after' }],
+  [{ victim: 'server', at: 'events', when: 'before' }],
+  [{ victim: 'server', at: 'resume', when: 'after' }],
+  [{ victim: 'server', at: 'heartbeat', when: 'before' }],
+]
+/** When the last steps are made. */
+const ENDING: readonly KillPoint[] = [
+  { victim: 'worker', at: 'files', when: 'after' },
+  { victim: 'server', at: 'files', when: 'after' },
+  { victim: 'worker', at: 'complete', when: 'before' },
+  { victim: 'server', at: 'complete', when: 'after' },
+  { victim: 'server', at: 'complete', when: 'before' },
+]
+
+let directory: string
+let server: KillableServer
+let worker: WorkerProcess | null = null
+let proxy: KillingProxy
+let apiKey: string
+let workerKey: string
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'trainyard-killed-'))
+})
+afterEach(async () => {
+  proxy.close()
+  worker?.child.kill('SIGKILL')
+  await worker?.ended
+  await server.kill('SIGKILL')
+  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
+})
+
+async function startServer(): Promise<void> {
+  server = await startKillableServer({
+    dataDir: join(directory, 'data'),
+    threads: 1,
+    trainWorkers: 0,
+    resumeIntervalMs: 0,
+    tuning: { jobs: { leaseMs: LEASE_MS, startMs: LEASE_MS } },
+    ...(apiKey === '' ? {} : { apiKey }),
+  })
+  apiKey = server.apiKey
+  proxy.target = server.url
+}
+
+function startWorker(): void {
+  worker = startWorkerProcess({ url: proxy.url, key: workerKey, directory, flags: ['--jobs', '3', '--name', 'box'] })
+}
+
+/** Kills, and starts again what was killed. */
+async function kill({ victim }: KillPoint): Promise<void> {
+  if (victim === 'worker') {
+    worker?.child.kill('SIGKILL')
+    await worker?.ended
+    worker = null
+  } else {
+    proxy.target = null
+    await server.kill('SIGKILL')
+  }
+}
+
+const stepsOf = async (ids: readonly string[]): Promise<number[]> =>
+  Promise.all(ids.map(async (id) => (await server.call<TrainingJob>(`${JOBS}/${id}`)).num_gradient_steps))
+
+async function dieAt(point: KillPoint): Promise<void> {
+  proxy.armed = point
+  const { victim } = point
+  const name = `${victim} killed ${point.when} ${point.at}`
+  await until(() => (victim === 'worker' ? worker === null : proxy.target === null), name)
+  if (victim === 'server') {
+    await until(() => server.child.signalCode !== null, 'its death')
+    await startServer()
+    // one whose first claim met no server has ended, as it says it does
+    if (point.at === 'claims') {
+      await worker?.ended
+      startWorker()
+    }
+  } else startWorker()
+}
+
+/** Digests of the checkpoint of each model. */
+async function filesOf(modelIds: readonly string[]): Promise<unknown> {
+  const digests = modelIds.map(async (id) => {
+    const path = `/v1/preview/models/${id}/checkpoints`
+    const { data } = await server.call<{ data: { step: number }[] }>(path)
+    expect(data.map(({ step }) => step)).toEqual([1])
+    const { files } = await server.call<{ files: { name: string; sha256: string }[] }>(`${path}/1/files`)
+    return files.map(({ name, sha256 }) => [name, sha256])
+  })
+  return Promise.all(digests)
+}
+
+it('jobs end once, with the bytes of a run where nobody died', { timeout: 600_000 }, async () => {
+  apiKey = ''
+  proxy = await startKillingProxy(kill)
+  await startServer()
+  const made = await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })
+  workerKey = made.key
+  const modelIds = await Promise.all(['a', 'b', 'c'].map((name) => server.createModel(name)))
+  const ids = await Promise.all(modelIds.map((id, i) => server.submitRows(id, STEPS, { seed: i })))
+  const allow = (count: number): void => {
+    proxy.budget = new Map(ids.map((id) => [id, count]))
+  }
+  allow(0)
+  startWorker()
+  for (const round of ROUNDS) {
+    // enough for the point to come, and not so much that the job ends before the next
+    allow(2)
+    for (const point of round) await dieAt(point)
+    const before = await stepsOf(ids)
+    allow(2)
+    await until(
+      async () => (await stepsOf(ids)).every((steps, i) => steps > (before[i] ?? 0)),
+      `steps after ${JSON.stringify(round)}`,
+      60_000,
+    ).catch(async (error: unknown) => {
+      const jobs = await Promise.all(ids.map((id) => server.call<TrainingJob>(`${JOBS}/${id}`)))
+      const states = jobs.map((job) => [job.status, job.attempt, job.num_gradient_steps, job.error_message])
+      throw new Error(`${JSON.stringify(states)}, ${worker?.stderr()}`, { cause: error })
+    })
+  }
+  expect(Math.max(...(await stepsOf(ids)))).toBeLessThan(STEPS)
+  proxy.budget = null
+  for (const point of ENDING) await dieAt(point)
+  const jobs = await Promise.all(ids.map((id) => server.untilEnd(id)))
+  expect(jobs.map(({ status, worker: by }) => [status, by?.name])).toEqual(ids.map(() => ['completed', 'box']))
+  for (const id of ids) {
+    const types = (await server.eventsOf(id)).map(({ type }) => type)
+    expect(types).toEqual(['training_started', ...Array(STEPS).fill('gradient_step'), 'training_ended'])
+  }
+  const killed = await filesOf(modelIds)
+
+  await server.kill('SIGTERM')
+  server = await startKillableServer({ dataDir: join(directory, 'quiet'), threads: 1 })
+  const quietIds = await Promise.all(['a', 'b', 'c'].map((name) => server.createModel(name)))
+  for (const [i, id] of quietIds.entries()) await server.untilEnd(await server.submitRows(id, STEPS, { seed: i }))
+  expect(killed).toEqual(await filesOf(quietIds))
+})

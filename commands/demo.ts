@@ -105,6 +105,7 @@ function nextCommands({ config, spell }: CommandContext, model: Model, task: Dem
   const quote = prompt.includes('"') ? "'" : '"'
   return [
     `trainyard chat ${name} ${quote}${prompt}${quote}${suffix}`,
+    `trainyard ui ${name}${suffix}    # its curve, in a browser`,
     `trainyard checkpoints list ${name}${suffix}`,
     'trainyard help files    # what to train it on next looks like this',
   ].map(spell)

@@ -2,6 +2,8 @@
  * `trainyard ui`: the service's page in a browser, signed in by a code of the key in use; where there is no browser, its address.
  */
 import { defineCommand } from '#cli/command/define-command.js'
+import { argument } from '#cli/command/flags.js'
+import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 
 export const ui = defineCommand({
   path: ['ui'],
@@ -10,16 +12,23 @@ export const ui = defineCommand({
     'The address holds a code that signs in once, within ten minutes, to what the key in use may do. A browser is opened only on a terminal with a desktop.',
   examples: [
     ['trainyard ui', 'the page of the service in use'],
+    ['trainyard ui email-agent', 'the curves of a model'],
     ['trainyard ui | cat', 'only its address, for a browser elsewhere'],
   ],
-  args: {},
+  namespace: ['project', 'entity'],
+  args: { model: argument.optional('whose curves are shown first; default: all models') },
   flags: {},
+  exits: ['not_found'],
   next: ['trainyard open'],
-  async run({ config, connect, environment, io, output, signal }) {
+  async run(context) {
+    const { args, config, connect, environment, io, output, signal } = context
     const server = config.get('server').replace(/\/+$/, '')
-    const { code, expires_at } = await (await connect()).sessions.createCode({ signal })
+    const client = await connect()
+    const model = args.model === undefined ? null : await findModel(parseWholeModel(args.model), { ...context, client })
+    const page = model === null ? '' : `models/${encodeURIComponent(model.project)}/${encodeURIComponent(model.name)}`
+    const { code, expires_at } = await client.sessions.createCode({ signal })
     // under the address that this command reaches it by, which may be another than the server knows
-    const url = `${server}/ui/#code=${encodeURIComponent(code)}`
+    const url = `${server}/ui/${page}#code=${encodeURIComponent(code)}`
     output.result({ url, expires_at }, url, [url])
     const isForPerson = output.mode === 'human' && io.stdout.isTerminal && !config.get('no-input')
     if (!isForPerson) return

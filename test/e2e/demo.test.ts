@@ -53,6 +53,7 @@ describe('without a server', () => {
     })
     expect(end?.['next']).toEqual([
       expect.stringMatching(/^npx trainyard chat demo-count-1 /),
+      expect.stringMatching(/^npx trainyard ui demo-count-1 /),
       'npx trainyard checkpoints list demo-count-1',
       expect.stringMatching(/^npx trainyard help files /),
     ])

@@ -4,12 +4,12 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { List } from '#contract/wire/list.js'
-import type { BaseModel, Model } from '#contract/wire/models.js'
+import type { BaseModel, ListedModel, MetricSummary, Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { formatAgo, formatCount, plural } from '../data/format.js'
+import { formatAgo, formatBytes, formatCount, plural, toWords } from '../data/format.js'
 import { live, useLive } from '../data/live.js'
 import { useLoad, useWhileSeen } from '../data/load.js'
 import { modelPath } from '../data/match.js'
@@ -18,8 +18,16 @@ import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
+import { Sparkline } from '../parts/sparkline.js'
 
 const PAGE = 50
+const LAST_ACTIVE = '-last_active'
+const ORDERS = [
+  [LAST_ACTIVE, 'last active'],
+  ['-created', 'newest'],
+  ['created', 'oldest'],
+  ['name', 'name'],
+] as const
 const BUSY_MS = 2000
 const IDLE_MS = 15_000
 
@@ -76,23 +84,24 @@ function Running(): JSX.Element | null {
 function ModelTable(): JSX.Element {
   const project = query.value.get('project')
   const base = query.value.get('base_model')
-  const name = query.value.get('name')
+  const search = query.value.get('query')
+  const order = query.value.get('sort') ?? LAST_ACTIVE
   const [after, setAfter] = useState<string | null>(null)
-  const [earlier, setEarlier] = useState<readonly Model[]>([])
+  const [earlier, setEarlier] = useState<readonly ListedModel[]>([])
   const filter = [
     ['project', project],
     ['base_model', base],
-    ['name', name],
+    ['query', search],
   ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
-  const path = `/v1/preview/models?limit=${PAGE}${filter.join('')}`
+  const path = `/v1/preview/models?limit=${PAGE}&include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
   useEffect(() => {
     setAfter(null)
     setEarlier([])
   }, [path])
   const models = useLoad(path + (after ?? ''), (signal) =>
-    ask<List<Model>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
+    ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
   )
-  useLive(['model', 'checkpoint'], models.reload)
+  useLive(['model', 'checkpoint', 'job', 'log'], models.reload)
   useWhileSeen(live.value === true ? null : IDLE_MS, models.reload)
   const isFiltered = filter.length > 0
 
@@ -147,8 +156,8 @@ function Filters(): JSX.Element {
         <input
           ref={search}
           type="search"
-          value={query.value.get('name') ?? ''}
-          onChange={(event) => setQuery({ name: event.currentTarget.value.trim() || null })}
+          value={query.value.get('query') ?? ''}
+          onChange={(event) => setQuery({ query: event.currentTarget.value.trim() || null })}
         />
       </label>
       <label>
@@ -163,11 +172,49 @@ function Filters(): JSX.Element {
           ))}
         </select>
       </label>
+      <label>
+        Order
+        <select
+          value={query.value.get('sort') ?? LAST_ACTIVE}
+          onChange={(event) =>
+            setQuery({ sort: event.currentTarget.value === LAST_ACTIVE ? null : event.currentTarget.value })
+          }
+        >
+          {ORDERS.map(([value, words]) => (
+            <option key={value} value={value}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </label>
     </search>
   )
 }
 
-function Rows({ rows }: { readonly rows: readonly Model[] }): JSX.Element {
+/** What training is after, and the same on data that it does not see: a reward where there is one, else a loss. */
+const TRAINED = ['train/reward', 'loss/train']
+const isHeldOut = (name: string): boolean => !TRAINED.includes(name)
+
+function metricOf(
+  { summary }: ListedModel,
+  isShown: (name: string) => boolean,
+): readonly [name: string, metric: MetricSummary] | null {
+  const found = Object.entries(summary?.metrics ?? {}).filter(([name]) => isShown(name))
+  return found.find(([name]) => name.endsWith('reward')) ?? found[0] ?? null
+}
+
+function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JSX.Element {
+  if (found === null) return <span class="soft">–</span>
+  const [name, metric] = found
+  return (
+    <>
+      <Sparkline name={toWords(name)} summary={metric} />
+      {!name.endsWith('reward') && <small class="soft"> loss</small>}
+    </>
+  )
+}
+
+function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element {
   const at = nowMs()
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
   const toggle = (name: string): void => {
@@ -191,7 +238,12 @@ function Rows({ rows }: { readonly rows: readonly Model[] }): JSX.Element {
               <th scope="col" class="number">
                 Step
               </th>
-              <th scope="col">Created</th>
+              <th scope="col">Training</th>
+              <th scope="col">Held out</th>
+              <th scope="col">Last active</th>
+              <th scope="col" class="number">
+                Size
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -213,7 +265,24 @@ function Rows({ rows }: { readonly rows: readonly Model[] }): JSX.Element {
                 <td data-label="Step" class="number">
                   {formatCount(model.step)}
                 </td>
-                <td data-label="Created">{formatAgo(model.created_at, at)}</td>
+                <td data-label="Training">
+                  <Metric of={metricOf(model, (name) => !isHeldOut(name))} />
+                </td>
+                <td data-label="Held out">
+                  <Metric of={metricOf(model, isHeldOut)} />
+                </td>
+                <td data-label="Last active">
+                  {formatAgo(model.summary?.last_active_at ?? model.created_at, at)}
+                  {(model.summary?.warnings.length ?? 0) > 0 && (
+                    <span class="warns" title={model.summary?.warnings.join('\n')}>
+                      {' '}
+                      ⚠ <span class="visually-hidden">{plural(model.summary?.warnings.length ?? 0, 'warning')}</span>
+                    </span>
+                  )}
+                </td>
+                <td data-label="Size" class="number">
+                  {formatBytes(model.summary?.size_bytes)}
+                </td>
               </tr>
             ))}
           </tbody>

@@ -55,6 +55,7 @@ beforeAll(async () => {
   await service.waitForJob(tuned.id.replace('ftjob-', ''))
   await post(`/v1/preview/models/${model}/log`, { split: 'val', trajectory_groups: [sampleGroup()] })
   const key = await post('/v1/preview/keys', { name: 'reader', scope: 'read', project: 'tests' })
+  await post('/v1/preview/sessions', { name: 'a browser', is_kept: true })
   await post('/v1/chat/completions', { model: 'kept', messages: [{ role: 'user', content: 'a' }], max_tokens: 2 })
   const mutate = (name: string, input: object, selection: string) =>
     post<{ data: unknown }>('/graphql', {
@@ -101,6 +102,7 @@ beforeAll(async () => {
       (path) => [path, '0009-fine-tuning'] as const,
     ),
     ...['/v1/preview/webhooks', `/v1/preview/webhooks/${webhook.id}`].map((path) => [path, '0010-webhooks'] as const),
+    ['/v1/preview/sessions', '0020-sessions'],
   ]
   // deliveries are written at the outbox's next look, not by the job
   const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`
@@ -199,8 +201,14 @@ describe('a data directory', () => {
     const tables = sqlite.prepare("select name from sqlite_master where type = 'table'").pluck().all() as string[]
     const empty = tables.filter((name) => sqlite.prepare(`select count(*) from "${name}"`).pluck().get() === 0)
     sqlite.close()
-    // what is kept only while a job or a check runs or after something was deleted, and what only the wandb client uploads
+    // what is kept only while a job or a check runs or after something was deleted, and what only clients with a loop of their own
+    // or wandb's make
     const whileRunning = ['health_probes', 'job_files', 'resume_points', 'unnamed_blobs']
-    expect(empty.sort()).toEqual([...whileRunning, 'wandb_aliases', 'wandb_artifact_files', 'wandb_run_files'])
+    const ofLoops = [
+      ...['client_sessions', 'samplers', 'session_files', 'session_requests'],
+      ...['session_weight_files', 'session_weights', 'training_sessions'],
+    ]
+    const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']
+    expect(empty.sort()).toEqual([...whileRunning, ...ofLoops, ...ofWandb].sort())
   })
 })

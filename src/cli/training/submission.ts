@@ -73,7 +73,9 @@ export async function addSizeDefaults(
   const size = parameters === null ? 'of unknown size' : `of ${millions(parameters)}`
   if (names.length > 0) {
     const flags = Object.keys(chosen).map((name) => `--${name.replaceAll('_', '-')}`)
-    output.status(`${names.join(', ')}, for a base model ${size}; ${flags.join(', ')} say otherwise`)
+    output.status(
+      `${names.join(', ')}, for a base model ${size}; ${flags.join(', ')} ${flags.length === 1 ? 'says' : 'say'} otherwise`,
+    )
   }
   const isSmall = parameters === null || (parameters < LARGE && measuredRate(kind, parameters) === null)
   if (isRateOpen && isSmall) {

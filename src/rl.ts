@@ -41,6 +41,24 @@ export {
   type Reward,
   type WeightedReward,
 } from '#sdk/rl/rewards.js'
+export { TrainingSession } from '#sdk/rl/session.js'
+export type {
+  LossResult,
+  OptimSettings,
+  SamplingOptions,
+  SavedCheckpoint,
+  SessionOptions,
+  SessionSample,
+} from '#sdk/rl/session-options.js'
+export type {
+  LossConfig,
+  LossFunction,
+  LossName,
+  LossValue,
+  SampledRow,
+  SessionRow,
+  WeightedRow,
+} from '#sdk/rl/session-rows.js'
 export { type LocalOptions, type LocalService, startLocal } from '#sdk/rl/start-local.js'
 export type { ToolCall } from '#sdk/rl/tool-calls.js'
 export {

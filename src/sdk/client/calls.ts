@@ -13,7 +13,7 @@ export interface CallOptions {
 }
 
 /** How a request is sent, whatever it says. */
-export type Manner = Pick<HttpRequest, 'headers' | 'isLong' | 'maxRetries' | 'signal'>
+export type Manner = Pick<HttpRequest, 'headers' | 'isLong' | 'maxRetries' | 'isRepeatable' | 'signal'>
 /** What a request says. */
 interface Parts {
   /** Of the path, in its order. */

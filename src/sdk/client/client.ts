@@ -19,6 +19,7 @@ import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { isEventStream, readEvents } from './sse.js'
+import { createTinkerCalls } from './tinker.js'
 import * as watched from './watch-answers.js'
 
 export type { CallOptions } from './calls.js'
@@ -142,6 +143,8 @@ export function createClient(options: ClientOptions) {
           { isLong: true, ...call },
         ),
     },
+    /** Training loops, request by request: Tinker's wire. */
+    tinker: createTinkerCalls(http),
     /** Text and tokens without generation. */
     text: {
       tokenize: send('POST /tokenize', answers.tokens),

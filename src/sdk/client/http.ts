@@ -1,8 +1,8 @@
 /**
  * One HTTP exchange with the service: credentials, timeout, retries, errors. Knows no endpoint.
  *
- * What is retried: 429 and 503 always (the server did nothing), broken connections and 502/504 only for GET, a refused
- * connection never. Waits follow `retry-after-ms` and `Retry-After`, else 0.5 s doubling up to 8 s with jitter.
+ * What is retried: 429 and 503 always (the server did nothing), broken connections and 502/504 only for GET and what
+ * may be repeated, a refused connection never. Waits follow `retry-after-ms` and `Retry-After`, else 0.5 s doubling up to 8 s with jitter.
  */
 import { stringifyExact } from '#base/json/exact-json.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
@@ -50,12 +50,16 @@ export interface HttpRequest {
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   readonly json?: unknown
   readonly form?: FormData
+  /** A body that is neither of them. */
+  readonly bytes?: { readonly contentType: string; readonly data: Uint8Array }
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
   /** Use the long limit. */
   readonly isLong?: boolean
   /** Instead of the client's own. */
   readonly maxRetries?: number
+  /** A second request does what the first one did: it is retried as a GET is. */
+  readonly isRepeatable?: boolean
 }
 
 export interface Http {
@@ -114,7 +118,7 @@ export function createHttp(options: HttpOptions): Http {
       try {
         return await attempt(request)
       } catch (error) {
-        if (retry >= (request.maxRetries ?? options.maxRetries ?? 2) || !isRetryable(error, request.method)) throw error
+        if (retry >= (request.maxRetries ?? options.maxRetries ?? 2) || !isRetryable(error, request)) throw error
         await pause(waitMs(error, retry, rng), request.signal)
       }
     }
@@ -206,6 +210,10 @@ function buildInit(request: HttpRequest, options: HttpOptions, signal: AbortSign
   if (options.userAgent !== undefined) headers['user-agent'] = options.userAgent
   const init: RequestInit = { method: request.method, headers, signal, redirect: 'error' }
   if (request.form !== undefined) init.body = request.form
+  if (request.bytes !== undefined) {
+    headers['content-type'] = request.bytes.contentType
+    init.body = request.bytes.data
+  }
   if (request.json !== undefined) {
     headers['content-type'] = 'application/json'
     init.body = stringifyExact(request.json as JsonValue)
@@ -232,12 +240,13 @@ function readRetryAfterMs(headers: Headers): number | null {
   return seconds !== null && Number(seconds) >= 0 ? Number(seconds) * 1000 : null
 }
 
-function isRetryable(error: unknown, method: HttpRequest['method']): boolean {
+function isRetryable(error: unknown, { method, isRepeatable }: HttpRequest): boolean {
+  const isSafe = method === 'GET' || isRepeatable === true
   if (error instanceof ApiError) {
-    return error.status === 429 || error.status === 503 || (method === 'GET' && [502, 504].includes(error.status))
+    return error.status === 429 || error.status === 503 || (isSafe && [502, 504].includes(error.status))
   }
   if (!(error instanceof ConnectionError)) return false
-  return method === 'GET' && !error.message.includes('connection refused')
+  return isSafe && !error.message.includes('connection refused')
 }
 
 /** A server that asks for more than a minute is reported instead of waited for. */

@@ -3,7 +3,7 @@
  * answer of a busy CPU may take longer. It also takes 120 ms of processor time before its first request on Node 20 (it
  * compiles its HTTP parser); this takes 10, and half of all command lines are a single request.
  *
- * Bodies that are not text (uploads) go to the platform's `fetch`. As our client asks of it, redirects are an error: a
+ * Bodies that are neither text nor bytes (uploads) go to the platform's `fetch`. As our client asks of it, redirects are an error: a
  * service has none.
  */
 import { type IncomingMessage, request as requestHttp } from 'node:http'
@@ -16,7 +16,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 /** Sends a request; rejects with a `TypeError` whose cause is the network's error, as `fetch` does. */
 export const lightFetch: Fetch = async (url, init) => {
   const { body = null } = init
-  if (body !== null && typeof body !== 'string') return await fetch(url, init)
+  if (body !== null && typeof body !== 'string' && !(body instanceof Uint8Array)) return await fetch(url, init)
   const answer = await send(url, { ...init, body })
   const status = answer.statusCode ?? 0
   if (status >= 300 && status < 400 && status !== 304) {
@@ -43,7 +43,10 @@ export async function getJson(url: string, signal: AbortSignal): Promise<unknown
   return JSON.parse(Buffer.concat(pieces).toString('utf8'))
 }
 
-async function send(url: string, init: RequestInit & { readonly body: string | null }): Promise<IncomingMessage> {
+async function send(
+  url: string,
+  init: RequestInit & { readonly body: string | Uint8Array | null },
+): Promise<IncomingMessage> {
   const request = url.startsWith('https:') ? (await import('node:https')).request : requestHttp
   // the class costs as much as all else here, and our client passes a plain object
   const given = init.headers ?? {}

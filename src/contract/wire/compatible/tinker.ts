@@ -63,6 +63,8 @@ export const createTrainingSessionSchema = z.object({
   user_metadata: metadata,
   lora_config: loraConfig.nullish(),
   optimizer_config: optimizerConfig.nullish(),
+  /** Not Tinker's: the model here that weights saved for sampling are checkpoints of. */
+  trainyard_model_id: id.nullish(),
   type: kind,
 })
 export type CreateTrainingSession = z.output<typeof createTrainingSessionSchema>
@@ -130,6 +132,8 @@ export const loadWeightsSchema = z.object({
   optimizer: z.boolean().default(false),
   optimizer_config: optimizerConfig.nullish(),
   weights_access_token: z.string().nullish(),
+  /** As in `create_model`, of a run that begins with the weights. */
+  trainyard_model_id: id.nullish(),
   type: kind,
 })
 export type LoadWeightsRequest = z.output<typeof loadWeightsSchema>

@@ -30,6 +30,7 @@ import {
   type StoredFile,
 } from '#service/storage/tinker/training-sessions.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../../operations/context.js'
+import { requireModel } from '../../operations/models/models.js'
 import { assertRoom, notServed, requireClientSession, requireTrainingSession, requireWeights } from './errors.js'
 
 /** What a client asks for a result with. */
@@ -60,6 +61,25 @@ export function createTrainingRequests(context: TrainingContext) {
     await inTransaction(db, (transaction) => insertSessionRequest(transaction, request, end))
     sessions.notify(sessionId)
     return { request_id: requestIdOf(sessionId, seq), model_id: sessionId }
+  }
+
+  /** Where checkpoints of a run go; its own model is made with the first. */
+  async function placeOf(
+    principal: Principal,
+    {
+      project,
+      baseModel,
+      modelId,
+    }: { readonly project: string | null; readonly baseModel: string; readonly modelId: string | null | undefined },
+  ): Promise<Pick<NewTrainingSession, 'project' | 'modelId'>> {
+    if (modelId === null || modelId === undefined) return { project: project ?? PROJECT, modelId: null }
+    const model = await requireModel(context, principal, modelId)
+    if (model.baseModel === baseModel) return { project: model.project, modelId: model.id }
+    throw new InvalidRequestError(
+      'base_model_mismatch',
+      `model "${model.name}" has base model "${model.baseModel}", the run has "${baseModel}"`,
+      { param: 'trainyard_model_id' },
+    )
   }
 
   function requireBase(name: string): BaseModelEntry {
@@ -116,7 +136,7 @@ export function createTrainingRequests(context: TrainingContext) {
     const session: NewTrainingSession = {
       id,
       entity: client.entity,
-      project: client.project ?? PROJECT,
+      ...(await placeOf(principal, { ...client, baseModel: name, modelId: request.trainyard_model_id })),
       clientSessionId: client.id,
       baseModel: name,
       rank: lora.rank,
@@ -146,7 +166,7 @@ export function createTrainingRequests(context: TrainingContext) {
     const session: NewTrainingSession = {
       id,
       entity: client.entity,
-      project: client.project ?? PROJECT,
+      ...(await placeOf(principal, { ...client, baseModel, modelId: request.trainyard_model_id })),
       clientSessionId: client.id,
       baseModel,
       rank,

@@ -78,7 +78,7 @@ export async function endSave(
   }
   const id = ids.uuid()
   const isCheckpoint = kind === 'sampler_weights' && name !== null
-  const step = isCheckpoint ? await addCheckpoint(db, ids, session, files) : null
+  const checkpoint = isCheckpoint ? await addCheckpoint(db, ids, { session, seq: request.seq, files }) : null
   const ttlMs = detail.ttlSeconds === null ? (name === null ? DAY_MS : null) : detail.ttlSeconds * 1000
   const { entity } = session
   await insertSessionWeights(db, {
@@ -87,12 +87,16 @@ export async function endSave(
     sessionId: session.id,
     kind,
     name,
-    step,
+    step: checkpoint?.step ?? null,
     userMetadata: detail.userMetadata,
     ttlMs,
     files,
   })
-  if (name !== null) return { result: { type: request.kind, path: pathOf(session.id, kind, name) } }
+  if (name !== null) {
+    const path = pathOf(session.id, kind, name)
+    // the last two are for our own client; Tinker's passes them over
+    return { result: { type: request.kind, path, ...checkpoint } }
+  }
   const samplerId = detail.samplerId ?? id
   await insertSampler(db, {
     id: samplerId,
@@ -128,13 +132,18 @@ export function modelNameOf(sessionId: string): string {
   return sessionId.replaceAll(':', '-')
 }
 
-/** @returns the step */
+interface SavedForSampling {
+  readonly session: TrainingSessionRecord
+  readonly seq: number
+  readonly files: readonly StoredFile[]
+}
+
+/** Of a model: which, and as which step. */
 async function addCheckpoint(
   db: Database,
   ids: IdSource,
-  session: TrainingSessionRecord,
-  files: readonly StoredFile[],
-): Promise<number> {
+  { session, seq, files }: SavedForSampling,
+): Promise<{ readonly model_id: string; readonly step: number }> {
   const model = await modelOf(db, ids, session)
   const step = model.step + 1
   await insertCheckpoint(db, {
@@ -142,14 +151,15 @@ async function addCheckpoint(
     modelId: model.id,
     step,
     kind: null,
-    jobId: session.id,
+    // of a job there is one checkpoint, of a session one with every request that saves
+    jobId: `${session.id}:request:${seq}`,
     adapterDigest: digestOfAdapter(files),
     metrics: { 'session/optimizer_steps': session.stepCount },
     templateKwargs: {},
     files,
   })
   await setModelStep(db, model.id, step)
-  return step
+  return { model_id: model.id, step }
 }
 
 /** The session's model, made anew if somebody deleted it. */

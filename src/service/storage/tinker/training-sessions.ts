@@ -24,6 +24,8 @@ export interface NewTrainingSession {
   readonly trainsMlp: boolean
   readonly trainsAttention: boolean
   readonly userMetadata: Readonly<Record<string, unknown>>
+  /** The model that its checkpoints go to; null: one of its own is made with the first. */
+  readonly modelId: string | null
 }
 
 export interface TrainingSessionRecord extends NewTrainingSession {
@@ -36,7 +38,6 @@ export interface TrainingSessionRecord extends NewTrainingSession {
   readonly stateSeq: number
   /** Updates made. */
   readonly stepCount: number
-  readonly modelId: string | null
   readonly createdAtMs: number
   readonly usedAtMs: number
 }
@@ -57,7 +58,7 @@ export async function insertTrainingSession(db: Database, session: NewTrainingSe
       trains_attention: session.trainsAttention ? 1 : 0,
       user_metadata: JSON.stringify(session.userMetadata),
       error: null,
-      model_id: null,
+      model_id: session.modelId,
       created_at_ms: databaseNowMs,
       used_at_ms: databaseNowMs,
     })

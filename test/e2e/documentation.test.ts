@@ -1,6 +1,7 @@
 /**
- * Every code block of the README and the guide runs as it stands there: shell, TypeScript and Python, each in a folder of its
- * own, against a real service; only the port of a server that a block starts is another. Blocks marked `text` are recordings.
+ * Every code block of the README and the guide, and the TypeScript of the training loops, runs as it stands there: shell, TypeScript and
+ * Python, each in a folder of its own, against a real service; only the port of a server that a block starts is another. Blocks marked
+ * `text` are recordings.
  */
 import { execFile } from 'node:child_process'
 import {
@@ -22,7 +23,9 @@ import { unassignedPort } from '../support/service/unassigned-port.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 const VENV = path.join(ROOT, '.cache/venv')
-const PAGES = ['README.md', 'src/docs/guide.md']
+const PAGES = ['README.md', 'src/docs/guide.md', 'src/docs/training-loops.md']
+/** Of these pages only the TypeScript runs here: the rest installs a client and starts a server, which `tinker/` does. */
+const TYPESCRIPT_PAGES = ['src/docs/training-loops.md']
 /** Longest run of one block, milliseconds: far more than any needs on a busy machine. */
 const BLOCK_MS = 900_000
 
@@ -37,11 +40,13 @@ interface Block {
 
 const blocks = PAGES.flatMap((page): readonly Block[] => {
   const text = readFileSync(path.join(ROOT, page), 'utf8')
-  return [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map((match) => ({
-    name: `${page}:${text.slice(0, match.index).split('\n').length + 1}`,
-    language: match[1] ?? '',
-    code: match[2] ?? '',
-  }))
+  return [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)]
+    .map((match) => ({
+      name: `${page}:${text.slice(0, match.index).split('\n').length + 1}`,
+      language: match[1] ?? '',
+      code: match[2] ?? '',
+    }))
+    .filter(({ language }) => language === 'ts' || !TYPESCRIPT_PAGES.includes(page))
 })
 const named = (language: string) =>
   blocks.filter((block) => block.language === language).map((b) => [b.name, b] as const)

@@ -19,7 +19,8 @@ import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
 import { sayOfGroups } from './diagnose.js'
-import { openSession, type TrainingSession } from './session.js'
+import { openSession } from './open-session.js'
+import type { TrainingSession } from './session.js'
 import type { SessionOptions } from './session-options.js'
 import {
   type RlTrainOptions,

@@ -77,6 +77,16 @@ export interface SavedCheckpoint {
   readonly inferenceName: string
 }
 
+/** The model that a session belongs to. */
+export interface SessionModel {
+  readonly id: string
+  readonly name: string
+  readonly baseModel: string
+  /** @param step null: the latest */
+  readonly inferenceName: (step: number | null) => string
+  readonly onSaved: (step: number) => void
+}
+
 const ADAM_NAMES = {
   learningRate: 'learning_rate',
   beta1: 'beta1',

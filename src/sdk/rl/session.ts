@@ -6,7 +6,7 @@
  * numbers requests: a number whose fate is unknown must not be used again, so a connection that stays broken ends the session.
  */
 import { AppError } from '#base/errors/errors.js'
-import { type Clock, systemClock } from '#base/util/clock.js'
+import type { Clock } from '#base/util/clock.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
 import type { WorkResult } from '#sdk/client/tinker.js'
@@ -22,7 +22,7 @@ import {
   type OptimSettings,
   type SamplingOptions,
   type SavedCheckpoint,
-  type SessionOptions,
+  type SessionModel,
   type SessionSample,
   toAdamParams,
 } from './session-options.js'
@@ -40,63 +40,14 @@ import {
 } from './session-rows.js'
 import type { Message } from './trajectory.js'
 
-/** The model that a session belongs to. */
-export interface SessionModel {
-  readonly id: string
-  readonly name: string
-  readonly baseModel: string
-  /** @param step null: the latest */
-  readonly inferenceName: (step: number | null) => string
-  readonly onSaved: (step: number) => void
-}
-
-const DEFAULT_RANK = 8
 /** Of one request: what is beyond goes in another, which the server takes as more of the same gradient. */
 const MOST_ROWS = 1024
 const MOST_TOKENS = 200_000
 /** The server keeps weights without a name for a day. */
 const SAMPLER_MS = 12 * 3_600_000
 
-/** Opens a session of a model. @throws {ApiError} what the server refuses */
-export async function openSession(
-  client: Client,
-  model: SessionModel,
-  options: SessionOptions = {},
-  clock: Clock = systemClock,
-): Promise<TrainingSession> {
-  const { signal, from = 'base' } = options
-  const call = { signal }
-  const opened = await client.tinker.open({ tags: [], display_name: model.name.slice(0, 200) }, call)
-  const common = { session_id: opened.session_id, model_seq_id: 0, trainyard_model_id: model.id }
-  const run =
-    from === 'base'
-      ? await client.tinker.createRun(
-          {
-            ...common,
-            base_model: model.baseModel,
-            lora_config: {
-              rank: options.rank ?? DEFAULT_RANK,
-              ...(options.seed === undefined ? {} : { seed: options.seed }),
-              train_mlp: options.trainMlp ?? true,
-              train_attn: options.trainAttention ?? true,
-              train_unembed: false,
-            },
-          },
-          call,
-        )
-      : await client.tinker.loadWeights({ ...common, path: from, optimizer: from.includes('/weights/') }, call)
-  await client.tinker.result(run.request_id, call)
-  return new TrainingSession({
-    client,
-    model,
-    clock,
-    signal,
-    clientSessionId: opened.session_id,
-    id: run.model_id ?? '',
-  })
-}
-
-interface Parts {
+/** What a session is made of; `open-session.ts` makes it. */
+export interface SessionParts {
   readonly client: Client
   readonly model: SessionModel
   readonly clock: Clock
@@ -116,7 +67,7 @@ interface Parts {
 export class TrainingSession {
   /** Of the training run on the server, which lists it under `GET /api/v1/training_runs`. */
   readonly id: string
-  readonly #parts: Parts
+  readonly #parts: SessionParts
   /** Ends when all that was sent so far was taken. */
   #turns: Promise<unknown> = Promise.resolve()
   readonly #unfinished = new Set<Promise<unknown>>()
@@ -127,7 +78,7 @@ export class TrainingSession {
   /** Why nothing can be sent any more. */
   #end: AppError | null = null
 
-  constructor(parts: Parts) {
+  constructor(parts: SessionParts) {
     this.id = parts.id
     this.#parts = parts
   }

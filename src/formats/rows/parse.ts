@@ -8,6 +8,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { EXCHANGE_KINDS, exactChoices } from './exchanges.js'
 import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
 import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
@@ -196,7 +197,7 @@ function readMessage(
   throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
 }
 
-/** Recorded exchanges: each choice of a chat completion becomes a history of its own, prompt ids copied onto it. */
+/** Recorded exchanges: each choice becomes a history of its own, prompt ids of a chat completion copied onto it. */
 function parseExchanges(
   value: JsonValue | undefined,
   path: string,
@@ -204,12 +205,21 @@ function parseExchanges(
 ): { histories: History[]; unsupportedCount: number } {
   const exchanges = objectAt(value ?? {}, path)
   let unsupportedCount = 0
-  for (const name of ['completions', 'responses', 'messages'])
-    unsupportedCount += arrayAt(exchanges[name] ?? [], `${path}.${name}`).length
+  const exact: History[] = []
+  for (const kind of EXCHANGE_KINDS) {
+    for (const [e, exchange] of arrayAt(exchanges[kind] ?? [], `${path}.${kind}`).entries()) {
+      const place = `${path}.${kind}[${e}]`
+      const found = exactChoices(kind, objectAt(exchange, place), place)
+      if (found === null) unsupportedCount += 1
+      for (const { choice, path: at } of found ?? []) {
+        exact.push({ items: [parseChoice(choice, at, options)], tools: null, source: 'exchange' })
+      }
+    }
+  }
   const histories = arrayAt(exchanges['chat_completions'] ?? [], `${path}.chat_completions`).flatMap((exchange, e) =>
     parseExchange(objectAt(exchange, `${path}.chat_completions[${e}]`), `${path}.chat_completions[${e}]`, options),
   )
-  return { histories, unsupportedCount }
+  return { histories: [...histories, ...exact], unsupportedCount }
 }
 
 function parseExchange(exchange: JsonObject, path: string, options: ParseOptions): History[] {

@@ -60,7 +60,7 @@ export interface Trajectory {
   /** Booleans are already 0 or 1. */
   readonly metrics: Readonly<Record<string, number>>
   readonly metadata: JsonObject
-  /** Recorded exchanges of a protocol that is not converted (completions, responses, messages). */
+  /** Recorded exchanges of other protocols than chat (completions, responses, messages) that do not hold their tokens. */
   readonly unsupportedExchangeCount: number
 }
 

@@ -63,7 +63,7 @@ export type SkipReason =
   | 'unknown_token_text'
   /** Choice without a sampled token. */
   | 'empty_completion'
-  /** Recorded exchange of a protocol that is not read. */
+  /** Recorded exchange of another protocol than chat, without its tokens. */
   | 'unsupported_exchange'
   /** Message that the chat template leaves out of what was rendered. */
   | 'left_out_message'

@@ -141,6 +141,11 @@ export const messageSchema = z.object({
   diagnostics: z.null(),
   usage: messageUsageSchema,
   [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
+  /** Of trainable models, once the message has ended: the tokens that were read and written, as training wants them. */
+  prompt_token_ids: z.array(z.number().int()).optional(),
+  token_ids: z.array(z.number().int()).optional(),
+  /** Natural, of each of `token_ids`. */
+  logprobs: z.array(z.number()).optional(),
 })
 export type Message = z.infer<typeof messageSchema>
 

@@ -140,6 +140,17 @@ export const responseSchema = z.object({
   truncation: z.literal('disabled'),
   usage: responseUsageSchema.nullable(),
   [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
+  /** Of trainable models, once the response has ended: the tokens that were read and written, as training wants them. */
+  token_generations: z
+    .array(
+      z.object({
+        prompt_token_ids: z.array(z.number().int()),
+        output_tokens: z.array(z.object({ token_id: z.number().int(), logprob: z.number() })),
+        /** Items of the output that these tokens are. */
+        output_indices: z.array(z.number().int()),
+      }),
+    )
+    .optional(),
   user: z.string().nullable(),
   metadata: metadataSchema,
 })

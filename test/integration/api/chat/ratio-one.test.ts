@@ -55,6 +55,46 @@ it.each<[string, object]>([
   expect(Math.abs((data['importance_ratio_p99'] ?? 0) - 1)).toBeLessThan(1e-3)
 })
 
+it('recorded through completions, responses and messages, whole and streamed', { timeout: 240_000 }, async () => {
+  const ask = async (path: string, json: object): Promise<Record<string, unknown>> => {
+    const { status, body } = await service.json<Record<string, unknown>>(path, { json: { model: 'm:step0', ...json } })
+    expect(status, JSON.stringify(body)).toBe(200)
+    return body
+  }
+  const trajectories = []
+  for (const seed of [0, 1]) {
+    const text = { prompt: 'Count to three.', max_tokens: 8, logprobs: 0, return_token_ids: true, seed }
+    const input = { input: 'Count to three.', max_output_tokens: 16, seed }
+    const said = { messages: prompt, max_tokens: 8, seed }
+    const streamed = await service.fetch('/v1/responses', { json: { model: 'm:step0', ...input, stream: true } })
+    const last = (await streamed.text()).split('\n\n').findLast((event) => event.includes('token_generations')) ?? ''
+    const exchanges = {
+      completions: [{ request: text, response: await ask('/v1/completions', text) }],
+      responses: [
+        { request: input, response: await ask('/v1/responses', input) },
+        { request: input, response: JSON.parse(last.slice(last.indexOf('{'))).response },
+      ],
+      messages: [{ request: said, response: await ask('/v1/messages', said) }],
+    }
+    trajectories.push({ messages_and_choices: [], reward: seed, initial_policy_version: 0, exchanges })
+  }
+  const fresh = await service.createModel('recorded')
+  const { body: job } = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+    json: { model_id: fresh, trajectory_groups: [{ trajectories }] },
+  })
+  expect((await service.waitForJob(job.id)).status).toBe('completed')
+  const events = await service.allEvents(job.id)
+  const started = events.find(({ type }) => type === 'training_started')?.data as Record<string, number>
+  expect(started).not.toHaveProperty('num_skipped_unsupported_exchange')
+  const [first] = events.filter(({ type }) => type === 'gradient_step')
+  const data = first?.data as Record<string, number>
+  expect(Math.abs((data['importance_ratio_mean'] ?? 0) - 1)).toBeLessThan(1e-3)
+  expect(Math.abs((data['importance_ratio_p99'] ?? 0) - 1)).toBeLessThan(1e-3)
+  const response = (trajectories[0]?.exchanges.responses[0]?.response ?? {}) as { id: string }
+  const kept = await service.json<object>(`/v1/responses/${response.id}`)
+  expect([kept.status, 'token_generations' in kept.body]).toEqual([200, false])
+})
+
 it('the answer names the weights it came from', async () => {
   const base = await service.fetch('/v1/chat/completions', { json: { messages: prompt, max_tokens: 1 } })
   const { system_fingerprint: fingerprint } = (await base.json()) as ChatResponse

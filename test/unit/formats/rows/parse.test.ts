@@ -121,6 +121,74 @@ describe('parseTrajectoryGroups', () => {
     expect(unsupportedExchangeCount).toBe(1)
   })
 
+  it('turns recorded exchanges of the other protocols into histories where they hold their tokens', () => {
+    const generation = {
+      prompt_token_ids: [1, 2],
+      output_tokens: [
+        { token_id: 3, logprob: -0.5 },
+        { token_id: 4, logprob: -0.25 },
+      ],
+      output_indices: [0],
+    }
+    const output = [{ type: 'message', content: [{ type: 'output_text', text: 'a' }] }]
+    const completion = {
+      text: 'a',
+      finish_reason: 'length',
+      prompt_token_ids: [1, 2],
+      token_ids: [3, 4],
+      logprobs: { tokens: ['x', 'y'], token_logprobs: [-0.5, -0.25] },
+    }
+    const message = { prompt_token_ids: [1, 2], token_ids: [3, 4], logprobs: [-0.5, -0.25] }
+    const exchanges = {
+      completions: [
+        { request: { prompt: 'p' }, response: { choices: [completion] } },
+        { request: { prompt: 'p', echo: true }, response: { choices: [completion] } },
+        { request: { prompt: 'p' }, response: { choices: [{ ...completion, prompt_token_ids: null }] } },
+      ],
+      responses: [
+        { request: {}, response: { output, token_generations: [generation] } },
+        { request: {}, response: { output } },
+      ],
+      messages: [
+        {
+          request: {},
+          response: {
+            ...message,
+            stop_reason: 'tool_use',
+            content: [{ type: 'tool_use', id: 't', name: 'look', input: { a: 1 } }],
+          },
+        },
+      ],
+    }
+    const [parsed] = parseTrajectoryGroups([{ trajectories: [{ reward: 1, exchanges }] }])
+    const { histories, unsupportedExchangeCount } = parsed.trajectories[0]
+    const items = histories.map((history) => history.items[0])
+    for (const item of items) {
+      if (item.kind !== 'choice') throw new Error('no choice')
+      expect([[...(item.promptTokenIds ?? [])], [...(item.tokenIds ?? [])]]).toEqual([
+        [1, 2],
+        [3, 4],
+      ])
+      expect([...(item.logprobs ?? [])]).toEqual([-0.5, -0.25])
+    }
+    expect(items.map((item) => (item.kind === 'choice' ? item.finishReason : null))).toEqual(['length', 'stop', 'stop'])
+    const called = { name: 'look', arguments: '{"a":1}' }
+    expect(items.map(({ message: said }) => said)).toEqual([
+      { role: 'assistant', content: 'a' },
+      { role: 'assistant', content: 'a' },
+      { role: 'assistant', content: '', tool_calls: [{ id: 't', type: 'function', function: called }] },
+    ])
+    expect(unsupportedExchangeCount).toBe(3)
+  })
+
+  it('names the place of what is wrong in a recorded exchange', () => {
+    const message = { prompt_token_ids: [1], token_ids: [3, 4], logprobs: [-0.5] }
+    const trajectory = { exchanges: { messages: [{ request: {}, response: message }] } }
+    expect(() => parseTrajectoryGroups([{ trajectories: [trajectory] }])).toThrow(
+      'trajectory_groups[0].trajectories[0].exchanges.messages[0].response.logprobs',
+    )
+  })
+
   it('reads older forms of recorded answers, each as if it were the only one, and names what its prompt was made with', () => {
     const call = { name: 'look', arguments: '{}' }
     const ask = (message: Record<string, unknown>) => ({

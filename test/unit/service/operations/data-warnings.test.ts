@@ -20,12 +20,6 @@ describe('dataWarnings', () => {
     ])
   })
 
-  it('says when most rewards do not differ', () => {
-    expect(dataWarnings('rl', { num_skipped_zero_advantage: 6, num_trained_trajectories: 4 })).toEqual([
-      expect.stringMatching(/^6 of 10 trajectories have the mean reward/),
-    ])
-  })
-
   it.each([
     ['rl', '1 sequence was longer than packed_sequence_length or the context of the model and was dropped whole'],
     ['sft', '1 example was longer than the context of the model and was dropped whole'],
@@ -44,8 +38,5 @@ describe('dataWarnings', () => {
       expect(warning).toMatch(/^1 \w+ (was|has|carries|ended|contains) /)
       expect(warning).not.toMatch(/[[\]|]| do /)
     }
-    expect(dataWarnings('rl', { num_skipped_zero_advantage: 1, num_trained_trajectories: 1 })).toEqual([
-      expect.stringMatching(/^1 of 2 trajectories has the mean reward of its group and does not train: /),
-    ])
   })
 })

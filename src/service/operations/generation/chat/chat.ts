@@ -37,6 +37,8 @@ export interface ChatAnswer {
   /** What answers: model, step and adapter digest, in ASCII. */
   readonly checkpoint: string
   readonly isStream: boolean
+  /** A trainable model answers: what it said may be trained on, so its tokens are shown. */
+  readonly isTrainable: boolean
   /** Parts of the request that the answer is not held to, by name. */
   readonly ignoredFields: readonly string[]
   /** The whole answer. */
@@ -123,6 +125,7 @@ export function createChatService(
       return {
         checkpoint,
         isStream: options.isStream,
+        isTrainable: policy.model !== null,
         ignoredFields: [
           ...(chatTemplate === null && templateNames !== null ? unreadFields(request, templateNames) : []),
           ...unheldFields(command.grammarParam ?? 'response_format', unheld),

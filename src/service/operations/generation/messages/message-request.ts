@@ -37,9 +37,7 @@ export function toChatRequest(request: MessageRequest): ChatRequest {
     max_tokens: request.max_tokens,
     stop: request.stop_sequences,
     response_format: toFormat(request.output_config?.format ?? null),
-    logprobs: false,
-    return_tokens_as_token_ids: false,
-    // the ids themselves are not sent: they count the tokens of thinking
+    // they count the tokens of thinking; trainable models show them
     return_token_ids: true,
     stream: true,
     // the first event of a stream tells how long the prompt is

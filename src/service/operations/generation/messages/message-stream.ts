@@ -9,6 +9,7 @@
 import { parseExact } from '#base/json/exact-json.js'
 import { type ChatChunk, type ChatDelta, SCHEMA_VIOLATIONS, type Usage } from '#contract/wire/chat-completions.js'
 import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
+import { TokenRecorder } from '../chat/sampled-tokens.js'
 
 /** An event of a stream; its name is its type. */
 export interface MessageEvent {
@@ -35,7 +36,7 @@ export interface MessageBuilder {
 /** @param frame the message before anything was generated */
 export function createMessageBuilder(
   frame: Pick<Message, 'id' | 'model'>,
-  { createId }: { readonly createId: (prefix: string) => string },
+  { createId, hasTokens }: { readonly createId: (prefix: string) => string; readonly hasTokens: boolean },
 ): MessageBuilder {
   const content: OutputBlock[] = []
   /** Blocks that were begun: a stream cannot take back a call that was cut off. */
@@ -47,6 +48,8 @@ export function createMessageBuilder(
   let ending: Pick<Message, 'stop_reason' | 'stop_sequence'> = { stop_reason: null, stop_sequence: null }
   let usage: Usage | null = null
   let thinkingTokens = 0
+  const tokens = new TokenRecorder()
+  let sampled: Pick<Message, 'prompt_token_ids' | 'token_ids' | 'logprobs'> = {}
   let violations: Pick<Message, typeof SCHEMA_VIOLATIONS> = {}
 
   const message = (): Message => ({
@@ -61,6 +64,7 @@ export function createMessageBuilder(
     diagnostics: null,
     usage: toUsage(usage, thinkingTokens),
     ...violations,
+    ...sampled,
   })
 
   function begin(opened: OpenBlock): MessageEvent[] {
@@ -141,6 +145,7 @@ export function createMessageBuilder(
     begin: () => ({ type: 'message_start', message: message() }),
     add: (chunk) => {
       if (chunk.usage !== undefined) usage = chunk.usage
+      if (hasTokens) tokens.add(chunk)
       const [choice] = chunk.choices
       if (choice === undefined) return []
       const { content: text = '', reasoning = '', tool_calls: calls = [] } = choice.delta
@@ -156,12 +161,18 @@ export function createMessageBuilder(
     },
     end: () => {
       const events = close()
+      const found = tokens.recorded()
+      if (found !== null) {
+        const { promptTokenIds, tokenIds, logprobs } = found
+        sampled = { prompt_token_ids: [...promptTokenIds], token_ids: [...tokenIds], logprobs: [...logprobs] }
+      }
       const { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, ...counted } = message().usage
       return [
         ...events,
         {
           type: 'message_delta',
           delta: { ...ending, stop_details: null, container: null, ...violations },
+          ...sampled,
           usage: {
             input_tokens,
             cache_creation_input_tokens,

@@ -44,7 +44,10 @@ export function createMessageService(
       // the first chunk knows what the model is called, and how long the prompt is
       const first = await chunks.next()
       const model = first.done === true ? request.model : first.value.model
-      const builder = createMessageBuilder({ id: `msg_${requestId}`, model }, { createId })
+      const builder = createMessageBuilder(
+        { id: `msg_${requestId}`, model },
+        { createId, hasTokens: answer.isTrainable },
+      )
       if (first.done !== true) builder.add(first.value)
 
       async function* events(): AsyncGenerator<MessageEvent> {

@@ -54,10 +54,11 @@ export function toChatRequest(request: ResponseRequest, messages: ChatRequest['m
     response_format: toFormat(request),
     ...tools,
     parallel_tool_calls: request.parallel_tool_calls,
-    logprobs: hasLogprobs,
+    // those of trainable models come anyway, with their tokens
+    logprobs: hasLogprobs ? true : undefined,
     top_logprobs: topLogprobs,
     return_tokens_as_token_ids: false,
-    // the ids themselves are not sent: they count the tokens of reasoning
+    // they count the tokens of reasoning
     return_token_ids: true,
     stream: true,
     stream_options: { include_usage: true },

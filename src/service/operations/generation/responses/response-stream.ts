@@ -12,6 +12,7 @@ import {
   type Usage,
 } from '#contract/wire/chat-completions.js'
 import type { OutputItem, OutputText, Response } from '#contract/wire/inference/responses.js'
+import { type SampledTokens, TokenRecorder } from '../chat/sampled-tokens.js'
 
 /** An event without its number. */
 export interface ResponseEvent {
@@ -49,7 +50,12 @@ export interface ResponseBuilder {
  */
 export function createResponseBuilder(
   frame: Response,
-  options: { readonly hasLogprobs: boolean; readonly createId: (prefix: string) => string },
+  options: {
+    readonly hasLogprobs: boolean
+    /** What was sampled is shown. */
+    readonly hasTokens: boolean
+    readonly createId: (prefix: string) => string
+  },
 ): ResponseBuilder {
   const { createId, hasLogprobs } = options
   const output: OutputItem[] = []
@@ -62,6 +68,7 @@ export function createResponseBuilder(
   let usage: Usage | null = null
   let reasoningTokens = 0
   let changes: Partial<Response> = { status: 'in_progress' }
+  const tokens = new TokenRecorder()
   let violations: Pick<Response, typeof SCHEMA_VIOLATIONS> = {}
 
   const response = (): Response => ({
@@ -192,6 +199,7 @@ export function createResponseBuilder(
     ],
     add: (chunk) => {
       if (chunk.usage !== undefined) usage = chunk.usage
+      if (options.hasTokens) tokens.add(chunk)
       const [choice] = chunk.choices
       if (choice === undefined) return []
       const { delta } = choice
@@ -220,6 +228,7 @@ export function createResponseBuilder(
       changes = isCut
         ? { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
         : { status: 'completed', completed_at: completedSeconds }
+      changes = { ...changes, ...toGenerations(tokens.recorded(), output.length) }
       return [...events, { type: isCut ? 'response.incomplete' : 'response.completed', response: response() }]
     },
     fail: (error) => {
@@ -227,6 +236,18 @@ export function createResponseBuilder(
       return { type: 'response.failed', response: response() }
     },
   }
+}
+
+/** One generation: nothing here calls tools between two. */
+function toGenerations(tokens: SampledTokens | null, outputCount: number): Pick<Response, 'token_generations'> {
+  if (tokens === null) return {}
+  const { promptTokenIds, tokenIds, logprobs } = tokens
+  const generation = {
+    prompt_token_ids: [...promptTokenIds],
+    output_tokens: tokenIds.map((id, t) => ({ token_id: id, logprob: logprobs[t] ?? 0 })),
+    output_indices: Array.from({ length: outputCount }, (_, index) => index),
+  }
+  return { token_generations: [generation] }
 }
 
 function isJson(text: string): boolean {

@@ -103,10 +103,15 @@ export function createResponseService(
       // the first chunk knows what the model is called
       const first = await chunks.next()
       const model = first.done === true ? '' : first.value.model
-      const builder = createResponseBuilder({ ...frame, model }, { hasLogprobs, createId })
+      const builder = createResponseBuilder(
+        { ...frame, model },
+        { hasLogprobs, hasTokens: answer.isTrainable, createId },
+      )
       const finish = (): readonly ResponseEvent[] => {
         const events = builder.end(Math.floor(context.clock.nowMs() / 1000))
-        if (frame.store) store.put({ tenant: principal, response: builder.response(), items })
+        // its tokens are many times as large, and whoever trains on them has them
+        const { token_generations: _, ...response } = builder.response()
+        if (frame.store) store.put({ tenant: principal, response, items })
         return events
       }
       return {

@@ -1,0 +1,34 @@
+/**
+ * The tokens of an answer that comes in chunks, for formats that have no place of their own for them: trained on, they must be those
+ * that were sampled.
+ */
+import type { ChatChunk } from '#contract/wire/chat-completions.js'
+
+/** Exact tokens of an answer with one choice. */
+export interface SampledTokens {
+  readonly promptTokenIds: readonly number[]
+  readonly tokenIds: readonly number[]
+  /** Of each of `tokenIds`. */
+  readonly logprobs: readonly number[]
+}
+
+export class TokenRecorder {
+  readonly #promptTokenIds: number[] = []
+  readonly #tokenIds: number[] = []
+  readonly #logprobs: number[] = []
+
+  add(chunk: ChatChunk): void {
+    if (this.#promptTokenIds.length === 0) this.#promptTokenIds.push(...(chunk.prompt_token_ids ?? []))
+    for (const choice of chunk.choices) {
+      this.#tokenIds.push(...(choice.token_ids ?? []))
+      this.#logprobs.push(...(choice.logprobs?.content ?? []).map(({ logprob }) => logprob))
+    }
+  }
+
+  /** @returns null where nothing was written, or not every token came with its log-probability */
+  recorded(): SampledTokens | null {
+    const [promptTokenIds, tokenIds, logprobs] = [this.#promptTokenIds, this.#tokenIds, this.#logprobs]
+    const isWhole = promptTokenIds.length > 0 && tokenIds.length > 0 && tokenIds.length === logprobs.length
+    return isWhole ? { promptTokenIds, tokenIds, logprobs } : null
+  }
+}

@@ -96,6 +96,12 @@ function withKnownFields(value: JsonValue, known: Readonly<Record<string, string
   return Object.fromEntries(entries)
 }
 
+/** A body that may be written in several ways, in the one that it can make. */
+function inJson(body: JsonObject): JsonObject {
+  const { 'application/x-protobuf': _, ...content } = body['content'] as JsonObject
+  return { ...body, content }
+}
+
 /** What exists is offered in paths and in bodies; not where it would be deleted, the others need it. */
 function withKnown(document: JsonObject, known: Readonly<Record<string, string>>): JsonObject {
   const paths = Object.entries(document['paths'] as Record<string, Record<string, JsonObject>>).map(([at, methods]) => {
@@ -112,7 +118,7 @@ function withKnown(document: JsonObject, known: Readonly<Record<string, string>>
           })),
           ...(operation['requestBody'] === undefined
             ? {}
-            : { requestBody: withKnownFields(operation['requestBody'], known) }),
+            : { requestBody: withKnownFields(inJson(operation['requestBody'] as JsonObject), known) }),
         },
       ]
     })

@@ -203,8 +203,11 @@ function probeNew(options: WorkerPoolOptions): Promise<string> {
   const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
   return new Promise((resolve, reject) => {
     let said: WorkerProbe | null = null
+    let unreadable = ''
     child.on('message', (message: unknown) => {
-      said = workerProbeSchema.parse(message)
+      const read = workerProbeSchema.safeParse(message)
+      if (read.success) said = read.data
+      else unreadable = ': it said something that is not understood'
     })
     child.on('error', (error) => reject(new Error(`a worker could not be started: ${error.message}`)))
     child.on('exit', (code, signal) => {
@@ -213,7 +216,7 @@ function probeNew(options: WorkerPoolOptions): Promise<string> {
         const trainer = said.trainer === null ? '' : `; ${said.trainer}`
         resolve(`a worker was started and loaded its runtime${trainer}`)
       } else if (said?.type === 'failed') reject(new Error(said.message))
-      else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready`))
+      else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready${unreadable}`))
     })
   })
 }

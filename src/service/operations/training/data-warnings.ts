@@ -21,7 +21,8 @@ function sentencesOf(kind: JobKind): Readonly<Record<string, string>> {
     num_skipped_unknown_token_text:
       'answer[ contains|s contain] a token text that is not in the vocabulary and [does|do] not train',
     num_skipped_empty_completion: 'answer[ has|s have] no sampled token',
-    num_skipped_unsupported_exchange: 'exchange[ was|s were] recorded by another protocol than chat and without [its|their] tokens',
+    num_skipped_unsupported_exchange:
+      'exchange[ was|s were] recorded by another protocol than chat and without [its|their] tokens',
     num_skipped_left_out_message:
       'message[ is|s are] left out by the chat template of the model, which knows no such role in [its|their] place; the rest of [its row|their rows] trains without [it|them]',
     num_unmerged_histories:

@@ -72,6 +72,14 @@ const MAY_BE_EMPTY: ReadonlySet<string> = new Set([
   'POST /files/{entity}/{project}/{run}/file_stream',
   RESPONSES,
   'POST /v1/responses/input_tokens',
+  'POST /v1/preview/sessions',
+  'POST /api/v1/client/config',
+  'POST /api/v1/client/dynamic_config',
+  'POST /api/v1/telemetry',
+  'POST /api/v1/create_session',
+  'POST /api/v1/sessions/{session_id}/finish',
+  'PUT /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}/ttl',
+  'POST /internal/worker/sessions/{session_id}/heartbeat',
 ])
 
 describe('every kind of body', () => {

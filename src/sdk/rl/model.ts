@@ -241,23 +241,15 @@ export class TrainableModel {
   /**
    * Opens a training session, for a loop of one's own: see `TrainingSession`. What it saves are checkpoints of this model.
    *
-   * It begins with a new adapter on the base model, so a model that has checkpoints wants to be told: `from: 'base'`, or a path.
+   * It begins with the latest checkpoint, or with what `from` says.
    *
-   * @throws {AppError} `session_start_unclear` for a model beyond step 0 without `from`
+   * @throws {AppError} `option_without_effect` for a rank or the like where there is an adapter already
    */
   async session(options: SessionOptions = {}): Promise<TrainingSession> {
     const { id, name, base_model: baseModel, step } = this.#registered
-    if (step > 0 && options.from === undefined) {
-      throw new AppError(
-        'invalid_request',
-        'session_start_unclear',
-        `model "${name}" is at step ${step}, with whose checkpoint no session can begin`,
-        { hint: "say from: 'base' to begin on the base model, or a path that saveState() or save() gave" },
-      )
-    }
     const inference = (saved: number | null) => this.inferenceName(saved)
     const onSaved = (saved: number) => this.#moveTo(Math.max(saved, this.step))
-    return await openSession(this.client, { id, name, baseModel, inferenceName: inference, onSaved }, options)
+    return await openSession(this.client, { id, name, baseModel, step, inferenceName: inference, onSaved }, options)
   }
 
   /** Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. */

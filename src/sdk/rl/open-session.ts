@@ -1,6 +1,7 @@
 /**
  * How a training session begins: a session of a client on the server, and a run of training in it.
  */
+import { AppError } from '#base/errors/errors.js'
 import { type Clock, systemClock } from '#base/util/clock.js'
 import type { Client } from '#sdk/client/client.js'
 import { TrainingSession } from './session.js'
@@ -8,41 +9,43 @@ import type { SessionModel, SessionOptions } from './session-options.js'
 
 const DEFAULT_RANK = 8
 
-/** Opens a session of a model. @throws {ApiError} what the server refuses */
+/** Options that make a new adapter. */
+const ADAPTER_OPTIONS = ['rank', 'seed', 'trainMlp', 'trainAttention'] as const
+
+/**
+ * Opens a session of a model.
+ *
+ * @throws {AppError} `option_without_effect` for one that makes a new adapter where there is one; {ApiError} what the server refuses
+ */
 export async function openSession(
   client: Client,
   model: SessionModel,
   options: SessionOptions = {},
   clock: Clock = systemClock,
 ): Promise<TrainingSession> {
-  const { signal, from = 'base' } = options
+  const { signal, from = model.step } = options
+  const isNew = from === 'base' || from === 0
+  const idle = isNew ? undefined : ADAPTER_OPTIONS.find((name) => options[name] !== undefined)
+  if (idle !== undefined) {
+    const title = typeof from === 'number' ? `step ${from} of model "${model.name}"` : from
+    throw new AppError('invalid_request', 'option_without_effect', `${idle} has no effect on the adapter of ${title}`, {
+      hint: `leave ${idle} out, or begin anew on the base model: from: 'base'`,
+    })
+  }
   const call = { signal }
   const opened = await client.tinker.open({ tags: [], display_name: model.name.slice(0, 200) }, call)
-  const common = { session_id: opened.session_id, model_seq_id: 0, trainyard_model_id: model.id }
-  const run =
-    from === 'base'
-      ? await client.tinker.createRun(
-          {
-            ...common,
-            base_model: model.baseModel,
-            lora_config: {
-              rank: options.rank ?? DEFAULT_RANK,
-              ...(options.seed === undefined ? {} : { seed: options.seed }),
-              train_mlp: options.trainMlp ?? true,
-              train_attn: options.trainAttention ?? true,
-              train_unembed: false,
-            },
-          },
-          call,
-        )
-      : await client.tinker.loadWeights({ ...common, path: from, optimizer: from.includes('/weights/') }, call)
+  const id = { session_id: opened.session_id, model_seq_id: 0, trainyard_model_id: model.id }
+  const base = { ...id, base_model: model.baseModel }
+  let run: Awaited<ReturnType<typeof client.tinker.createRun>>
+  if (isNew) run = await client.tinker.createRun({ ...base, lora_config: loraOf(options) }, call)
+  else if (typeof from === 'number') run = await client.tinker.createRun({ ...base, trainyard_step: from }, call)
+  else run = await client.tinker.loadWeights({ ...base, path: from, optimizer: from.includes('/weights/') }, call)
   await client.tinker.result(run.request_id, call)
-  return new TrainingSession({
-    client,
-    model,
-    clock,
-    signal,
-    clientSessionId: opened.session_id,
-    id: run.model_id ?? '',
-  })
+  const { session_id: clientSessionId } = opened
+  return new TrainingSession({ client, model, clock, signal, clientSessionId, id: run.model_id ?? '' })
+}
+
+function loraOf({ rank = DEFAULT_RANK, seed, trainMlp = true, trainAttention = true }: SessionOptions) {
+  const lora = { rank, train_mlp: trainMlp, train_attn: trainAttention, train_unembed: false }
+  return seed === undefined ? lora : { ...lora, seed }
 }

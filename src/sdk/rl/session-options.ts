@@ -13,10 +13,10 @@ export interface SessionOptions {
   /** Train attention layers, default true. */
   readonly trainAttention?: boolean
   /**
-   * What it begins with: `base`, a new adapter on the base model (default), or a path that `saveState` or `save` gave, whose rank and seed it
-   * then has. A state has the optimizer as well.
+   * What it begins with: a step of the model, `base` for a new adapter on the base model, or a path that `saveState` or `save` gave. Default
+   * the latest step. An adapter that is there has its shape: all options above are for `base`. A path of `saveState` has the optimizer as well.
    */
-  readonly from?: 'base' | (string & {})
+  readonly from?: number | 'base' | (string & {})
   /** Aborting ends the session: calls that wait reject with the signal's reason. */
   readonly signal?: AbortSignal
 }
@@ -82,6 +82,8 @@ export interface SessionModel {
   readonly id: string
   readonly name: string
   readonly baseModel: string
+  /** The latest; 0 without any checkpoint. */
+  readonly step: number
   /** @param step null: the latest */
   readonly inferenceName: (step: number | null) => string
   readonly onSaved: (step: number) => void

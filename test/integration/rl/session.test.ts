@@ -137,14 +137,43 @@ describe('a session', () => {
       expect(model.step).toBe(1)
       const [answer] = await model.sample([{ role: 'user', content: 'a' }], { n: 1, maxTokens: 2 })
       expect(answer?.choices).toHaveLength(1)
-      await expect(model.session()).rejects.toMatchObject({ code: 'session_start_unclear' })
-      const resumed = await model.session({ from: path })
-      const [here, there] = [await step(session), await step(resumed)]
+      await expect(model.session({ rank: 4 })).rejects.toMatchObject({ code: 'option_without_effect' })
+      const [resumed, latest] = [await model.session({ from: path }), await model.session()]
+      const here = [await step(session), await step(session)]
+      expect([await step(resumed), await step(resumed)]).toEqual(here)
       await resumed.close()
-      expect(there).toBe(here)
+      // the checkpoint has the weights and not the moments
+      const anew = [await step(latest), await step(latest)]
+      await latest.close()
+      expect(anew[0]).toBe(here[0])
+      expect(anew[1]).not.toBe(here[1])
       expect((await session.save()).step).toBe(2)
       await expect(session.save('first')).rejects.toThrow('exists already')
     })
+  })
+
+  test('it begins with what a job made, and a job goes on from what it saved', async () => {
+    const model = await register()
+    const conversation = {
+      messages: [
+        { role: 'user' as const, content: 'a' },
+        { role: 'assistant' as const, content: 'bc' },
+      ],
+    }
+    await model.trainSft([conversation], { learningRate: 0.01, config: { epochs: 2 } })
+    const session = await model.session()
+    const [sampled] = await model.sample([{ role: 'user', content: 'a' }], { n: 1, maxTokens: 6 })
+    const choice = sampled?.choices[0]
+    const [prompt, tokens] = [choice?.prompt_token_ids ?? [], choice?.token_ids ?? []]
+    const [scores] = await session.logprobs([{ prompt, tokens }])
+    const sampler = choice?.logprobs?.content?.map(({ logprob }) => logprob) ?? []
+    expect(sampler).toHaveLength(tokens.length)
+    expect(Math.max(...sampler.map((logp, i) => Math.abs(logp - (scores?.[i] as number))))).toBeLessThan(0.02)
+    await Promise.all([session.forwardBackward(ROWS, 'cross_entropy'), session.optimStep(UPDATE)])
+    expect((await session.save()).step).toBe(2)
+    await session.close()
+    expect((await model.trainSft([conversation], { learningRate: 0.01 })).step).toBe(3)
+    await expect(model.session({ from: 9 })).rejects.toThrow('no checkpoint of step 9')
   })
 
   test('text goes in and comes out', async () => {

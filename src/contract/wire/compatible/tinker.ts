@@ -65,6 +65,8 @@ export const createTrainingSessionSchema = z.object({
   optimizer_config: optimizerConfig.nullish(),
   /** Not Tinker's: the model here that weights saved for sampling are checkpoints of. */
   trainyard_model_id: id.nullish(),
+  /** Not Tinker's: the checkpoint of that model whose adapter it begins with; there is no `lora_config` then. */
+  trainyard_step: count.min(1).nullish(),
   type: kind,
 })
 export type CreateTrainingSession = z.output<typeof createTrainingSessionSchema>

@@ -2,7 +2,7 @@
  * Requests of training: each is checked, stored in its place of the run's order and answered at once; the run's worker does the rest
  * (`queue/sessions/session-runner.ts`). One that is refused keeps its place, for the client has counted on.
  */
-import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type {
   CreateTrainingSession,
   LoadWeightsRequest,
@@ -10,12 +10,14 @@ import type {
   SaveForSamplerRequest,
   SaveWeightsRequest,
 } from '#contract/wire/compatible/tinker.js'
-import { MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { checkLoss } from '#formats/tinker/loss-inputs.js'
 import { readLossRequestHead } from '#formats/tinker/loss-request.js'
 import { requestIdOf } from '#service/queue/sessions/session-runner.js'
 import type { SaveDetail } from '#service/queue/sessions/session-saves.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import type { ClientSessionRecord } from '#service/storage/tinker/client-sessions.js'
 import {
   countWaitingRequests,
   insertSessionRequest,
@@ -31,6 +33,7 @@ import {
 } from '#service/storage/tinker/training-sessions.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../../operations/context.js'
 import { requireModel } from '../../operations/models/models.js'
+import { readAdapterShape } from '../../operations/training/adapter-shape.js'
 import { assertRoom, notServed, requireClientSession, requireTrainingSession, requireWeights } from './errors.js'
 
 /** What a client asks for a result with. */
@@ -39,7 +42,10 @@ export interface Future {
   readonly model_id: string
 }
 
-export type TrainingContext = Pick<ServiceContext, 'db' | 'sessions' | 'baseModels' | 'modelFacts' | 'trainWorkers'>
+export type TrainingContext = Pick<
+  ServiceContext,
+  'db' | 'blobs' | 'sessions' | 'baseModels' | 'modelFacts' | 'trainWorkers'
+>
 
 /** Project of models that runs make, when the key has none. */
 const PROJECT = 'tinker'
@@ -122,6 +128,8 @@ export function createTrainingRequests(context: TrainingContext) {
     const { name } = requireBase(request.base_model)
     assertTrains(request.optimizer_config?.type)
     const lora = request.lora_config
+    const step = request.trainyard_step
+    if (step !== null && step !== undefined) return createFromCheckpoint(principal, client, { ...request, step })
     if (lora === null || lora === undefined) {
       throw notServed('training of all weights', 'give lora_config: adapters are trained')
     }
@@ -147,6 +155,51 @@ export function createTrainingRequests(context: TrainingContext) {
       userMetadata: request.user_metadata ?? {},
     }
     return begin(session, { files: [], result: { type: 'create_model' } })
+  }
+
+  /** A run that begins with the adapter of a model's checkpoint, whatever made it. */
+  async function createFromCheckpoint(
+    principal: Principal,
+    client: ClientSessionRecord,
+    request: CreateTrainingSession & { readonly step: number },
+  ): Promise<Future> {
+    const { trainyard_model_id: modelId, base_model: baseModel, step, lora_config: lora } = request
+    if (modelId === null || modelId === undefined) {
+      throw new InvalidRequestError(
+        'missing_model',
+        'trainyard_step needs trainyard_model_id, the model it is a step of',
+      )
+    }
+    if (lora !== null && lora !== undefined) {
+      throw new InvalidRequestError(
+        'invalid_value',
+        'lora_config has no effect beside trainyard_step, whose adapter has a shape',
+        {
+          hint: 'leave lora_config out',
+        },
+      )
+    }
+    const place = await placeOf(principal, { project: client.project, baseModel, modelId })
+    const checkpoint = await findCheckpoint(db, modelId, step)
+    const shape = checkpoint === null ? null : await readAdapterShape(context, checkpoint)
+    if (checkpoint === null || shape === null) {
+      throw new NotFoundError('checkpoint_not_found', `model "${modelId}" has no checkpoint of step ${step}`)
+    }
+    const id = `${client.id}:train:${request.model_seq_id}`
+    const session: NewTrainingSession = {
+      id,
+      entity: client.entity,
+      ...place,
+      clientSessionId: client.id,
+      baseModel,
+      ...shape,
+      seed: id,
+      trainsMlp: true,
+      trainsAttention: true,
+      userMetadata: request.user_metadata ?? {},
+    }
+    const files = checkpoint.files.filter(({ name }) => name === ADAPTER_CONFIG_FILE || name === ADAPTER_WEIGHTS_FILE)
+    return begin(session, { files, result: { type: 'create_model' } })
   }
 
   async function createFromWeights(principal: Principal, request: LoadWeightsRequest): Promise<Future> {

@@ -149,6 +149,7 @@ it('halves an update until the policy moves no further, and no more often than n
     updates: 1,
     shortened: 1,
     smallest_scale: scale,
+    moved: kl,
   })
 })
 

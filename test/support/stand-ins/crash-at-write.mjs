@@ -17,6 +17,7 @@ import { createGroupReading } from '../../../dist/src/service/bodies/group-readi
 import { parseBody } from '../../../dist/src/service/bodies/parse-body.js'
 import { createFineTuningService } from '../../../dist/src/service/facades/fine-tuning/fine-tuning.js'
 import { createKeyService } from '../../../dist/src/service/operations/access/keys.js'
+import { createActivityFeed } from '../../../dist/src/service/operations/activity/feed.js'
 import { createFileService } from '../../../dist/src/service/operations/files.js'
 import { createCheckpointService } from '../../../dist/src/service/operations/models/checkpoints.js'
 import { createModelService } from '../../../dist/src/service/operations/models/models.js'
@@ -87,7 +88,8 @@ const context = {
   },
   modelFacts: { parametersOf: async () => 4_500_000 },
   signals: { notify: () => undefined },
-  dispatcher: { wake: () => undefined },
+  activity: createActivityFeed({ clock: systemClock, ids }),
+  dispatcher: { wake: () => undefined, remoteWorkers: () => [] },
   clock: systemClock,
   trainWorkers: 1,
   maxQueuedJobs: 100,

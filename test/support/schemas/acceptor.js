@@ -70,6 +70,22 @@ const KEYWORDS_OF_TYPE = {
 }
 const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf']
 
+const OBJECT_ONLY = new Set(['type', 'properties', 'required', 'allOf'])
+
+/** Objects that only say their properties, put together by `allOf`, are one object; null for anything else. */
+function merged(schema) {
+  const parts = [schema, ...(schema.allOf ?? [])]
+  const isPlain = (part) =>
+    part !== null &&
+    typeof part === 'object' &&
+    Object.keys(part).every((name) => OBJECT_ONLY.has(name) || name === '$schema') &&
+    (part === schema || part.allOf === undefined)
+  if (!Array.isArray(schema.allOf) || !parts.every(isPlain)) return null
+  const properties = Object.assign({}, ...parts.map((part) => part.properties ?? {}))
+  const isShared = parts.flatMap((part) => Object.keys(part.properties ?? {})).length > Object.keys(properties).length
+  return isShared ? null : { properties, required: parts.flatMap((part) => part.required ?? []) }
+}
+
 /**
  * The schema with what the documentation says of answers written out: a keyword without `type` means its own type, described objects
  * hold no others, tuples are whole, patterns match the whole text.
@@ -77,6 +93,8 @@ const COMBINING = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf']
 export function documented(schema) {
   if (Array.isArray(schema)) return schema.map(documented)
   if (schema === null || typeof schema !== 'object') return schema
+  const whole = merged(schema)
+  if (whole !== null && Object.keys(whole.properties).length > 0) return documented(whole)
   const has = (name) => Object.hasOwn(schema, name)
   const result = { ...schema }
   for (const name of ['items', 'additionalProperties', 'prefixItems', 'anyOf', 'oneOf', 'allOf']) {

@@ -23,8 +23,8 @@ import { up as templateKwargs } from './0018-template-kwargs.js'
 import { up as modelMetrics } from './0019-model-metrics.js'
 import { up as sessions } from './0020-sessions.js'
 import { up as blobStore } from './0022-blob-store.js'
-import { up as jobWorkers } from './0023-job-workers.js'
 import { up as trainingSessions } from './0027-training-sessions.js'
+import { up as jobWorkers } from './0028-job-workers.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -49,6 +49,6 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0019-model-metrics': { up: modelMetrics },
   '0020-sessions': { up: sessions },
   '0022-blob-store': { up: blobStore },
-  '0023-job-workers': { up: jobWorkers },
   '0027-training-sessions': { up: trainingSessions },
+  '0028-job-workers': { up: jobWorkers },
 }

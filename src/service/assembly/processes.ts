@@ -60,6 +60,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
   lifetimes.add('planner', () => planner.stop())
   const exporter = createExporter({ environment: childEnvironment(start) })
   lifetimes.add('exporter', () => exporter.stop())
+  const schemaChecker = createSchemaChecker({ environment: childEnvironment(start) })
   const workers = createWorkerPool({
     environment: trainingEnvironment(start),
     keepMs: settings.keepWorkerMs,
@@ -68,7 +69,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   lifetimes.add('workers', () => workers.stop())
-  return { engines, metrics, workers, exporter, planner, schemaChecker: createSchemaChecker() }
+  return { engines, metrics, workers, exporter, planner, schemaChecker }
 }
 
 interface EngineInput {

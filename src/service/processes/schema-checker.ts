@@ -1,11 +1,13 @@
 /**
  * Says what of its schema a finished answer violates, where the schema says more than an answer can be held to.
  *
- * A thread for each, bounded in time and memory: schemas are anybody's. Keys take turns.
+ * A process for each, bounded in time and memory: schemas are anybody's. Keys take turns.
  */
-import { startThread } from '#base/processes/ask-thread.js'
+import { RuntimeError } from '#base/errors/errors.js'
+import { askProcess } from '#base/processes/ask-process.js'
+import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
-import type { SchemaCheckAnswer, SchemaCheckData } from './schema-check-thread.js'
+import type { SchemaCheckAnswer, SchemaCheckData } from './schema-check-main.js'
 
 export interface SchemaChecker {
   /**
@@ -21,30 +23,43 @@ const LIMIT_MS = 10_000
 const MAX_HEAP_MIB = 128
 const WAITING = { what: 'checks of answers', mostWaiting: 400, mostOfOneKey: 100, atOnce: 1, spare: 1 }
 
-export function createSchemaChecker(limitMs = LIMIT_MS): SchemaChecker {
+/** @param options.environment of the processes */
+export function createSchemaChecker(options: {
+  readonly environment: Readonly<Record<string, string | undefined>>
+  readonly limitMs?: number
+}): SchemaChecker {
+  const { environment, limitMs = LIMIT_MS } = options
   const turns = createTurns(WAITING)
   const never = new AbortController().signal
+
+  async function run(data: SchemaCheckData): Promise<readonly string[]> {
+    const flags = [`--max-old-space-size=${MAX_HEAP_MIB}`]
+    const child = startChild('service/processes/schema-check-main.js', { environment, flags })
+    let isLate = false
+    const timer = setTimeout(() => {
+      isLate = true
+      child.kill('SIGKILL')
+    }, limitMs)
+    try {
+      const died = (how: string): Error =>
+        new RuntimeError(
+          'schema_check_failed',
+          isLate ? `it took longer than ${limitMs / 1000} s` : `its process ${how}`,
+        )
+      return (await askProcess<SchemaCheckAnswer>(child, data, { died }).answer).violations
+    } finally {
+      clearTimeout(timer)
+      child.kill('SIGKILL')
+    }
+  }
+
   return {
     check: async (key, value, schema) => {
       try {
-        return await turns.take(key, never, () => runCheck({ value, schema }, limitMs))
+        return await turns.take(key, never, () => run({ value, schema }))
       } catch (error) {
         return [`the answer was not checked against its schema: ${error instanceof Error ? error.message : error}`]
       }
     },
   }
-}
-
-function runCheck(data: SchemaCheckData, limitMs: number): Promise<readonly string[]> {
-  const thread = startThread('service/processes/schema-check-thread.js', {
-    workerData: data,
-    resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB },
-  })
-  return new Promise<readonly string[]>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`it took longer than ${limitMs / 1000} s`)), limitMs)
-    thread.once('message', ({ violations }: SchemaCheckAnswer) => resolve(violations))
-    thread.once('error', reject)
-    thread.once('exit', () => reject(new Error('its thread ended')))
-    thread.once('exit', () => clearTimeout(timer))
-  }).finally(() => thread.terminate())
 }

@@ -55,11 +55,19 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
     if (!options.isUiServed) throw unknownPath(c.req.method, c.req.path)
   }
 
+  /** Null where nothing was built: looked for again, for it may be now. */
+  async function findManifest(): Promise<Manifest | null> {
+    manifest ??= readManifest()
+    const found = await manifest
+    if (found === null) manifest = null
+    return found
+  }
+
   async function answerShell(c: RequestContext): Promise<Response> {
     requireServed(c)
-    manifest ??= readManifest()
+    const built = await findManifest()
     const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
-    return c.body(renderShell(await manifest, prefix), 200, {
+    return c.body(renderShell(built, prefix), 200, {
       ...HEADERS,
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'no-cache',
@@ -68,8 +76,7 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
 
   async function answerAsset(c: RequestContext, name: string): Promise<Response> {
     requireServed(c)
-    manifest ??= readManifest()
-    const files = (await manifest)?.files ?? {}
+    const files = (await findManifest())?.files ?? {}
     const file = Object.hasOwn(files, name) ? files[name] : undefined
     if (file === undefined) {
       throw new NotFoundError('not_found', `the page has no file "${name.slice(0, 100)}"`, {
@@ -80,6 +87,8 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
     const path = join(packageRoot(), FOLDER, encoding === null ? name : `${name}.${encoding.suffix}`)
     const bytes = kept.get(path) ?? readFile(path)
     kept.set(path, bytes)
+    // what could not be read this time may be the next
+    bytes.catch(() => kept.delete(path))
     return c.body(new Uint8Array(await bytes), 200, {
       ...HEADERS,
       'content-type': file.type,

@@ -13,12 +13,13 @@ export interface SampledTokens {
 }
 
 export class TokenRecorder {
-  readonly #promptTokenIds: number[] = []
+  #promptTokenIds: readonly number[] = []
   readonly #tokenIds: number[] = []
   readonly #logprobs: number[] = []
 
   add(chunk: ChatChunk): void {
-    if (this.#promptTokenIds.length === 0) this.#promptTokenIds.push(...(chunk.prompt_token_ids ?? []))
+    // a prompt may be longer than the arguments of a call can be
+    if (this.#promptTokenIds.length === 0) this.#promptTokenIds = chunk.prompt_token_ids ?? []
     for (const choice of chunk.choices) {
       this.#tokenIds.push(...(choice.token_ids ?? []))
       this.#logprobs.push(...(choice.logprobs?.content ?? []).map(({ logprob }) => logprob))

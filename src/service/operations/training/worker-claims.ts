@@ -25,7 +25,8 @@ export function createWorkerClaimService({ dispatcher }: Pick<ServiceContext, 'd
       // one that ends may give back what it has, of whatever version it is
       if (!isLeaving) assertSameVersion(versions['trainyard'] ?? 'none', version)
       const claimed = await dispatcher.claim(
-        { id, name, trainer, device, versions, tenant: ownerOf(principal) },
+        // workers of another key have other ids, whatever they say: none gives back what this one has
+        { id: `${principal.keyId}.${id}`, name, trainer, device, versions, tenant: ownerOf(principal) },
         {
           waitMs: request.wait_seconds * 1000,
           signal,

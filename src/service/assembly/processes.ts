@@ -42,7 +42,7 @@ const ENGINE_ANSWER_MS = 1000
 const ENGINE_END_MS = 1000
 
 export function startProcesses(start: Start, { db, served, preparedDir, countWorkers }: ProcessesInput): Processes {
-  const { options, settings, lifetimes, seams } = start
+  const { options, settings, lifetimes, seams, logger } = start
   const metrics = createMetrics({
     clock: systemClock,
     version: packageVersion(),
@@ -65,7 +65,9 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     environment: trainingEnvironment(start),
     keepMs: settings.keepWorkerMs,
     ...options.tuning?.keptWorkers,
+    ...(seams.availableMemoryBytes === undefined ? {} : { availableBytes: seams.availableMemoryBytes }),
     entryPath: seams.entryPaths?.worker,
+    onGivenUp: (pid, reason) => logger.debug({ pid, reason }, 'worker.given_up'),
     onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   lifetimes.add('workers', () => workers.stop())

@@ -14,6 +14,8 @@ export interface ServiceSeams {
   readonly maxDatabasePages?: number
   /** Whether each transaction is done, undone and done again, as after a commit that was refused. Default false */
   readonly rehearsesTransactions?: boolean
+  /** Memory that could still be given out, bytes, as kept workers see it. Default: as the operating system or container says. */
+  readonly availableMemoryBytes?: () => number
   /** Environment that children inherit. Default: this process's. */
   readonly environment?: Environment
   /** Modules that children run instead of the built ones. */

@@ -71,10 +71,10 @@ function callOf(c: RequestContext, { key }: Route, { admission }: Pick<AppOption
   }
 }
 
-/** The path as the router writes it. */
+/** The path as the router writes it: names that go on to the end may hold any character, line ends included. */
 export function patternOf({ path }: Pick<Route, 'path'>): string {
   return path.replaceAll(/\{(\+?)(\w+)\}/g, (_, rest: string, name: string) =>
-    rest === '' ? `:${name}` : `:${name}{.+}`,
+    rest === '' ? `:${name}` : `:${name}{[^]+}`,
   )
 }
 

@@ -8,7 +8,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { availableMemoryBytes, memoryBytes } from '#base/machine/memory.js'
+import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages } from '#base/processes/malloc-tunables.js'
 import {
@@ -30,6 +30,8 @@ export interface WorkerPoolOptions {
   readonly availableBytes?: () => number
   /** Module the children run. Default: the built training worker. */
   readonly entryPath?: string | undefined
+  /** Hears why a worker without an attempt is not kept, in one clause. */
+  readonly onGivenUp?: (pid: number | undefined, reason: string) => void
   /** Hears when the first of several attempts begins and when the last one is over. */
   readonly onComputing?: (isComputing: boolean) => void
 }
@@ -91,6 +93,7 @@ const PROBE_MS = 60_000
 const MEMORY_CHECK_MS = 5000
 /** Kept workers are given up when less than this share of the machine's memory is left. */
 const MIN_AVAILABLE_SHARE = 0.1
+const MEMORY_IS_SHORT = 'memory is short'
 
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const { keepMs } = options
@@ -119,31 +122,44 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     }
   }
 
-  function giveUp(worker: IdleWorker): void {
+  function giveUp(worker: IdleWorker, reason: string): void {
     forget(worker)
+    end(worker.child, reason)
+  }
+
+  function end(child: ChildProcess, reason: string): void {
+    options.onGivenUp?.(child.pid, reason)
     // it holds nothing that is not stored
-    worker.child.kill('SIGKILL')
+    child.kill('SIGKILL')
   }
 
   function keep(child: ChildProcess, modelId: string, residentBytes: number): void {
     const keptBytes = idle.reduce((sum, worker) => sum + worker.residentBytes, residentBytes)
-    if (isStopped || keepMs === 0 || keptBytes > maxKeptBytes || isMemoryShort()) {
-      child.kill('SIGKILL')
+    const obstacle = obstacleTo(keptBytes)
+    if (obstacle !== null) {
+      end(child, obstacle)
       return
     }
     const worker: IdleWorker = {
       child,
       residentBytes,
       modelId,
-      timer: setTimeout(() => giveUp(worker), keepMs).unref(),
+      timer: setTimeout(() => giveUp(worker, 'it waited for its whole time'), keepMs).unref(),
       onExit: () => forget(worker),
     }
     idle.push(worker)
     child.once('exit', worker.onExit)
     memoryTimer ??= setInterval(() => {
       const oldest = idle[0]
-      if (oldest !== undefined && isMemoryShort()) giveUp(oldest)
+      if (oldest !== undefined && isMemoryShort()) giveUp(oldest, MEMORY_IS_SHORT)
     }, MEMORY_CHECK_MS).unref()
+  }
+
+  /** Why a worker is not kept that makes all of them hold this much. */
+  function obstacleTo(keptBytes: number): string | null {
+    if (isStopped || keepMs === 0) return 'no worker is kept'
+    if (keptBytes > maxKeptBytes) return `kept workers would hold ${inMegabytes(keptBytes)}`
+    return isMemoryShort() ? MEMORY_IS_SHORT : null
   }
 
   const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * memoryBytes()
@@ -152,7 +168,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     const largest = Math.max(0, ...[...running].map((child) => residentBytesOf(child.pid)))
     const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * memoryBytes()
     // what it holds is free by the next time somebody asks
-    if (!isRoom && idle[0] !== undefined) giveUp(idle[0])
+    if (!isRoom && idle[0] !== undefined) giveUp(idle[0], 'an attempt needs its memory')
     return isRoom
   }
 
@@ -190,7 +206,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
     stop: () => {
       isStopped = true
-      for (const worker of idle) giveUp(worker)
+      for (const worker of idle) giveUp(worker, 'the pool stops')
     },
   }
 }

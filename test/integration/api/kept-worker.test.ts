@@ -19,7 +19,9 @@ afterEach(async () => {
 })
 
 async function start(options: TestServiceOptions = {}): Promise<TestService> {
-  service = await createTestService({ scripted: false, threads: 1, ...options })
+  // what else this machine does must not decide whether a worker is kept
+  const seams = { availableMemoryBytes: () => Number.POSITIVE_INFINITY }
+  service = await createTestService({ scripted: false, threads: 1, seams, ...options })
   return service
 }
 

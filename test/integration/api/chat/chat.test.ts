@@ -184,7 +184,7 @@ describe('model names', () => {
   })
 
   it('that are not there are not described', async () => {
-    for (const name of ['nobody', 'm:step9', 'local/tests/m:newest', 'others/tests/m']) {
+    for (const name of ['nobody', 'm:step9', 'local/tests/m:newest', 'others/tests/m', 'a\rb', 'a\n/b', 'a\u2028']) {
       expect((await service.json(`/v1/models/${encodeURIComponent(name)}`)).status).toBe(404)
     }
   })

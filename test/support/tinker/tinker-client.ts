@@ -2,6 +2,7 @@
  * The Tinker API as tests speak it: requests of training as protobuf, results by long poll. Written from the field numbers of the
  * client `tinker` 0.38.0; answers are read by the tests' own protobuf reader.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
 import { messagesAt, readMessage, textsAt } from '../protobuf-reader.js'
 import type { TestService } from '../service/create-test-service.js'
@@ -87,12 +88,39 @@ export interface TinkerTestClient {
   loss(requestId: string): Promise<LossAnswer>
 }
 
-/** Opens a session with a key in the client's spelling. */
-export async function openTinker(service: TestService): Promise<TinkerTestClient> {
+export interface TinkerTestOptions {
+  /** Sends again what got no answer, as the client does, until it gets one: the server may be killed meanwhile. */
+  readonly isPatient?: boolean
+}
+
+/**
+ * Opens a session with a key in the client's spelling.
+ *
+ * @param service `url` is read with every request: the server may come back under another
+ */
+export async function openTinker(
+  service: Pick<TestService, 'url' | 'apiKey'>,
+  { isPatient = false }: TinkerTestOptions = {},
+): Promise<TinkerTestClient> {
   const headers = { 'x-api-key': `tml-${service.apiKey}` }
   let runs = 0
 
   async function call(path: string, body: string | Uint8Array | undefined, type: string): Promise<Response> {
+    for (;;) {
+      try {
+        const response = await callOnce(path, body, type)
+        const { status, headers: heads } = response
+        // the whole answer, or it is asked for again
+        if (response.status < 500) return new Response(await response.arrayBuffer(), { status, headers: heads })
+        if (!isPatient) return response
+      } catch (error) {
+        if (!isPatient) throw error
+      }
+      await sleep(20)
+    }
+  }
+
+  async function callOnce(path: string, body: string | Uint8Array | undefined, type: string): Promise<Response> {
     return fetch(`${service.url}/api/v1/${path}`, {
       method: body === undefined ? 'GET' : 'POST',
       headers: { ...headers, ...(body === undefined ? {} : { 'content-type': type }) },

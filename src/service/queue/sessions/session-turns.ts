@@ -5,6 +5,7 @@
  * state: the same calls give the same bits. Between requests the state is stored now and then, and before the session is taken from
  * its worker. A request is acknowledged to its client once its end is on the disk, so a killed worker or server loses none.
  */
+import { AppError, fullMessage } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
@@ -12,9 +13,10 @@ import { encodeFrame } from '#base/util/frame.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { SessionOrder, SessionReport, StepSettingsWire } from '#contract/processes/training-session.js'
 import type { BlobStore } from '#service/storage/blobs.js'
-import type { DatabaseHandle } from '#service/storage/database.js'
+import { type DatabaseHandle, toStorageError } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
+  changesSession,
   endSessionRequest,
   findSessionRequest,
   forgetBodies,
@@ -98,6 +100,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   let journalBytes = 0
   let storedAtMs = clock.monotonicMs()
   let isStoreWanted = false
+  let isStoreGivenUp = false
   let idleSinceMs: number | null = null
   let state: 'open' | 'closing' | 'closed' | 'stopped' = 'open'
   let hasMoved = false
@@ -131,7 +134,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 
   function isStoreDue(): boolean {
-    if (changes === 0) return false
+    if (changes === 0 || isStoreGivenUp) return false
     if (state === 'closing' || isStoreWanted || journalBytes > MOST_JOURNAL_BYTES) return true
     return clock.monotonicMs() - storedAtMs >= options.saveIntervalMs
   }
@@ -141,14 +144,14 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     // the answer that said so may have been lost
     if (state === 'closed') return encodeFrame({ type: 'close' })
     const repeated = repeats[0]
-    if (repeated !== undefined) return issueRequest(repeated, 'repeat')
+    if (repeated !== undefined) return attempt(repeated, 'repeat')
     if (isStoreDue()) return issue({ type: 'save', parts: 'state' }, 'store')
     if (state === 'closing') {
       state = 'closed'
       return encodeFrame({ type: 'close' })
     }
     const request = await findSessionRequest(db, session.id, nextSeq)
-    if (request?.status === 'waiting') return issueRequest(request, 'request')
+    if (request?.status === 'waiting') return attempt(request, 'request')
     // refused when it came: it has its turn all the same
     if (request?.status === 'failed') {
       await inTransaction(db, (transaction) =>
@@ -159,6 +162,21 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     }
     idleSinceMs ??= clock.monotonicMs()
     return null
+  }
+
+  /** Issues it; one that cannot be issued fails here, and its worker goes on with the next. */
+  async function attempt(request: SessionRequestRecord, purpose: 'request' | 'repeat'): Promise<Uint8Array | null> {
+    try {
+      return await issueRequest(request, purpose)
+    } catch (error) {
+      if (isPassing(error)) throw error
+      if (purpose === 'repeat') {
+        broken = reasonOf(error)
+        return null
+      }
+      await fail(request, error)
+      return choose()
+    }
   }
 
   async function issueRequest(
@@ -194,17 +212,56 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   async function settle(done: Current, report: SessionReport, output: Uint8Array): Promise<void> {
     const { request, purpose } = done
     if (purpose === 'store') {
-      if (report.error === undefined) await store(report.files ?? [])
-      else logger.warn({ session_id: session.id, reason: report.error.message }, 'session.not_stored')
+      const reason = report.error === undefined ? await tryToStore(report.files ?? []) : report.error.message
+      if (reason !== null) {
+        logger.warn({ session_id: session.id, reason }, 'session.not_stored')
+        // what it would hold is repeated from the requests
+        isStoreGivenUp = state === 'closing'
+      }
       storedAtMs = clock.monotonicMs()
     } else if (request !== null && purpose === 'repeat') {
       if (report.error !== undefined) broken = report.error.message
       repeats.shift()
     } else if (request !== null) {
-      await end(request, report, output)
+      await tryToEnd(request, report, output)
     }
     current = null
     hasMoved = true
+  }
+
+  /** @returns why it could not be; null: it is */
+  async function tryToStore(files: NonNullable<SessionReport['files']>): Promise<string | null> {
+    try {
+      await store(files)
+      return null
+    } catch (error) {
+      if (isPassing(error)) throw error
+      return reasonOf(error)
+    }
+  }
+
+  async function tryToEnd(request: SessionRequestRecord, report: SessionReport, output: Uint8Array): Promise<void> {
+    try {
+      await end(request, report, output)
+    } catch (error) {
+      if (isPassing(error)) throw error
+      await fail(request, error)
+      // its worker holds what no request has done: the next one begins from what is stored
+      if (report.error === undefined && changesSession(request)) state = 'closed'
+    }
+  }
+
+  /** The server could not do its part of a request, and would not the next time. */
+  async function fail(request: SessionRequestRecord, error: unknown): Promise<void> {
+    const { seq } = request
+    logger.error({ session_id: session.id, seq, err: error }, 'session.request_failed')
+    const said = `request ${seq} could not be carried out by the server: ${reasonOf(error)}`
+    await inTransaction(db, async (transaction) => {
+      await endSessionRequest(transaction, request, { error: said, isUserError: false })
+      await advanceSession(transaction, session.id, { nextSeq: seq + 1, isStep: false })
+    })
+    nextSeq = seq + 1
+    options.onEnd(seq)
   }
 
   async function store(files: NonNullable<SessionReport['files']>): Promise<void> {
@@ -225,6 +282,8 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     const isSave = kind === 'save_weights' || kind === 'save_weights_for_sampler'
     const files = isSave && !isFailed ? await withManifest(options.blobs, report.files ?? []) : []
     await inTransaction(db, async (transaction) => {
+      // a write that failed may be done all the same
+      if ((await findSessionRequest(transaction, session.id, seq))?.status !== 'waiting') return
       const ending: RequestEnd =
         isSave && !isFailed ? await endSave(transaction, options.ids, request, files) : endOf(request, report, output)
       await endSessionRequest(transaction, request, ending)
@@ -232,7 +291,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       await advanceSession(transaction, session.id, { nextSeq: seq + 1, isStep })
     })
     nextSeq = seq + 1
-    if (!isFailed && (kind === 'forward_backward' || kind === 'optim_step' || kind === 'load_weights')) {
+    if (!isFailed && changesSession(request)) {
       changes += 1
       journalBytes += current?.frame.length ?? 0
       // what it was loaded from may be deleted
@@ -279,6 +338,16 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       }
     },
   }
+}
+
+/** A full disk, a database that another program holds: the worker waits and says the same again. */
+function isPassing(error: unknown): boolean {
+  const known = error instanceof AppError ? error : toStorageError(error)
+  return known?.category === 'unavailable'
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof AppError ? fullMessage(error) : 'an internal error, which is in its log'
 }
 
 function endOf({ kind, detail }: SessionRequestRecord, report: SessionReport, output: Uint8Array): RequestEnd {

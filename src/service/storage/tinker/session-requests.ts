@@ -19,6 +19,11 @@ export type RequestKind = (typeof REQUEST_KINDS)[number]
 /** Those that change what a session holds; what came after the last stored state is carried out again by a new worker. */
 const CHANGING: readonly RequestKind[] = ['forward_backward', 'optim_step', 'load_weights']
 
+/** Whether a request of this kind, done, changes what its session holds. */
+export function changesSession({ kind }: { readonly kind: RequestKind }): boolean {
+  return CHANGING.includes(kind)
+}
+
 const STATUSES = ['waiting', 'done', 'failed'] as const
 
 export interface NewSessionRequest {
@@ -149,10 +154,11 @@ export async function countWaitingRequests(db: Database, sessionId: string): Pro
 /** Ends a request. Its rows stay for a new worker only if it changed the session. */
 export async function endSessionRequest(
   db: Database,
-  { sessionId, seq, kind }: Pick<SessionRequestRecord, 'sessionId' | 'seq' | 'kind'>,
+  request: Pick<SessionRequestRecord, 'sessionId' | 'seq' | 'kind'>,
   end: RequestEnd,
 ): Promise<void> {
-  const isKept = CHANGING.includes(kind) && !('error' in end)
+  const { sessionId, seq } = request
+  const isKept = changesSession(request) && !('error' in end)
   await db
     .updateTable('session_requests')
     .set({ ...endColumns(end), ...(isKept ? {} : { body: null }) })

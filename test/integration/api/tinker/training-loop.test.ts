@@ -1,8 +1,10 @@
 /**
  * Training loops over the Tinker API with real workers: order, repeats, results that stay, lost workers, saved weights.
  */
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
+import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { openTinker, plainRows, type TestRun, type TinkerTestClient } from '../../../support/tinker/tinker-client.js'
 import { until } from '../../../support/until.js'
@@ -143,6 +145,56 @@ describe('what was acknowledged is not lost', () => {
     expect(losses).toEqual(undisturbed)
     expect(losses[0]).toBe(first.loss)
     tinker = again
+  })
+})
+
+describe('a fault of the server itself', () => {
+  /** What the server does with a row of this kind, with what it throws. */
+  async function withFault<T>(table: string, when: string, action: () => Promise<T>): Promise<T> {
+    const sqlite = openSqlite(join(service.dataDir, 'trainyard.sqlite3'))
+    try {
+      sqlite.exec(
+        `CREATE TRIGGER refused BEFORE ${table} WHEN ${when} BEGIN SELECT RAISE(ABORT, 'refused by the test'); END`,
+      )
+      return await action()
+    } finally {
+      sqlite.exec('DROP TRIGGER IF EXISTS refused')
+      sqlite.close()
+    }
+  }
+  const errorOf = async (id: string) => ((await tinker.result(id)) as { json: Readonly<Record<string, unknown>> }).json
+  const losses = (): number => log.split('session.worker_lost').length
+
+  it('fails the request it meets and costs no worker; gradients that were not acknowledged are not there', async () => {
+    const undisturbed = await steps(await tinker.createRun({ seed: 21 }), 4)
+    const run = await tinker.createRun({ seed: 21 })
+    const first = await steps(run, 2)
+    const lostBefore = losses()
+    const refused = await withFault(
+      'UPDATE ON session_requests',
+      `NEW.session_id = '${run.id}' AND NEW.output IS NOT NULL`,
+      async () => errorOf(await run.send(TRAIN)),
+    )
+    expect(refused).toEqual({
+      error: expect.stringContaining('could not be carried out by the server'),
+      category: 'server',
+    })
+    expect([...first, ...(await steps(run, 2))]).toEqual(undisturbed)
+    expect(losses()).toBe(lostBefore)
+  })
+
+  it('so does one at a save, behind which the worker goes on', async () => {
+    const run = await tinker.createRun({ seed: 22 })
+    await steps(run, 1)
+    const lostBefore = losses()
+    const saved = await withFault('INSERT ON session_weights', "NEW.name = 'bad'", async () =>
+      errorOf(await run.post('save_weights', { path: 'bad' })),
+    )
+    expect(saved).toMatchObject({ category: 'server' })
+    expect(await errorOf(await run.post('save_weights', { path: 'good' }))).toMatchObject({
+      path: `tinker://${run.id}/weights/good`,
+    })
+    expect(losses()).toBe(lostBefore)
   })
 })
 

@@ -153,6 +153,7 @@ it('a loop that is killed anywhere has the losses of an undisturbed one, as far 
   }
   async function loopOn(): Promise<void> {
     do {
+      progress.sent = 0
       sentAtKill = 0
       inRow = 0
       expect(await loop(tinker, progress), said).toEqual(undisturbed)

@@ -31,6 +31,8 @@ export const worker = defineCommand({
     jobs: flag.integer(1, 64)('--jobs <n>', 'jobs that train side by side; default 1', { default: 1 }),
     threads: flag.setting('threads'),
     cacheDir: flag.text('--cache-dir <path>', 'where fetched base models are kept; default $XDG_CACHE_HOME/trainyard'),
+    trainer: flag.setting('trainer'),
+    python: flag.setting('python'),
     keepWorker: flag.setting('keep-worker'),
     retry: flag.duration('--retry <duration>', 'how long a server that is away is tried; default 1m', {
       default: MINUTE_MS,
@@ -47,22 +49,30 @@ export const worker = defineCommand({
     const { startRemoteWorker, workerFacts } = await import('#service/processes/remote-worker.js')
     const facts = workerFacts(flags.name)
     const threads = config.get('threads')
+    const trainer = config.get('trainer') ?? SERVICE_DEFAULTS.trainer
+    const python = config.get('python') ?? SERVICE_DEFAULTS.python
     // what runs a job needs no key: an attempt has a token of its own
     const { TRAINYARD_API_KEY: _key, TRAINYARD_API_KEY_FILE: _file, ...inherited } = environment
     const remote = startRemoteWorker({
       serverUrl: client.baseUrl.replace(/\/+$/, ''),
       claim: (request, ended) => client.workers.claim(request, { signal: ended }),
       facts,
+      hasTrainers: trainer !== 'onnx',
       waitSeconds: Math.min(MAX_WAIT_SECONDS, (config.get('timeout') ?? Number.POSITIVE_INFINITY) / 2000),
       directory: resolve(flags.cacheDir ?? join(config.paths.cacheDir, 'worker')),
       jobs: flags.jobs,
       keepMs: config.get('keep-worker') ?? SERVICE_DEFAULTS.keepWorkerMs,
       patienceMs: flags.retry,
       idleExitMs: flags.idleExit ?? null,
-      environment: { ...inherited, ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }) },
+      environment: {
+        ...inherited,
+        ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
+        TRAINYARD_TRAINER: trainer,
+        TRAINYARD_PYTHON: python,
+      },
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)
-        if (event.type === 'ready') {
+        else if (event.type === 'ready') {
           output.status(
             `${facts.name} takes jobs of ${client.baseUrl}, ${plural(flags.jobs, 'job')} at once. Press Ctrl-C to stop.`,
           )

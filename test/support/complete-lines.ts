@@ -23,7 +23,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   serve: [],
   init: [join(folder, 'task'), '--base-model', 'trainyard/spark', '--have', 'checker', '--prompts', 'sample'],
   // ends when it is told that there is no job
-  worker: ['--cache-dir', join(folder, 'worker'), '--idle-exit', '1ms'],
+  worker: ['--cache-dir', join(folder, 'worker'), '--idle-exit', '1ms', '--retry', '1ms'],
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],

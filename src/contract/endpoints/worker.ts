@@ -99,6 +99,16 @@ export const WORKER = endpoints({
     summary: 'Get the training session',
     answer: trainingSessionSpecSchema,
   },
+  'GET /internal/worker/sessions/{session_id}/base-model': {
+    ...worker,
+    summary: 'List the files of its base model',
+    answer: baseModelFilesSchema,
+  },
+  'GET /internal/worker/sessions/{session_id}/base-model/{+file}': {
+    ...worker,
+    summary: 'Fetch a file of its base model',
+    answer: bytes,
+  },
   'GET /internal/worker/sessions/{session_id}/files/{file}': {
     ...worker,
     summary: 'Fetch a stored file of the session',

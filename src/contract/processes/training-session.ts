@@ -3,6 +3,7 @@
  *
  *     GET  /internal/worker/sessions/{session_id}               → TrainingSessionSpec
  *     GET  /internal/worker/sessions/{session_id}/files/{file}  → a stored file, by its digest
+ *     GET  /internal/worker/sessions/{session_id}/base-model…   → its files, as of a job
  *     POST /internal/worker/sessions/{session_id}/heartbeat     WorkerHeartbeat → HeartbeatReply
  *     PUT  /internal/worker/sessions/{session_id}/files/{file}  body: bytes, by their digest → {}
  *     POST /internal/worker/sessions/{session_id}/turn          → the next order; the body is the report of the last one

@@ -26,6 +26,7 @@
 import { z } from 'zod'
 import { JOB_KINDS } from '../wire/job-words.js'
 import { jobReportSchema } from '../wire/training/job-report.js'
+import { computingFactsSchema } from '../wire/training/worker-facts.js'
 
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
@@ -96,6 +97,8 @@ export const workerEventsSchema = z.object({
   ),
   /** The job's report as it stands after these events; replaces the one before. */
   report: jobReportSchema.optional(),
+  /** With the first post of an attempt: what computes its gradients, which who claimed the job may not have known. */
+  computing: computingFactsSchema.optional(),
 })
 export type WorkerEvents = z.infer<typeof workerEventsSchema>
 
@@ -130,9 +133,12 @@ export const workerFoldersSchema = z.object({
 })
 export type WorkerFolders = z.infer<typeof workerFoldersSchema>
 
-/** What a worker says that was started to show that it can run. `trainer`: a sentence on PyTorch, null where ONNX Runtime trains. */
+/**
+ * What a worker says that was started to show that it can run. `trainer`: a sentence on PyTorch, null where ONNX Runtime trains.
+ * `computing`: what jobs that begin here are computed with.
+ */
 export const workerProbeSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('ready'), trainer: z.string().nullable() }),
+  z.object({ type: z.literal('ready'), trainer: z.string().nullable(), computing: computingFactsSchema }),
   z.object({ type: z.literal('failed'), message: z.string() }),
 ])
 export type WorkerProbe = z.infer<typeof workerProbeSchema>

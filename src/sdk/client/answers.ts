@@ -207,7 +207,13 @@ export const trainingJob = objectOf<TrainingJob>({
 })
 export const workerClaim = objectOf<WorkerClaim>({
   claim: nullOr(
-    objectOf<NonNullable<WorkerClaim['claim']>>({ job_id: text, attempt: number, token: text, model_id: text }),
+    objectOf<NonNullable<WorkerClaim['claim']>>({
+      job_id: text,
+      attempt: number,
+      token: text,
+      model_id: text,
+      is_session: truth,
+    }),
   ),
 })
 export const trainingEvent = objectOf<TrainingEvent>({

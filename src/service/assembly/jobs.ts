@@ -77,7 +77,8 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
-    localWorker: workerFacts(),
+    localWorker: { ...workerFacts(), ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}) },
+    localTrainers: settings.trainer === 'onnx' ? ['onnx'] : ['onnx', 'torch'],
     hasRoom: () => workers.hasRoom(),
     timing,
     sharer: () => sessions,
@@ -94,6 +95,7 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     signals,
     timing: {
       limits: { startMs: timing.startMs, silenceMs: SILENT_LEASES * timing.leaseMs, stallMs: timing.stallMs },
+      remoteLimits: { startMs: timing.startMs, silenceMs: timing.leaseMs, stallMs: timing.stallMs },
       tickMs: timing.sweepMs,
       idleMs: settings.sessionIdleMs,
       saveIntervalMs: settings.resumeIntervalMs,

@@ -8,10 +8,12 @@
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AppError } from '#base/errors/errors.js'
+import { AppError, InstallationError } from '#base/errors/errors.js'
+import { memoryBytes } from '#base/machine/memory.js'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import type { WorkerClaim, WorkerClaimRequest } from '#contract/processes/worker-claim.js'
+import type { TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import { createWorkerPool, type WorkerPool } from './worker-pool.js'
 
@@ -19,7 +21,10 @@ export interface RemoteWorkerOptions {
   readonly serverUrl: string
   /** Sends a claim. @throws {AppError} of category `unavailable` where another try may help */
   readonly claim: (request: WorkerClaimRequest, signal: AbortSignal) => Promise<WorkerClaim>
+  /** Its name and what runs here; what computes is asked of a process before the first claim. */
   readonly facts: WorkerFacts
+  /** Whether jobs may be computed with anything but ONNX Runtime: then a process shows at the start what that is. */
+  readonly hasTrainers: boolean
   /** Where fetched base models and prepared weights are kept. */
   readonly directory: string
   /** How long one request waits for a job. */
@@ -64,9 +69,11 @@ const STALE_MS = 24 * 3600 * 1000
 type Attempt = ReturnType<WorkerPool['start']>
 type Left = WorkerClaimRequest['left']
 
-/** Starts it: the first claim is sent at once, and a server that is not there then is an error. */
+/** Starts it: the first claim is sent at once. A server that is away is tried as long as later; one that refuses is an error. */
 export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
-  const { facts, directory, onEvent } = options
+  const { directory, onEvent } = options
+  let { facts } = options
+  let trainers: readonly TrainerName[] = ['onnx']
   const folders = { base_model: null, prepared: join(directory, 'prepared'), fetched: join(directory, 'base-models') }
   const pool = createWorkerPool({
     environment: { ...options.environment, TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000) },
@@ -82,7 +89,7 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
   let idleSinceMs = systemClock.monotonicMs()
 
   const request = (id: string, left: Left, waitSeconds: number): WorkerClaimRequest => ({
-    worker: { ...facts, id },
+    worker: { ...facts, id, trainers: [...trainers], memory_bytes: memoryBytes() },
     wait_seconds: waitSeconds,
     left,
     is_leaving: false,
@@ -99,8 +106,10 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
         return answer
       } catch (error) {
         if (signal.aborted) return { claim: null }
-        const isPassing = error instanceof AppError && PASSING.has(error.category)
-        if (!isPassing || !isReady || systemClock.monotonicMs() - startMs > options.patienceMs) throw error
+        // before the first answer an error of the server may be that of something else at its address
+        const passing = isReady ? PASSING : PASSING_AT_FIRST
+        const isPassing = error instanceof AppError && passing.has(error.category)
+        if (!isPassing || systemClock.monotonicMs() - startMs > options.patienceMs) throw error
         if (!isAway) onEvent({ type: 'server_away', reason: error.message })
         isAway = true
         await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
@@ -147,9 +156,10 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
   }
 
   async function attempt(claim: NonNullable<WorkerClaim['claim']>): Promise<Left> {
-    const { job_id: jobId, attempt: number, token, model_id: modelId } = claim
+    const { job_id: jobId, attempt: number, token, model_id: modelId, is_session: isSession } = claim
     onEvent({ type: 'job_started', jobId, attempt: number })
-    const process = pool.start({ serverUrl: options.serverUrl, token, jobId, attempt: number, modelId, folders })
+    const { serverUrl } = options
+    const process = pool.start({ serverUrl, token, jobId, attempt: number, modelId, folders, isSession })
     running.add(process)
     if (isKilled) process.kill()
     const how = await process.ended
@@ -162,6 +172,7 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
   async function run(): Promise<void> {
     await mkdir(folders.fetched, { recursive: true, mode: 0o700 })
     await removeStale(folders.fetched)
+    if (options.hasTrainers) await findTrainer()
     try {
       await Promise.all([work(), ...Array.from({ length: options.jobs - 1 }, workWhenReady)])
     } finally {
@@ -169,6 +180,18 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
       kill()
       pool.stop()
     }
+  }
+
+  /** What jobs are computed with must be known before one is claimed. @throws {InstallationError} where it cannot be had */
+  async function findTrainer(): Promise<void> {
+    const computing = await pool.probeComputing().catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      throw new InstallationError('trainer_unavailable', reason, {
+        hint: 'trainyard worker --trainer onnx needs nothing',
+      })
+    })
+    facts = { ...facts, ...computing, versions: { ...facts.versions, ...computing.versions } }
+    if (computing.trainer === 'torch') trainers = ['onnx', 'torch']
   }
 
   /** Nothing is asked twice of a server that refuses. */
@@ -193,6 +216,7 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
 
 /** Errors after which the server is asked again. */
 const PASSING: ReadonlySet<AppError['category']> = new Set(['unavailable', 'rate_limited', 'internal'])
+const PASSING_AT_FIRST: ReadonlySet<AppError['category']> = new Set(['unavailable', 'rate_limited'])
 const READY_MS = 20
 /** Between two claims that are answered with nothing. */
 const PAUSE_MS = 500

@@ -7,8 +7,8 @@
  * One that failed in an unexpected way ends by itself, so each attempt starts from a sound process.
  */
 import type { ChildProcess } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'
+import { residentTreeBytes } from '#base/machine/process-memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages } from '#base/processes/malloc-tunables.js'
 import {
@@ -18,6 +18,7 @@ import {
   workerIdleSchema,
   workerProbeSchema,
 } from '#contract/processes/worker.js'
+import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 
 export interface WorkerPoolOptions {
   /** Environment of the children. */
@@ -72,6 +73,8 @@ export interface WorkerPool {
    * @returns which, as a clause; rejects with why not
    */
   probe(): Promise<string>
+  /** Starts a worker that loads what it computes with, and ends. @returns what that is; rejects with why it cannot */
+  probeComputing(): Promise<ComputingFacts>
   /** Process ids of kept workers. */
   idlePids(): readonly number[]
   /** Ends the kept workers and keeps none from now on. */
@@ -165,7 +168,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * memoryBytes()
 
   function hasRoom(): boolean {
-    const largest = Math.max(0, ...[...running].map((child) => residentBytesOf(child.pid)))
+    const largest = Math.max(0, ...[...running].map((child) => residentTreeBytes(child.pid)))
     const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * memoryBytes()
     // what it holds is free by the next time somebody asks
     if (!isRoom && idle[0] !== undefined) giveUp(idle[0], 'an attempt needs its memory')
@@ -179,9 +182,10 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       if (running.size === 0) options.onComputing?.(true)
       running.add(child)
       let isOver = false
-      const ended = settle(child, (residentBytes) => {
+      const ended = settle(child, (ownBytes) => {
         isOver = true
-        keep(child, attempt.modelId, residentBytes)
+        // what computes for it in a process of its own is kept with it
+        keep(child, attempt.modelId, Math.max(ownBytes, residentTreeBytes(child.pid)))
       })
       void ended.then(() => {
         running.delete(child)
@@ -201,8 +205,10 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     probe: async () => {
       if (running.size > 0) return 'a worker trains'
       if (idle.some(({ child }) => child.connected)) return 'a worker is loaded and waits'
-      return probeNew(options)
+      const { trainer } = await probeNew(options)
+      return `a worker was started and loaded its runtime${trainer === null ? '' : `; ${trainer}`}`
     },
+    probeComputing: async () => (await probeNew(options)).computing,
     idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
     stop: () => {
       isStopped = true
@@ -212,7 +218,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
 }
 
 /** Starts a worker that only loads its runtime. */
-function probeNew(options: WorkerPoolOptions): Promise<string> {
+function probeNew(options: WorkerPoolOptions): Promise<Extract<WorkerProbe, { readonly type: 'ready' }>> {
   const child = startChild(options.entryPath ?? WORKER, {
     environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
   })
@@ -229,22 +235,11 @@ function probeNew(options: WorkerPoolOptions): Promise<string> {
     child.on('exit', (code, signal) => {
       clearTimeout(timer)
       if (said?.type === 'ready') {
-        const trainer = said.trainer === null ? '' : `; ${said.trainer}`
-        resolve(`a worker was started and loaded its runtime${trainer}`)
+        resolve(said)
       } else if (said?.type === 'failed') reject(new Error(said.message))
       else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready${unreadable}`))
     })
   })
-}
-
-/** Memory a process holds, bytes; 0 where the system does not tell. */
-function residentBytesOf(pid: number | undefined): number {
-  try {
-    const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
-    return Number(kilobytes ?? 0) * 1024
-  } catch {
-    return 0
-  }
 }
 
 /** Resolves when the child's attempt is over, because it became idle or because the process ended. */

@@ -10,16 +10,17 @@
 
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
-import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import { SERVICE_DEFAULTS, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { findClaimableJob } from '#service/storage/jobs/states.js'
-import { findJob } from '#service/storage/training-jobs.js'
+import { type Claimant, findClaimableJob } from '#service/storage/jobs/states.js'
+import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
 import { type ClaimedJob, claimNextJob, remoteOwner } from './queue.js'
 import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, releaseClaims } from './recovery.js'
-import { createRemoteWorkers, type RemoteWait, type RemoteWorker } from './remote-workers.js'
+import { createRemoteWorkers, type RemoteClaim, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
+import { whyNobodyTakes } from './takers.js'
 
 /** A started worker. */
 export interface RunningWorker {
@@ -35,13 +36,21 @@ export type StartWorker = (claimed: ClaimedJob) => RunningWorker
 
 /** What else needs workers: training sessions (`sessions/session-runner.ts`). */
 export interface WorkerSharer {
-  /** Workers it has. */
+  /** Workers of this machine that it has. */
   count(): number
   isWaiting(): boolean
   /** Takes one more worker. @returns whether it had a use for it */
   startNext(): Promise<boolean>
-  /** Somebody waits: it gives a worker back as soon as that is fair. */
-  makeRoom(): void
+  /** Starts on a worker of another machine. @returns null if it has nothing for it */
+  startFor(worker: RemoteWorker): Promise<RemoteClaim | null>
+  /** Workers of other machines that it has. */
+  elsewhere(): readonly RemoteWorker[]
+  /** Whether one waits that this worker may have. */
+  isWaitingFor(worker: RemoteWorker): Promise<boolean>
+  /** A worker of another machine has left whatever it had. */
+  left(workerId: string, how: { readonly reason: string; readonly isOrderly: boolean }): void
+  /** Somebody waits: it gives a worker back as soon as that is fair. @param workerId of another machine; null: one of this */
+  makeRoom(workerId: string | null): void
   /** Time has passed: called as often as leases are looked at. */
   tick(): void
 }
@@ -54,6 +63,8 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** What is known of the workers that are started here. */
   readonly localWorker: WorkerFacts
+  /** What can compute gradients here. Default: ONNX Runtime alone. */
+  readonly localTrainers?: readonly TrainerName[]
   /** Jobs that may run at once. */
   readonly trainWorkers: number
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
@@ -99,7 +110,9 @@ export interface Dispatcher {
    *
    * @returns null after the wait, when `signal` aborts, and at the end of the server
    */
-  claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<ClaimedJob | null>
+  claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<RemoteClaim | null>
+  /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. */
+  whyNobody(job: JobRecord): string | null
   /** Jobs that workers of this machine run. */
   runningCount(): number
   /** Workers of other machines that were heard of lately. */
@@ -160,7 +173,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let isWoken = false
   /** Who had the last turn of those that share the workers. */
   let wasJob = false
+  let wasRemoteJob = false
   const sharer = (): WorkerSharer | undefined => options.sharer?.()
+  const here: Claimant = { tenant: null, trainers: options.localTrainers ?? ['onnx'], memoryBytes: null }
 
   async function sweep(): Promise<void> {
     const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
@@ -175,14 +190,16 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       // those that run must not be killed for memory by the next; alone, a job always starts
       if (usedWorkers() > 0 && !(await hasRoom())) break
       if (wasJob && (await startSharer())) continue
-      const claimed = await claimNextJob(db, ids, { owner, leaseMs, worker: options.localWorker, tenant: null })
+      const claimed = await claimNextJob(db, ids, { ...here, owner, leaseMs, worker: options.localWorker })
       if (claimed !== null) {
         wasJob = true
         launch(claimed)
       } else if (!(await startSharer())) break
     }
     await askForRoom()
-    if (!isStopped) await remote.serve(claimFor, (claimed) => giveBack(claimed, 'its worker went away'))
+    if (isStopped) return
+    await remote.serve(claimFor, giveBack)
+    await askForRoomElsewhere()
   }
 
   function usedWorkers(): number {
@@ -198,28 +215,50 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   async function askForRoom(): Promise<void> {
     const other = sharer()
     if (isStopped || other === undefined || other.count() === 0 || usedWorkers() < options.trainWorkers) return
-    if (other.isWaiting() || (await findClaimableJob(db)) !== null) other.makeRoom()
+    if (other.isWaiting() || (await findClaimableJob(db, here)) !== null) other.makeRoom(null)
+  }
+
+  /** Sessions that rest keep a worker of another machine from nobody who could have it. */
+  async function askForRoomElsewhere(): Promise<void> {
+    const other = sharer()
+    if (other === undefined || remote.isWaiting()) return
+    for (const worker of other.elsewhere()) {
+      if ((await other.isWaitingFor(worker)) || (await findClaimableJob(db, worker)) !== null) other.makeRoom(worker.id)
+    }
   }
 
   const localSlots = (): readonly (Slot & { readonly worker: RunningWorker })[] =>
     [...slots].filter((slot): slot is Slot & { readonly worker: RunningWorker } => slot.worker !== null)
 
-  async function claimFor({ id, tenant, name, trainer, device, versions }: RemoteWorker): Promise<ClaimedJob | null> {
+  /** Jobs and sessions take turns here too. */
+  async function claimFor(worker: RemoteWorker): Promise<RemoteClaim | null> {
+    const before = wasRemoteJob ? await sharer()?.startFor(worker) : null
+    const claimed = before ?? (await claimJobFor(worker)) ?? (wasRemoteJob ? null : await sharer()?.startFor(worker))
+    wasRemoteJob = claimed?.isSession === false
+    return claimed ?? null
+  }
+
+  async function claimJobFor(worker: RemoteWorker): Promise<RemoteClaim | null> {
+    const { id, name, trainer, device, versions, tenant, trainers, memoryBytes } = worker
     const claimed = await claimNextJob(db, ids, {
       owner: remoteOwner(id),
       leaseMs: Math.max(leaseMs, Math.min(startMs, REMOTE_START_MS)),
       worker: { name, trainer, device, versions },
-      tenant,
+      ...{ tenant, trainers, memoryBytes },
     })
-    if (claimed !== null) note(claimed, { worker: null, remoteId: id })
-    return claimed
+    if (claimed === null) return null
+    note(claimed, { worker: null, remoteId: id })
+    const { job, token } = claimed
+    return { jobId: job.id, attempt: job.attempt, token, modelId: job.modelId, isSession: false }
   }
 
-  async function giveBack({ job }: ClaimedJob, reason: string): Promise<void> {
-    await release({ jobId: job.id, attempt: job.attempt, reason, isOrderly: true })
+  async function giveBack({ jobId, attempt, isSession }: RemoteClaim, worker: RemoteWorker): Promise<void> {
+    const how = { reason: 'its worker went away', isOrderly: true }
+    if (isSession) sharer()?.left(worker.id, how)
+    else await release({ jobId, attempt, ...how })
   }
 
-  async function claim(worker: RemoteWorker, claimOptions: RemoteClaimOptions): Promise<ClaimedJob | null> {
+  async function claim(worker: RemoteWorker, claimOptions: RemoteClaimOptions): Promise<RemoteClaim | null> {
     const { left, isLeaving } = claimOptions
     remote.supersede(worker.id)
     // it knows of no attempt: the answer to its last claim was lost on the way
@@ -229,6 +268,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       forgetRemote(jobId)
       signals.notify(jobId)
     }
+    sharer()?.left(worker.id, lost)
     if (isLeaving) {
       remote.forget(worker.id)
       wake()
@@ -356,9 +396,17 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         slots.add({ jobId, attempt, watch, worker: null, remoteId: null, stepsBefore: 0, cancelTicks: 0 })
     },
     claim,
+    whyNobody: ({ trainer, weightBytes }) => {
+      const workers: readonly Pick<Claimant, 'trainers' | 'memoryBytes'>[] = [
+        ...(options.trainWorkers > 0 ? [here] : []),
+        ...remote.list(),
+      ]
+      return whyNobodyTakes({ trainer, weightBytes }, workers)
+    },
     runningCount: () => localSlots().length,
     remoteWorkers: () => {
-      const busy = new Set([...slots].map((slot) => slot.remoteId))
+      const held = sharer()?.elsewhere() ?? []
+      const busy = new Set([...[...slots].map((slot) => slot.remoteId), ...held.map(({ id }) => id)])
       return remote.list().map(({ id, name, trainer, device, versions }) => ({
         ...{ name, trainer, device, versions },
         isBusy: busy.has(id),

@@ -21,7 +21,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { type Database, type DatabaseHandle, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { findClaimableJob, findJobByDigest, type JobOwner, setJobRunning } from '#service/storage/jobs/states.js'
+import { type Claimant, findClaimableJob, findJobByDigest, setJobRunning } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
 import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
 
@@ -119,13 +119,11 @@ export interface ClaimedJob {
 }
 
 /** Who claims a job. */
-export interface NewLease {
+export interface NewLease extends Claimant {
   readonly owner: string
   readonly leaseMs: number
   /** What is known of the worker, for the job's record. */
   readonly worker: WorkerFacts
-  /** Only jobs of these; null: of everybody. */
-  readonly tenant: JobOwner | null
 }
 
 /** How leases of workers on other machines begin: a start of the server ends those of its own children only. */
@@ -156,7 +154,7 @@ export async function claimNextJob(db: DatabaseHandle, ids: IdSource, lease: New
 }
 
 async function claim(db: Database, ids: IdSource, lease: NewLease): Promise<ClaimedJob | null> {
-  const next = await findClaimableJob(db, lease.tenant)
+  const next = await findClaimableJob(db, lease)
   if (next === null) return null
   const token = ids.secret(32)
   const parent = await findCheckpoint(db, next.modelId, 'latest')

@@ -4,14 +4,23 @@
  * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
  */
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
-import type { JobOwner } from '#service/storage/jobs/states.js'
-import type { ClaimedJob } from './queue.js'
+import type { Claimant, JobOwner } from '#service/storage/jobs/states.js'
 
 /** One attempt at a time, so a machine that makes several is several of these. */
-export interface RemoteWorker extends WorkerFacts {
+export interface RemoteWorker extends WorkerFacts, Claimant {
   readonly id: string
   /** Whose jobs it may have: those its key sees. */
   readonly tenant: JobOwner
+}
+
+/** What it is given: an attempt at a job or a training session, and what that proves itself with. */
+export interface RemoteClaim {
+  readonly jobId: string
+  readonly attempt: number
+  readonly token: string
+  /** A process that trained this model before goes on without loading it again. */
+  readonly modelId: string
+  readonly isSession: boolean
 }
 
 export interface RemoteWait {
@@ -22,7 +31,7 @@ export interface RemoteWait {
 
 export interface RemoteWorkers {
   /** Waits for a job; null after the time, and at the end of the server. */
-  wait(worker: RemoteWorker, options: RemoteWait): Promise<ClaimedJob | null>
+  wait(worker: RemoteWorker, options: RemoteWait): Promise<RemoteClaim | null>
   /**
    * Gives jobs to those who wait, the longest first.
    *
@@ -30,9 +39,10 @@ export interface RemoteWorkers {
    * @param giveBack called with a claim whose worker went away meanwhile
    */
   serve(
-    claim: (worker: RemoteWorker) => Promise<ClaimedJob | null>,
-    giveBack: (claimed: ClaimedJob) => Promise<void>,
+    claim: (worker: RemoteWorker) => Promise<RemoteClaim | null>,
+    giveBack: (claimed: RemoteClaim, worker: RemoteWorker) => Promise<void>,
   ): Promise<void>
+  isWaiting(): boolean
   /** Ends earlier waits of a worker: their connections are gone. */
   supersede(id: string): void
   forget(id: string): void
@@ -47,7 +57,7 @@ export interface RemoteWorkers {
 interface Waiting {
   readonly worker: RemoteWorker
   /** @returns false if nobody is there any more */
-  give(claimed: ClaimedJob | null): boolean
+  give(claimed: RemoteClaim | null): boolean
 }
 
 /** Time for a look at the queue, however short the wait. */
@@ -87,6 +97,7 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         waiting.add(entry)
         if (signal.aborted || isClosed) leave()
       }),
+    isWaiting: () => waiting.size > 0,
     supersede: (id) => {
       for (const entry of [...waiting]) if (entry.worker.id === id) entry.give(null)
     },
@@ -94,13 +105,13 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
     serve: async (claim, giveBack) => {
       const idle = new Set<string>()
       for (const entry of [...waiting]) {
-        const { tenant } = entry.worker
-        const key = JSON.stringify([tenant.entity, tenant.project])
-        // what another key of the same jobs did not find is not there for this one either
+        const { tenant, trainers, memoryBytes } = entry.worker
+        const key = JSON.stringify([tenant.entity, tenant.project, trainers, memoryBytes])
+        // what another of the same kind did not find is not there for this one either
         if (!waiting.has(entry) || idle.has(key)) continue
         const claimed = await claim(entry.worker)
         if (claimed === null) idle.add(key)
-        else if (!entry.give(claimed)) await giveBack(claimed)
+        else if (!entry.give(claimed)) await giveBack(claimed, entry.worker)
       }
     },
     tick: () => {

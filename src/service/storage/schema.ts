@@ -137,6 +137,10 @@ export interface TrainingJobsTable {
   lease_owner: string | null
   /** JSON object: the worker of the running attempt, or of the last one, see `contract/wire/training/worker-facts.ts`. */
   worker: string | null
+  /** What computed its resume point, and computes what follows; null while it can begin with any. */
+  trainer: string | null
+  /** Least memory of a machine that trains it: the weights of its base model in the precision of the job. Null: not known. */
+  weight_bytes: number | null
   lease_expires_at_ms: number | null
   heartbeat_at_ms: number | null
   /** SHA-256 of the running attempt's bearer token. */

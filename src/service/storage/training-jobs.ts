@@ -37,6 +37,10 @@ export interface JobRecord {
   readonly leaseOwner: string | null
   /** Which worker runs it, or ran it last; null before the first, and for jobs of versions that did not store it. */
   readonly worker: JsonObject | null
+  /** What computed its resume point, and computes what follows; null while it can begin with any. */
+  readonly trainer: string | null
+  /** Least memory of a machine that trains it; null where nobody knew. */
+  readonly weightBytes: number | null
   readonly leaseExpiresAtMs: number | null
   readonly parentStep: number | null
   readonly step: number | null
@@ -64,6 +68,7 @@ export interface NewJob {
   readonly config: JsonObject
   readonly resolvedConfig: JsonObject
   readonly baseParameters: number | null
+  readonly weightBytes: number | null
   readonly inputSha256: string
   readonly validationSha256: string | null
   readonly requestDigest: string
@@ -94,6 +99,7 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       config: JSON.stringify(job.config),
       resolved_config: JSON.stringify(job.resolvedConfig),
       base_parameters: job.baseParameters,
+      weight_bytes: job.weightBytes,
       input_sha256: job.inputSha256,
       validation_sha256: job.validationSha256,
       request_digest: job.requestDigest,
@@ -183,6 +189,8 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     isCancelRequested: row.is_cancel_requested === 1,
     leaseOwner: row.lease_owner,
     worker: row.worker === null ? null : readObject(row.worker, 'worker of a training job'),
+    trainer: row.trainer,
+    weightBytes: row.weight_bytes,
     leaseExpiresAtMs: row.lease_expires_at_ms,
     parentStep: row.parent_step,
     step: row.step,

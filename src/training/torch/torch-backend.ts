@@ -83,6 +83,11 @@ function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined)
   const { versions } = process
   return {
     facts: { name: 'torch', description: describeVersions(versions) },
+    computing: {
+      trainer: 'torch',
+      device: versions.device === 'cpu' ? 'cpu' : `${versions.device} (${versions.deviceName})`.slice(0, 128),
+      versions: { python: versions.python, torch: versions.torch, transformers: versions.transformers },
+    },
     availableBytes: ({ config }, precision) => {
       if (versions.freeBytes === null) return null
       return Math.max(0, versions.freeBytes - parameterCount(config) * DTYPE_BYTES[dtypeOf(precision)])

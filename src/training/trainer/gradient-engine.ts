@@ -7,6 +7,7 @@
  */
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import type { TrainerName } from '#contract/settings/service.js'
+import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -51,6 +52,8 @@ export interface TrainerFacts {
 /** Where a job's gradients are computed when it is not ONNX Runtime. */
 export interface GradientBackend {
   readonly facts: TrainerFacts
+  /** The same for the record of who ran the job. */
+  readonly computing: ComputingFacts
   /** Bytes that its device can still give beside the weights of a model; null where it has the machine's own memory. */
   availableBytes(prepared: PreparedModel, precision: CommonOptions['precision']): number | null
   /**

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { AppError, isFullDisk } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
-import type { BaseModelFiles } from '#contract/processes/worker.js'
+import type { BaseModelFiles, WorkerFolders } from '#contract/processes/worker.js'
 import type { WorkerClient } from './worker-client.js'
 
 export interface FetchOptions {
@@ -18,6 +18,20 @@ export interface FetchOptions {
   readonly directory: string
   /** Called for every part that came; what it throws ends the download. */
   readonly onPart: () => void
+}
+
+/**
+ * Where a base model lies on this machine: the folder that was given, or what is fetched.
+ *
+ * @throws what `fetchBaseModel` throws
+ */
+export async function placeOfBaseModel(
+  { base_model: given, fetched }: WorkerFolders,
+  options: Omit<FetchOptions, 'directory'>,
+): Promise<string> {
+  if (given !== null) return given
+  if (fetched === null) throw new Error('the worker was given neither a base model nor a folder to fetch one into')
+  return fetchBaseModel({ ...options, directory: fetched })
 }
 
 /** A connection that breaks on the way is not the end: whoever carries gigabytes meets one. */

@@ -28,11 +28,11 @@ import { readTrainers } from '#training/torch/torch-backend.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { FencedError, type WorkerIdentity } from './fenced-requests.js'
-import { fetchBaseModel } from './fetch-base-model.js'
+import { placeOfBaseModel } from './fetch-base-model.js'
 import { type Heartbeat, startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
 import { JOB_RUNTIME } from './open-job.js'
-import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
+import { type AttemptOptions, CancelledError, computingFacts, runJob } from './run-job.js'
 import { runSession } from './session/run-session.js'
 import { createWorkerClient, type WorkerClient } from './worker-client.js'
 
@@ -85,7 +85,7 @@ async function probe(environment: Environment): Promise<void> {
     const runtime = createOrtRuntime()
     const backend = await trainers.choose(null)
     const trainer = backend === null ? null : `${backend.facts.description}: ${await checkBackend(backend, runtime)}`
-    say({ type: 'ready', trainer })
+    say({ type: 'ready', trainer, computing: computingFacts(backend) })
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     say({ type: 'failed', message: fullMessage(error) })
@@ -149,17 +149,12 @@ interface BaseModelTools {
   readonly open: OpenBaseModel
 }
 
-async function openBaseModel(
-  { base_model: given, prepared, fetched }: WorkerFolders,
-  { client, heartbeat, open }: BaseModelTools,
-): Promise<BaseModel> {
-  if (given !== null) return open({ sourcePath: given, preparedDir: prepared })
-  if (fetched === null) throw new Error('the worker was given neither a base model nor a folder to fetch one into')
+async function openBaseModel(folders: WorkerFolders, { client, heartbeat, open }: BaseModelTools): Promise<BaseModel> {
   const onPart = (): void => {
     heartbeat.noteProgress()
     if (heartbeat.isCancelRequested()) throw new CancelledError()
   }
-  return open({ sourcePath: await fetchBaseModel({ client, directory: fetched, onPart }), preparedDir: prepared })
+  return open({ sourcePath: await placeOfBaseModel(folders, { client, onPart }), preparedDir: folders.prepared })
 }
 
 /** Holds a training session until the server takes it back. A stale or failed one ends the process: the session goes on elsewhere. */

@@ -9,9 +9,11 @@ import { AppError, CheckpointError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import { CHECKPOINT_FILES, type WorkerJob } from '#contract/processes/worker.js'
+import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { Trainers } from '#training/torch/torch-backend.js'
+import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
@@ -73,13 +75,16 @@ export async function runJob(options: AttemptOptions): Promise<void> {
     }
   }
   let offset = context.resumePoint === null ? 0 : (job.resume?.events ?? 0)
+  let isFirst = true
+  const computing = computingFacts(backend)
   let savedMs = clock.monotonicMs()
   let next = await training.next()
   while (next.done !== true) {
     const { value } = next
     pace.note(value)
     const batch = { offset, events: [toWireEvent(value)], report: toWireReport(context.progress, pace.read()) }
-    await timed(() => client.postEvents(batch))
+    await timed(() => client.postEvents({ ...batch, ...(isFirst ? { computing } : {}) }))
+    isFirst = false
     logger.info({ job_id: job.id, ...next.value.data }, `train.${next.value.type}`)
     offset += 1
     if (next.value.type === 'gradient_step' && clock.monotonicMs() - savedMs >= job.resume_seconds * 1000) {
@@ -96,6 +101,11 @@ export async function runJob(options: AttemptOptions): Promise<void> {
     metrics: { ...outcome.metrics },
     report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
   })
+}
+
+/** @param backend null: ONNX Runtime */
+export function computingFacts(backend: GradientBackend | null): ComputingFacts {
+  return backend?.computing ?? { trainer: 'onnx', device: 'cpu', versions: {} }
 }
 
 /** Null for a job that begins, and for one whose point is damaged: it begins again, which costs time and nothing else. */

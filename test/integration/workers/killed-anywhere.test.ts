@@ -111,11 +111,6 @@ async function dieAt(point: KillPoint): Promise<void> {
   if (victim === 'server') {
     await until(() => server.child.signalCode !== null, 'its death')
     await startServer()
-    // one whose first claim met no server has ended, as it says it does
-    if (point.at === 'claims') {
-      await worker?.ended
-      startWorker()
-    }
   } else startWorker()
 }
 

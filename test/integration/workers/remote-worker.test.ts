@@ -72,10 +72,16 @@ async function filesOf(modelId: string): Promise<unknown> {
   return body.files.map(({ name, sha256 }) => [name, sha256])
 }
 
-const claimRequest = (more: Partial<WorkerClaimRequest> = {}, version = '0.1.0') => ({
+type ClaimPart = Partial<Omit<WorkerClaimRequest, 'worker'>> & {
+  readonly worker?: Partial<WorkerClaimRequest['worker']>
+}
+const claimRequest = ({ worker, ...rest }: ClaimPart = {}, version = '0.1.0') => ({
   json: {
-    worker: { id: 'test-worker-1', name: 'test', trainer: 'onnx', device: 'cpu', versions: { trainyard: version } },
-    ...more,
+    worker: {
+      ...{ id: 'test-worker-1', name: 'test', trainer: 'onnx', device: 'cpu', versions: { trainyard: version } },
+      ...worker,
+    },
+    ...rest,
   },
 })
 const asKey = (key: string) => ({ headers: { authorization: `Bearer ${key}` } })
@@ -140,20 +146,33 @@ describe('a worker on another machine', { timeout: 200_000 }, () => {
     expect(worker.child.exitCode).toBeNull()
   })
 
+  it('that is started before its server waits for it', async () => {
+    await start()
+    const key = await keyOf('worker')
+    const { port } = new URL(service.url)
+    const { dataDir, apiKey } = service
+    await service.close(2000)
+    const worker = startWorker(key)
+    await worker.heard('server_away')
+    service = await createTestService({ scripted: false, trainWorkers: 0, port: Number(port), dataDir, apiKey })
+    await worker.heard('ready')
+    expect(worker.events.map(({ type }) => type)).toEqual(['server_away', 'server_back', 'ready'])
+  })
+
   it('ends when it had no job for as long as it was told', async () => {
     await start()
     const worker = startWorker(await keyOf('worker'), ['--idle-exit', '10ms', '--timeout', '2s'])
     expect(await worker.ended).toEqual({ code: 0, signal: null })
   })
 
-  it('ends at once, with what to do, where nothing answers, the key is wrong, or may not', async () => {
+  it('ends at once where the key is wrong, or may not, and where nothing answers after its --retry', async () => {
     await start()
     const wrong = startWorker('ty_wrong')
     expect(await wrong.ended).toMatchObject({ code: 4 })
     const reader = startWorker(await keyOf('write'), [], 'reader')
     expect(await reader.ended).toMatchObject({ code: 4 })
     expect(reader.stderr()).toContain('needs \\"worker\\"')
-    const alone = startWorkerProcess({ url: 'http://127.0.0.1:1', key: 'ty_x', directory })
+    const alone = startWorkerProcess({ url: 'http://127.0.0.1:1', key: 'ty_x', directory, flags: ['--retry', '1ms'] })
     expect(await alone.ended).toMatchObject({ code: 6 })
   })
 })
@@ -203,11 +222,23 @@ describe('claims', { timeout: 100_000 }, () => {
     expect(await jobOf(id)).toMatchObject({ status: 'running', worker: { name: 'test' } })
   })
 
+  it('get no job that is too large for them, and the job says so', async () => {
+    await start({ scripted: true })
+    const id = await submit(await service.createModel(), 1)
+    const claim = async (worker: ClaimPart['worker']) =>
+      (await service.json<{ claim: object | null }>(CLAIMS, claimRequest({ worker: worker ?? {} }))).body.claim
+    expect((await jobOf(id)).warnings).toContainEqual(expect.stringContaining('no worker takes jobs'))
+    expect(await claim({ memory_bytes: 100 })).toBeNull()
+    expect((await jobOf(id)).warnings).toContainEqual(expect.stringContaining('no worker has more than 0 GB'))
+    expect(await claim({ memory_bytes: 1e9 })).toMatchObject({ job_id: id })
+    expect((await jobOf(id)).warnings).toEqual([])
+  })
+
   it('of a worker that never heard the answer give its job back at once; one that left a job says why', async () => {
     await start({ scripted: true })
     const model = await service.createModel()
     const id = await submit(model, 1)
-    const claim = async (more: Partial<WorkerClaimRequest> = {}) =>
+    const claim = async (more: ClaimPart = {}) =>
       (await service.json<{ claim: { attempt: number } | null }>(CLAIMS, claimRequest(more))).body.claim
     for (let attempt = 1; attempt <= 5; attempt += 1) expect(await claim()).toMatchObject({ attempt })
     const left = { reason: 'the worker exited with code 1', is_orderly: false }

@@ -46,6 +46,7 @@ export async function createJobFixture(): Promise<JobFixture> {
         config,
         resolvedConfig: config,
         baseParameters: null,
+        weightBytes: null,
         inputSha256: 'a'.repeat(64),
         requestDigest: `digest ${counter}`,
         sourceUrl: null,
@@ -60,4 +61,7 @@ export async function createJobFixture(): Promise<JobFixture> {
 /** A worker as the record of a job names it. */
 export const TEST_WORKER = { name: 'here', trainer: 'onnx', device: 'cpu', versions: {} }
 /** Who claims with no limits. */
-export const TEST_LEASE = { owner: 'local-test', leaseMs: 30_000, worker: TEST_WORKER, tenant: null }
+export const TEST_LEASE = {
+  ...{ owner: 'local-test', leaseMs: 30_000, worker: TEST_WORKER },
+  ...{ tenant: null, trainers: ['onnx'], memoryBytes: null },
+}

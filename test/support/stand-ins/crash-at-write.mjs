@@ -97,7 +97,7 @@ const context = {
 }
 const principal = { entity: 'local', project: null, keyId: 'k', keyPrefix: 'ty_', scope: 'admin', usageProject: null }
 const WORKER = { name: 'here', trainer: 'onnx', device: 'cpu', versions: {} }
-const LEASE = { owner: 'test', leaseMs: 60_000, worker: WORKER, tenant: null }
+const LEASE = { owner: 'test', leaseMs: 60_000, worker: WORKER, tenant: null, trainers: ['onnx'], memoryBytes: null }
 const modelRequest = (model) => ({ project: 'p', name: model, base_model: 'base' })
 const models = createModelService(context)
 

@@ -6,11 +6,15 @@ import { z } from 'zod'
 export const workerFactsSchema = z.object({
   /** The machine's name, unless it was given another. */
   name: z.string().min(1).max(128),
-  /** What computes gradients: `onnx`. */
+  /** What computes gradients: `onnx`, `torch`. */
   trainer: z.string().min(1).max(32),
-  /** What it computes on: `cpu`. */
+  /** What it computes on: `cpu`, or the graphics card's name. */
   device: z.string().min(1).max(128),
   /** Of the programs that take part, by name. */
   versions: z.record(z.string().max(64), z.string().max(64)),
 })
 export type WorkerFacts = z.infer<typeof workerFactsSchema>
+
+/** What computes, without whose it is: a process knows this of itself once it has loaded what it computes with. */
+export const computingFactsSchema = workerFactsSchema.omit({ name: true })
+export type ComputingFacts = z.infer<typeof computingFactsSchema>

@@ -12,7 +12,10 @@ const NOTE =
   'this server trains adapters of attention and MLP layers with alpha 32; the output head stays as it is (train_unembed)'
 
 export function createClients(
-  context: Pick<ServiceContext, 'db' | 'ids' | 'sessions' | 'baseModels' | 'engines' | 'modelFacts' | 'trainWorkers'>,
+  context: Pick<
+    ServiceContext,
+    'db' | 'ids' | 'sessions' | 'baseModels' | 'engines' | 'modelFacts' | 'trainWorkers' | 'dispatcher'
+  >,
 ) {
   const { db, ids, sessions, engines, modelFacts } = context
   return {
@@ -56,7 +59,7 @@ export function createClients(
             .started()
             .find(({ baseModel }) => baseModel === name)
             ?.loaded()?.contextLength ?? modelFacts.contextLengthOf(name),
-        trainable: context.trainWorkers > 0,
+        trainable: context.trainWorkers > 0 || context.dispatcher.remoteWorkers().length > 0,
         sampleable: true,
       })),
     }),

@@ -44,7 +44,7 @@ export interface Future {
 
 export type TrainingContext = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'sessions' | 'baseModels' | 'modelFacts' | 'trainWorkers'
+  'db' | 'blobs' | 'sessions' | 'baseModels' | 'modelFacts' | 'trainWorkers' | 'dispatcher'
 >
 
 /** Project of models that runs make, when the key has none. */
@@ -103,8 +103,12 @@ export function createTrainingRequests(context: TrainingContext) {
     if (optimizer !== undefined && optimizer !== 'adamw') {
       throw notServed(`optimizer "${optimizer.slice(0, 60)}"`, 'leave optimizer_config out: adamw trains')
     }
-    if (context.trainWorkers > 0) return
-    throw new InvalidRequestError('training_disabled', 'this server trains nothing: it runs with --train-workers 0')
+    if (context.trainWorkers > 0 || context.dispatcher.remoteWorkers().length > 0) return
+    throw new InvalidRequestError(
+      'training_disabled',
+      'this server trains nothing: it runs with --train-workers 0, and no worker of another machine asks for work',
+      { hint: 'start one with trainyard worker, or the server without --train-workers 0' },
+    )
   }
 
   /** Stores a run with its first request, which is done; a repeated one is the same. */

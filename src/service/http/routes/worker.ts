@@ -85,6 +85,11 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
       return {}
     },
     'GET /internal/worker/sessions/{session_id}': ({ c }) => sessionApi.session(claimOf(c)),
+    'GET /internal/worker/sessions/{session_id}/base-model': ({ c }) => sessionApi.baseModelFiles(claimOf(c)),
+    'GET /internal/worker/sessions/{session_id}/base-model/{+file}': async ({ params, c }) => {
+      const { stream, sha256, sizeBytes } = await sessionApi.openBaseModelFile(claimOf(c), params.file)
+      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
+    },
     'GET /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) =>
       sendFile(c, await sessionApi.openFile(claimOf(c), params.file), BYTES),
     'PUT /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) => {

@@ -4,7 +4,7 @@
 import type { Readable } from 'node:stream'
 import { NotFoundError } from '#base/errors/errors.js'
 import type { SessionReport, TrainingSessionSpec } from '#contract/processes/training-session.js'
-import { MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
+import { type BaseModelFiles, MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
 import type { ServiceContext } from '../context.js'
@@ -13,6 +13,13 @@ export interface SessionApiService {
   /** Refuses whoever does not hold the session; asked before a body is read. */
   authorize(claim: AttemptClaim): void
   session(claim: AttemptClaim): Promise<TrainingSessionSpec>
+  /** What a worker fetches that has no folder of the session's base model. */
+  baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
+  /** @throws {NotFoundError} `file_not_found` */
+  openBaseModelFile(
+    claim: AttemptClaim,
+    name: string,
+  ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
   /** A stored file by its digest. */
   openFile(claim: AttemptClaim, sha256: string): Promise<Readable>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
@@ -22,19 +29,29 @@ export interface SessionApiService {
 }
 
 export function createSessionApiService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'sessions' | 'baseModels' | 'leaseMs' | 'maxContextLength'>,
+  context: Pick<
+    ServiceContext,
+    'db' | 'blobs' | 'sessions' | 'baseModels' | 'baseModelFiles' | 'leaseMs' | 'maxContextLength'
+  >,
 ): SessionApiService {
   const { db, blobs, sessions } = context
+
+  /** @throws {NotFoundError} `base_model_not_found` if it was removed since the session was created */
+  async function open(claim: AttemptClaim) {
+    const { id, attempt, watch } = sessions.heldBy(claim)
+    watch.note('moved')
+    const session = await findTrainingSession(db, id)
+    const base = context.baseModels.find(({ name }) => name === session?.baseModel)
+    if (session !== null && base !== undefined) return { id, attempt, session, base }
+    throw new NotFoundError('base_model_not_found', `base model "${session?.baseModel ?? ''}" is not served here`)
+  }
+
   return {
     authorize: (claim) => void sessions.heldBy(claim),
+    baseModelFiles: async (claim) => context.baseModelFiles.describe((await open(claim)).base),
+    openBaseModelFile: async (claim, name) => context.baseModelFiles.open((await open(claim)).base, name),
     session: async (claim) => {
-      const { id, attempt, watch } = sessions.heldBy(claim)
-      watch.note('moved')
-      const session = await findTrainingSession(db, id)
-      const base = context.baseModels.find(({ name }) => name === session?.baseModel)
-      if (session === null || base === undefined) {
-        throw new NotFoundError('base_model_not_found', `base model "${session?.baseModel ?? ''}" is not served here`)
-      }
+      const { id, attempt, session, base } = await open(claim)
       const files = await listSessionFiles(db, id)
       return {
         id,

@@ -19,6 +19,7 @@ import { courseWarnings } from './course-warnings.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 import { createQueueForecast } from './queue-forecast.js'
+import { weightBytesOf } from './weight-bytes.js'
 
 /** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {
@@ -84,6 +85,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       config,
       resolvedConfig,
       baseParameters,
+      weightBytes: weightBytesOf(baseParameters, resolvedConfig['precision']),
       ...(await store()),
     }
     const identity = JSON.stringify([
@@ -144,7 +146,8 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
       const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
-      const warnings = [...aboutData, ...(await courseWarnings(db, job))]
+      const nobody = job.status === 'queued' ? context.dispatcher.whyNobody(job) : null
+      const warnings = [...aboutData, ...(await courseWarnings(db, job)), ...(nobody === null ? [] : [nobody])]
       return toWireJob(job, warnings, await forecast.placeOf(job))
     },
     list: async (principal, query) => {

@@ -3,7 +3,7 @@
  */
 import type { Readable } from 'node:stream'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import type { JsonValue } from '#base/util/json.js'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
 import {
   type BaseModelFiles,
   CHECKPOINT_FILES,
@@ -25,7 +25,7 @@ import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoi
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
-import { extendLease, setJobReport } from '#service/storage/jobs/states.js'
+import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service/storage/jobs/states.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
@@ -202,6 +202,11 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         const events = batch.events.map((event) => ({ type: event.type, data: finiteOnly(event.data) }))
         const added = await appendEvents(transaction, ids, job.id, { offset: batch.offset, events })
         if (batch.report !== undefined) await setJobReport(transaction, job.id, batch.report)
+        if (batch.computing !== undefined) {
+          const { versions, ...computing } = batch.computing
+          const known = job.worker?.['versions'] as JsonObject | undefined
+          await setJobWorker(transaction, job.id, { ...job.worker, ...computing, versions: { ...known, ...versions } })
+        }
         await extendLease(transaction, job.id, context.leaseMs, { hasAdvanced: added > 0 })
       })
       dispatcher.noteContact(claim, 'moved')
@@ -246,6 +251,8 @@ export function createWorkerApiService(context: Context): WorkerApiService {
           sha256: digest,
           sizeBytes,
         })
+        const trainer = job.worker?.['trainer']
+        if (typeof trainer === 'string') await setJobTrainer(transaction, job.id, trainer)
         await extendLease(transaction, job.id, context.leaseMs)
       })
       dispatcher.noteContact(claim, 'moved')

@@ -20,13 +20,13 @@ export function createWorkerClaimService({ dispatcher }: Pick<ServiceContext, 'd
   const version = packageVersion()
   return {
     claim: async (principal, request, signal) => {
-      const { id, name, trainer, device, versions } = request.worker
+      const { id, trainers, memory_bytes: memoryBytes, ...facts } = request.worker
       const { left, is_leaving: isLeaving } = request
       // one that ends may give back what it has, of whatever version it is
-      if (!isLeaving) assertSameVersion(versions['trainyard'] ?? 'none', version)
+      if (!isLeaving) assertSameVersion(facts.versions['trainyard'] ?? 'none', version)
       const claimed = await dispatcher.claim(
         // workers of another key have other ids, whatever they say: none gives back what this one has
-        { id: `${principal.keyId}.${id}`, name, trainer, device, versions, tenant: ownerOf(principal) },
+        { ...facts, id: `${principal.keyId}.${id}`, trainers, memoryBytes, tenant: ownerOf(principal) },
         {
           waitMs: request.wait_seconds * 1000,
           signal,
@@ -35,8 +35,8 @@ export function createWorkerClaimService({ dispatcher }: Pick<ServiceContext, 'd
         },
       )
       if (claimed === null) return { claim: null }
-      const { job, token } = claimed
-      return { claim: { job_id: job.id, attempt: job.attempt, token, model_id: job.modelId } }
+      const { jobId, attempt, token, modelId, isSession } = claimed
+      return { claim: { job_id: jobId, attempt, token, model_id: modelId, is_session: isSession } }
     },
   }
 }

@@ -9,6 +9,7 @@
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
+import { createDeferred } from '#base/util/deferred.js'
 import type { IdSource } from '#base/util/ids.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -31,6 +32,7 @@ import {
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from '../attempt-watch.js'
 import type { RunningWorker } from '../dispatcher.js'
 import type { AttemptClaim } from '../lease.js'
+import type { RemoteClaim, RemoteWorker } from '../remote-workers.js'
 import type { JobSignals } from '../signals.js'
 import { createSessionTurns, type SessionTurns } from './session-turns.js'
 
@@ -56,6 +58,8 @@ export interface SessionRunnerOptions {
 
 export interface SessionTiming {
   readonly limits: AttemptLimits
+  /** The same of workers on other machines, of which nothing is known but what they send. */
+  readonly remoteLimits: AttemptLimits
   /** How often `tick` is called. */
   readonly tickMs: number
   /** A session without requests gives its worker back after so long. */
@@ -81,14 +85,22 @@ export interface SessionRunner {
   stateOf(sessionId: string): 'live' | 'waiting' | 'resting'
   /** The session an attempt holds. @throws {ConflictError} `stale_attempt`; {AppError} `invalid_api_key` */
   heldBy(claim: AttemptClaim): LiveSession
-  /** Sessions that have a worker. */
+  /** Sessions that have a worker of this machine. */
   count(): number
   /** Whether one waits for a worker. */
   isWaiting(): boolean
   /** Gives the next that waits a worker. @returns whether there was one */
   startNext(): Promise<boolean>
-  /** Others wait: one session gives its worker back as soon as that is fair. */
-  makeRoom(): void
+  /** The same with a worker of another machine, of those that its key sees. */
+  startFor(worker: RemoteWorker): Promise<RemoteClaim | null>
+  /** Workers of other machines that hold a session. */
+  elsewhere(): readonly RemoteWorker[]
+  /** Whether one waits that this worker may have. */
+  isWaitingFor(worker: RemoteWorker): Promise<boolean>
+  /** A worker of another machine has left the session it had. */
+  left(workerId: string, how: { readonly reason: string; readonly isOrderly: boolean }): void
+  /** Others wait: one session gives its worker back as soon as that is fair. @param workerId of another machine; null: one of this */
+  makeRoom(workerId: string | null): void
   /** So much time has passed; called by the queue's timer. */
   tick(): void
   /** Takes up sessions that an earlier server left with requests. */
@@ -109,7 +121,21 @@ const TURN_MS = 15_000
 interface Held extends LiveSession {
   readonly tokenHash: string
   readonly worker: RunningWorker
+  /** Null on this machine. */
+  readonly remote: RemoteWorker | null
+  /** Its worker was told to stop: no loss. */
+  isOrderly: boolean
   readonly openedAtMs: number
+}
+
+/** A worker of another machine: it ends when it says so, or when it was silent for too long and is fenced off. */
+interface AbsentWorker extends RunningWorker {
+  end(reason: string): void
+}
+
+function absentWorker(): AbsentWorker {
+  const { promise: ended, resolve: end } = createDeferred<string>()
+  return { ended, end, kill: () => end('its worker on another machine was given up') }
 }
 
 /** How often weights are looked for that have expired. */
@@ -151,9 +177,32 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   async function startNext(): Promise<boolean> {
     for (let id = nextWaiting(); id !== null && !isStopped; id = nextWaiting()) {
       waiting.delete(id)
-      if (!lives.has(id) && (await isReady(id)) && (await launch(id))) return true
+      if (!lives.has(id) && (await isReady(id)) && (await launch(id, null)) !== null) return true
     }
     return false
+  }
+
+  async function startFor(remote: RemoteWorker): Promise<RemoteClaim | null> {
+    for (const id of await waitingFor(remote)) {
+      if (isStopped || !waiting.delete(id) || lives.has(id) || !(await isReady(id))) continue
+      const claim = await launch(id, remote)
+      if (claim !== null) return claim
+    }
+    return null
+  }
+
+  /** Sessions whose turn has come, of those that a worker of another machine may have. */
+  async function waitingFor({ tenant }: RemoteWorker): Promise<readonly string[]> {
+    const nowMs = clock.monotonicMs()
+    const found: string[] = []
+    for (const [id, fromMs] of [...waiting]) {
+      if (fromMs > nowMs) continue
+      const session = await findTrainingSession(db, id)
+      if (session === null) waiting.delete(id)
+      else if (session.entity === tenant.entity && (tenant.project ?? session.project) === session.project)
+        found.push(id)
+    }
+    return found
   }
 
   async function isReady(id: string): Promise<boolean> {
@@ -162,10 +211,11 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     return (await findSessionRequest(db, id, session.nextSeq)) !== null
   }
 
-  async function launch(id: string): Promise<boolean> {
+  /** @returns what its worker proves itself with; null if the session is gone, or the server stops */
+  async function launch(id: string, remote: RemoteWorker | null): Promise<RemoteClaim | null> {
     const attempt = await raiseAttempt(db, id)
     const session = await findTrainingSession(db, id)
-    if (session === null || isStopped) return false
+    if (session === null || isStopped) return null
     const token = ids.secret(32)
     const turns = await createSessionTurns({
       ...options,
@@ -173,26 +223,34 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       saveIntervalMs: timing.saveIntervalMs,
       onEnd: (seq) => signals.notify(requestIdOf(id, seq)),
     })
-    const worker = options.startWorker({ sessionId: id, baseModel: session.baseModel, attempt, token })
-    const watch = watchAttempt(timing.limits, timing.tickMs)
+    const worker =
+      remote === null
+        ? options.startWorker({ sessionId: id, baseModel: session.baseModel, attempt, token })
+        : absentWorker()
+    const watch = watchAttempt(remote === null ? timing.limits : timing.remoteLimits, timing.tickMs)
     const held: Held = {
       id,
       attempt,
       turns,
       watch,
       worker,
+      remote,
+      isOrderly: false,
       tokenHash: hashSecret(token),
       openedAtMs: clock.monotonicMs(),
     }
     lives.set(id, held)
     const { pid = null } = worker
-    logger.info({ session_id: id, attempt, base_model: session.baseModel, worker_pid: pid }, 'session.started')
+    logger.info(
+      { session_id: id, attempt, base_model: session.baseModel, worker_pid: pid, worker: remote?.name },
+      'session.started',
+    )
     const ending = worker.ended
       .then((reason) => ended(held, reason))
       .catch((error: unknown) => logger.error({ err: error, session_id: id }, 'session.failed'))
       .finally(() => endings.delete(ending))
     endings.add(ending)
-    return true
+    return { jobId: id, attempt, token, modelId: id, isSession: true }
   }
 
   async function ended(held: Held, reason: string): Promise<void> {
@@ -206,6 +264,9 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       logger.info({ session_id: id, attempt: held.attempt }, 'session.rests')
       failedStarts.delete(id)
       // a request may have come meanwhile
+      wait(id)
+    } else if (held.isOrderly) {
+      logger.info(facts, 'session.worker_left')
       wait(id)
     } else {
       logger.warn(facts, 'session.worker_lost')
@@ -276,11 +337,21 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       }
       return live
     },
-    count: () => lives.size,
+    count: () => [...lives.values()].filter(({ remote }) => remote === null).length,
     isWaiting: () => nextWaiting() !== null,
     startNext,
-    makeRoom: () => {
-      const held = [...lives.values()]
+    startFor,
+    elsewhere: () => [...lives.values()].flatMap(({ remote }) => remote ?? []),
+    isWaitingFor: async (worker) => waiting.size > 0 && (await waitingFor(worker)).length > 0,
+    left: (workerId, { reason, isOrderly }) => {
+      for (const held of lives.values()) {
+        if (held.remote?.id !== workerId) continue
+        held.isOrderly = isOrderly
+        ;(held.worker as AbsentWorker).end(reason)
+      }
+    },
+    makeRoom: (workerId) => {
+      const held = [...lives.values()].filter(({ remote }) => (remote?.id ?? null) === workerId)
       if (held.some(({ turns }) => turns.isClosing())) return
       const idle = held.filter(({ turns }) => turns.idleMs() >= YIELD_IDLE_MS)
       const nowMs = clock.monotonicMs()

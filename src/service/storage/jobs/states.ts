@@ -15,23 +15,41 @@ export interface JobOwner {
   readonly project: string | null
 }
 
+/** Which jobs a worker may have. */
+export interface Claimant {
+  /** Only jobs of these; null: of everybody. */
+  readonly tenant: JobOwner | null
+  /** What can compute its gradients. */
+  readonly trainers: readonly string[]
+  /** Jobs whose base model alone is larger are not for it; null: it has what there is. */
+  readonly memoryBytes: number | null
+}
+
 /**
  * The queued job whose turn it is, of those that are the first of their model and whose pause after a loss is over: an
  * interrupted one, else one of the project that runs the fewest, of those that waited longest for a turn, and in it of the
  * model that did. `queue/plan.ts` tells the order of all.
  *
- * @param owner only jobs of these; default all
+ * @param claimant only jobs that it may have; default all
  */
 export async function findClaimableJob(
   db: Database,
-  owner: JobOwner | null = null,
+  claimant: Claimant | null = null,
 ): Promise<{ readonly id: string; readonly modelId: string } | null> {
+  const owner = claimant?.tenant ?? null
+  const memoryBytes = claimant?.memoryBytes ?? null
   const row = await db
     .selectFrom('training_jobs as job')
     .select(['job.id', 'job.model_id'])
     .where('job.status', '=', 'queued')
     .$if(owner !== null, (query) => query.where('job.entity', '=', owner?.entity ?? ''))
     .$if(owner?.project != null, (query) => query.where('job.project', '=', owner?.project ?? ''))
+    .$if(claimant !== null, (query) =>
+      query.where((e) => e.or([e('job.trainer', 'is', null), e('job.trainer', 'in', claimant?.trainers ?? [])])),
+    )
+    .$if(memoryBytes !== null, (query) =>
+      query.where((e) => e.or([e('job.weight_bytes', 'is', null), e('job.weight_bytes', '<=', memoryBytes)])),
+    )
     .where((e) => e.or([e('job.retry_at_ms', 'is', null), e('job.retry_at_ms', '<=', databaseNowMs)]))
     .where((e) =>
       e.not(
@@ -234,6 +252,20 @@ export async function setJobReport(db: Database, jobId: string, report: JsonObje
     .set({ report: JSON.stringify(report), reported_at_ms: databaseNowMs })
     .where('id', '=', jobId)
     .execute()
+}
+
+/** Says which worker runs a job, when more is known of it than at its claim. */
+export async function setJobWorker(db: Database, jobId: string, worker: JsonObject): Promise<void> {
+  await db
+    .updateTable('training_jobs')
+    .set({ worker: JSON.stringify(worker) })
+    .where('id', '=', jobId)
+    .execute()
+}
+
+/** Says what a job goes on with, whoever takes it next. */
+export async function setJobTrainer(db: Database, jobId: string, trainer: string): Promise<void> {
+  await db.updateTable('training_jobs').set({ trainer }).where('id', '=', jobId).execute()
 }
 
 /** Every running job. */

@@ -25,6 +25,7 @@ import { up as sessions } from './0020-sessions.js'
 import { up as blobStore } from './0022-blob-store.js'
 import { up as trainingSessions } from './0027-training-sessions.js'
 import { up as jobWorkers } from './0028-job-workers.js'
+import { up as jobNeeds } from './0035-job-needs.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -51,4 +52,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0022-blob-store': { up: blobStore },
   '0027-training-sessions': { up: trainingSessions },
   '0028-job-workers': { up: jobWorkers },
+  '0035-job-needs': { up: jobNeeds },
 }

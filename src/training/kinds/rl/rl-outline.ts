@@ -26,7 +26,6 @@ import {
 import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
 import { noteAnswers } from './answer-notes.js'
-import { passOrder } from './passes.js'
 import { countTrainableGroups, shapeRewards } from './reward-shaping.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
@@ -49,10 +48,7 @@ export interface RlJob {
 }
 
 export interface RlOutline {
-  /** Of one pass. */
   readonly steps: readonly PackedStep[]
-  /** Which of them the job makes, over all passes. */
-  readonly order: readonly number[]
   readonly started: TrainingEvent
   /** With the rewards that advantages are taken of. */
   readonly groups: readonly TrajectoryGroup[]
@@ -83,21 +79,19 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     rowLength: job.rowLength,
     seed,
   })
-  const order = passOrder(steps.length, { passes: hyperparameters.numPasses, seed })
   const { report } = context.progress
-  report.plannedSteps = order.length
+  report.plannedSteps = steps.length
   report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
   report.leftOut = Object.entries(skips).flatMap(([reason, count]) =>
     leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, order.length)]
+  report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, steps.length)]
   noteAnswers(report, groups, groupsTrainable)
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
-      num_sequences: order.length,
-      ...(hyperparameters.numPasses > 1 ? { num_passes: hyperparameters.numPasses } : {}),
+      num_sequences: steps.length,
       num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
       num_trainable_tokens: trainableTokenCount,
       num_trained_trajectories: counts.trainedTrajectoryCount,
@@ -108,7 +102,6 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   }
   return {
     steps,
-    order,
     started,
     groups: shaped.groups,
     groupsTrainable,
@@ -130,17 +123,17 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
   const batches = steps.map((step) => rowBatches(step.rows))
   const largest = largestRowBatch(batches.flat())
   const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
-  const { precalculateLogprobs, policyLoss, numPasses: passes } = hyperparameters
-  const scoringCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
+  const { precalculateLogprobs, policyLoss } = hyperparameters
+  const passCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
   return {
     started,
-    rowCount: passes * rows.length,
-    tokens: passes * rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
-    trainedTokens: passes * steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
+    rowCount: rows.length,
+    tokens: rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
+    trainedTokens: steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
     loss: 'policy',
     largest,
     measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
-    work: { gradient: passes * work, forward: scoringCount * work, sessionCount: 1 + scoringCount },
+    work: { gradient: work, forward: passCount * work, sessionCount: 1 + passCount },
     groups: describeGroups(groups, hyperparameters),
     groupCount: groups.length,
     sequences: firstSequences.map((sequence) => ({

@@ -32,6 +32,7 @@ import {
 import type { OpenBaseModel } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import type { WorkerIdentity } from '../fenced-requests.js'
+import { placeOfBaseModel } from '../fetch-base-model.js'
 import { startHeartbeat } from '../heartbeat.js'
 import { createSessionClient, type SessionClient } from './session-client.js'
 
@@ -72,8 +73,8 @@ export async function runSession(options: RunSessionOptions): Promise<void> {
     identity,
     leaseSeconds: spec.lease_seconds,
     parentPid: process.ppid,
-    // an IPC channel means that the server itself started this process
-    isServerParent: process.send !== undefined,
+    // a process of the server itself is given its base models
+    isServerParent: process.send !== undefined && options.folders.base_model !== null,
   })
   try {
     const held = await openSession(options, { client, spec, note: heartbeat.noteProgress })
@@ -96,9 +97,10 @@ async function openSession(
     note,
   }: { readonly client: SessionClient; readonly spec: TrainingSessionSpec; readonly note: () => void },
 ): Promise<Held> {
-  const { base_model: sourcePath, prepared: preparedDir } = folders
-  if (sourcePath === null) throw new Error('the worker of a training session was given no folder of its base model')
-  const { prepared } = await openBaseModel({ sourcePath, preparedDir })
+  const { prepared } = await openBaseModel({
+    sourcePath: await placeOfBaseModel(folders, { client, onPart: note }),
+    preparedDir: folders.prepared,
+  })
   const threads = threadsFor(parameterCount(prepared.config), setting ?? null)
   const isTrained: ModuleTest = (path) => (path.includes('.mlp.') ? spec.trains_mlp : spec.trains_attention)
   const open = (state: SessionState): LiveSession =>

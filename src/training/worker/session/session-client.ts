@@ -12,12 +12,15 @@ import {
   type TrainingSessionSpec,
   trainingSessionSpecSchema,
 } from '#contract/processes/training-session.js'
+import { type BaseModelFiles, baseModelFilesSchema } from '#contract/processes/worker.js'
 import { createFencedRequests, type WorkerIdentity } from '../fenced-requests.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 
 export interface SessionClient {
   getSession(): Promise<TrainingSessionSpec>
+  getBaseModelFiles(): Promise<BaseModelFiles>
+  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
   getFile(file: SessionFile): Promise<Uint8Array>
   putFile(name: string, bytes: Uint8Array): Promise<SessionFile>
@@ -32,6 +35,8 @@ export function createSessionClient(identity: WorkerIdentity): SessionClient {
   const send = createFencedRequests(identity)
   return {
     getSession: async () => trainingSessionSpecSchema.parse(await (await send('GET', '')).json()),
+    getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
+    openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? new ReadableStream(),
     getFile: async ({ name, sha256 }) => {
       const bytes = new Uint8Array(await (await send('GET', `/files/${sha256}`)).arrayBuffer())
       if (digestOf(bytes) === sha256) return bytes

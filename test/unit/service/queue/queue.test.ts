@@ -7,6 +7,7 @@ import { failAttempt, requestCancel } from '#service/queue/outcome.js'
 import { claimNextJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted, releaseAttempt } from '#service/queue/recovery.js'
 import { listEvents } from '#service/storage/events.js'
+import { setJobTrainer } from '#service/storage/jobs/states.js'
 import { deleteModelRow } from '#service/storage/models.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
@@ -43,6 +44,16 @@ describe('queue', () => {
       third.job.id,
       null,
     ])
+  })
+
+  it('gives a job to those alone that can go on with it: its trainer, and memory for its base model', async () => {
+    const { db } = fixture
+    const { job } = await createJob(db, { ...fixture.newJob(), weightBytes: 4e9 }, ONCE)
+    await setJobTrainer(db, job.id, 'torch')
+    expect(await claim()).toBeNull()
+    const torch = { ...LEASE, trainers: ['onnx', 'torch'] }
+    expect(await claimNextJob(db, systemIds, { ...torch, memoryBytes: 3.9e9 })).toBeNull()
+    expect((await claimNextJob(db, systemIds, { ...torch, memoryBytes: 4e9 }))?.job.id).toBe(job.id)
   })
 
   it('raises the attempt and starts a new secret with every claim', async () => {

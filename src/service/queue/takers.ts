@@ -1,0 +1,34 @@
+/**
+ * Whether there is a worker that can take a job, and what is said of one that nobody can. The claim itself asks the database the same
+ * (`findClaimableJob`).
+ */
+import type { Claimant } from '#service/storage/jobs/states.js'
+
+/** What a job needs of its worker. */
+export interface JobNeeds {
+  /** What it began with; null: any. */
+  readonly trainer: string | null
+  /** Null: not known. */
+  readonly weightBytes: number | null
+}
+
+/** @returns a sentence for whoever waits for the job; null where one of the workers can take it */
+export function whyNobodyTakes(
+  { trainer, weightBytes }: JobNeeds,
+  workers: readonly Pick<Claimant, 'trainers' | 'memoryBytes'>[],
+): string | null {
+  if (workers.length === 0)
+    return 'no worker takes jobs: start one with trainyard worker, or the server with --train-workers 1'
+  const able = workers.filter(({ trainers }) => trainer === null || trainers.includes(trainer))
+  if (able.length === 0) {
+    return `the job began with ${trainer} and goes on with nothing else, which no worker has: start one with --trainer ${trainer}`
+  }
+  const most = Math.max(...able.map(({ memoryBytes }) => memoryBytes ?? Number.POSITIVE_INFINITY))
+  if (weightBytes === null || weightBytes <= most) return null
+  return `the base model alone takes ${gigabytes(weightBytes)} GB, and no worker has more than ${gigabytes(most)} GB of memory`
+}
+
+/** Rounded to a tenth. */
+function gigabytes(bytes: number): number {
+  return Math.round(bytes / 1e8) / 10
+}

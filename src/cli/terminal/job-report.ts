@@ -48,6 +48,11 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
   } = report.facts['trust_region'] ?? {}
   if (shortened > 0)
     lines.push(['Updates', `${shortened} of ${updates} shortened, to ${smallest} at least (target_kl ${target})`])
+  const { planned = 1, made = 1, ended_by_target_kl: isEnded = 0, kl = 0 } = report.facts['passes'] ?? {}
+  if (planned > 1) {
+    const why = isEnded === 1 ? `, ended by target_kl: ${kl.toPrecision(2)} nats per token from the rollout` : ''
+    lines.push(['Passes', `${Number(made.toFixed(1))} of ${planned}${why}`])
+  }
   return lines
 }
 

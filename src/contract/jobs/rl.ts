@@ -271,6 +271,13 @@ const options = defineOptions({
     flag: { whenAbsent: null },
     summary: 'tokens an optimizer step covers; drops nothing',
   },
+  num_passes: {
+    type: 'integer',
+    default: 1,
+    bounds: { min: 1, max: 64 },
+    flag: { spelling: '--passes <n>' },
+    summary: 'passes over the optimizer steps of the job, each in an order of its own; target_kl ends them early',
+  },
   grad_accumulation_sequences: {
     type: 'integer',
     default: 1,
@@ -317,11 +324,16 @@ export const RL = defineJobKind({
       max_negative_advantage_importance_sampling_weight:
         given.max_negative_advantage_importance_sampling_weight || null,
       truncated_importance_sampling: truncation,
-      precalculate_logprobs: given.precalculate_logprobs || truncation !== null,
+      precalculate_logprobs: given.precalculate_logprobs || truncation !== null || isUnknownOnceMoved(given),
     }
   },
   referenceOf: (given) => (given.kl_penalty_coef === 0 && given.beta === 0 ? null : namedReference(given)),
 })
+
+/** Where a later pass would take a ratio of 1 for answers that have no log-probability of their own. */
+function isUnknownOnceMoved({ num_passes: passes, allow_training_without_logprobs: isAllowed }: RlOptions): boolean {
+  return passes > 1 && isAllowed
+}
 
 /** What a loss or an estimator of advantages is by definition; what somebody says otherwise stays where it may. */
 function ofVariant(given: RlOptions) {

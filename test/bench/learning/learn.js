@@ -6,6 +6,7 @@
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
  *         [--precision int8] of the jobs
+ *         [--passes N] over the answers of each job of `cispo` and `ppo`
  *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
  *         [--show N] sampled answers to held-out questions at each measurement, on standard error: a shortcut is seen there
  *         [--threads N] of inference and training each, on a machine that others use too
@@ -41,6 +42,7 @@ const { values } = parseArgs({
     questions: { type: 'string' },
     answers: { type: 'string' },
     'target-kl': { type: 'string' },
+    passes: { type: 'string', default: '1' },
     precision: { type: 'string', default: 'f32' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
@@ -100,6 +102,11 @@ if (values.store && targetKl !== null) {
   console.error('--store keeps curves of the published algorithm: leave --target-kl out')
   process.exit(2)
 }
+const passes = Number(values.passes)
+if (values.store && passes !== 1) {
+  console.error('--store keeps curves of the published algorithm: leave --passes out')
+  process.exit(2)
+}
 const { precision } = values
 if (values.store && precision !== 'f32') {
   console.error('--store keeps curves of float32: leave --precision out')
@@ -148,6 +155,7 @@ try {
               precision,
               tokensPerStep,
               targetKl,
+              passes,
               jobs: Number(values.jobs),
               examples,
             },
@@ -158,6 +166,7 @@ try {
             // After each job: a run that is cut short keeps what it has measured.
             onJob: async (curves) => {
               progress(`${taskName} ${method} ${rate} seed ${seed}: ${curves.curve.map(show).join(' ')}`)
+              if (curves.sampled !== undefined) progress(`  tokens sampled: ${curves.sampled.join(' ')}`)
               await store(curves)
             },
           })

@@ -78,9 +78,17 @@ const batchOf = ({ task }, job) =>
 
 async function trainOnRollouts(run, job, options) {
   const groups = await rollouts(run, batchOf(run, job), run.task.size)
-  const config = { ...options, ...sharedConfig(run), tokens_per_step: run.tokensPerStep }
+  const config = { ...options, ...sharedConfig(run), tokens_per_step: run.tokensPerStep, num_passes: run.passes ?? 1 }
   const trained = await run.model.train(groups, { ...trainOptions(run), targetKl: run.targetKl, config })
-  return { training: trained.reward }
+  return { training: trained.reward, sampled: [sampledTokens(groups)] }
+}
+
+/** What the answers of a job took to sample. */
+function sampledTokens(groups) {
+  const counts = groups
+    .flatMap(({ trajectories }) => trajectories.flatMap(({ choices }) => choices))
+    .map((choice) => choice.token_ids.length)
+  return counts.reduce((sum, count) => sum + count, 0)
 }
 
 /** A pass over the right answers, in order. */

@@ -96,6 +96,14 @@ describe.each([
     groups,
   ],
   [
+    'RL in two passes, measured to a reference and to the start',
+    {
+      kind: 'rl',
+      config: { learning_rate: 1e-3, tokens_per_step: 2, num_passes: 2, precalculate_logprobs: true, beta: 0.1 },
+    },
+    groups.slice(0, STEPS / 4),
+  ],
+  [
     'RL on rows whose attention goes in blocks',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2 } },
     groupsOf(DENSE_ATTENTION_TOKENS),
@@ -128,6 +136,25 @@ describe.each([
       expect(held.repeated.length).toBe(moment === 'point' ? 0 : 1 + STEPS)
     },
   )
+})
+
+it('ends several passes where it would have, wherever it was killed', async () => {
+  const job: Partial<WorkerJob> = {
+    kind: 'rl',
+    config: { learning_rate: 1e-3, tokens_per_step: 2, num_passes: 4, precalculate_logprobs: true, target_kl: 1.5e-2 },
+  }
+  const input = groups.slice(0, 3)
+  const alone = nothing()
+  expect(await run(alone, job, input, null)).toBe(false)
+  const steps = alone.events.length - 1
+  expect(steps).toBeGreaterThan(6)
+  expect(steps).toBeLessThan(24)
+  const held = nothing()
+  for (let step = 1; step <= steps; step++) expect(await run(held, job, input, { step, moment: 'point' })).toBe(true)
+  expect(await run(held, job, input, null)).toBe(false)
+  expect([...held.files]).toEqual([...alone.files])
+  expect(held.completion?.metrics).toEqual(alone.completion?.metrics)
+  expect(timelessReport(held.completion)).toEqual(timelessReport(alone.completion))
 })
 
 it('begins again when its resume point is damaged', async () => {

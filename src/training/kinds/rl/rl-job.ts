@@ -20,6 +20,7 @@ import { toRowBatch } from '#training/trainer/row-batch.js'
 import { openScores, type ScoringContext } from '#training/trainer/scores.js'
 import { createTrainer } from '#training/trainer/trainer.js'
 import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
+import { driftLimit, driftOfStep, notePasses, passMetrics } from './passes.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob, type RlOutline } from './rl-outline.js'
@@ -37,12 +38,13 @@ import { createTrustRegion, type Movement, noteMovement } from './trust-region.j
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
   const { groups, hyperparameters } = job
   const { progress } = context
-  const { steps, started, groupsTrainable } = outlineRl(job, context)
+  const outline = outlineRl(job, context)
+  const { steps, started, groupsTrainable } = outline
   if (context.resumePoint === null) yield started
   if (steps.length > 0) {
     const longestRow = Math.max(...steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
     const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
-    yield* trainSteps(job, { ...context, ...settings }, { steps, groupsTrainable })
+    yield* trainSteps(job, { ...context, ...settings }, outline)
   }
   return {
     adapter: context.adapter,
@@ -51,7 +53,8 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
       ...logMetrics(groups, 'train'),
       ...(job.currentStep === undefined ? {} : offPolicyMetrics(groups, job.currentStep)),
       ...averageSteps(progress),
-      'data/step_num_gradient_steps': steps.length,
+      ...passMetrics(progress.report),
+      'data/step_num_gradient_steps': progress.stepCount,
       'data/step_trainer_tokens': progress.report.trainedTokens,
       'data/step_num_groups_trainable': groupsTrainable,
     },
@@ -61,9 +64,10 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
 async function* trainSteps(
   job: RlJob,
   context: ScoringContext,
-  { steps, groupsTrainable }: Pick<RlOutline, 'steps' | 'groupsTrainable'>,
+  outline: RlOutline,
 ): AsyncGenerator<TrainingEvent, void> {
   const { groups, reference = null } = job
+  const { steps, order, groupsTrainable } = outline
   const { progress, clock } = context
   const { report, decisions } = progress
   const hyperparameters = withRecomputation(job.hyperparameters, context)
@@ -75,7 +79,7 @@ async function* trainSteps(
   const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null }
   const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
-  const prepared = await prepareSteps(steps, hyperparameters, context, reference)
+  const prepared = await prepareSteps(outline, hyperparameters, context, reference)
   const isKlMeanGiven = kl !== null && isMeanGiven(batches)
   const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
   applyResumePoint(context, context.resumePoint)
@@ -91,17 +95,26 @@ async function* trainSteps(
     const trainer = await createTrainer({ ...context, loss, settings, ...memory })
     sessions.add('trainer', trainer.release)
 
+    const passesMade = () => ({
+      numPasses: hyperparameters.numPasses,
+      stepCount: progress.stepCount,
+      stepsPerPass: steps.length,
+    })
+
+    /** @param at number of the step over all passes, from 0 */
     async function makeStep(step: readonly PreparedBatch[], at: number) {
-      const multiplier = (steps[at]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+      const multiplier =
+        (steps[order[at] ?? 0]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
       const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
       const klMean =
         learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
       region?.remember()
       const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
-        learningRate: rateOf(hyperparameters, at, steps.length) * multiplier,
+        learningRate: rateOf(hyperparameters, at, order.length) * multiplier,
         gradientStep: progress.stepCount + 1,
         // Weights are those of the start only before the first update.
         isWanted: (outputs) => {
+          if (at >= steps.length) return driftOfStep(laidOut, outputs) <= driftLimit(hyperparameters)
           if (progress.stepCount > 0 || decisions.sampler !== null) return true
           const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
           if (mismatch === null) return true
@@ -116,11 +129,15 @@ async function* trainSteps(
       return { laidOut, result }
     }
 
-    for (const [at, step] of prepared.entries()) {
-      if (at < progress.stepCount) continue
+    for (let at = progress.stepCount; at < order.length; at += 1) {
+      const step = prepared[order[at] as number] as PreparedBatch[]
       const startedMs = clock.monotonicMs()
       let made = await makeStep(step, at)
       if (!made.result.isMade) {
+        if (at >= steps.length) {
+          notePasses(report, passesMade(), driftOfStep(made.laidOut, made.result.outputs))
+          break
+        }
         await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
         made = await makeStep(step, at)
       }
@@ -136,18 +153,21 @@ async function* trainSteps(
       const data = rlStepMetrics(laidOut, result, {
         groups,
         groupsTrainable,
-        learningRate: rateOf(hyperparameters, at, steps.length),
+        learningRate: rateOf(hyperparameters, at, order.length),
         hyperparameters,
         elapsedMs,
         movement,
+        pass: hyperparameters.numPasses === 1 ? null : Math.floor(at / steps.length) + 1,
       })
       countStep(progress, data, GRADIENT_METRICS)
+      notePasses(report, passesMade(), null)
       noteStep(report, {
         ...result,
         tokens: step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0),
         trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
         maxGradientNorm: settings.maxGradientNorm,
-        kl: data['kl_div'],
+        // of a second look the divergence from the sampler is what the first one taught, and no sign of trouble
+        kl: at < steps.length ? data['kl_div'] : undefined,
       })
       yield { type: 'gradient_step', data }
     }

@@ -45,6 +45,8 @@ export interface StepFacts {
   readonly elapsedMs: number
   /** How far the step moved the policy; null where nothing limits it. */
   readonly movement?: Movement | null
+  /** Of which pass the step is, from 1; null where there is one. */
+  readonly pass?: number | null
 }
 
 /**
@@ -56,7 +58,7 @@ export interface StepFacts {
 export function rlStepMetrics(
   step: readonly MeasuredBatch[],
   result: Pick<StepResult, 'loss' | 'gradientNorm' | 'outputs'>,
-  { groups, groupsTrainable, learningRate, hyperparameters, elapsedMs, movement = null }: StepFacts,
+  { groups, groupsTrainable, learningRate, hyperparameters, elapsedMs, movement = null, pass = null }: StepFacts,
 ): Record<string, number> {
   const ratios: number[] = []
   const entropies: number[] = []
@@ -89,6 +91,7 @@ export function rlStepMetrics(
     importance_ratio_p99: quantile(ratios, 0.99),
     clipped_token_fraction: clipped / ratios.length,
     ...(movement === null ? {} : { update_kl: movement.kl, update_scale: movement.scale }),
+    ...(pass === null ? {} : { pass }),
     num_trainable_tokens: ratios.length,
     num_trajectories: counts.trajectories,
     num_groups_submitted: counts.groupsSubmitted,

@@ -26,6 +26,7 @@ import {
 import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
 import { noteAnswers } from './answer-notes.js'
+import { passOrder } from './passes.js'
 import { countTrainableGroups, shapeRewards } from './reward-shaping.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
@@ -48,7 +49,10 @@ export interface RlJob {
 }
 
 export interface RlOutline {
+  /** Of one pass. */
   readonly steps: readonly PackedStep[]
+  /** Which of them the job makes, over all passes. */
+  readonly order: readonly number[]
   readonly started: TrainingEvent
   /** With the rewards that advantages are taken of. */
   readonly groups: readonly TrajectoryGroup[]
@@ -79,19 +83,21 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     rowLength: job.rowLength,
     seed,
   })
+  const order = passOrder(steps.length, { passes: hyperparameters.numPasses, seed })
   const { report } = context.progress
-  report.plannedSteps = steps.length
+  report.plannedSteps = order.length
   report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000
   report.leftOut = Object.entries(skips).flatMap(([reason, count]) =>
     leftOut(reason, count, counts.examples.get(reason as SkipReason) ?? []),
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
-  report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, steps.length)]
+  report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, order.length)]
   noteAnswers(report, groups, groupsTrainable)
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
-      num_sequences: steps.length,
+      num_sequences: order.length,
+      ...(hyperparameters.numPasses > 1 ? { num_passes: hyperparameters.numPasses } : {}),
       num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
       num_trainable_tokens: trainableTokenCount,
       num_trained_trajectories: counts.trainedTrajectoryCount,
@@ -102,6 +108,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   }
   return {
     steps,
+    order,
     started,
     groups: shaped.groups,
     groupsTrainable,
@@ -123,17 +130,17 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
   const batches = steps.map((step) => rowBatches(step.rows))
   const largest = largestRowBatch(batches.flat())
   const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
-  const { precalculateLogprobs, policyLoss } = hyperparameters
-  const passCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
+  const { precalculateLogprobs, policyLoss, numPasses: passes } = hyperparameters
+  const scoringCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
   return {
     started,
-    rowCount: rows.length,
-    tokens: rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
-    trainedTokens: steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
+    rowCount: passes * rows.length,
+    tokens: passes * rows.reduce((sum, { usedLength }) => sum + usedLength, 0),
+    trainedTokens: passes * steps.reduce((sum, step) => sum + step.trainableTokenCount, 0),
     loss: 'policy',
     largest,
     measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
-    work: { gradient: work, forward: passCount * work, sessionCount: 1 + passCount },
+    work: { gradient: passes * work, forward: scoringCount * work, sessionCount: 1 + scoringCount },
     groups: describeGroups(groups, hyperparameters),
     groupCount: groups.length,
     sequences: firstSequences.map((sequence) => ({

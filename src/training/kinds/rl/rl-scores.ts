@@ -3,28 +3,31 @@
  * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
  */
 import type { KlOptions } from '#numerics/nn/policy-loss.js'
-import type { PackedStep } from '#training/rows/training-batch.js'
 import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
 import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
+import type { RlOutline } from './rl-outline.js'
 import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
 
 /**
- * Lays out the rows of all steps and runs the forward passes that must precede the first.
+ * Lays out the rows of all steps and runs the forward passes that must precede the first: once for each, however many passes
+ * train on it.
  *
  * Steps that a resume point covers are left without numbers: they are not made again.
+ *
+ * @param order of the steps over all passes, as indices
  */
 export async function prepareSteps(
-  steps: readonly PackedStep[],
+  { steps, order }: Pick<RlOutline, 'steps' | 'order'>,
   hyperparameters: RlHyperparameters,
   context: ScoringContext,
   reference: ReferencePolicy,
 ): Promise<PreparedBatch[][]> {
-  const first = context.resumePoint?.progress.stepCount ?? 0
+  const ahead = new Set(order.slice(context.resumePoint?.progress.stepCount ?? 0))
   const prepared: PreparedBatch[][] = steps.map(({ rows }) =>
     rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
   )
-  const rest = prepared.slice(first)
+  const rest = prepared.filter((_, step) => ahead.has(step))
   if (hyperparameters.precalculateLogprobs) {
     await fillScores(rest, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
   }

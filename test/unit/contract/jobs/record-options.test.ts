@@ -48,6 +48,7 @@ describe('the record of a job', () => {
     ['rl', { truncated_importance_sampling: 2, normalize_advantages: false, mask_prob_ratio: true }],
     ['rl', { truncated_importance_sampling: 0, max_negative_advantage_importance_sampling_weight: 0 }],
     ['rl', { loss_fn: 'gspo' }],
+    ['rl', { num_passes: 3, allow_training_without_logprobs: true }],
     ['rl', { loss_fn: 'dr_grpo', max_completion_length: 512 }],
     ['rl', { loss_fn: 'dro', dro_beta: 0.1 }],
     ['rl', { loss_fn: 'importance_sampling', advantage_estimator: 'leave_one_out', scale_batch: true }],

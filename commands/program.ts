@@ -44,6 +44,11 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
   entry(
+    'train options',
+    'List the options of a kind of job',
+    async () => (await import('./train/options.js')).trainOptions,
+  ),
+  entry(
     'data convert',
     'Convert training rows of other trainers',
     async () => (await import('./data/convert.js')).convertData,

@@ -22,6 +22,7 @@ const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   checkpoints: async () => (await import('./pages/checkpoints.js')).CheckpointsPage,
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,
   job: async () => (await import('./pages/job.js')).JobPage,
+  train: async () => (await import('./pages/train.js')).TrainPage,
   play: async () => (await import('./pages/play.js')).PlayPage,
   settings: async () => (await import('./pages/settings.js')).SettingsPage,
 }

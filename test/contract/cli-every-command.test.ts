@@ -41,6 +41,7 @@ const naming = online.filter(
       'base-models list',
       'jobs list',
       'whoami',
+      'train options',
     ].includes(name),
 )
 

@@ -157,6 +157,10 @@ function answerTo({ method, path }: RecordedRequest): Response {
       /preview\/events$/,
       page([{ id: 'odd', type: 'odd', created_at: 'odd', project: 'odd', model_id: 'odd', data: { odd: 'odd' } }]),
     ],
+    [
+      /training-options$/,
+      { data: [{ kind: 'sft', options: [{ name: 'odd', summary: 'odd', default: 'odd', suggested: 'odd' }] }] },
+    ],
     [/training-jobs$/, method === 'POST' ? job : page([job])],
     [/training-jobs\//, job],
     [/keys$/, method === 'POST' ? key : page([key])],

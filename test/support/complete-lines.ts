@@ -32,6 +32,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'train rl': ['email-agent', '--file', groups],
   'train dpo': ['email-agent', '--file', pairs],
   'train sft': ['email-agent', '--file', rows],
+  'train options': ['sft'],
   'data convert': [rows, '-', '--to', 'sft'],
   log: ['email-agent', '--file', groups],
   'models list': [],

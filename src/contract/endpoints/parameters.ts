@@ -48,6 +48,7 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   from: 'First day, `YYYY-MM-DD`; default 29 days before `to`',
   from_step: 'Lowest step; default 0, the base model',
   include: '`summary`: with checkpoints, last activity, the job that runs, rewards and losses, and warnings',
+  kind: 'Only jobs of this kind',
   keys: 'Names of metrics, separated by commas; default all',
   limit: 'Most items of the page; default 20',
   model: 'Only this model: `entity/project/name`, or the name of a base model',

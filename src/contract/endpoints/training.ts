@@ -10,6 +10,7 @@ import {
   fineTuningPageQuerySchema,
 } from '../wire/compatible/fine-tuning.js'
 import { pageQuerySchema } from '../wire/list.js'
+import { trainingOptionsQuerySchema, trainingOptionsSchema } from '../wire/training/option-list.js'
 import { createJobQuerySchema, jobOrPlanSchema } from '../wire/training/plan.js'
 import {
   createDpoJobRequestSchema,
@@ -53,6 +54,15 @@ export const TRAINING = endpoints({
     query: createJobQuerySchema,
     body: small(createDpoJobRequestSchema),
     answer: jobOrPlanSchema,
+  },
+  'GET /v1/preview/training-options': {
+    tag,
+    summary: 'List the options of jobs with their defaults, and what suits a base model',
+    origin: 'ours',
+    scope: 'read',
+    query: trainingOptionsQuerySchema,
+    answer: trainingOptionsSchema,
+    parameters: { base_model: 'Suggest what was measured for the size of this base model' },
   },
   'GET /v1/preview/training-jobs': {
     tag,

@@ -105,6 +105,8 @@ export function createClient(options: ClientOptions) {
       planRl: plan('POST /v1/preview/training-jobs'),
       planDpo: plan('POST /v1/preview/dpo-training-jobs'),
       planSft: plan('POST /v1/preview/sft-training-jobs'),
+      /** What each kind of job can be told, with defaults, and what suits a base model. */
+      options: list('GET /v1/preview/training-options', watched.trainingOptions),
       events: listOf('GET /v1/preview/training-jobs/{training_job_id}/events', answers.pageOf(answers.trainingEvent)),
       /** Events until the terminal one; reconnects by itself. */
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),

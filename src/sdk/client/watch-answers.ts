@@ -4,6 +4,7 @@
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { Activity } from '#contract/wire/activity.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
+import type { KindOptions, TrainingOption, TrainingOptions } from '#contract/wire/training/option-list.js'
 import { anything, listOf, mapOf, maybe, number, objectOf, text, truth } from './shape.js'
 
 const sessionFields = {
@@ -45,6 +46,37 @@ export const modelMetrics = objectOf<ModelMetrics>({
       source: maybe(text),
       split: maybe(text),
       count: maybe(number),
+    }),
+  ),
+})
+
+export const trainingOptions = objectOf<TrainingOptions>({
+  object: anything,
+  base_model: maybe(text),
+  parameters: maybe(number),
+  data: listOf(
+    objectOf<KindOptions>({
+      kind: text,
+      root: maybe(text),
+      row: maybe(text),
+      options: listOf(
+        objectOf<TrainingOption>({
+          name: text,
+          type: maybe(text),
+          summary: text,
+          default: anything,
+          suggested: anything,
+          suggested_by: maybe(text),
+          otherwise: maybe(text),
+          bounds: anything,
+          choices: anything,
+          word: maybe(text),
+          takes_list: maybe(truth),
+          is_common: maybe(truth),
+          needs: maybe(text),
+          options: anything,
+        }),
+      ),
     }),
   ),
 })

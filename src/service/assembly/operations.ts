@@ -32,6 +32,7 @@ import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
 import { createSessionApiService } from '../operations/training/session-api.js'
 import { createTrainingJobService } from '../operations/training/training-jobs.js'
+import { createTrainingOptionsService } from '../operations/training/training-options.js'
 import { createTrainingPlanService } from '../operations/training/training-plans.js'
 import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createWorkerClaimService } from '../operations/training/worker-claims.js'
@@ -152,6 +153,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     checkpoints: createCheckpointService(context),
     trainingJobs,
     trainingPlans: createTrainingPlanService(context),
+    trainingOptions: createTrainingOptionsService(context),
     trajectoryLog: createTrajectoryLogService(context),
     files: createFileService(context),
     fineTuning: createFineTuningService(context, { models, trainingJobs }),

@@ -33,6 +33,7 @@ import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
+import type { TrainingOptionsService } from '#service/operations/training/training-options.js'
 import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
@@ -71,6 +72,7 @@ export interface AppOptions {
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService
     readonly trainingPlans: TrainingPlanService
+    readonly trainingOptions: TrainingOptionsService
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
     readonly fineTuning: FineTuningService

@@ -38,6 +38,8 @@ export class ApiError extends Error {
 export interface RequestOptions {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly json?: unknown
+  /** Sent as it is: a file, or JSON that was put together as text. */
+  readonly body?: Blob | string
   readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>>
   /** Another credential than the one that is signed in. */
@@ -53,12 +55,13 @@ export function apiUrl(path: string): string {
 export async function open(path: string, options: RequestOptions = {}): Promise<Response> {
   const bearer = options.bearer ?? credential.value
   const response = await fetch(apiUrl(path), {
-    method: options.method ?? (options.json === undefined ? 'GET' : 'POST'),
+    method: options.method ?? (options.json === undefined && options.body === undefined ? 'GET' : 'POST'),
     headers: {
       ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }),
       ...(options.json === undefined ? {} : { 'content-type': 'application/json' }),
       ...options.headers,
     },
+    ...(options.body === undefined ? {} : { body: options.body }),
     ...(options.json === undefined ? {} : { body: JSON.stringify(options.json) }),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
     credentials: 'omit',

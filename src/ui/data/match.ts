@@ -11,6 +11,7 @@ const PATTERNS = {
   jobs: '/jobs',
   job: '/jobs/:id',
   play: '/play',
+  train: '/train',
   settings: '/settings',
 } as const
 

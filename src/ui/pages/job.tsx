@@ -14,6 +14,7 @@ import { useJobEvents } from '../data/job-events.js'
 import { useLoad, useWhileSeen } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { missingScope } from '../data/session.js'
+import { toTyped } from '../data/train/options.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { Confirm } from '../parts/confirm.js'
@@ -125,7 +126,7 @@ function Shown(props: {
         <h2 id="log">Log</h2>
         {events.length === 0 ? <Empty>Nothing has happened yet.</Empty> : <LiveLog lines={toLines(events)} />}
       </section>
-      <Options job={job} />
+      <Options job={job} model={model.data} />
       <CopyAs cli={`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
     </>
   )
@@ -242,7 +243,7 @@ function LeftOut({ job }: { readonly job: TrainingJob }): JSX.Element | null {
 }
 
 /** Every option, those that were asked for first. */
-function Options({ job }: { readonly job: TrainingJob }): JSX.Element {
+function Options({ job, model }: { readonly job: TrainingJob; readonly model: Model | null }): JSX.Element {
   const given = new Set(Object.keys(job.config))
   const all = Object.entries(job.resolved_config ?? job.config)
   const rows = [...all.filter(([name]) => given.has(name)), ...all.filter(([name]) => !given.has(name))]
@@ -270,8 +271,20 @@ function Options({ job }: { readonly job: TrainingJob }): JSX.Element {
           </div>
         ))}
       </dl>
+      {model !== null && (
+        <p class="downloads">
+          <a href={hrefOf(repeatPath(job, model))}>Repeat with changes</a>
+        </p>
+      )}
     </details>
   )
+}
+
+/** The form of a job, filled in as this one was asked. */
+function repeatPath(job: TrainingJob, model: Model): string {
+  const { experimental_config: inner, ...config } = job.config
+  const options = typeof inner === 'object' && inner !== null ? { ...inner, ...config } : config
+  return `/train?${new URLSearchParams([['kind', job.kind], ['m', `${model.project}/${model.name}`], ...toTyped(options)].map(([name = '', text = '']) => [name, text]))}`
 }
 
 function toLines(events: readonly TrainingEvent[]): readonly LogLine[] {

@@ -35,6 +35,9 @@ export function ModelPage(): JSX.Element {
           <a class="button primary" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
             Play
           </a>
+          <a class="button" href={hrefOf(`/train?m=${encodeURIComponent(`${project}/${name}`)}`)}>
+            Train…
+          </a>
           <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
             Checkpoints
           </a>

@@ -13,6 +13,7 @@ const PREFIX_MS = 1500
 const PLACES: Readonly<Record<string, readonly [path: string, title: string]>> = {
   m: ['/', 'models'],
   j: ['/jobs', 'jobs'],
+  t: ['/train', 'Train'],
   p: ['/play', 'Play'],
   s: ['/settings', 'settings'],
 }

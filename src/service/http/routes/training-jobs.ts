@@ -9,7 +9,7 @@ import { createHeaders } from '../headers.js'
 const PING_MS = 15_000
 
 export function trainingJobHandlers(options: AppOptions) {
-  const { trainingJobs, trainingPlans } = options.services
+  const { trainingJobs, trainingPlans, trainingOptions } = options.services
   return handlers({
     'POST /v1/preview/training-jobs': async ({ principal, query, body, c }) => {
       const isPlan = query().plan === true
@@ -29,6 +29,7 @@ export function trainingJobHandlers(options: AppOptions) {
       if (isPlan) return trainingPlans.plan('dpo', principal, request, c.req.raw.signal)
       return trainingJobs.create('dpo', principal, request, createHeaders(c))
     },
+    'GET /v1/preview/training-options': ({ query }) => trainingOptions.list(query()),
     'GET /v1/preview/training-jobs': ({ principal, query }) => trainingJobs.list(principal, query()),
     'GET /v1/preview/training-jobs/{training_job_id}': ({ principal, params }) =>
       trainingJobs.get(principal, params.training_job_id),

@@ -129,6 +129,7 @@ function renderShell(manifest: Manifest | null, prefix: string): string {
   const links = [
     ['/ui/', 'Models'],
     ['/ui/jobs', 'Jobs'],
+    ['/ui/train', 'Train'],
     ['/ui/play', 'Play'],
     ['/docs', 'Documentation'],
   ].map(([path = '', title = '']) => `<li><a href="${prefix}${path}">${title}</a></li>`)

@@ -1,0 +1,94 @@
+/**
+ * What a person typed into the fields of options, as values of a request. Pure: the options are those that the server lists, none is named
+ * here. Each is kept in the address as it was typed, under `o.` and its name; one inside an object under both names, as `o.lora.rank`.
+ */
+import type { KindOptions, TrainingOption } from '#contract/wire/training/option-list.js'
+
+type InnerOption = Omit<TrainingOption, 'options'>
+type Value = unknown
+
+export const PREFIX = 'o.'
+
+/** Texts of options in an address, by their names. */
+export function typedOptions(query: URLSearchParams): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    [...query].flatMap(([name, text]) => (name.startsWith(PREFIX) && text !== '' ? [[name.slice(2), text]] : [])),
+  )
+}
+
+/** The same for a link, from the options that a job was asked with. */
+export function toTyped(options: Readonly<Record<string, Value>>, outer = ''): readonly (readonly [string, string])[] {
+  return Object.entries(options).flatMap(([name, value]): readonly (readonly [string, string])[] => {
+    if (value === null || value === undefined) return []
+    if (typeof value === 'object' && !Array.isArray(value) && outer === '' && name !== 'chat_template_kwargs') {
+      return toTyped(value as Readonly<Record<string, Value>>, `${name}.`)
+    }
+    return [[`${PREFIX}${outer}${name}`, typeof value === 'string' ? value : JSON.stringify(value)]]
+  })
+}
+
+/**
+ * The options of a request: what was typed, and what is suggested where nothing was. What cannot be read as the option's type goes as it
+ * is: the server's words about it are better than any here.
+ */
+export function toConfig({ options }: KindOptions, typed: Readonly<Record<string, string>>): Record<string, Value> {
+  const config: Record<string, Value> = {}
+  for (const option of options) {
+    const { name } = option
+    if (option.options !== null) {
+      const inner = option.options.flatMap((each) => {
+        const text = typed[`${name}.${each.name}`]
+        return text === undefined ? [] : [[each.name, readText(each, text)]]
+      })
+      if (inner.length > 0) config[name] = Object.fromEntries(inner)
+    } else {
+      const text = typed[name]
+      if (text !== undefined) config[name] = readText(option, text)
+      else if (option.suggested !== null) config[name] = option.suggested
+    }
+  }
+  return config
+}
+
+function readText(option: InnerOption, text: string): Value {
+  switch (option.type) {
+    case 'boolean':
+      return text === 'true' ? true : text === 'false' ? false : text
+    case 'number':
+    case 'integer': {
+      if (option.takes_list && text.trim().startsWith('[')) return fromJson(text)
+      const number = Number(text)
+      return text.trim() === '' || !Number.isFinite(number) ? text : number
+    }
+    case 'fields':
+      return fromJson(text)
+    default:
+      return text
+  }
+}
+
+function fromJson(text: string): Value {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** What an option is where nobody says otherwise, for a person. */
+export function describeDefault(option: InnerOption): string {
+  if (option.default === null) return option.otherwise ?? 'not set'
+  return option.type === 'boolean' ? (option.default === true ? 'on' : 'off') : showValue(option.default)
+}
+
+export function showValue(value: Value): string {
+  if (typeof value === 'boolean') return value ? 'on' : 'off'
+  if (typeof value === 'number' && value > 0 && value < 0.001) return value.toExponential()
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** Options that a sentence names, for a way from a warning to the field that answers it. */
+export function optionsNamedIn(sentence: string, { options }: KindOptions): readonly string[] {
+  const words = new Set(sentence.match(/[a-z][a-z0-9_]+/g) ?? [])
+  return options.flatMap(({ name }) => (words.has(name) ? [name] : []))
+}

@@ -1,0 +1,63 @@
+/**
+ * A model that is not there yet, made from a base model.
+ */
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Model } from '#contract/wire/models.js'
+import { type ApiError, ask } from '../../data/client.js'
+import { toApiError, useLoad } from '../../data/load.js'
+import { missingScope } from '../../data/session.js'
+
+export function NewModel(props: { readonly name: string; readonly onMade: (model: Model) => void }): JSX.Element {
+  const bases = useLoad('base model names', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
+  const [base, setBase] = useState('')
+  const [name, setName] = useState('')
+  const [error, setError] = useState<ApiError | null>(null)
+  const missing = missingScope('write')
+  const chosen = base === '' ? (bases.data?.[0] ?? '') : base
+  const [project = '', short = ''] = props.name.includes('/') ? props.name.split(/\/(.*)/s) : ['default', props.name]
+  const wanted = name === '' ? short : name
+
+  async function create(event: Event): Promise<void> {
+    event.preventDefault()
+    setError(null)
+    try {
+      props.onMade(await ask<Model>('/v1/preview/models', { json: { project, name: wanted, base_model: chosen } }))
+    } catch (raw) {
+      setError(toApiError(raw))
+    }
+  }
+  return (
+    <form class="stack" onSubmit={(event) => void create(event)}>
+      <p>
+        {props.name === '' ? 'There is no model yet.' : `There is no model ${props.name} yet.`} Make it from a base
+        model:
+      </p>
+      <div class="row">
+        <label class="row">
+          Name <input value={wanted} required maxLength={128} onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <label class="row">
+          Base model
+          <select value={chosen} onChange={(event) => setBase(event.currentTarget.value)}>
+            {bases.data?.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+        <button
+          type="submit"
+          disabled={missing !== null || wanted === '' || chosen === ''}
+          title={missing ?? undefined}
+        >
+          Create the model
+        </button>
+      </div>
+      {error !== null && (
+        <p class="wrong" role="alert">
+          {error.message}
+        </p>
+      )}
+    </form>
+  )
+}

@@ -1,0 +1,47 @@
+/**
+ * What every state of a page owes whoever sees it: in both themes, wide and narrow, nothing is wider than the window, axe finds no fault,
+ * and the browser has nothing to complain of. With `UI_SHOTS=<folder>` each is kept as a picture, to be looked at.
+ */
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { expect } from 'vitest'
+import type { Watched } from './browser.js'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const WIDTHS = [1280, 390, 360] as const
+
+/** Faults of WCAG 2.1 A and AA, as `rule: element`. */
+export async function faultsOf(page: Page): Promise<readonly string[]> {
+  await page.evaluate(AXE)
+  return await page.evaluate<string[]>(`(async () => {
+    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']
+    const { violations } = await axe.run(document, { runOnly: { type: 'tag', values: tags } })
+    return violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary))
+  })()`)
+}
+
+/** Looks at the page as it is now in both themes and every width. The window is wide and light when it is done. */
+export async function expectSound({ page, problems }: Watched, name: string): Promise<void> {
+  for (const theme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme: theme })
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 900 })
+      const where = `${name}, ${theme}, ${width} wide`
+      const overflow = await page.evaluate<number>(
+        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+      )
+      expect(overflow, `${where} is wider than its window`).toBe(0)
+      expect(await faultsOf(page), where).toEqual([])
+      const folder = process.env['UI_SHOTS']
+      if (folder !== undefined)
+        await page.screenshot({ path: join(folder, `${name}-${theme}-${width}.png`), fullPage: true })
+    }
+  }
+  await page.setViewportSize({ width: WIDTHS[0], height: 900 })
+  expect(await page.title(), name).toMatch(/ · Trainyard$/)
+  expect(await page.locator('h1').count(), name).toBe(1)
+  expect(await problems(), name).toEqual([])
+}

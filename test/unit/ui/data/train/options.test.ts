@@ -55,7 +55,7 @@ describe('options of a job', () => {
 
   test("a job's options become an address, and the address the same options again", () => {
     const config = { rate: 0.5, batch: 2, shuffle: true, lora: { rank: 4 }, nothing: null }
-    const query = new URLSearchParams(toTyped(config).map(([name, text]) => [name, text]))
+    const query = new URLSearchParams(toTyped(config).map(([name, text]): [string, string] => [name, text]))
     expect(toConfig(known, typedOptions(query))).toEqual({ rate: 0.5, batch: 2, shuffle: true, lora: { rank: 4 } })
   })
 

@@ -24,6 +24,7 @@ import {
   sampleRequestSchema,
   samplerSchema,
   savedWeightsListSchema,
+  saveExternalSchema,
   saveForSamplerSchema,
   saveWeightsSchema,
   setTtlSchema,
@@ -35,6 +36,7 @@ import {
   tinkerTelemetrySchema,
   trainingRunListSchema,
   trainingRunSchema,
+  weightAddressesSchema,
   weightsInfoRequestSchema,
   weightsInfoSchema,
 } from '../wire/compatible/tinker.js'
@@ -138,6 +140,12 @@ export const TINKER = endpoints({
     body: small(saveForSamplerSchema),
     answer: tinkerFutureSchema,
   },
+  'POST /api/v1/save_weights_external': {
+    ...write,
+    summary: 'Save the adapter to fetch it, in the layout of PEFT',
+    body: small(saveExternalSchema),
+    answer: tinkerFutureSchema,
+  },
   'POST /api/v1/load_weights': {
     ...write,
     summary: 'Load saved weights into a training run, or begin one with them',
@@ -192,6 +200,19 @@ export const TINKER = endpoints({
     summary: 'List what was saved of all training runs',
     query: offsetPageQuerySchema,
     answer: savedWeightsListSchema,
+  },
+  'GET /api/v1/training_runs/{training_run_id}/checkpoints/external_weights/{weights_name}/external_weights_urls': {
+    ...read,
+    summary: 'Get addresses of the files, each for one download without a key within a minute',
+    answer: weightAddressesSchema,
+  },
+  'GET /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}/files/{name}': {
+    ...read,
+    summary: 'Download a file of what was saved',
+    answer: 'application/octet-stream',
+    parameters: {
+      name: 'Name of the file: `adapter_config.json`, `adapter_model.safetensors`, `optimizer.safetensors`',
+    },
   },
   'DELETE /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}': {
     ...write,

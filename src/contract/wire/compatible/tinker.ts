@@ -123,6 +123,16 @@ export const saveForSamplerSchema = z.object({
 })
 export type SaveForSamplerRequest = z.output<typeof saveForSamplerSchema>
 
+export const saveExternalSchema = z.object({
+  model_id: id,
+  path: name,
+  seq_id: count,
+  ttl_seconds: ttl,
+  age_encryption_recipients: z.array(z.string()).nullish(),
+  type: kind,
+})
+export type SaveExternalRequest = z.output<typeof saveExternalSchema>
+
 export const loadWeightsSchema = z.object({
   model_id: id.nullish(),
   seq_id: count.nullish(),
@@ -220,7 +230,7 @@ const cursorSchema = z.object({ offset: z.number(), limit: z.number(), total_cou
 
 export const savedWeightsSchema = z.object({
   checkpoint_id: z.string(),
-  checkpoint_type: z.enum(['training', 'sampler']),
+  checkpoint_type: z.enum(['training', 'sampler', 'external']),
   time: z.string(),
   tinker_path: z.string(),
   size_bytes: z.number(),
@@ -242,6 +252,8 @@ export const trainingRunSchema = z.object({
   user_metadata: z.record(z.string(), z.string()).nullable(),
 })
 export const trainingRunListSchema = z.object({ training_runs: z.array(trainingRunSchema), cursor: cursorSchema })
+/** Addresses by the names of files; each gives its file once, without a key. */
+export const weightAddressesSchema = z.object({ urls: z.record(z.string(), z.string()), expires: z.string() })
 export const setTtlSchema = z.object({ ttl_seconds: ttl })
 export const clientSessionListSchema = z.object({ sessions: z.array(z.string()), cursor: cursorSchema })
 export const clientSessionViewSchema = z.object({

@@ -1,7 +1,9 @@
 /**
  * What there is: sessions of clients, training runs, and what was saved of them.
  */
+import type { Readable } from 'node:stream'
 import { NotFoundError } from '#base/errors/errors.js'
+import { MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { pathOf } from '#service/queue/sessions/session-saves.js'
 import { deleteCheckpointRows, findCheckpoint } from '#service/storage/checkpoints.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
@@ -25,7 +27,12 @@ export interface Page {
 
 const ALL: Page = { limit: 1000, offset: 0 }
 
-export function createRuns({ db, engines, requestSweep }: Pick<ServiceContext, 'db' | 'engines' | 'requestSweep'>) {
+export function createRuns({
+  db,
+  blobs,
+  engines,
+  requestSweep,
+}: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'requestSweep'>) {
   async function toRun(session: TrainingSessionRecord) {
     const of = { entity: session.entity, project: null, sessionId: session.id }
     const { weights } = await listSessionWeights(db, of, ALL)
@@ -92,6 +99,22 @@ export function createRuns({ db, engines, requestSweep }: Pick<ServiceContext, '
       if (digest !== null) engines.forgetAdapter(digest)
       requestSweep()
     },
+    /** Names of the files of what was saved, without the manifest, which is the server's own. */
+    fileNames: async (principal: Principal, runId: string, kind: string, name: string): Promise<readonly string[]> => {
+      const { weights } = await requireNamed(principal, runId, kind, name)
+      return weights.files.flatMap((file) => (file.name === MANIFEST_FILE ? [] : [file.name]))
+    },
+    openFile: async (
+      principal: Principal,
+      runId: string,
+      { kind, name, file }: { readonly kind: string; readonly name: string; readonly file: string },
+    ): Promise<{ readonly stream: Readable; readonly sizeBytes: number; readonly sha256: string }> => {
+      const { weights } = await requireNamed(principal, runId, kind, name)
+      const found = weights.files.find((each) => each.name === file)
+      if (found !== undefined) return { ...found, stream: await blobs.openRead(found.sha256) }
+      const known = weights.files.map((each) => `"${each.name}"`).join(', ')
+      throw new NotFoundError('file_not_found', `the weights have no file "${file.slice(0, 200)}", but ${known}`)
+    },
     setExpiry: async (
       principal: Principal,
       runId: string,
@@ -120,11 +143,13 @@ export function createRuns({ db, engines, requestSweep }: Pick<ServiceContext, '
   }
 }
 
+const TYPES = { weights: 'training', sampler_weights: 'sampler', external_weights: 'external' } as const
+
 function toWire(weights: SessionWeightsRecord) {
   const { kind, name, sessionId, createdAtMs, expiresAtMs } = weights
   return {
     checkpoint_id: `${kind}/${name ?? weights.id}`,
-    checkpoint_type: kind === 'weights' ? ('training' as const) : ('sampler' as const),
+    checkpoint_type: TYPES[kind],
     time: new Date(createdAtMs).toISOString(),
     tinker_path: pathOf(sessionId, kind, name ?? weights.id),
     size_bytes: weights.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),

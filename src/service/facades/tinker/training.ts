@@ -7,6 +7,7 @@ import type {
   CreateTrainingSession,
   LoadWeightsRequest,
   OptimStepRequest,
+  SaveExternalRequest,
   SaveForSamplerRequest,
   SaveWeightsRequest,
 } from '#contract/wire/compatible/tinker.js'
@@ -296,6 +297,16 @@ export function createTrainingRequests(context: TrainingContext) {
         userMetadata: request.user_metadata ?? {},
       }
       return enqueue(principal, { sessionId, seq, kind: 'save_weights_for_sampler', detail: { ...detail }, body: null })
+    },
+    saveExternal: (principal: Principal, request: SaveExternalRequest): Promise<Future> => {
+      const { model_id: sessionId, seq_id: seq, path, age_encryption_recipients: recipients } = request
+      const detail: SaveDetail = { name: path, ttlSeconds: request.ttl_seconds ?? null, userMetadata: {} }
+      const save = { sessionId, seq, kind: 'save_weights_external', detail: { ...detail }, body: null } as const
+      const refusal =
+        (recipients ?? []).length === 0
+          ? undefined
+          : notServed('age_encryption_recipients', 'leave it out and encrypt the files yourself')
+      return enqueue(principal, save, refusal)
     },
     load: async (principal: Principal, request: LoadWeightsRequest): Promise<Future> => {
       if (request.weights_access_token !== null && request.weights_access_token !== undefined) {

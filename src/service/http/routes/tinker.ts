@@ -5,13 +5,14 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { collectBytes, readBytes } from '../body.js'
 import type { AppOptions, RequestContext } from '../environment.js'
+import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 
 const PROTOBUF = 'application/x-protobuf'
 /** Rows of one request: the client cuts larger ones at 5 MB by its own estimate. */
 const MAX_ROWS_BYTES = 32 * 1024 ** 2
 
-export function tinkerHandlers({ services: { tinker } }: AppOptions) {
+export function tinkerHandlers({ services: { tinker, downloads }, publicAddress }: AppOptions) {
   const { clients, training, sampling, futures, runs } = tinker
   return handlers({
     'POST /api/v1/client/config': async ({ body }) => {
@@ -51,6 +52,7 @@ export function tinkerHandlers({ services: { tinker } }: AppOptions) {
     'POST /api/v1/save_weights': async ({ principal, body }) => training.save(principal, await body()),
     'POST /api/v1/save_weights_for_sampler': async ({ principal, body }) =>
       training.saveForSampler(principal, await body()),
+    'POST /api/v1/save_weights_external': async ({ principal, body }) => training.saveExternal(principal, await body()),
     'POST /api/v1/load_weights': async ({ principal, body }) => training.load(principal, await body()),
     'POST /api/v1/weights_info': async ({ principal, body }) =>
       training.weightsInfo(principal, (await body()).tinker_path),
@@ -77,6 +79,33 @@ export function tinkerHandlers({ services: { tinker } }: AppOptions) {
     'GET /api/v1/training_runs/{training_run_id}/checkpoints': ({ principal, params, query }) =>
       runs.saved(principal, params.training_run_id, query()),
     'GET /api/v1/checkpoints': ({ principal, query }) => runs.saved(principal, null, query()),
+    'GET /api/v1/training_runs/{training_run_id}/checkpoints/external_weights/{weights_name}/external_weights_urls':
+      async (call) => {
+        const { training_run_id: runId, weights_name: name } = call.params
+        const kind = 'external_weights'
+        const urls: Record<string, string> = {}
+        let expires = new Date(0).toISOString()
+        for (const file of await runs.fileNames(call.principal, runId, kind, name)) {
+          const parts = [runId, 'checkpoints', kind, name, 'files', file].map((part) => encodeURIComponent(part))
+          const made = downloads.create(call.principal, `/api/v1/training_runs/${parts.join('/')}`)
+          urls[file] = publicAddress.of(call.c) + made.address
+          expires = made.expiresAt
+        }
+        call.c.header('cache-control', 'no-store')
+        return { urls, expires }
+      },
+    'GET /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}/files/{name}': async (
+      call,
+    ) => {
+      const { training_run_id: runId, weights_kind: kind, weights_name: name, name: file } = call.params
+      const found = await runs.openFile(call.principal, runId, { kind, name, file })
+      return sendFile(call.c, found.stream, {
+        'content-type': 'application/octet-stream',
+        'content-length': String(found.sizeBytes),
+        'x-content-sha256': found.sha256,
+        etag: `"${found.sha256}"`,
+      })
+    },
     'DELETE /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}': async (call) => {
       const { training_run_id: runId, weights_kind: kind, weights_name: name } = call.params
       await runs.deleteSaved(call.principal, runId, kind, name)

@@ -13,7 +13,7 @@ import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { findModel, findModelByName, insertModel, setModelStep } from '#service/storage/models.js'
 import { insertSampler } from '#service/storage/tinker/client-sessions.js'
-import type { RequestEnd, SessionRequestRecord } from '#service/storage/tinker/session-requests.js'
+import type { RequestEnd, RequestKind, SessionRequestRecord } from '#service/storage/tinker/session-requests.js'
 import {
   deleteSessionWeights,
   findSessionWeights,
@@ -44,6 +44,18 @@ export interface SaveDetail {
   readonly userMetadata: Readonly<Record<string, unknown>>
 }
 
+/** What the weights are that a request saves. */
+const SAVED_AS: Partial<Readonly<Record<RequestKind, WeightKind>>> = {
+  save_weights: 'weights',
+  save_weights_for_sampler: 'sampler_weights',
+  save_weights_external: 'external_weights',
+}
+
+/** Whether a request of this kind ends with {@link endSave}. */
+export function savesWeights({ kind }: { readonly kind: RequestKind }): boolean {
+  return SAVED_AS[kind] !== undefined
+}
+
 /** Files with the manifest over them; to be made before the transaction that names them. */
 export async function withManifest(
   blobs: Pick<BlobStore, 'put'>,
@@ -64,7 +76,8 @@ export async function endSave(
   const session = await findTrainingSession(db, request.sessionId)
   if (session === null) return { error: 'the training run was deleted', isUserError: true }
   const detail = readDetail(request.detail)
-  const kind: WeightKind = request.kind === 'save_weights' ? 'weights' : 'sampler_weights'
+  const kind = SAVED_AS[request.kind]
+  if (kind === undefined) throw new Error(`a request of kind ${request.kind} saves nothing`)
   const { name } = detail
   const existing = name === null ? null : await findSessionWeights(db, { sessionId: session.id, kind, name })
   if (existing !== null) {
@@ -95,7 +108,8 @@ export async function endSave(
   if (name !== null) {
     const path = pathOf(session.id, kind, name)
     // the last two are for our own client; Tinker's passes them over
-    return { result: { type: request.kind, path, ...checkpoint } }
+    const sizeBytes = files.reduce((sum, file) => sum + file.sizeBytes, 0)
+    return { result: { type: request.kind, path, size_bytes: sizeBytes, ...checkpoint } }
   }
   const samplerId = detail.samplerId ?? id
   await insertSampler(db, {

@@ -32,7 +32,7 @@ import {
   type StoredFile,
   type TrainingSessionRecord,
 } from '#service/storage/tinker/training-sessions.js'
-import { endSave, withManifest } from './session-saves.js'
+import { endSave, savesWeights, withManifest } from './session-saves.js'
 
 export interface SessionTurnsOptions {
   readonly db: DatabaseHandle
@@ -203,6 +203,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       case 'save_weights':
         return issue({ type: 'save', parts: 'weights' }, purpose, { request })
       case 'save_weights_for_sampler':
+      case 'save_weights_external':
         return issue({ type: 'save', parts: 'adapter' }, purpose, { request })
       case 'create':
         throw new Error('a session is created before it has a worker')
@@ -279,7 +280,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   async function end(request: SessionRequestRecord, report: SessionReport, output: Uint8Array): Promise<void> {
     const { seq, kind } = request
     const isFailed = report.error !== undefined
-    const isSave = kind === 'save_weights' || kind === 'save_weights_for_sampler'
+    const isSave = savesWeights(request)
     const files = isSave && !isFailed ? await withManifest(options.blobs, report.files ?? []) : []
     await inTransaction(db, async (transaction) => {
       // a write that failed may be done all the same

@@ -13,6 +13,7 @@ export const REQUEST_KINDS = [
   'load_weights',
   'save_weights',
   'save_weights_for_sampler',
+  'save_weights_external',
 ] as const
 export type RequestKind = (typeof REQUEST_KINDS)[number]
 

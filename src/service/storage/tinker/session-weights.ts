@@ -5,8 +5,8 @@ import { type Database, databaseNowMs } from '../database.js'
 import { readOneOf } from '../row-values.js'
 import { type StoredFile, toFile } from './training-sessions.js'
 
-/** With the optimizer's moments, or the adapter alone. */
-export const WEIGHT_KINDS = ['weights', 'sampler_weights'] as const
+/** With the optimizer's moments; the adapter alone, to sample from; the adapter alone, to be fetched. */
+export const WEIGHT_KINDS = ['weights', 'sampler_weights', 'external_weights'] as const
 export type WeightKind = (typeof WEIGHT_KINDS)[number]
 
 export interface NewSessionWeights {

@@ -12,6 +12,7 @@ import { createDeferred } from '#base/util/deferred.js'
 import { encodeFrame } from '#base/util/frame.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { SessionOrder, SessionReport, StepSettingsWire } from '#contract/processes/training-session.js'
+import { addSessionTime } from '#service/storage/access/usage-days.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import { type DatabaseHandle, toStorageError } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
@@ -81,6 +82,7 @@ interface Current {
   readonly purpose: 'request' | 'repeat' | 'store'
   readonly request: SessionRequestRecord | null
   readonly frame: Uint8Array
+  readonly issuedAtMs: number
 }
 
 /** How long a worker is held that has nothing to do. */
@@ -128,7 +130,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   ): Uint8Array {
     orders += 1
     const frame = encodeFrame({ ...task, order: orders }, more.bytes ?? undefined)
-    current = { order: orders, purpose, request: more.request ?? null, frame }
+    current = { order: orders, purpose, request: more.request ?? null, frame, issuedAtMs: clock.monotonicMs() }
     idleSinceMs = null
     return frame
   }
@@ -280,6 +282,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   async function end(request: SessionRequestRecord, report: SessionReport, output: Uint8Array): Promise<void> {
     const { seq, kind } = request
     const isFailed = report.error !== undefined
+    const issuedAtMs = current?.issuedAtMs ?? clock.monotonicMs()
     const isSave = savesWeights(request)
     const files = isSave && !isFailed ? await withManifest(options.blobs, report.files ?? []) : []
     await inTransaction(db, async (transaction) => {
@@ -289,6 +292,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
         isSave && !isFailed ? await endSave(transaction, options.ids, request, files) : endOf(request, report, output)
       await endSessionRequest(transaction, request, ending)
       const isStep = kind === 'optim_step' && !isFailed
+      await addSessionTime(transaction, session.id, clock.monotonicMs() - issuedAtMs)
       await advanceSession(transaction, session.id, { nextSeq: seq + 1, isStep })
     })
     nextSeq = seq + 1

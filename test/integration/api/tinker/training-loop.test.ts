@@ -273,6 +273,23 @@ describe('saved weights', () => {
   })
 })
 
+it('training time is counted for the base model of a run, then for the model it saves to', async () => {
+  const seconds = async (model: string): Promise<number> => {
+    const query = `project=tinker&model=${encodeURIComponent(model)}`
+    const { body } = await service.json<{ total: { training_seconds: number } }>(`/v1/usage?${query}`)
+    return body.total.training_seconds
+  }
+  const before = await seconds('trainyard/tiny-random')
+  const run = await tinker.createRun()
+  await steps(run, 2)
+  expect(await seconds('trainyard/tiny-random')).toBeGreaterThan(before)
+  await tinker.result(await run.post('save_weights_for_sampler', { path: 'counted' }))
+  const own = `local/tinker/${run.id.replaceAll(':', '-')}`
+  const saved = await seconds(own)
+  await steps(run, 2)
+  expect(await seconds(own)).toBeGreaterThan(saved)
+})
+
 it('runs of others are not found', async () => {
   const run = await tinker.createRun()
   const { body } = await service.json<{ key: string }>('/v1/preview/keys', {

@@ -34,8 +34,10 @@ export interface EngineOptions {
   readonly kvCacheBytes?: number
   /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
   readonly prefixCacheBytes?: number
-  /** When what is kept is given back while nobody asks; default 10 s, 30 s and 10 minutes. */
+  /** When what is kept is given back while nobody asks; default `IDLE_STEPS`. */
   readonly idleSteps?: IdleSteps
+  /** Nobody has asked for a while, and what the engine itself can give back soon is given back. */
+  readonly onRested?: () => void
   /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
   readonly speculation?: 'auto' | 'off'
   /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */

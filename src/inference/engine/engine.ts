@@ -97,11 +97,8 @@ class TurnLoop implements Engine {
     this.#cores = new CoreSharing(runner.threads, options.onThreadsChange)
     const give = {
       trim: () => runner.trim(),
-      shrink: () => {
-        this.#scheduler.limitKept(this.#kept.idle)
-        // what cannot be loaded anew goes on as it is
-        runner.renew(() => this.#isEmpty && !this.#isLooping && !this.#isClosed).catch(() => undefined)
-      },
+      shrink: () => this.#scheduler.limitKept(this.#kept.idle),
+      rested: () => options.onRested?.(),
       empty: () => {
         this.#scheduler.limitKept(0)
         runner.forgetAdapters()

@@ -128,12 +128,6 @@ export interface ModelRunner {
 
   /** Gives memory that nothing is in back to the system. */
   trim(): void
-  /**
-   * Gives back what its largest step left behind, where that is little work.
-   *
-   * @param isIdle whether no step runs, nor may begin before the event loop goes on
-   */
-  renew(isIdle: () => boolean): Promise<void>
   release(): Promise<void>
 }
 

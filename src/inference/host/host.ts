@@ -12,6 +12,7 @@ import type { Clock } from '#base/util/clock.js'
 import { answerFormatOf } from '#formats/answers/answer-format.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
+import type { IdleSteps } from '#inference/engine/scheduling/kept-memory.js'
 import { adapterModules, type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
@@ -46,6 +47,9 @@ export interface HostOptions {
   readonly send: (event: HostEvent) => void
   /** Ends the process. */
   readonly exit: () => void
+  /** Memory of this process, bytes. */
+  readonly residentBytes?: () => number
+  readonly idleSteps?: IdleSteps
 }
 
 export interface Host {
@@ -54,6 +58,12 @@ export interface Host {
 
 /** Compiled grammars kept at once; each is a thread with its own copy of the vocabulary, about 50 MB at 49,152 tokens. */
 const MAX_GRAMMARS = 8
+
+/** A process that has grown by less since its model was loaded has little to give back. */
+const WORN_RATIO = 1.15
+const WORN_BYTES = 16e6
+/** A process that was smaller when loaded is loaded anew within a second; kept prompts and adapters of a larger one are dear. */
+const MOST_RENEWED_BYTES = 256e6
 
 interface Loaded {
   readonly engine: Engine
@@ -66,7 +76,7 @@ interface Loaded {
 
 /** Creates a host with no model; `load` comes first. */
 export function createHost(options: HostOptions): Host {
-  const { send, clock } = options
+  const { send, clock, residentBytes = process.memoryUsage.rss } = options
   let loaded: Loaded | null = null
   let isShared = false
   /** Requests whose prompt is being rendered or whose grammar is being compiled. */
@@ -74,6 +84,7 @@ export function createHost(options: HostOptions): Host {
 
   async function load(command: LoadCommand): Promise<void> {
     const startedMs = clock.monotonicMs()
+    let loadedBytes = Number.POSITIVE_INFINITY
     try {
       const config = await readConfig(command.sourcePath)
       const threads = threadsFor(parameterCount(config), command.threads)
@@ -95,6 +106,8 @@ export function createHost(options: HostOptions): Host {
             ...change,
             error: error === null ? null : toErrorMessage(error, { message: reasonOf(error) }),
           }),
+        ...(options.idleSteps === undefined ? {} : { idleSteps: options.idleSteps }),
+        onRested: () => tellIfWorn(loadedBytes),
         maxContextLength: command.maxContextLength,
         maxConcurrentSequences: command.maxConcurrentSequences,
         speculation: command.speculation,
@@ -111,6 +124,7 @@ export function createHost(options: HostOptions): Host {
         grammars: createGrammars(textModel, config.vocabularySize, clock),
       }
       engine.shareCores(isShared)
+      loadedBytes = residentBytes()
       send({
         type: 'loaded',
         baseModel: command.baseModel,
@@ -161,6 +175,15 @@ export function createHost(options: HostOptions): Host {
       send(toFailedEvent(command.id, error))
     } finally {
       preparing.delete(command.id)
+    }
+  }
+
+  /** ONNX Runtime keeps what its largest step took, and freed blocks lie between those in use: only a new process is without both. */
+  function tellIfWorn(loadedBytes: number): void {
+    const now = residentBytes()
+    const isWorth = now > WORN_RATIO * loadedBytes && now - loadedBytes > WORN_BYTES
+    if (preparing.size === 0 && loadedBytes < MOST_RENEWED_BYTES && isWorth) {
+      send({ type: 'worn', id: null, residentBytes: now, loadedBytes })
     }
   }
 

@@ -326,6 +326,17 @@ export interface ThreadsEvent {
   readonly error: ErrorMessage | null
 }
 
+/**
+ * Nobody asks, and the process holds much more than when its model was loaded, which it cannot give back: it may be replaced. Said once
+ * each time the engine rests.
+ */
+export interface WornEvent {
+  readonly type: 'worn'
+  readonly id: null
+  readonly residentBytes: number
+  readonly loadedBytes: number
+}
+
 export interface PongEvent {
   readonly type: 'pong'
   readonly id: string
@@ -345,6 +356,7 @@ export type HostEvent =
   | FailedEvent
   | TextEvent
   | ThreadsEvent
+  | WornEvent
   | PongEvent
 
 /** What the host sends: events in order, several where one step made them. */

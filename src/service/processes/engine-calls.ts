@@ -81,7 +81,7 @@ export function createEngineCalls(send: (command: HostCommand) => void): EngineC
   }
 
   function receive(event: HostEvent): void {
-    if (event.type === 'loaded' || event.type === 'threads' || event.id === null) return
+    if (event.type === 'loaded' || event.id === null) return
     if (event.type === 'pong') {
       pings.get(event.id)?.resolve(event)
       return

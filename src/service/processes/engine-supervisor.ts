@@ -1,6 +1,6 @@
 /**
  * Keeps one engine host alive: starts it, has it load its model, watches it, and starts it again when it dies or freezes, less and
- * less often if it dies again and again.
+ * less often if it dies again and again. One that has grown is replaced while nobody waits.
  *
  * Knows nothing of requests: it is told whether anybody waits, and tells what came and when the host is gone.
  */
@@ -18,6 +18,7 @@ import type {
   LoadCommand,
   LoadedEvent,
   ThreadsEvent,
+  WornEvent,
 } from '#inference/host/protocol.js'
 import { keepsDying, LOAD_RETRY_MS, loadFailed, restarting } from './engine-errors.js'
 import type { EngineLink, OpenEngineLink } from './engine-link.js'
@@ -107,6 +108,19 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
     loaded.promise.catch(() => undefined)
     let frozen: string | null = null
     let isUnloadable = false
+    let isReplaced = false
+
+    /** Whoever asks from this turn on waits for the new host, as for the first one. */
+    function replace({ residentBytes, loadedBytes }: WornEvent): void {
+      if (isStopped || options.isWaitedFor()) return
+      logger.info({ base_model: baseModel, resident_bytes: residentBytes, loaded_bytes: loadedBytes }, 'engine.renewed')
+      isReplaced = true
+      watchdog.stop()
+      running = null
+      loadedEvent = null
+      link.kill()
+      start()
+    }
 
     function receive(event: HostEvent): void {
       if (event.type === 'loaded') {
@@ -119,15 +133,18 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
         loaded.reject(noteLoadFailure(event))
         link.kill()
       } else if (event.type === 'threads') noteThreads(event)
+      else if (event.type === 'worn') replace(event)
     }
 
     const link = options.open({
       received: (events) => {
+        if (isReplaced) return
         watchdog.heard()
         for (const event of events) receive(event)
         options.onEvents(events)
       },
       ended: (reason) => {
+        if (isReplaced) return exited.resolve()
         watchdog.stop()
         running = null
         loadedEvent = null

@@ -9,6 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import type { ServiceOptions } from '#service/create-service.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { isAlive } from '../../support/service/is-alive.js'
 import { until } from '../../support/until.js'
 
 const CHAT = '/v1/chat/completions'
@@ -46,6 +47,36 @@ async function openStream(content: string) {
     },
   }
 }
+
+describe('an engine host that holds more than it needs', () => {
+  it('is replaced while nobody waits; who asks in that moment waits for the new one', async () => {
+    await start()
+    const [pid = 0] = service.enginePids()
+    const asked: Promise<{ status: number }>[] = []
+    expect((await service.json(CHAT, { json: say('WORN') })).status).toBe(200)
+    await until(() => {
+      asked.push(service.json(CHAT, { json: say('hi') }))
+      return logged('engine.renewed').length > 0
+    }, 'a new host')
+    asked.push(service.json(CHAT, { json: say('hi') }))
+    expect(new Set((await Promise.all(asked)).map(({ status }) => status))).toEqual(new Set([200]))
+    expect(service.enginePids()).toHaveLength(1)
+    expect(service.enginePids()).not.toContain(pid)
+    expect(logged('engine.renewed')).toMatchObject([{ resident_bytes: 3e8, loaded_bytes: 1e8 }])
+    expect([...logged('engine.died'), ...logged('engine.frozen')]).toEqual([])
+    await until(() => !isAlive(pid), 'the end of the old host')
+  })
+
+  it('is kept where somebody waits for it', async () => {
+    await start()
+    const [pid = 0] = service.enginePids()
+    await openStream('FOREVER')
+    // what is said behind the end of the first has come when the second ends
+    for (const text of ['WORN', 'hi']) expect((await service.json(CHAT, { json: say(text) })).status).toBe(200)
+    expect(service.enginePids()).toEqual([pid])
+    expect(logged('engine.renewed')).toEqual([])
+  })
+})
 
 describe('a frozen engine host', () => {
   it('that was stopped: its streams end with an error that says so, and the next request is served', async () => {

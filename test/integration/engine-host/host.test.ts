@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
-import { createHost, type Host } from '#inference/host/host.js'
+import { createHost, type Host, type HostOptions } from '#inference/host/host.js'
 import type { HostCommand, LoadCommand } from '#inference/host/protocol.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
@@ -19,11 +19,11 @@ let host: Host
 const log = new EventLog()
 let exits = 0
 
-function createTestHost(events: EventLog): Host {
+function createTestHost(events: EventLog, more: Partial<HostOptions> = {}): Host {
   const exit = (): void => {
     exits++
   }
-  return createHost({ runtime: createOrtRuntime(), clock: systemClock, send: events.push, exit })
+  return createHost({ runtime: createOrtRuntime(), clock: systemClock, send: events.push, exit, ...more })
 }
 
 const send = (command: HostCommand): void => {
@@ -217,5 +217,30 @@ describe('engine host', () => {
     expect(log.answer('last').finishReason).toBe('length')
     await until(() => exits > 0, 'the exit')
     expect(exits).toBe(1)
+  })
+})
+
+describe('a host that rests', () => {
+  const idleSteps = { trimMs: 0, shrinkMs: 0, restedMs: 1, emptyMs: 600_000 }
+
+  it.each([
+    [{ loaded: 100e6, now: 140e6 }, true],
+    [{ loaded: 100e6, now: 110e6 }, false],
+    [{ loaded: 60e6, now: 72e6 }, false],
+    [{ loaded: 900e6, now: 1400e6 }, false],
+  ])('says that it may be replaced where that is worth it: %o is %s', async ({ loaded, now }, isWorth) => {
+    const events = new EventLog()
+    const looked: number[] = []
+    const residentBytes = (): number => {
+      const bytes = looked.length === 0 ? loaded : now
+      looked.push(bytes)
+      return bytes
+    }
+    const rests = createTestHost(events, { idleSteps, residentBytes })
+    await rests.handle(load)
+    await converse((command) => void rests.handle(command), events, ask('one', 'Hello'))
+    await until(() => looked.length > 1, 'a look at the memory')
+    const said = events.events.filter(({ type }) => type === 'worn')
+    expect(said).toEqual(isWorth ? [{ type: 'worn', id: null, residentBytes: now, loadedBytes: loaded }] : [])
   })
 })

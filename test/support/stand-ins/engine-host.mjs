@@ -5,7 +5,7 @@
  * `CRASH` kills the process after the first token, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
  * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself
  * unless `max_tokens` is given, `COUNT` answers with how many other
- * requests run, `WAIT` is not started before it is aborted.
+ * requests run, `WAIT` is not started before it is aborted, `WORN` has the host say at its end that it may be replaced.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -83,6 +83,7 @@ async function generate(command) {
   running -= 1
   aborted.delete(id)
   send({ type: 'finished', id })
+  if (text.includes('WORN')) send({ type: 'worn', id: null, residentBytes: 3e8, loadedBytes: 1e8 })
 }
 
 /** As a deadlock in native code: the thread sleeps and never wakes. */

@@ -158,10 +158,6 @@ class OnnxRunner implements ModelRunner {
     this.#memory.trim()
   }
 
-  renew(isIdle: () => boolean): Promise<void> {
-    return this.#model.sessions.renew(isIdle)
-  }
-
   async release(): Promise<void> {
     await this.#model.release()
   }

@@ -18,16 +18,10 @@ export interface StepSessionsOptions {
   readonly fewThreads: number | null
   /** Memory that a session takes for its copy of the weights. */
   readonly weightBytes: number
-  /** Memory of this process, bytes. */
-  readonly residentBytes?: () => number
 }
 
 /** As much of the machine's memory stays free beside the second session. */
 const MIN_AVAILABLE_SHARE = 0.1
-/** Weights up to this size are loaded anew in a second, and may be there twice meanwhile. */
-const MOST_RENEWED_BYTES = 64e6
-/** A process that has grown by less since the session was loaded has little to give back. */
-const WORTH_BYTES = 32e6
 
 export class StepSessions implements RunnerThreads {
   readonly #options: StepSessionsOptions
@@ -36,15 +30,12 @@ export class StepSessions implements RunnerThreads {
   #current: Session
   /** How long the first session took to load. */
   readonly loadMs: number
-  /** What the process had once it was loaded. */
-  #loadedBytes: number
 
   private constructor(options: StepSessionsOptions, wide: Session, loadMs: number) {
     this.#options = options
     this.#wide = wide
     this.#current = wide
     this.loadMs = loadMs
-    this.#loadedBytes = this.#residentBytes()
   }
 
   static async open(options: StepSessionsOptions): Promise<StepSessions> {
@@ -101,32 +92,10 @@ export class StepSessions implements RunnerThreads {
     await dropped.release()
   }
 
-  /**
-   * Puts a new session into the place of the first: the runtime keeps what its largest step took until a session is released. Only
-   * where that is little work and gives something back.
-   *
-   * @param isIdle whether no step runs, nor may begin before this returns to the event loop
-   */
-  async renew(isIdle: () => boolean): Promise<void> {
-    if (this.#options.weightBytes > MOST_RENEWED_BYTES || this.isNarrow) return
-    if (this.#residentBytes() - this.#loadedBytes < WORTH_BYTES) return
-    const fresh = await this.#options.load(this.#options.threads)
-    if (!isIdle() || this.isNarrow) return await fresh.release()
-    const used = this.#wide
-    this.#wide = fresh
-    this.#current = fresh
-    await used.release()
-    this.#loadedBytes = this.#residentBytes()
-  }
-
   async release(): Promise<void> {
     this.widen()
     await this.dropNarrow()
     await this.#wide.release()
-  }
-
-  #residentBytes(): number {
-    return (this.#options.residentBytes ?? process.memoryUsage.rss)()
   }
 
   #requireMemory(): void {

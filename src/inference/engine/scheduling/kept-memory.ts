@@ -3,12 +3,13 @@
  *
  * Prompts and answers are kept by the number of whole conversations they come to, because memory beyond that finds nothing more: with
  * the share of the machine alone, the engine of a small model on a large machine grew by gigabytes. An engine without requests
- * gives it back in steps: at once what nothing refers to, soon all but the latest conversation, in the end everything.
+ * gives it back in steps: at once what nothing refers to, soon all but the latest conversation, in the end everything. What the process
+ * cannot give back by itself is looked at in between (`rested`).
  */
 import { collectGarbage } from '#base/machine/collect-garbage.js'
 
 /** Conversations as long as the model's context. */
-const KEPT_CONVERSATIONS = 6
+const KEPT_CONVERSATIONS = 4
 /** Share of the memory for keys and values. */
 const KEPT_SHARE = 0.5
 
@@ -32,11 +33,13 @@ export interface IdleSteps {
   readonly trimMs: number
   /** What is kept for later, but for the latest. */
   readonly shrinkMs: number
+  /** The process itself, where that is little work. */
+  readonly restedMs: number
   /** All of it. */
   readonly emptyMs: number
 }
 
-export const IDLE_STEPS: IdleSteps = { trimMs: 10_000, shrinkMs: 30_000, emptyMs: 600_000 }
+export const IDLE_STEPS: IdleSteps = { trimMs: 10_000, shrinkMs: 30_000, restedMs: 45_000, emptyMs: 600_000 }
 
 /** Gives memory back step by step from `start` on, until `stop`. */
 export interface IdleGiving {
@@ -46,8 +49,8 @@ export interface IdleGiving {
 
 /** @param give what each step does; memory that nothing refers to any more is collected behind the later ones */
 export function createIdleGiving(
-  give: { readonly trim: () => void; readonly shrink: () => void; readonly empty: () => void },
-  { trimMs, shrinkMs, emptyMs }: IdleSteps = IDLE_STEPS,
+  give: { readonly [step in 'trim' | 'shrink' | 'rested' | 'empty']: () => void },
+  { trimMs, shrinkMs, restedMs, emptyMs }: IdleSteps = IDLE_STEPS,
 ): IdleGiving {
   let timers: readonly NodeJS.Timeout[] = []
   const collecting = (step: () => void) => (): void => {
@@ -65,6 +68,7 @@ export function createIdleGiving(
       timers = [
         setTimeout(give.trim, trimMs),
         setTimeout(collecting(give.shrink), shrinkMs),
+        setTimeout(give.rested, restedMs),
         setTimeout(collecting(give.empty), emptyMs),
       ].map((timer) => timer.unref())
     },

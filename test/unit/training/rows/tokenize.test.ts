@@ -29,6 +29,50 @@ function choice(ids: number[], extra: Json = {}): Json {
   }
 }
 
+interface Sampled {
+  readonly prompt: readonly number[]
+  readonly ids: readonly number[]
+  readonly logprobs: readonly number[]
+  readonly isCut: boolean
+}
+
+/** One answer as each protocol's exchange has it. */
+function recordings({ prompt, ids, logprobs, isCut }: Sampled): Record<string, Json> {
+  const finish = isCut ? 'length' : 'stop'
+  const content = ids.map((id, t) => ({ token: `token_id:${id}`, logprob: logprobs[t], bytes: null, top_logprobs: [] }))
+  const tokens = ids.map((id, t) => ({ token_id: id, logprob: logprobs[t] }))
+  const completion = { text: 'x', finish_reason: finish, prompt_token_ids: prompt, token_ids: ids }
+  return {
+    chat_completions: {
+      request: { messages: [user] },
+      response: {
+        prompt_token_ids: prompt,
+        choices: [choice([...ids], { finish_reason: finish, logprobs: { content } })],
+      },
+    },
+    completions: {
+      request: { prompt: 'hello' },
+      response: { choices: [{ ...completion, logprobs: { tokens: ids.map(String), token_logprobs: logprobs } }] },
+    },
+    responses: {
+      request: { input: 'hello' },
+      response: {
+        status: isCut ? 'incomplete' : 'completed',
+        output: [{ type: 'message', content: [{ type: 'output_text', text: 'x' }] }],
+        token_generations: [{ prompt_token_ids: prompt, output_tokens: tokens, output_indices: [0] }],
+      },
+    },
+    messages: {
+      request: { messages: [user] },
+      response: {
+        content: [{ type: 'text', text: 'x' }],
+        stop_reason: isCut ? 'max_tokens' : 'end_turn',
+        ...{ prompt_token_ids: prompt, token_ids: ids, logprobs },
+      },
+    },
+  }
+}
+
 /** One group: the given trajectory with reward 1 and an untrainable one with reward 0. */
 function groupWith(trajectory: Json): ReturnType<typeof parseTrajectoryGroups> {
   return parseTrajectoryGroups([
@@ -147,6 +191,27 @@ describe('tokenizeGroups on exact ids', () => {
     })
     expect(sequences.map((s) => [...s.tokenIds])).toEqual([[1, 7, 2, 8]])
     expect(skips.unsupported_exchange).toBe(1)
+  })
+
+  it('makes the same of an answer, whichever of four protocols recorded it', () => {
+    forSeeds(200, (rng) => {
+      const prompt = randomIds(rng, 1 + rng.integer(6))
+      const ids = randomIds(rng, 1 + rng.integer(8))
+      const logprobs = ids.map(() => -5 * rng.uniform())
+      const isCut = rng.uniform() < 0.3
+      const [first = 0] = logprobs
+      const recorded = recordings({ prompt, ids, logprobs, isCut })
+      const made = Object.entries(recorded).map(([kind, exchange]) => {
+        const { sequences, skips } = tokenize({ exchanges: { [kind]: [exchange] } })
+        return { sequences, skips }
+      })
+      const [sequence] = made[0]?.sequences ?? []
+      expect([...(sequence?.tokenIds ?? [])]).toEqual([...prompt, ...ids])
+      expect([...(sequence?.lossMask ?? [])]).toEqual([...prompt.map(() => 0), ...ids.map(() => 1)])
+      expect(sequence?.logprobs[prompt.length]).toBe(Math.fround(first))
+      expect(sequence?.isTruncated).toBe(isCut)
+      for (const other of made.slice(1)) expect(other).toEqual(made[0])
+    })
   })
 })
 

@@ -7,9 +7,9 @@ const GB = 2 ** 30
 const SPARK = kvBytesPerToken({ layerCount: 5, kvHeadCount: 2, headSize: 64 })
 const LARGE = kvBytesPerToken({ layerCount: 30, kvHeadCount: 3, headSize: 64 })
 
-test('a small model keeps six conversations on a machine of any size', () => {
+test('a small model keeps four conversations on a machine of any size', () => {
   const conversation = 2048 * 5120
-  const expected = { most: 6 * conversation, idle: conversation }
+  const expected = { most: 4 * conversation, idle: conversation }
   for (const kvBytes of [6 * GB, 600 * GB]) expect(keptBytes(SPARK, 2048, kvBytes)).toEqual(expected)
 })
 
@@ -25,7 +25,9 @@ test('it is given back in steps while nobody asks, and not at all where somebody
   try {
     const done: string[] = []
     const step = (name: string) => () => void done.push(name)
-    const giving = createIdleGiving({ trim: step('trim'), shrink: step('shrink'), empty: step('empty') })
+    const names = ['trim', 'shrink', 'rested', 'empty'] as const
+    const [trim, shrink, rested, empty] = names.map(step) as [() => void, () => void, () => void, () => void]
+    const giving = createIdleGiving({ trim, shrink, rested, empty })
     giving.start()
     vi.advanceTimersByTime(10_000)
     expect(done).toEqual(['trim'])
@@ -35,8 +37,10 @@ test('it is given back in steps while nobody asks, and not at all where somebody
     giving.start()
     vi.advanceTimersByTime(30_000)
     expect(done).toEqual(['trim', 'trim', 'shrink'])
-    vi.advanceTimersByTime(570_000)
-    expect(done).toEqual(['trim', 'trim', 'shrink', 'empty'])
+    vi.advanceTimersByTime(15_000)
+    expect(done).toEqual(['trim', 'trim', 'shrink', 'rested'])
+    vi.advanceTimersByTime(555_000)
+    expect(done).toEqual(['trim', 'trim', 'shrink', 'rested', 'empty'])
   } finally {
     vi.useRealTimers()
   }

@@ -298,7 +298,7 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 16 * MB, max: 1024 * TB },
     whenAbsent: "a quarter of the machine's beyond 320 MB",
     summary:
-      "memory of a base model's keys and values; half of it may stay for later prompts, at most six full conversations",
+      "memory of a base model's keys and values; half of it may stay for later prompts, at most four full conversations",
   },
   /** Whether an answer that repeats earlier text is computed several tokens at a time. */
   speculation: {

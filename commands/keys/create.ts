@@ -25,6 +25,7 @@ export const createKey = defineCommand({
     expires: flag.lifetime('--expires <duration>', 'refused after this time, for example 720h; default never'),
     local: flag.switch('--local', 'make it in the data directory, without the service'),
     dataDir: flag.setting('data-dir'),
+    database: flag.setting('database'),
   },
   exits: ['not_found'],
   next: ['trainyard keys list'],
@@ -50,13 +51,14 @@ export const createKey = defineCommand({
     }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const { createLocalKey } = await import('#service/operations/access/local-keys.js')
-    const { id, key, entity, keyFile } = await createLocalKey(dataDir, {
+    const limits = {
       name,
       scope,
       ...(config.get('entity') === null ? {} : { entity: config.get('entity') ?? '' }),
       project: project ?? null,
       expiresInMs: flags.expires ?? null,
-    })
+    }
+    const { id, key, entity, keyFile } = await createLocalKey(dataDir, limits, config.get('database'))
     const json = { object: 'api_key', id, name, scope, project: project ?? null, key, entity, api_key_file: keyFile }
     output.result(json, key, [key])
     if (keyFile !== null) output.status(`Stored in ${keyFile}`)

@@ -57,6 +57,31 @@ export const SERVICE_SETTINGS = defineSettings({
     isCommon: true,
     summary: 'where models, checkpoints and jobs live',
   },
+  /** `postgres://user@host:5432/name`: rows are kept there; the password is in PGPASSWORD or PGPASSFILE. Default null: a file in the data directory. */
+  database: {
+    key: 'database',
+    type: 'text',
+    default: null,
+    flag: '--database <address>',
+    whenAbsent: 'a file in the data directory',
+    summary:
+      'where rows are kept: postgres://user@host:5432/name, PostgreSQL 15 or newer, with its password in PGPASSWORD or PGPASSFILE',
+  },
+  /** Connections to PostgreSQL that requests share. */
+  databaseConnections: {
+    key: 'database-connections',
+    type: 'integer',
+    default: 10,
+    bounds: { min: 2, max: 500 },
+    summary: 'connections to PostgreSQL that requests share',
+  },
+  /** Rows in PostgreSQL while blobs lie in the data directory, which no other server could read. Default false: that is refused. */
+  singleServer: {
+    key: 'single-server',
+    type: 'boolean',
+    default: false,
+    summary: 'keep blobs in the data directory although rows are in PostgreSQL: no other server can read them',
+  },
   /** `s3://bucket/prefix?endpoint=…`: blobs are objects there; keys are in the environment or a file. Default null: the data directory. */
   blobStore: {
     key: 'blob-store',

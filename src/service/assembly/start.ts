@@ -38,12 +38,13 @@ export function startEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
   return seams.environment ?? readEnvironment()
 }
 
-/** What child processes inherit. They are given bytes, so the keys of a blob store are not theirs. */
+/** What child processes inherit. They are given bytes, so the keys of a blob store and of a database are not theirs. */
 export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
-  const environment = startEnvironment({ seams })
-  if (settings.blobStore === null) return environment
-  const { AWS_SECRET_ACCESS_KEY: _secret, AWS_SESSION_TOKEN: _token, ...rest } = environment
-  return rest
+  const secrets = [
+    ...(settings.blobStore === null ? [] : ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']),
+    ...(settings.database === null ? [] : ['PGPASSWORD', 'PGPASSFILE']),
+  ]
+  return Object.fromEntries(Object.entries(startEnvironment({ seams })).filter(([name]) => !secrets.includes(name)))
 }
 
 /** The same for those that train, or predict how training goes. */

@@ -12,6 +12,7 @@ import {
   type DatabaseConnection,
   type Driver,
   Kysely,
+  type Migration,
   Migrator,
   SqliteDialect,
   type SqliteDialectConfig,
@@ -185,15 +186,23 @@ function connect(path: string): Sqlite {
   }
 }
 
-async function migrate(db: Kysely<Schema>): Promise<void> {
-  const provider = { getMigrations: async () => ({ ...MIGRATIONS }) }
+/**
+ * Brings the tables to what this version wants.
+ *
+ * @throws {StorageError} `migration_failed`, `database_newer`
+ */
+export async function migrate(
+  db: Kysely<Schema>,
+  migrations: Readonly<Record<string, Migration>> = MIGRATIONS,
+): Promise<void> {
+  const provider = { getMigrations: async () => ({ ...migrations }) }
   const { error } = await new Migrator({ db, provider }).migrateToLatest()
   if (error === undefined) return
-  const storageError = toStorageError(error)
+  const storageError = error instanceof AppError ? error : toStorageError(error)
   if (storageError !== null) throw storageError
   if (messageOf(error).includes('previously executed migration')) {
     throw new StorageError('database_newer', 'the database was written by a newer version of the program', {
-      hint: 'install that version again, or start with another --data-dir',
+      hint: 'install that version again, or start with another --data-dir or --database',
       cause: error,
     })
   }
@@ -204,6 +213,8 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
 
 /** True for a violated unique index: another create came first. */
 export function isUniqueViolation(error: unknown): boolean {
+  // PostgreSQL's code first
+  if (codeOf(error) === '23505') return true
   return (
     isSqliteError(error) && (error.code === 'SQLITE_CONSTRAINT_UNIQUE' || error.code === 'SQLITE_CONSTRAINT_PRIMARYKEY')
   )

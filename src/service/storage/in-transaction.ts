@@ -1,29 +1,41 @@
 /**
- * The one way to a transaction. What is done in it must be able to be done again: a database that several servers share may
+ * The one way to a transaction. What is done in it must be able to be done again: a database that several connections share may
  * refuse a commit and ask for it once more, so an action changes nothing but rows, and what it returns is used after it.
  *
  * {@link rehearseTransactions} holds that: each action runs once for nothing, is rolled back, and runs again.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
+import { createRng, randomSeed } from '#base/util/rng.js'
 import type { DatabaseHandle } from './database.js'
+import { databaseBusy, isConflict } from './postgres/errors.js'
 import type { Schema } from './schema.js'
 
 const rehearsed = new WeakSet<DatabaseHandle>()
+/** Databases with several connections, and how often transactions had to be repeated there. */
+const shared = new WeakMap<DatabaseHandle, { retries: number }>()
+
+/** After so many a request is better told to come back. */
+const MOST_TRIES = 20
+/** The first wait is random below it; it doubles up to `MOST_WAIT_MS`. */
+const FIRST_WAIT_MS = 4
+const MOST_WAIT_MS = 250
+const rng = createRng(randomSeed())
 
 class Rehearsed extends Error {}
 
 /**
- * Runs `action` in a transaction of its own: all of its rows become visible and durable at once, or none.
+ * Runs `action` in a transaction of its own: all of its rows become visible and durable at once, or none, and as if no other ran beside it.
  *
  * @returns what `action` returns, when it is committed and on the disk
- * @throws what `action` throws, after nothing was changed
+ * @throws what `action` throws, after nothing was changed; {AppError} `database_busy`
  */
 export async function inTransaction<T>(
   db: DatabaseHandle,
   action: (transaction: Transaction<Schema>) => Promise<T>,
 ): Promise<T> {
   if (rehearsed.has(db)) await rehearse(db, action)
-  return db.transaction().execute(action)
+  return begin(db, action)
 }
 
 /** From now on every action on `db` is done, undone and done again, as after a commit that was refused. */
@@ -31,9 +43,34 @@ export function rehearseTransactions(db: DatabaseHandle): void {
   rehearsed.add(db)
 }
 
+/** From now on actions on `db` run beside others, on connections of their own: in an order that only a retry keeps. */
+export function shareTransactions(db: DatabaseHandle): void {
+  shared.set(db, { retries: 0 })
+}
+
+/** How often actions were repeated, because others wrote or read the same; null where none runs beside another. */
+export function countRetries(db: DatabaseHandle): number | null {
+  return shared.get(db)?.retries ?? null
+}
+
+async function begin<T>(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T> {
+  const state = shared.get(db)
+  if (state === undefined) return db.transaction().execute(action)
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await db.transaction().setIsolationLevel('serializable').execute(action)
+    } catch (error) {
+      if (!isConflict(error)) throw error
+      if (tries === MOST_TRIES) throw databaseBusy(error)
+      state.retries += 1
+      await sleep(rng.uniform() * Math.min(FIRST_WAIT_MS * 2 ** (tries - 1), MOST_WAIT_MS))
+    }
+  }
+}
+
 async function rehearse(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<unknown>) {
   try {
-    await db.transaction().execute(async (transaction) => {
+    await begin(db, async (transaction) => {
       await action(transaction)
       throw new Rehearsed()
     })

@@ -6,6 +6,7 @@ import { canonicalId } from '#base/util/ids.js'
 import type { ModelOrder } from '#contract/wire/model-orders.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { containsText, greatest } from './sql-words.js'
 
 /** A model as the rest of the program sees it. */
 export interface ModelRecord {
@@ -37,12 +38,14 @@ export interface ModelFilter extends PageOptions {
  * When something last happened to a model, milliseconds: its newest job, its newest log, or itself; now while a job of it runs. Both are
  * found by an index: ids sort by time.
  */
-const lastActiveMs = sql<number>`max(models.created_at_ms,
-  coalesce((select case job.status when 'running' then ${databaseNowMs}
+const lastActiveMs = greatest(
+  sql<number>`models.created_at_ms`,
+  sql<number>`coalesce((select case job.status when 'running' then ${databaseNowMs}
       else coalesce(job.ended_at_ms, job.started_at_ms, job.created_at_ms) end
-    from training_jobs as job where job.model_id = models.id order by job.id desc limit 1), 0),
-  coalesce((select log.created_at_ms
-    from trajectory_logs as log where log.model_id = models.id order by log.id desc limit 1), 0))`
+    from training_jobs as job where job.model_id = models.id order by job.id desc limit 1), 0)`,
+  sql<number>`coalesce((select log.created_at_ms
+    from trajectory_logs as log where log.model_id = models.id order by log.id desc limit 1), 0)`,
+)
 
 const ORDERS: Readonly<
   Record<ModelOrder, { readonly by: RawBuilder<unknown> | null; readonly direction: 'asc' | 'desc' }>
@@ -98,7 +101,7 @@ export async function listModels(db: Database, filter: ModelFilter): Promise<Pag
   if (filter.name !== undefined) query = query.where('name', '=', filter.name)
   if (filter.baseModel !== undefined) query = query.where('base_model', '=', filter.baseModel)
   if (filter.text !== undefined && filter.text !== '') {
-    query = query.where(sql<boolean>`instr(lower(models.name), lower(${filter.text})) > 0`)
+    query = query.where(containsText(sql<string>`models.name`, filter.text))
   }
   const { by, direction } = ORDERS[filter.sort ?? 'created']
   if (filter.after !== undefined) {

@@ -118,6 +118,14 @@ const STORAGE_FAULTS = {
     clause: "another program held the server's database",
     hint: 'end it, then submit the job again',
   },
+  database_unavailable: {
+    clause: "the server's database could not be reached",
+    hint: 'see to it that it is, then submit the job again',
+  },
+  database_busy: {
+    clause: "the server's database was too busy",
+    hint: 'look at what else writes to it, then submit the job again',
+  },
   blob_store_unavailable: {
     clause: "the server's blob store gave no answer",
     hint: 'see to it that it is reachable, then submit the job again',
@@ -132,11 +140,8 @@ type StorageFault = keyof typeof STORAGE_FAULTS
 /** Reads the body: the answer is of no other use. */
 async function storageFault(response: Response): Promise<StorageFault | null> {
   const body = await response.text().catch(() => '')
-  const code =
-    response.status === 503
-      ? /"code":\s*"(disk_full|database_locked|blob_store_unavailable|blob_store_refused)"/.exec(body)?.[1]
-      : undefined
-  return (code as StorageFault | undefined) ?? null
+  const code = response.status === 503 ? /"code":\s*"(\w+)"/.exec(body)?.[1] : undefined
+  return code !== undefined && code in STORAGE_FAULTS ? (code as StorageFault) : null
 }
 
 function notStored(fault: StorageFault, method: string, path: string): AppError {

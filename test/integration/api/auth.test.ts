@@ -5,14 +5,12 @@
 import { readFile, stat } from 'node:fs/promises'
 import { request } from 'node:http'
 import { networkInterfaces } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
 import { ROUTES } from '#contract/endpoints/table.js'
 import { patternOf } from '#service/http/handlers.js'
 import { createApiKey } from '#service/storage/api-keys.js'
-import { openDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 
 let service: TestService
@@ -148,11 +146,10 @@ describe('entities', () => {
     })
     const jobId = created.body.id
     await service.waitForJob(jobId)
-    await service.close(1000)
-    const database = await openDatabase(join(service.dataDir, 'trainyard.sqlite3'))
+    const database = await service.openRows()
     const foreignKey = await createApiKey(database.db, systemIds, 'others')
     await database.close()
-    service = await createTestService({ dataDir: service.dataDir, apiKey: service.apiKey })
+    service = await service.restart()
 
     const authorization = `Bearer ${foreignKey}`
     const call = async (method: string, path: string, json?: object) => {

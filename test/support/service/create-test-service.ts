@@ -10,8 +10,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '#base/logging/logger.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import { createLocalKey } from '#service/operations/access/local-keys.js'
+import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { createTestedService, type TestedService, type TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
+import { testDatabaseAddress } from './database-kind.js'
 
 export const STAND_INS = {
   engineHost: join(import.meta.dirname, '..', 'stand-ins', 'engine-host.mjs'),
@@ -21,6 +25,12 @@ export const STAND_INS = {
 export interface TestService extends TestedService {
   readonly dataDir: string
   readonly apiKey: string
+  /** The address of its PostgreSQL database; null: a file of the data directory. */
+  readonly database: string | null
+  /** Its rows, beside it. */
+  openRows(): Promise<OpenDatabase>
+  /** Another key of it, with these limits. */
+  createKey(wanted: Parameters<typeof createLocalKey>[1]): ReturnType<typeof createLocalKey>
   /** Sends a request with the key; a plain object as `json` becomes the body. */
   fetch(path: string, init?: TestRequest): Promise<Response>
   /** The same, parsed, with the status. */
@@ -53,11 +63,14 @@ export interface TestServiceOptions extends Partial<TestedServiceOptions> {
 /** Starts it. Logs are dropped unless `logger` is given. */
 export async function createTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trainyard-test-')))
+  const database = options.database === undefined ? await testDatabaseAddress() : options.database
   const service = await createTestedService({
     port: 0,
     logger: createLogger({ level: 'silent' }),
     baseModels: ['trainyard/tiny-random'],
     ...options,
+    database,
+    singleServer: database !== null && options.blobStore == null,
     tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
     seams: {
       rehearsesTransactions: true,
@@ -91,6 +104,12 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     ...service,
     dataDir,
     apiKey,
+    database,
+    openRows: () =>
+      database === null
+        ? openDatabase(join(dataDir, 'trainyard.sqlite3'), { isMigrating: false })
+        : openPostgres(database, { maxConnections: 2, isBeside: true }),
+    createKey: (wanted) => createLocalKey(dataDir, wanted, database),
     fetch: fetchPath,
     json,
     waitForJob: async (id, timeoutMs = 100_000) => {
@@ -140,7 +159,7 @@ export async function createTestService(options: TestServiceOptions = {}): Promi
     },
     restart: async (changes = {}) => {
       await service.close(2000)
-      return createTestService({ ...options, ...changes, dataDir, apiKey })
+      return createTestService({ ...options, database, ...changes, dataDir, apiKey })
     },
     dispose: async () => {
       await service.close(500)

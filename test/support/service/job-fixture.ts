@@ -1,13 +1,14 @@
 /**
- * A database in memory with one model, for tests of the queue and of fencing. Each transaction on it is done, undone and done again,
+ * A database, in memory unless the file's tests run on PostgreSQL, with one model, for tests of the queue and of fencing. Each transaction on it is done, undone and done again,
  * as one whose commit was refused.
  */
 
 import { systemIds } from '#base/util/ids.js'
-import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
 import { rehearseTransactions } from '#service/storage/in-transaction.js'
 import { insertModel } from '#service/storage/models.js'
 import type { NewJob } from '#service/storage/training-jobs.js'
+import { openTestDatabase } from './database-kind.js'
 
 export interface JobFixture {
   readonly db: DatabaseHandle
@@ -20,7 +21,7 @@ export interface JobFixture {
 export const ONCE = { idempotencyKey: null, isRetry: false, maxUnfinished: 1000 }
 
 export async function createJobFixture(): Promise<JobFixture> {
-  const database = await openDatabase(':memory:')
+  const database = await openTestDatabase()
   const { db } = database
   rehearseTransactions(db)
   async function addModel(name: string): Promise<string> {
@@ -36,25 +37,30 @@ export async function createJobFixture(): Promise<JobFixture> {
     addModel,
     newJob: (id = modelId, config = {}) => {
       counter += 1
-      return {
-        id: systemIds.uuid(),
-        entity: 'local',
-        project: 'p',
-        usageProject: null,
-        modelId: id,
-        kind: 'rl',
-        config,
-        resolvedConfig: config,
-        baseParameters: null,
-        weightBytes: null,
-        inputSha256: 'a'.repeat(64),
-        requestDigest: `digest ${counter}`,
-        sourceUrl: null,
-        dataNotes: [],
-        validationSha256: null,
-      }
+      return newJobOf(id, `digest ${counter}`, config)
     },
     close: database.close,
+  }
+}
+
+/** A job that nobody has asked for before. */
+export function newJobOf(modelId: string, requestDigest: string, config: NewJob['config'] = {}): NewJob {
+  return {
+    id: systemIds.uuid(),
+    entity: 'local',
+    project: 'p',
+    usageProject: null,
+    modelId,
+    kind: 'rl',
+    config,
+    resolvedConfig: config,
+    baseParameters: null,
+    weightBytes: null,
+    inputSha256: 'a'.repeat(64),
+    requestDigest,
+    sourceUrl: null,
+    dataNotes: [],
+    validationSha256: null,
   }
 }
 

@@ -7,7 +7,7 @@ import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
-import { createLifetimes } from '#base/util/lifetimes.js'
+import { createLifetimes, type Lifetimes } from '#base/util/lifetimes.js'
 import { moveFile } from '#base/util/move-file.js'
 import {
   type ApiKeyRecord,
@@ -17,8 +17,10 @@ import {
   type NewApiKey,
   newApiKey,
 } from '#service/storage/api-keys.js'
-import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
+import { type DataDir, MARK_FILE, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import { hasTable } from '#service/storage/upkeep/catalog.js'
 import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
 import { unusedName } from '#service/storage/upkeep/ownership.js'
 import { checkName } from './names.js'
@@ -74,26 +76,26 @@ export async function findLocalKey(
  * Makes another key in a data directory, also beside a server that runs on it: the server accepts it at once.
  *
  * @param wanted its limits; by default it may do everything in the entity of the first key
- * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory yet
+ * @param address of the PostgreSQL database that has its rows; null: a file of the directory
+ * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory, or that database, yet
  */
-export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKey, 'id'>> = {}): Promise<LocalKey> {
+export async function createLocalKey(
+  path: string,
+  wanted: Partial<Omit<NewApiKey, 'id'>> = {},
+  address: string | null = null,
+): Promise<LocalKey> {
   if (wanted.project != null) checkName('project', wanted.project)
   const root = resolve(path)
-  const databasePath = join(root, 'trainyard.sqlite3')
-  if ((await stat(databasePath).catch(() => null)) === null) {
-    throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
-      hint: 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key',
-    })
-  }
   const lifetimes = createLifetimes()
   try {
-    const dataDir = await lockIfFree(root)
-    if (dataDir !== null) lifetimes.add('data directory', () => dataDir.unlock())
-    const database = await openLocal(databasePath, dataDir)
+    const database = address === null ? await openFileOf(root, lifetimes) : await openBeside(address)
     lifetimes.add('database', () => database.close())
     const apiKeyPath = join(root, 'api-key')
     const key = newApiKey(systemIds)
-    const isLost = (await isKeyFileLost(database.db, { apiKeyPath })) || !(await hasApiKeys(database.db))
+    // a machine that only reaches the database keeps no key file
+    const hasDirectory = (await stat(root).catch(() => null)) !== null
+    const isLost =
+      (hasDirectory && (await isKeyFileLost(database.db, { apiKeyPath }))) || !(await hasApiKeys(database.db))
     const entity = wanted.entity ?? DEFAULT_ENTITY
     const id = systemIds.uuid()
     // the key file lets the command line do everything in the entity of the first key: no lesser key takes its place
@@ -106,6 +108,35 @@ export async function createLocalKey(path: string, wanted: Partial<Omit<NewApiKe
   } finally {
     await lifetimes.end()
   }
+}
+
+/** @throws {NotFoundError} `data_dir_not_found` */
+async function openFileOf(root: string, lifetimes: Lifetimes): Promise<OpenDatabase> {
+  const databasePath = join(root, 'trainyard.sqlite3')
+  const file = await stat(databasePath).catch(() => null)
+  const mark = await stat(join(root, MARK_FILE)).catch(() => null)
+  if (file === null || (file.size === 0 && mark !== null)) {
+    const problem = file === null ? 'is not the data directory of a service' : 'keeps its rows in another place'
+    throw new NotFoundError('data_dir_not_found', `"${root}" ${problem}`, {
+      hint:
+        file === null
+          ? 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key'
+          : 'name its database with --database postgres://…',
+    })
+  }
+  const dataDir = await lockIfFree(root)
+  if (dataDir !== null) lifetimes.add('data directory', () => dataDir.unlock())
+  return openLocal(databasePath, dataDir)
+}
+
+/** @throws {NotFoundError} `data_dir_not_found` for a database without our tables */
+async function openBeside(address: string): Promise<OpenDatabase> {
+  const database = await openPostgres(address, { maxConnections: 2, isBeside: true })
+  if (await hasTable(database.db, 'api_keys')) return database
+  await database.close()
+  throw new NotFoundError('data_dir_not_found', 'no service has used that database yet', {
+    hint: '`trainyard serve` makes its tables, with the first key',
+  })
 }
 
 /** Looks whether it belongs to the directory, as a start does; a server that works with it has looked. */

@@ -66,6 +66,12 @@ export async function createBackup(
       hint: 'name it with --data-dir, and run this as a user who may read it',
     })
   }
+  // a start makes the file before it is used, and a database has a page at least
+  if ((await stat(databasePath)).size === 0) {
+    throw new NotFoundError('data_dir_not_found', `"${root}" holds no rows: a backup has those of a data directory`, {
+      hint: 'of a service that was started with --database, save the rows with pg_dump, then the blobs',
+    })
+  }
   await assertNoFolder(target, `name a file in it: ${join(target, 'trainyard.tar')}`)
   if (options.isReplacing !== true && (await exists(target))) {
     throw new ConflictError('file_exists', `"${target}" exists`, { hint: 'choose another file, or --force' })

@@ -3,6 +3,7 @@
  */
 import { sql } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
+import { dayBefore, greatest, least, spelled, today } from '../sql-words.js'
 
 /** What is counted of answers. */
 export interface UsageCounters {
@@ -27,8 +28,6 @@ export interface UsageRowKey extends Omit<UsageKey, 'entity'> {
 
 /** Project of what names none. */
 export const DEFAULT_USAGE_PROJECT = 'default'
-
-const today = sql<string>`strftime('%Y-%m-%d', 'now')`
 
 /** Adds to today's counters. */
 export async function addUsage(db: Database, key: UsageKey, counters: UsageCounters): Promise<void> {
@@ -59,15 +58,18 @@ export async function addUsage(db: Database, key: UsageKey, counters: UsageCount
  * @param mostMs what is counted at most: a machine that slept trained nothing meanwhile
  */
 export async function addTrainingTime(db: Database, jobId: string, mostMs: number): Promise<void> {
+  const elapsedMs = least(
+    sql<number>`${databaseNowMs} - job.heartbeat_at_ms`,
+    sql<number>`${sql.lit(Math.trunc(mostMs))}`,
+  )
   await sql`insert into usage_days (entity, day, project, model, training_ms)
     select job.entity, ${today}, coalesce(job.usage_project, job.project),
       case when model.id is null then job.model_id else model.entity || '/' || model.project || '/' || model.name end,
-      max(0, min(${databaseNowMs} - job.heartbeat_at_ms, ${Math.trunc(mostMs)}))
+      ${greatest(sql<number>`0`, elapsedMs)}
     from training_jobs as job left join models as model on model.id = job.model_id
     where job.id = ${jobId} and job.status = 'running' and job.heartbeat_at_ms is not null
-    on conflict (entity, day, project, model) do update set training_ms = training_ms + excluded.training_ms`.execute(
-    db,
-  )
+    on conflict (entity, day, project, model) do update
+      set training_ms = usage_days.training_ms + excluded.training_ms`.execute(db)
 }
 
 /** Counts time that a worker spent on a request of a training session, in the transaction of the request's end. */
@@ -129,8 +131,18 @@ export async function findUsageRow(db: Database, filter: UsageFilter, offset: nu
   return row ?? null
 }
 
+const REPORTED = sql`'day', day, 'project', project, 'model', model, 'requests', requests,
+  'prompt_tokens', prompt_tokens, 'cached_tokens', cached_tokens, 'completion_tokens', completion_tokens`
+
+/** The rows of a report in its order, as the text of a JSON list. */
+const rowsAsJson = spelled({
+  sqlite: sql<string>`json_group_array(json_object(${REPORTED}, 'training_seconds', training_ms / 1000.0))`,
+  postgres: sql<string>`coalesce(json_agg(json_build_object(${REPORTED}, 'training_seconds',
+    training_ms / 1000.0::float8) order by day, project, model)::text, '[]')`,
+})
+
 /**
- * Rows and their sum. SQLite writes the JSON: it takes less of the event loop's time than objects that are mapped and written here.
+ * Rows and their sum. The database writes the JSON: it takes less of the event loop's time than objects that are mapped and written here.
  */
 export async function readUsage(db: Database, filter: UsageFilter): Promise<UsageRows> {
   const ordered = usageOf(db, filter)
@@ -142,9 +154,7 @@ export async function readUsage(db: Database, filter: UsageFilter): Promise<Usag
   const row = await db
     .selectFrom(ordered.as('ordered'))
     .select([
-      sql<string>`json_group_array(json_object('day', day, 'project', project, 'model', model, 'requests', requests,
-        'prompt_tokens', prompt_tokens, 'cached_tokens', cached_tokens, 'completion_tokens', completion_tokens,
-        'training_seconds', training_ms / 1000.0))`.as('json'),
+      rowsAsJson.as('json'),
       sql<number>`coalesce(sum(requests), 0)`.as('requests'),
       sql<number>`coalesce(sum(prompt_tokens), 0)`.as('promptTokens'),
       sql<number>`coalesce(sum(cached_tokens), 0)`.as('cachedTokens'),
@@ -162,6 +172,6 @@ export async function defaultUsageDays(
 ): Promise<{ readonly from: string; readonly to: string }> {
   const last = to ?? 'now'
   const { rows } = await sql<{ from: string; to: string }>`
-    select strftime('%Y-%m-%d', ${last}, '-29 days') as "from", strftime('%Y-%m-%d', ${last}) as "to"`.execute(db)
+    select ${dayBefore(last, 29)} as "from", ${dayBefore(last, 0)} as "to"`.execute(db)
   return rows[0] ?? { from: '', to: '' }
 }

@@ -2,18 +2,17 @@
  * Where a database's blobs are kept, and whether a store is that place: rows that name bytes of somewhere else are of no use, and two
  * databases must not sweep one bucket.
  */
-import { sql } from 'kysely'
 import { ConflictError, StorageError } from '#base/errors/errors.js'
 import type { S3Blobs } from '../blobs/s3-blobs.js'
 import type { BlobStore } from '../blobs.js'
 import type { Database } from '../database.js'
 import { listReferencedBlobs } from './blob-references.js'
+import { hasColumn } from './catalog.js'
 import type { Adoption } from './ownership.js'
 
 /** Null: the data directory; also of a database of an earlier version. */
 export async function readBlobPlace(db: Database): Promise<string | null> {
-  const { rows } = await sql`select 1 from pragma_table_info('database_identity') where name = 'blob_store'`.execute(db)
-  if (rows.length === 0) return null
+  if (!(await hasColumn(db, 'database_identity', 'blob_store'))) return null
   return (await db.selectFrom('database_identity').select('blob_store').executeTakeFirst())?.blob_store ?? null
 }
 

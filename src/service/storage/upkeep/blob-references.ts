@@ -3,6 +3,7 @@
  */
 import { sql } from 'kysely'
 import type { Database } from '../database.js'
+import { listColumns } from './catalog.js'
 
 /** Every column that names blobs, by table. Each has triggers that note what it lets go (`migrations/`). */
 export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[] = [
@@ -46,10 +47,6 @@ export async function mapNamers(db: Database): Promise<ReadonlyMap<string, reado
 
 /** A database of an earlier version has fewer. */
 async function presentColumns(db: Database): Promise<typeof BLOB_COLUMNS> {
-  const { rows } = await sql<{ table: string; column: string }>`
-    select m.name as "table", c.name as "column" from sqlite_master as m, pragma_table_info(m.name) as c where m.type = 'table'`.execute(
-    db,
-  )
-  const present = new Set(rows.map((row) => `${row.table}.${row.column}`))
+  const present = new Set((await listColumns(db)).map((column) => `${column.table}.${column.name}`))
   return BLOB_COLUMNS.filter(([table, column]) => present.has(`${table}.${column}`))
 }

@@ -4,6 +4,8 @@
  */
 import type { DataDir } from '../data-dir.js'
 import { type DatabaseOptions, type OpenDatabase, openDatabase } from '../database.js'
+import { parsePostgresAddress } from '../postgres/address.js'
+import { openPostgres, type PostgresOptions } from '../postgres/open-postgres.js'
 import { type Adoption, assertFits, fitOfDatabase, fitOfFile } from './ownership.js'
 
 /**
@@ -21,5 +23,22 @@ export async function openOwnDatabase(
   return openDatabase(dataDir.databasePath, {
     ...options,
     beforeMigrating: async (db) => assertFits(await fitOfDatabase(db, dataDir), dataDir, adoption),
+  })
+}
+
+/**
+ * The same for a PostgreSQL database, whose blobs may lie in the directory.
+ *
+ * @throws as `openPostgres`, and {StorageError} `database_unreadable`
+ */
+export async function openOwnPostgres(
+  address: string,
+  dataDir: Pick<DataDir, 'path' | 'blobsPath' | 'apiKeyPath'>,
+  { adoption, ...options }: PostgresOptions & { readonly adoption?: Adoption },
+): Promise<OpenDatabase> {
+  const paths = { ...dataDir, databasePath: parsePostgresAddress(address).name }
+  return openPostgres(address, {
+    ...options,
+    beforeMigrating: async (db) => assertFits(await fitOfDatabase(db, paths), paths, adoption),
   })
 }

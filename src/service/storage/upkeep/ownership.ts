@@ -14,6 +14,7 @@ import { syncFolder } from '#base/sync-folder.js'
 import { moveFile } from '#base/util/move-file.js'
 import { MARK_FILE } from '../data-dir.js'
 import type { Database } from '../database.js'
+import { hasTable } from './catalog.js'
 
 /** Where things lie in a data directory. */
 export interface OwnedPaths {
@@ -171,11 +172,6 @@ async function hasRows(db: Database): Promise<boolean> {
     if (rows.length > 0) return true
   }
   return false
-}
-
-export async function hasTable(db: Database, table: string): Promise<boolean> {
-  const { rows } = await sql`select 1 from sqlite_master where type = 'table' and name = ${table}`.execute(db)
-  return rows.length > 0
 }
 
 /** Null where there is none, as in a directory of an earlier version or a restored one; torn it cannot be, it is renamed into place. */

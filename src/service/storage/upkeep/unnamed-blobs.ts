@@ -6,7 +6,7 @@
  * database that is lost, older or another's has neither noted of what it does not name, so it deletes nothing of that.
  */
 import type { Database } from '../database.js'
-import { hasTable } from './ownership.js'
+import { hasTable } from './catalog.js'
 
 export interface UnnamedBlob {
   readonly sha256: string

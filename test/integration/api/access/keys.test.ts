@@ -4,7 +4,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
-import { openDatabase } from '#service/storage/database.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { runCli } from '../../../support/service/run-cli.js'
 
@@ -76,7 +75,7 @@ describe('keys', () => {
   it('are refused once they have expired', async () => {
     const { body } = await create({ scope: 'read', expires_in_seconds: 3600 })
     expect(await statusOf(body.key)).toBe(200)
-    const database = await openDatabase(`${service.dataDir}/trainyard.sqlite3`, { isMigrating: false })
+    const database = await service.openRows()
     await database.db.updateTable('api_keys').set({ expires_at_ms: 1 }).where('id', '=', body.id).execute()
     await database.close()
     expect(await statusOf(body.key)).toBe(401)
@@ -154,7 +153,8 @@ describe('the command line', () => {
     expect(await statusOf(service.apiKey)).toBe(401)
     const made = await cli(['keys', 'create', '--local', '-q'], '')
     expect(made.exitCode).toBe(3)
-    const recovered = await cli(['keys', 'create', '--data-dir', service.dataDir, '-q'], '')
+    const database = service.database === null ? [] : ['--database', service.database]
+    const recovered = await cli(['keys', 'create', '--data-dir', service.dataDir, ...database, '-q'], '')
     expect(recovered.exitCode, recovered.stderr).toBe(0)
     expect(await statusOf(recovered.stdout.trim(), KEYS)).toBe(200)
   })

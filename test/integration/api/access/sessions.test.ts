@@ -1,11 +1,6 @@
-/**
- * Sessions of browsers: they stand for a key and never reach further, are stored hashed, end with it, and begin with codes that work once.
- */
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
-import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -64,13 +59,13 @@ describe('a session', () => {
     expect(end.body).toEqual({ id: one.body.id, object: 'session', deleted: true })
     expect(await statusOf(one.body.token, '/v1/whoami')).toBe(401)
     expect(await statusOf(two.body.token, '/v1/whoami')).toBe(200)
-    const sqlite = openSqlite(join(service.dataDir, 'trainyard.sqlite3'))
-    sqlite.prepare('update sessions set expires_at_ms = created_at_ms where id = ?').run(two.body.id)
+    const { db, close } = await service.openRows()
+    await db.updateTable('sessions').set({ expires_at_ms: 1 }).where('id', '=', two.body.id).execute()
     // and no token lies where it could be read
-    const stored = JSON.stringify(sqlite.prepare('select * from sessions').all())
+    const stored = JSON.stringify(await db.selectFrom('sessions').selectAll().execute())
     expect(stored).toContain(three.body.id)
     expect(stored).not.toContain(three.body.token.slice(4))
-    sqlite.close()
+    await close()
     expect(await statusOf(two.body.token, '/v1/whoami')).toBe(401)
     await service.fetch(`/v1/preview/keys/${own.id}`, { method: 'DELETE' })
     expect(await statusOf(three.body.token, '/v1/whoami')).toBe(401)

@@ -5,7 +5,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ROUTES } from '#contract/endpoints/table.js'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -103,12 +102,12 @@ describe('every route with an id', () => {
   })
 
   it('is not found with the key of another entity', async () => {
-    const { key } = await createLocalKey(service.dataDir, { entity: 'others' })
+    const { key } = await service.createKey({ entity: 'others' })
     await expectNothing(key)
   })
 
   it('is not found with a key of another project', async () => {
-    const { key } = await createLocalKey(service.dataDir, { project: 'elsewhere' })
+    const { key } = await service.createKey({ project: 'elsewhere' })
     await expectNothing(key)
   })
 
@@ -147,7 +146,7 @@ describe('every route with an id', () => {
 })
 
 describe('the scope of a key', () => {
-  const limited = async (scope: 'read' | 'write') => (await createLocalKey(service.dataDir, { scope })).key
+  const limited = async (scope: 'read' | 'write') => (await service.createKey({ scope })).key
 
   it('read: everything is read, models answer, and every other route is refused by name', async () => {
     const key = await limited('read')

@@ -10,8 +10,9 @@ import type { CreatedKey } from '#contract/wire/access/keys.js'
 import type { UsageResponse } from '#contract/wire/access/usage.js'
 import { usageResponseSchema } from '#contract/wire/access/usage.js'
 import { createUsageService } from '#service/operations/access/usage.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { openTestDatabase } from '../../../support/service/database-kind.js'
 import { runCli } from '../../../support/service/run-cli.js'
 import { awayFromMidnight } from '../../../support/until.js'
 
@@ -155,7 +156,7 @@ describe('usage', () => {
 
 describe('a report of many rows', () => {
   it('is in order, counts every row once, and says where it was cut off', async () => {
-    const database = await openDatabase(':memory:')
+    const database = await openTestDatabase()
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     const query = { from: '2026-01-01', to: '2026-01-07' }
     const principal = {
@@ -207,7 +208,7 @@ describe('counting', () => {
 
   it('writes nothing by request: all of a second in one row, and an answer left early as far as it came', async () => {
     stopClock()
-    const database = await openDatabase(':memory:')
+    const database = await openTestDatabase()
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     for (let i = 0; i < 3; i += 1) {
       const events = usage.count(answer(), key)
@@ -223,7 +224,7 @@ describe('counting', () => {
   })
 
   it('is written by itself about a second later: all that a killed server loses', async () => {
-    const database = await openDatabase(':memory:')
+    const database = await openTestDatabase()
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     await usage.count(answer(), key).next()
     await expect.poll(() => rowsOf(database), { timeout: 30_000 }).toMatchObject([{ requests: 1, prompt_tokens: 3 }])
@@ -233,7 +234,7 @@ describe('counting', () => {
 
   it('keeps what it could not write', async () => {
     stopClock()
-    const database = await openDatabase(':memory:')
+    const database = await openTestDatabase()
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     const events = usage.count(answer(), key)
     await events.next()
@@ -247,7 +248,7 @@ describe('counting', () => {
 
   it('keeps nobody from ending when it cannot be written', async () => {
     stopClock()
-    const database = await openDatabase(':memory:')
+    const database = await openTestDatabase()
     const usage = createUsageService(database.db, createLogger({ level: 'silent' }))
     await usage.count(answer(), key).next()
     await database.db.schema.dropTable('usage_days').execute()

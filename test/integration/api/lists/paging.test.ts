@@ -8,7 +8,6 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TrainingEvent } from '#contract/wire/training-jobs.js'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 
@@ -43,7 +42,7 @@ beforeAll(async () => {
   receiver = createServer((_, response) => response.end())
   await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done))
   service = await createTestService({ webhookHosts: [host()], tuning: { webhooks: { pollMs: 20 } } })
-  other = { authorization: `Bearer ${(await createLocalKey(service.dataDir, { entity: 'others' })).key}` }
+  other = { authorization: `Bearer ${(await service.createKey({ entity: 'others' })).key}` }
 })
 afterAll(async () => {
   await service.dispose()

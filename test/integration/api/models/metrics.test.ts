@@ -1,10 +1,5 @@
-/**
- * The curves of a model: they outlive weights, end with the model, and are thinned without losing a spike.
- */
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
-import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -32,15 +27,17 @@ const log = (model: string, rewards: readonly number[]) =>
   service.json(`/v1/preview/models/${model}/log`, { json: { split: 'val', trajectory_groups: [sampleGroup(rewards)] } })
 
 /** Writes steps as jobs of an earlier day would have left them. */
-function writeSteps(model: string, steps: readonly (readonly [number, object])[]): void {
-  const sqlite = openSqlite(join(service.dataDir, 'trainyard.sqlite3'))
-  const insert = sqlite.prepare(
-    "insert into model_metrics (model_id, step, source, metrics, created_at_ms) values (?, ?, 'job', ?, ?)",
-  )
-  sqlite.transaction(() => {
-    for (const [step, metrics] of steps) insert.run(model, step, JSON.stringify(metrics), 1_760_000_000_000 + step)
-  })()
-  sqlite.close()
+async function writeSteps(model: string, steps: readonly (readonly [number, object])[]): Promise<void> {
+  const { db, close } = await service.openRows()
+  const rows = steps.map(([step, metrics]) => ({
+    model_id: model,
+    step,
+    source: 'job',
+    metrics: JSON.stringify(metrics),
+    created_at_ms: 1_760_000_000_000 + step,
+  }))
+  await db.insertInto('model_metrics').values(rows).execute()
+  await close()
 }
 
 describe('the metrics of a model', () => {
@@ -86,16 +83,16 @@ describe('the metrics of a model', () => {
     expect((await curves(model)).steps).toEqual([1, 2, 3, 4])
     expect((await service.fetch(path, { method: 'DELETE' })).status).toBe(200)
     expect((await service.fetch(`${path}/metrics`)).status).toBe(404)
-    const sqlite = openSqlite(join(service.dataDir, 'trainyard.sqlite3'), { readonly: true })
-    const left = sqlite.prepare('select count(*) from model_metrics where model_id = ?').pluck().get(model)
-    sqlite.close()
-    expect(left).toBe(0)
+    const { db, close } = await service.openRows()
+    const left = await db.selectFrom('model_metrics').selectAll().where('model_id', '=', model).execute()
+    await close()
+    expect(left).toEqual([])
   })
 
   it('are had by key and range, tokens counted from the first step; what no step has is named', async () => {
     const model = await service.createModel('ranges')
     const tokens = { 'data/step_trainer_tokens': 10 }
-    writeSteps(model, [
+    await writeSteps(model, [
       [1, { a: 1, ...tokens }],
       [2, { a: 2, constructor: 5, ...tokens }],
       [3, { b: 3 }],
@@ -121,7 +118,7 @@ describe('the metrics of a model', () => {
     const model = await service.createModel('long')
     const valueAt = (step: number) => (step === 777 ? 50 : step === 1500 ? -50 : Math.sin(step / 40))
     const all = Array.from({ length: 2000 }, (_, i) => i + 1)
-    writeSteps(
+    await writeSteps(
       model,
       all.map((step) => [step, { spiky: valueAt(step), flat: 1, 'data/step_trainer_tokens': step % 5 }] as const),
     )

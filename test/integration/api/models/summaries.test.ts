@@ -1,10 +1,6 @@
-/**
- * The list of models: found by a part of the name, in every order without loss, with summaries that say what the parts say.
- */
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ListedModel } from '#contract/wire/models.js'
-import { openSqlite, type Sqlite } from '#service/storage/sqlite.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 
@@ -28,12 +24,12 @@ async function train(model: string, options: object = {}): Promise<string> {
   return (await service.json<{ id: string }>('/v1/preview/training-jobs', { json })).body.id
 }
 
-function onDatabase<T>(action: (sqlite: Sqlite) => T): T {
-  const sqlite = openSqlite(join(service.dataDir, 'trainyard.sqlite3'))
+async function onDatabase(action: (db: DatabaseHandle) => Promise<unknown>): Promise<void> {
+  const { db, close } = await service.openRows()
   try {
-    return sqlite.transaction(() => action(sqlite))()
+    await action(db)
   } finally {
-    sqlite.close()
+    await close()
   }
 }
 
@@ -139,15 +135,12 @@ describe('a summary', () => {
 
   it('knows the best step by the way in which a metric is better, and keeps peaks in thirty points', async () => {
     const model = await service.createModel('long')
-    onDatabase((sqlite) => {
-      const insert = sqlite.prepare(
-        "insert into model_metrics (model_id, step, source, metrics) values (?, ?, 'job', ?)",
-      )
-      for (let step = 1; step <= 500; step += 1) {
-        const metrics = { 'train/reward': step === 321 ? 9 : step / 500, 'loss/train': step === 123 ? -9 : 1, other: 1 }
-        insert.run(model, step, JSON.stringify(metrics))
-      }
+    const rows = Array.from({ length: 500 }, (_, index) => {
+      const step = index + 1
+      const metrics = { 'train/reward': step === 321 ? 9 : step / 500, 'loss/train': step === 123 ? -9 : 1, other: 1 }
+      return { model_id: model, step, source: 'job', metrics: JSON.stringify(metrics) }
     })
+    await onDatabase((db) => db.insertInto('model_metrics').values(rows).execute())
     const metrics = (await summaryOf(model))?.metrics ?? {}
     expect(Object.keys(metrics).sort()).toEqual(['loss/train', 'train/reward'])
     expect(metrics['train/reward']).toMatchObject({ last: 1, last_step: 500, best: 9, best_step: 321 })
@@ -161,8 +154,8 @@ describe('a summary', () => {
     const model = await service.createModel('warned')
     const id = await train(model)
     await service.waitForJob(id)
-    onDatabase((sqlite) =>
-      sqlite.prepare('update training_jobs set report = ? where id = ?').run('{"warnings":["too fast"]}', id),
+    await onDatabase((db) =>
+      db.updateTable('training_jobs').set({ report: '{"warnings":["too fast"]}' }).where('id', '=', id).execute(),
     )
     expect((await summaryOf(model))?.warnings).toEqual(['too fast'])
   })

@@ -3,7 +3,6 @@
  * and changes nothing. A field that is not known here fails, so that none is forgotten.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -96,7 +95,7 @@ describe('every query and mutation', () => {
   it.each([['entity', { entity: 'others' }] as const, ['project', { project: 'elsewhere' }] as const])(
     'tells a key of another %s nothing, and changes nothing for it',
     async (_, rights) => {
-      const { key } = await createLocalKey(service.dataDir, rights)
+      const { key } = await service.createKey(rights)
       const before = await everything()
       expect(before).toContain('secret-run')
       expect(before).toContain('best')
@@ -126,7 +125,7 @@ describe('every query and mutation', () => {
 
 it('lines of a run of another entity or project are not taken', async () => {
   for (const rights of [{ entity: 'others' }, { project: 'elsewhere' }]) {
-    const { key } = await createLocalKey(service.dataDir, rights)
+    const { key } = await service.createKey(rights)
     const sent = await service.json('/files/local/tests/secret-run/file_stream', {
       json: { files: { 'wandb-history.jsonl': { offset: 0, content: ['{"_step":0}'] } } },
       headers: { authorization: `Bearer ${key}` },

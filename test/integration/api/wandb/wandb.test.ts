@@ -3,7 +3,6 @@
  */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 
@@ -120,13 +119,13 @@ describe('keys and owners', () => {
   })
   it('keeps keys to their project and scope', async () => {
     const { id } = await create('bound', {})
-    const { key } = await createLocalKey(service.dataDir, { project: 'elsewhere' })
+    const { key } = await service.createKey({ project: 'elsewhere' })
     expect((await graphql('{ project(name: "tests") { id } }', {}, key)).body.errors?.[0]?.extensions.code).toBe(
       'forbidden',
     )
     const byId = await graphql('query Q($id: ID!) { artifact(id: $id) { id } }', { id }, key)
     expect(byId.body).toEqual({ data: { artifact: null } })
-    const reader = await createLocalKey(service.dataDir, { scope: 'read' })
+    const reader = await service.createKey({ scope: 'read' })
     expect(
       (await graphql('mutation { commitArtifact(input: {artifactID: "x"}) { artifact { id } } }', {}, reader.key))
         .status,

@@ -95,7 +95,7 @@ describe('completion', () => {
     await upload(claim)
     const at = { id: systemIds.uuid(), job_id: claim.jobId, position: 0, type: 'training_failed', data: '{}' }
     await fixture.db.insertInto('events').values(at).execute()
-    await expect(complete(claim)).rejects.toThrow(/UNIQUE/)
+    await expect(complete(claim)).rejects.toThrow(/unique/i)
     expect(await findCheckpoint(fixture.db, fixture.modelId, 'latest')).toBeNull()
     expect((await findModel(fixture.db, fixture.modelId))?.step).toBe(0)
     expect((await findJob(fixture.db, claim.jobId))?.status).toBe('running')
@@ -181,6 +181,6 @@ describe('events', () => {
     await failAttempt(fixture.db, systemIds, claim, { code: 'x', message: 'broken', isCancelled: false })
     expect(await eventTypes()).toEqual(['training_failed'])
     const second = { id: systemIds.uuid(), job_id: claim.jobId, position: 9, type: 'training_ended', data: '{}' }
-    await expect(fixture.db.insertInto('events').values(second).execute()).rejects.toThrow(/UNIQUE/)
+    await expect(fixture.db.insertInto('events').values(second).execute()).rejects.toThrow(/unique/i)
   })
 })

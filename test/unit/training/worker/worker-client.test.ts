@@ -55,11 +55,14 @@ function holdTimers(): void {
   })
 }
 
-it.each(['disk_full', 'database_locked'])('waits minutes while the server cannot store anything: %s', async (code) => {
-  const { client, waitedMs } = await connect(100, code)
-  await client.complete({ files: {}, metrics: {} })
-  expect(waitedMs()).toBe(500_000)
-})
+it.each(['disk_full', 'database_locked', 'database_unavailable', 'database_busy'])(
+  'waits minutes while the server cannot store anything: %s',
+  async (code) => {
+    const { client, waitedMs } = await connect(100, code)
+    await client.complete({ files: {}, metrics: {} })
+    expect(waitedMs()).toBe(500_000)
+  },
+)
 
 it.each([
   ['disk_full', "the server's disk was full for 10 minutes"],

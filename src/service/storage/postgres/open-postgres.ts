@@ -1,0 +1,102 @@
+/**
+ * Opens a PostgreSQL database: a pool of connections, migrations, and a lock that keeps a second server out.
+ *
+ * The driver is loaded here and only when it is needed. Transactions are serializable and repeated when the database asks for it
+ * (`in-transaction.ts`); single statements see what is committed. Nothing here knows what the tables mean.
+ */
+import { Kysely } from 'kysely'
+import { AppError, StorageError } from '#base/errors/errors.js'
+import { migrate, type OpenDatabase } from '../database.js'
+import { shareTransactions } from '../in-transaction.js'
+import type { Schema } from '../schema.js'
+import { parsePostgresAddress } from './address.js'
+import { PoolDialect } from './dialect.js'
+import { toDatabaseError } from './errors.js'
+import { POSTGRES_MIGRATIONS } from './migrations.js'
+import { holdServerLock } from './server-lock.js'
+
+export interface PostgresOptions {
+  /** Connections at most, besides the one that holds the lock. */
+  readonly maxConnections: number
+  /** Beside a server that works with it: no lock is taken, and the tables stay as they are. Default false */
+  readonly isBeside?: boolean
+  /** Looks at the database before its tables change; what it throws leaves them as they are. */
+  readonly beforeMigrating?: (db: Kysely<Schema>) => Promise<void>
+  /** Hears of connections that broke while nobody used them, and of the lock when it is lost. */
+  readonly onTrouble?: (error: unknown) => void
+}
+
+/** How long a statement waits for a connection before it is told that the database cannot be reached. */
+const CONNECT_MS = 10_000
+/** The oldest version that is tested. */
+const LEAST_VERSION = 15
+const INTEGER_OIDS = [20, 1700]
+
+/**
+ * Opens and migrates it.
+ *
+ * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server
+ *   works with it; {StorageError} `database_refused`, `database_newer`, `migration_failed`
+ */
+export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
+  const { url, name } = parsePostgresAddress(address)
+  const onTrouble = options.onTrouble ?? (() => undefined)
+  const { default: pg } = await import('pg')
+  const connection = {
+    connectionString: url,
+    application_name: 'trainyard',
+    connectionTimeoutMillis: CONNECT_MS,
+    keepAlive: true,
+    options: '-c timezone=UTC -c client_encoding=UTF8',
+    // 64-bit integers and sums of them as numbers: without, they are texts, and comparisons of them silently wrong
+    types: {
+      getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+        INTEGER_OIDS.includes(oid) ? Number : pg.types.getTypeParser(oid, format),
+    },
+  }
+  const isBeside = options.isBeside ?? false
+  const createClient = () => new pg.Client(connection)
+  const lock = isBeside
+    ? null
+    : await holdServerLock(createClient, onTrouble).catch((error: unknown) => {
+        throw withReason(error, name)
+      })
+  const pool = new pg.Pool({ ...connection, max: options.maxConnections })
+  pool.on('error', onTrouble)
+  const db = new Kysely<Schema>({ dialect: new PoolDialect(pool) })
+  try {
+    if (lock !== null) assertVersion(lock.version)
+    await options.beforeMigrating?.(db)
+    if (!isBeside) await migrate(db, POSTGRES_MIGRATIONS)
+  } catch (error) {
+    await db.destroy()
+    await lock?.release()
+    throw toDatabaseError(error)
+  }
+  shareTransactions(db)
+  return {
+    db,
+    close: async () => {
+      await db.destroy()
+      await lock?.release()
+    },
+  }
+}
+
+/** Who starts a server may know what those who ask it for something may not: where the database is, and what came of it. */
+function withReason(error: unknown, name: string): unknown {
+  if (!(error instanceof AppError) || error.code !== 'database_unavailable') return error
+  const reason = error.cause instanceof Error ? `: ${error.cause.message}` : ''
+  return new AppError('unavailable', error.code, `the database ${name} cannot be reached${reason}`, {
+    hint: 'look whether it runs, and whether --database names its host and port',
+    cause: error.cause,
+  })
+}
+
+function assertVersion(version: number): void {
+  if (version >= LEAST_VERSION) return
+  throw new StorageError(
+    'database_refused',
+    `the database must be PostgreSQL ${LEAST_VERSION} or newer, got ${version}`,
+  )
+}

@@ -1,0 +1,9 @@
+import { onPostgres } from '../../../support/service/database-kind.js'
+
+onPostgres({
+  wandb: () => import('../../../integration/api/wandb/wandb.test.js'),
+  tenancy: () => import('../../../integration/api/wandb/tenancy.test.js'),
+  adapters: () => import('../../../integration/api/wandb/adapters.test.js'),
+  webhooks: () => import('../../../integration/api/webhooks/webhooks.test.js'),
+  'outbox-turns': () => import('../../../unit/service/operations/webhooks/outbox-turns.test.js'),
+})

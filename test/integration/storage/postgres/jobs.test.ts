@@ -1,0 +1,9 @@
+import { onPostgres } from '../../../support/service/database-kind.js'
+
+onPostgres({
+  'training-jobs': () => import('../../../integration/api/training-jobs.test.js'),
+  'worker-routes': () => import('../../../integration/api/worker-routes.test.js'),
+  resume: () => import('../../../integration/api/resume.test.js'),
+  idempotency: () => import('../../../integration/api/access/idempotency.test.js'),
+  faults: () => import('../../../integration/api/faults.test.js'),
+})

@@ -1,0 +1,10 @@
+import { onPostgres } from '../../../support/service/database-kind.js'
+
+onPostgres({
+  paging: () => import('../../../integration/api/lists/paging.test.js'),
+  summaries: () => import('../../../integration/api/models/summaries.test.js'),
+  metrics: () => import('../../../integration/api/models/metrics.test.js'),
+  activity: () => import('../../../integration/api/models/activity.test.js'),
+  'fine-tuning-lists': () => import('../../../integration/api/training/fine-tuning-lists.test.js'),
+  'uploaded-rows': () => import('../../../integration/api/training/uploaded-rows.test.js'),
+})

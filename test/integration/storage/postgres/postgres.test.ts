@@ -1,0 +1,199 @@
+/**
+ * What is PostgreSQL's alone: transactions beside each other on two servers' connections, a database that goes away and comes back,
+ * a commit whose answer is lost, and what a start refuses.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { systemIds } from '#base/util/ids.js'
+import { claimNextJob, createJob } from '#service/queue/queue.js'
+import { addUsage } from '#service/storage/access/usage-days.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { countRetries, inTransaction } from '#service/storage/in-transaction.js'
+import { insertModel } from '#service/storage/models.js'
+import { openPostgres, type PostgresOptions } from '#service/storage/postgres/open-postgres.js'
+import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
+import { createTestService, STAND_INS, sampleGroup } from '../../../support/service/create-test-service.js'
+import { newJobOf, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
+import { until } from '../../../support/until.js'
+
+const KEYS = 12
+const REPEATS = 5
+
+describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () => {
+  let postgres: LocalPostgres
+  beforeAll(async () => {
+    postgres = await startPostgres()
+  })
+  afterAll(() => postgres?.stop())
+
+  async function open(address: string, options: Partial<PostgresOptions> = {}): Promise<DatabaseHandle> {
+    const opened = await openPostgres(address, { maxConnections: 8, ...options })
+    onTestFinished(() => opened.close())
+    return opened.db
+  }
+
+  /** Two pools on one database, as two servers have them. */
+  async function openTwice(): Promise<readonly [DatabaseHandle, DatabaseHandle]> {
+    const address = await postgres.createDatabase()
+    return [await open(address), await open(address, { isBeside: true })]
+  }
+
+  const addModel = async (db: DatabaseHandle, name: string): Promise<string> => {
+    const id = systemIds.uuid()
+    await insertModel(db, { id, entity: 'local', project: 'p', name, baseModel: 'base', runId: systemIds.uuid() })
+    return id
+  }
+
+  async function serve(address: string, options: object = {}): ReturnType<typeof createTestService> {
+    const service = await createTestService({ database: address, ...options })
+    onTestFinished(() => service.dispose())
+    return service
+  }
+
+  describe('transactions beside each other', () => {
+    test('make one job of creates that are repeated at once', async () => {
+      const [one, two] = await openTwice()
+      const modelId = await addModel(one, 'm')
+      const creates = Array.from({ length: KEYS * REPEATS }, (_, index) => {
+        const job = { ...newJobOf(modelId, `digest ${index % KEYS}`) }
+        const options = { ...ONCE, idempotencyKey: `key ${index % KEYS}` }
+        return createJob(index % 2 === 0 ? one : two, job, options)
+      })
+      const made = await Promise.all(creates)
+      expect(made.filter(({ isNew }) => isNew).length).toBe(KEYS)
+      expect(new Set(made.map(({ job }) => job.id)).size).toBe(KEYS)
+      const rows = await one.selectFrom('training_jobs').select('id').execute()
+      expect(rows.length).toBe(KEYS)
+    })
+
+    test('hand each job to one of those that claim at once', async () => {
+      const [one, two] = await openTwice()
+      for (let index = 0; index < KEYS; index += 1) {
+        await createJob(one, newJobOf(await addModel(one, `m${index}`), `digest ${index}`), ONCE)
+      }
+      const claimAll = async (db: DatabaseHandle): Promise<string[]> => {
+        const claimed: string[] = []
+        for (let misses = 0; misses < 2; ) {
+          const next = await claimNextJob(db, systemIds, TEST_LEASE)
+          if (next === null) misses += 1
+          else claimed.push(next.job.id)
+        }
+        return claimed
+      }
+      const claimed = (await Promise.all([one, two, one, two].map(claimAll))).flat()
+      expect(claimed.length).toBe(KEYS)
+      expect(new Set(claimed).size).toBe(KEYS)
+    })
+
+    test('add up what both count in the same row, and say how often they were repeated', async () => {
+      const [one, two] = await openTwice()
+      const counters = { requests: 1, promptTokens: 10, cachedTokens: 0, completionTokens: 3 }
+      const key = { entity: 'local', project: 'p', model: 'm' }
+      const adds = Array.from({ length: 40 }, (_, index) =>
+        inTransaction(index % 2 === 0 ? one : two, (transaction) => addUsage(transaction, key, counters)),
+      )
+      await Promise.all(adds)
+      const row = await one.selectFrom('usage_days').selectAll().executeTakeFirstOrThrow()
+      expect(row).toMatchObject({ requests: 40, prompt_tokens: 400, completion_tokens: 120 })
+      expect((countRetries(one) ?? 0) + (countRetries(two) ?? 0)).toBeGreaterThan(0)
+    })
+  })
+
+  test('a commit whose answer is lost is told as one whose outcome nobody knows', async () => {
+    const db = await open(await postgres.createDatabase())
+    await sql`create function wait_at_commit() returns trigger language plpgsql as
+      $$ begin perform pg_sleep(600); return null; end $$`.execute(db)
+    await sql`create constraint trigger waits after insert on health_probes deferrable initially deferred
+      for each row execute function wait_at_commit()`.execute(db)
+    const write = inTransaction(db, (transaction) =>
+      transaction.insertInto('health_probes').values({ id: 'x', value: 'y' }).execute(),
+    )
+    const failed = expect(write).rejects.toMatchObject({
+      code: 'database_unavailable',
+      message: expect.stringContaining('it may be done all the same'),
+    })
+    const kill = sql<{ killed: boolean }>`select pg_terminate_backend(pid) as killed from pg_stat_activity
+      where query = 'commit' and state = 'active' and datname = current_database()`
+    await until(async () => ((await kill.execute(db)).rows.length > 0 ? true : null), 'the commit to be cut off')
+    await failed
+    // the pool goes on with other connections
+    expect(await db.selectFrom('health_probes').selectAll().execute()).toEqual([])
+  })
+
+  test('a text with U+0000 is refused by name: PostgreSQL cannot store it', async () => {
+    const db = await open(await postgres.createDatabase())
+    await expect(addModel(db, 'a\0b')).rejects.toMatchObject({ category: 'invalid_request', code: 'invalid_value' })
+  })
+
+  test('away, it is answered with 503 and a time to come back; when it is back, the service goes on and jobs end', async () => {
+    const address = await postgres.createDatabase()
+    const service = await serve(address)
+    const model = await service.createModel()
+    const json = { model_id: model, trajectory_groups: [sampleGroup()] }
+    await service.waitForJob((await service.json<{ id: string }>('/v1/preview/training-jobs', { json })).body.id)
+    await postgres.kill()
+    for (const request of [undefined, { json }]) {
+      const answer = await service.fetch('/v1/preview/training-jobs', request)
+      expect(answer.status).toBe(503)
+      expect(answer.headers.get('retry-after')).toBe('5')
+      expect(await answer.json()).toMatchObject({ error: { code: 'database_unavailable' } })
+    }
+    await postgres.start()
+    const isBack = async () => ((await service.fetch('/v1/preview/models')).status === 200 ? true : null)
+    await until(isBack, 'the service to answer again')
+    const again = { ...json, trajectory_groups: [sampleGroup([0.5, 0.25])] }
+    const { status, body } = await service.json<{ id: string }>('/v1/preview/training-jobs', { json: again })
+    expect(status).toBe(200)
+    expect((await service.waitForJob(body.id)).status).toBe('completed')
+    // the lock is held again, so a second server stays out
+    const second = () =>
+      createTestService({ database: address }).then(
+        () => 'started',
+        (error: { code: string }) => error.code,
+      )
+    expect(await second()).toBe('database_in_use')
+  })
+
+  test('what one service has stored another finds, on an empty data directory of its own, with the same ids', async () => {
+    const address = await postgres.createDatabase()
+    const first = await serve(address)
+    const model = await first.createModel('kept')
+    await first.close(1000)
+    const second = await serve(address, { apiKey: first.apiKey, adoptsOtherDatabase: true })
+    const { body } = await second.json<{ data: { id: string }[] }>('/v1/preview/models')
+    expect(body.data.map(({ id }) => id)).toEqual([model])
+    expect(second.createdApiKey).toBeNull()
+  })
+
+  test.each([
+    ['blobs on this machine without a word', (a: string) => ({ database: a, singleServer: false }), 'invalid_setting'],
+    ['a password', (a: string) => ({ database: a.replace('tests@', 'tests:secret@') }), 'invalid_setting'],
+    ['another program', () => ({ database: 'mysql://root@localhost/db' }), 'invalid_setting'],
+    ['no name', () => ({ database: 'postgres://root@localhost:5432/' }), 'invalid_setting'],
+    ['a database that is not there', (a: string) => ({ database: a.replace('/test_', '/no_') }), 'database_refused'],
+    ['a port nobody listens on', () => ({ database: 'postgres://x@127.0.0.1:1/x' }), 'database_unavailable'],
+  ])('a start with %s is refused', async (_, settings, code) => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-pg-refused-'))
+    onTestFinished(() => rm(dataDir, { recursive: true, force: true, maxRetries: 20 }))
+    const { createTestedService } = await import('#service/test-door.js')
+    const options = { dataDir, port: 0, seams: { entryPaths: STAND_INS }, logLevel: 'silent' as const }
+    const start = createTestedService({
+      ...options,
+      singleServer: true,
+      baseModels: ['trainyard/tiny-random'],
+      ...settings(await postgres.createDatabase()),
+    })
+    await expect(start).rejects.toMatchObject({ code })
+    await expect(start).rejects.not.toMatchObject({ message: expect.stringContaining('secret') })
+  })
+
+  test('a database that a newer version has written is refused', async () => {
+    const address = await postgres.createDatabase()
+    await (await openPostgres(address, { maxConnections: 2 })).close()
+    await postgres.query(address, "insert into kysely_migration (name, timestamp) values ('9999-later', 'now')")
+    await expect(openPostgres(address, { maxConnections: 2 })).rejects.toMatchObject({ code: 'database_newer' })
+  })
+})

@@ -1,0 +1,8 @@
+import { onPostgres } from '../../../support/service/database-kind.js'
+
+onPostgres({
+  queue: () => import('../../../unit/service/queue/queue.test.js'),
+  fencing: () => import('../../../unit/service/queue/fencing.test.js'),
+  plan: () => import('../../../unit/service/queue/plan.test.js'),
+  dispatcher: () => import('../../../unit/service/queue/dispatcher.test.js'),
+})

@@ -1,0 +1,50 @@
+/**
+ * Which database the tests of a file run on: SQLite, or a PostgreSQL server of the file's own. `onPostgres` runs the tests of other
+ * files once more, as they stand, on the second.
+ */
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../local-postgres.js'
+
+let isChosen = false
+let server: LocalPostgres | null = null
+
+/** The address of an empty PostgreSQL database; null where the file's tests run on SQLite. */
+export async function testDatabaseAddress(): Promise<string | null> {
+  return server === null ? null : server.createDatabase()
+}
+
+/** An empty database, in memory if it is SQLite. */
+export async function openTestDatabase(): Promise<OpenDatabase> {
+  const address = await testDatabaseAddress()
+  return address === null ? openDatabase(':memory:') : openPostgres(address, { maxConnections: 4 })
+}
+
+/** True in tests that run on PostgreSQL, for those that are about files of SQLite. */
+export const isOnPostgres = (): boolean => isChosen
+
+/**
+ * Runs the tests of files on PostgreSQL, each file's in a block of its own, or its hooks would be those of all.
+ *
+ * @param files what imports each, by a name for the block
+ */
+export function onPostgres(files: Readonly<Record<string, () => Promise<unknown>>>): void {
+  if (!hasPostgres()) {
+    test.skip(`on PostgreSQL: ${NO_POSTGRES}`)
+    return
+  }
+  isChosen = true
+  beforeAll(async () => {
+    server = await startPostgres()
+  })
+  afterAll(async () => {
+    await server?.stop()
+    server = null
+  })
+  for (const [name, load] of Object.entries(files)) {
+    describe(`on PostgreSQL, ${name}`, async () => {
+      await load()
+    })
+  }
+}

@@ -8,7 +8,7 @@ import { chownSync, existsSync, readdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import pg from 'pg'
+import { loadDriver } from '#service/storage/postgres/driver.js'
 import { until } from './until.js'
 
 const DEBIAN = '/usr/lib/postgresql'
@@ -72,7 +72,7 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
   const addressOf = (name: string): string => `postgres://tests@/${name}?host=${folder}`
 
   async function query<Row extends object>(address: string, statement: string): Promise<Row[]> {
-    const client = new pg.Client({ connectionString: address })
+    const client = new (loadDriver().Client)({ connectionString: address })
     client.on('error', () => undefined)
     await client.connect()
     try {

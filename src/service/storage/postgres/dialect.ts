@@ -17,8 +17,8 @@ import {
   type RawNode,
   type TransactionSettings,
 } from 'kysely'
-import type { Pool, PoolClient } from 'pg'
 import { postgresSpelling } from '../sql-words.js'
+import type { Pool, PooledClient } from './driver.js'
 import { isConnectionLost, toDatabaseError, unknownOutcome } from './errors.js'
 
 /** How statements and migrations spell the database's clock. */
@@ -62,16 +62,16 @@ class Compiler extends PostgresQueryCompiler {
 }
 
 class Connection implements DatabaseConnection {
-  readonly client: PoolClient
+  readonly client: PooledClient
   isBroken = false
 
-  constructor(client: PoolClient) {
+  constructor(client: PooledClient) {
     this.client = client
   }
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     try {
-      const { command, rowCount, rows } = await this.client.query(query.sql, [...query.parameters])
+      const { command, rowCount, rows } = await this.client.query<Row>(query.sql, [...query.parameters])
       const isWrite = command === 'INSERT' || command === 'UPDATE' || command === 'DELETE'
       return { rows: rows ?? [], ...(isWrite ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
     } catch (error) {
@@ -139,7 +139,7 @@ export class PoolDialect extends PostgresDialect {
   readonly #pool: Pool
 
   constructor(pool: Pool) {
-    super({ pool })
+    super({ pool: () => Promise.reject(new Error('the pool is the driver’s')) })
     this.#pool = pool
   }
 

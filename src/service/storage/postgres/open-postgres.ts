@@ -11,6 +11,7 @@ import { shareTransactions } from '../in-transaction.js'
 import type { Schema } from '../schema.js'
 import { parsePostgresAddress } from './address.js'
 import { PoolDialect } from './dialect.js'
+import { loadDriver } from './driver.js'
 import { toDatabaseError } from './errors.js'
 import { POSTGRES_MIGRATIONS } from './migrations.js'
 import { holdServerLock } from './server-lock.js'
@@ -41,7 +42,7 @@ const INTEGER_OIDS = [20, 1700]
 export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
   const { url, name } = parsePostgresAddress(address)
   const onTrouble = options.onTrouble ?? (() => undefined)
-  const { default: pg } = await import('pg')
+  const pg = loadDriver()
   const connection = {
     connectionString: url,
     application_name: 'trainyard',
@@ -63,6 +64,8 @@ export async function openPostgres(address: string, options: PostgresOptions): P
       })
   const pool = new pg.Pool({ ...connection, max: options.maxConnections })
   pool.on('error', onTrouble)
+  // the pool hears of connections that are idle; one that breaks between two statements of a transaction would end the process
+  pool.on('connect', (client) => client.on('error', onTrouble))
   const db = new Kysely<Schema>({ dialect: new PoolDialect(pool) })
   try {
     if (lock !== null) assertVersion(lock.version)

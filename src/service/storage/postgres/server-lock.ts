@@ -3,8 +3,8 @@
  * server dies, however it dies. When the connection is lost the server goes on and takes the lock again as soon as it can.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Client } from 'pg'
 import { ConflictError } from '#base/errors/errors.js'
+import type { Client } from './driver.js'
 import { toDatabaseError } from './errors.js'
 
 export interface ServerLock {

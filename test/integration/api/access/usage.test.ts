@@ -172,7 +172,7 @@ describe('a report of many rows', () => {
     // days and projects end in the middle of what is read at once
     await sql`insert into usage_days (entity, day, project, model, requests)
       with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < 10000)
-      select 'local', date('2026-01-01', (i % 7) || ' days'), 'p' || (i % 3), 'm' || i, i from n`.execute(database.db)
+      select 'local', '2026-01-0' || (1 + i % 7), 'p' || (i % 3), 'm' || i, i from n`.execute(database.db)
     const whole = await report()
     expect(whole).toMatchObject({ is_truncated: false, total: { requests: (10_000 * 9999) / 2 } })
     const keys = whole.data.map(({ day, project, model }) => `${day} ${project} ${model}`)

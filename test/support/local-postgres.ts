@@ -29,10 +29,19 @@ function unprivileged(): { uid?: number; gid?: number } {
   return { uid: id('-u'), gid: id('-g') }
 }
 
-export const hasPostgres = (): boolean => BIN !== null
+export const hasPostgres = (): boolean => BIN !== null && hasDriver()
+
+function hasDriver(): boolean {
+  try {
+    loadDriver()
+    return true
+  } catch {
+    return false
+  }
+}
 
 /** What tests say that are skipped. */
-export const NO_POSTGRES = 'PostgreSQL is not installed (apt-get install postgresql)'
+export const NO_POSTGRES = 'PostgreSQL is not installed (apt-get install postgresql), or its driver (npm ci)'
 
 export interface LocalPostgres {
   /** An empty database. @returns its address */

@@ -77,12 +77,11 @@ export async function addSessionTime(db: Database, sessionId: string, timeMs: nu
   await sql`insert into usage_days (entity, day, project, model, training_ms)
     select session.entity, ${today}, session.project,
       case when model.id is null then session.base_model else model.entity || '/' || model.project || '/' || model.name end,
-      ${Math.max(0, Math.round(timeMs))}
+      ${sql.lit(Math.max(0, Math.round(timeMs)))}
     from training_sessions as session left join models as model on model.id = session.model_id
     where session.id = ${sessionId}
-    on conflict (entity, day, project, model) do update set training_ms = training_ms + excluded.training_ms`.execute(
-    db,
-  )
+    on conflict (entity, day, project, model) do update
+      set training_ms = usage_days.training_ms + excluded.training_ms`.execute(db)
 }
 
 export interface UsageFilter {

@@ -11,6 +11,7 @@ import { createLogger } from '#base/logging/logger.js'
 import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
+import { createPlacement } from './assembly/placement.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { readServedModels } from './assembly/served-models.js'
 import { startServer } from './assembly/server.js'
@@ -91,7 +92,9 @@ async function assemble(start: Start): Promise<StartedService> {
   const processes = startProcesses(start, { db: storage.db, served, preparedDir, countWorkers: countNow })
   const { engines, workers } = processes
   let workerUrl = ''
-  const jobs = createJobs(start, { storage, workers, served, preparedDir, serverUrl: () => workerUrl })
+  const placementNotes = (): readonly string[] | null => placement?.placer.notes() ?? null
+  const jobs = createJobs(start, { storage, workers, served, preparedDir, serverUrl: () => workerUrl, placementNotes })
+  const placement = createPlacement(start, { storage, jobs })
   const { services, outbox } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const server = await startServer(start, { dataDir, storage, processes, jobs, services })
 
@@ -101,6 +104,7 @@ async function assemble(start: Start): Promise<StartedService> {
   jobs.dispatcher.start()
   await jobs.sessions.start()
   outbox.start()
+  placement?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 
   let closed: Promise<void> | null = null

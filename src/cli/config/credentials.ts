@@ -7,9 +7,10 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { isLoopbackUrl } from '#base/util/loopback.js'
 import type { Config, SettingSource } from './load.js'
 import { API_KEY_FILE } from './paths.js'
-import { isLoopbackUrl, readServerRecord } from './server-record.js'
+import { readServerRecord } from './server-record.js'
 
 export interface Credential {
   readonly key: string

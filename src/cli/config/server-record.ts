@@ -4,9 +4,11 @@
  * `serve` writes one file per address when it is ready and removes it when it stops; a stale one does no harm, it only
  * names a key file. Keys themselves are never copied here.
  */
+
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createFolders } from '#base/util/create-folders.js'
+import { isLoopbackUrl } from '#base/util/loopback.js'
 import { moveFile } from '#base/util/move-file.js'
 import type { Paths } from './paths.js'
 
@@ -38,12 +40,6 @@ export async function readServerRecord(paths: Paths, url: string): Promise<Serve
   } catch {
     return null
   }
-}
-
-/** Whether a URL can only reach this machine. */
-export function isLoopbackUrl(url: string): boolean {
-  const host = URL.canParse(url) ? new URL(url).hostname : ''
-  return host === 'localhost' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host)
 }
 
 /** All loopback spellings of one port share a record. */

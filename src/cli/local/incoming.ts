@@ -5,9 +5,10 @@
 import { cp, mkdir, realpath, stat, symlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
+import { isLoopbackUrl } from '#base/util/loopback.js'
 import { removeTree } from '#base/util/move-file.js'
 import type { Paths } from '../config/paths.js'
-import { isLoopbackUrl, readServerRecord } from '../config/server-record.js'
+import { readServerRecord } from '../config/server-record.js'
 import { UsageError } from '../terminal/errors.js'
 
 export interface Incoming {

@@ -126,6 +126,16 @@ export const SERVICE_SETTINGS = defineSettings({
     hidesDefault: true,
     summary: 'training jobs and sessions that run side by side',
   },
+  /** `ray://head:8265?…`: workers on other machines that are started and ended as there is work. Default null: only those that somebody starts. */
+  workers: {
+    key: 'workers',
+    type: 'text',
+    default: null,
+    flag: '--workers <address>',
+    whenAbsent: 'those that somebody starts',
+    summary:
+      'a Ray cluster that gets workers as there is work: ray://head:8265?server=http://this-server:8642&key-file=/on/each/node&max=8&gpus=1',
+  },
   /** What computes gradients. */
   trainer: {
     key: 'trainer',

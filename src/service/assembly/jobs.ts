@@ -38,6 +38,8 @@ export interface JobsInput {
   readonly preparedDir: string
   /** Where workers find the server; asked once it listens. */
   readonly serverUrl: () => string
+  /** See `DispatcherOptions.placementNotes`. */
+  readonly placementNotes: () => readonly string[] | null
 }
 
 /** What workers do, for the metrics. */
@@ -54,7 +56,8 @@ export function countWorkers({ dispatcher }: Pick<Jobs, 'dispatcher'>, trainWork
 }
 
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
-export function createJobs(start: Start, { storage, workers, served, preparedDir, serverUrl }: JobsInput): Jobs {
+export function createJobs(start: Start, input: JobsInput): Jobs {
+  const { storage, workers, served, preparedDir, serverUrl, placementNotes } = input
   const { settings, logger, lifetimes } = start
   const activity = createActivityFeed({ clock: systemClock, ids: storage.ids })
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
@@ -82,6 +85,7 @@ export function createJobs(start: Start, { storage, workers, served, preparedDir
     hasRoom: () => workers.hasRoom(),
     timing,
     sharer: () => sessions,
+    placementNotes,
     startWorker: ({ job, baseModel, token }) => {
       const folders = foldersOf(baseModel)
       const attempt = { jobId: job.id, attempt: job.attempt, modelId: job.modelId }

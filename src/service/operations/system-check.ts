@@ -149,7 +149,11 @@ export function createSystemCheckService(context: Context): SystemCheckService {
     // one after the other, so that none waits for another and each time is its own
     const database = await measure('database', checkDatabase)
     const blobStore = await measure('blob_store', () => blobs.check())
-    const queue = await measure('cpu_queue', checkQueue)
+    const notes = context.dispatcher.notes()
+    const queue = {
+      ...(await measure('cpu_queue', checkQueue)),
+      ...(notes.length === 0 ? {} : { warnings: [...notes] }),
+    }
     const engine = await measure('gpu_queue', checkEngine)
     const baseModels = await checkBaseModels()
     const checks = [database, blobStore, queue, engine, baseModels, await checkWorker()]

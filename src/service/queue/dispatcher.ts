@@ -70,6 +70,8 @@ export interface DispatcherOptions {
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
   readonly hasRoom?: () => boolean
   readonly timing: JobTiming
+  /** What is wrong with workers that come as there is work; null: none come by themselves. Default: none do. */
+  readonly placementNotes?: () => readonly string[] | null
   /** Who has the other workers; jobs and it take turns. Absent: nobody. */
   readonly sharer?: () => WorkerSharer
 }
@@ -113,6 +115,10 @@ export interface Dispatcher {
   claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<RemoteClaim | null>
   /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. */
   whyNobody(job: JobRecord): string | null
+  /** What is wrong with workers that are to come, in sentences. */
+  notes(): readonly string[]
+  /** Workers of this name on other machines have ended, as whoever started them says: what they had is queued again. */
+  gone(name: string, reason: string): Promise<void>
   /** Jobs that workers of this machine run. */
   runningCount(): number
   /** Workers of other machines that were heard of lately. */
@@ -263,20 +269,32 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     remote.supersede(worker.id)
     // it knows of no attempt: the answer to its last claim was lost on the way
     const lost = left ?? { reason: 'its worker never heard of it', isOrderly: true }
+    if (isLeaving) {
+      await leave(worker, lost)
+      return null
+    }
+    await releaseAll(worker, lost)
+    const waiting = remote.wait(worker, claimOptions)
+    wake()
+    return waiting
+  }
+
+  type Lost = Pick<LostAttempt, 'reason' | 'isOrderly'>
+
+  /** It asks for nothing more. */
+  async function leave(worker: RemoteWorker, lost: Lost): Promise<void> {
+    remote.forget(worker.id)
+    await releaseAll(worker, lost)
+    wake()
+  }
+
+  async function releaseAll(worker: RemoteWorker, lost: Lost): Promise<void> {
     for (const jobId of await releaseClaims(db, ids, remoteOwner(worker.id), { ...lost, backoffMs })) {
       logger.warn({ job_id: jobId, worker: worker.name, reason: lost.reason }, 'job.worker_lost')
       forgetRemote(jobId)
       signals.notify(jobId)
     }
     sharer()?.left(worker.id, lost)
-    if (isLeaving) {
-      remote.forget(worker.id)
-      wake()
-      return null
-    }
-    const waiting = remote.wait(worker, claimOptions)
-    wake()
-    return waiting
   }
 
   function forgetRemote(jobId: string): void {
@@ -401,7 +419,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         ...(options.trainWorkers > 0 ? [here] : []),
         ...remote.list(),
       ]
-      return whyNobodyTakes({ trainer, weightBytes }, workers)
+      const coming = options.placementNotes?.() ?? null
+      if (coming !== null && workers.length === 0) return coming[0] ?? 'a worker is asked of the Ray cluster'
+      return whyNobodyTakes({ trainer, weightBytes }, workers) ?? coming?.[0] ?? null
+    },
+    notes: () => options.placementNotes?.() ?? [],
+    gone: async (name, reason) => {
+      for (const worker of remote.list()) if (worker.name === name) await leave(worker, { reason, isOrderly: false })
     },
     runningCount: () => localSlots().length,
     remoteWorkers: () => {

@@ -132,6 +132,13 @@ function Shown(props: {
   )
 }
 
+/** `trainyard 0.1.0, torch 2.13.0`. */
+function versionsOf(versions: Readonly<Record<string, string>>): string {
+  return Object.entries(versions)
+    .map(([program, version]) => `${program} ${version}`)
+    .join(', ')
+}
+
 function Figures({
   job,
   events,
@@ -152,6 +159,16 @@ function Figures({
     ...(remaining(job) === '' ? [] : [['Time', remaining(job)] as const]),
     ...(typeof speed === 'number' ? [['Speed', `${formatCount(Math.round(speed))} tokens/s`] as const] : []),
     ...(job.report === null ? [] : [['Trained', plural(job.report.trained_tokens, 'token')] as const]),
+    ...(job.worker === null
+      ? []
+      : [
+          [
+            'Worker',
+            <span key="worker" title={versionsOf(job.worker.versions)}>
+              {`${job.worker.name}, ${job.worker.trainer} on ${job.worker.device}`}
+            </span>,
+          ] as const,
+        ]),
     ...(memory?.['needed_bytes'] === undefined
       ? []
       : [['Memory', `${formatBytes(memory['needed_bytes'])} of ${formatBytes(memory['available_bytes'])}`] as const]),

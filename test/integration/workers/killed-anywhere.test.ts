@@ -16,6 +16,8 @@ const STEPS = 40
 const JOBS = '/v1/preview/training-jobs'
 /** Short, so that a killed worker's job is soon taken up; long enough for a living one on a busy machine. */
 const LEASE_MS = 5000
+/** Three processes start at once, and load what they compute with. */
+const START_MS = 20_000
 
 /**
  * Between two rounds each job makes steps. A round kills twice at most: three losses in a row without a new event end a job.
@@ -77,7 +79,7 @@ async function startServer(): Promise<void> {
     threads: 1,
     trainWorkers: 0,
     resumeIntervalMs: 0,
-    tuning: { jobs: { leaseMs: LEASE_MS, startMs: LEASE_MS } },
+    tuning: { jobs: { leaseMs: LEASE_MS, startMs: START_MS } },
     ...(apiKey === '' ? {} : { apiKey }),
   })
   apiKey = server.apiKey
@@ -114,13 +116,13 @@ async function dieAt(point: KillPoint): Promise<void> {
   } else startWorker()
 }
 
-/** Digests of the checkpoint of each model. */
-async function filesOf(modelIds: readonly string[]): Promise<unknown> {
+/** Digests of the last checkpoint of each model. */
+async function filesOf(modelIds: readonly string[], step = 1): Promise<unknown> {
   const digests = modelIds.map(async (id) => {
     const path = `/v1/preview/models/${id}/checkpoints`
     const { data } = await server.call<{ data: { step: number }[] }>(path)
-    expect(data.map(({ step }) => step)).toEqual([1])
-    const { files } = await server.call<{ files: { name: string; sha256: string }[] }>(`${path}/1/files`)
+    expect(data.map((each) => each.step).sort()).toEqual(Array.from({ length: step }, (_, i) => i + 1))
+    const { files } = await server.call<{ files: { name: string; sha256: string }[] }>(`${path}/${step}/files`)
     return files.map(({ name, sha256 }) => [name, sha256])
   })
   return Promise.all(digests)
@@ -171,4 +173,65 @@ it('jobs end once, with the bytes of a run where nobody died', { timeout: 600_00
   const quietIds = await Promise.all(['a', 'b', 'c'].map((name) => server.createModel(name)))
   for (const [i, id] of quietIds.entries()) await server.untilEnd(await server.submitRows(id, STEPS, { seed: i }))
   expect(killed).toEqual(await filesOf(quietIds))
+})
+
+/** A job whose worker fetches other checkpoints: the one it goes on from, and the one it is held close to. */
+async function submitPairs(modelId: string): Promise<string> {
+  const answer = (content: string) => [{ role: 'assistant', content }]
+  const row = (i: number) => ({
+    input: { messages: [{ role: 'user', content: `What is ${1000 + i}?` }] },
+    preferred_output: answer(`It is ${1000 + i}.`),
+    non_preferred_output: answer('No idea.'),
+  })
+  const lines = [0, 1, 2, 3].map((i) => JSON.stringify(row(i))).join('\n')
+  const data = `data:application/jsonl;base64,${Buffer.from(lines).toString('base64')}`
+  const config = { batch_size: 1, seed: 4, reference_step: 1 }
+  const json = { model_id: modelId, training_data_url: data, config }
+  return (await server.call<{ id: string }>('/v1/preview/dpo-training-jobs', json)).id
+}
+
+/** Makes a checkpoint of each. */
+async function begin(modelIds: readonly string[]): Promise<void> {
+  for (const id of modelIds) await server.untilEnd(await server.submitRows(id, 2, { seed: 1 }))
+}
+
+/** Jobs that fetch it. */
+async function goOn([first, second]: readonly [string, string]): Promise<readonly string[]> {
+  return [await server.submitRows(first, 4, { seed: 3 }), await submitPairs(second)]
+}
+
+it('so do those that fetch other checkpoints; one that fails fails once', { timeout: 600_000 }, async () => {
+  apiKey = ''
+  proxy = await startKillingProxy(kill)
+  await startServer()
+  workerKey = (await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })).key
+  const models = [await server.createModel('a'), await server.createModel('b')] as const
+  startWorker()
+  await begin(models)
+  const first = dieAt({ victim: 'worker', at: 'parent', when: 'after' })
+  const ids = await goOn(models)
+  await first
+  await dieAt({ victim: 'worker', at: 'reference', when: 'after' })
+  await dieAt({ victim: 'server', at: 'reference', when: 'before' })
+  for (const id of ids) {
+    expect(await server.untilEnd(id)).toMatchObject({ status: 'completed' })
+    expect((await server.eventsOf(id)).filter(({ type }) => type === 'training_ended')).toHaveLength(1)
+  }
+  const killed = await filesOf(models, 2)
+
+  // what ONNX Runtime does not train in
+  const model = await server.createModel('c')
+  const second = dieAt({ victim: 'worker', at: 'fail', when: 'before' })
+  const failing = await server.submitRows(model, 1, { precision: 'bf16' })
+  await second
+  await dieAt({ victim: 'server', at: 'fail', when: 'before' })
+  expect(await server.untilEnd(failing)).toMatchObject({ status: 'failed', error_code: 'precision_unavailable' })
+  expect((await server.eventsOf(failing)).map(({ type }) => type)).toEqual(['training_started', 'training_failed'])
+
+  await server.kill('SIGTERM')
+  server = await startKillableServer({ dataDir: join(directory, 'quiet'), threads: 1 })
+  const quiet = [await server.createModel('a'), await server.createModel('b')] as const
+  await begin(quiet)
+  for (const id of await goOn(quiet)) await server.untilEnd(id)
+  expect(killed).toEqual(await filesOf(quiet, 2))
 })

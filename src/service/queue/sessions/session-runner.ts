@@ -87,6 +87,8 @@ export interface SessionRunner {
   heldBy(claim: AttemptClaim): LiveSession
   /** Sessions that have a worker of this machine. */
   count(): number
+  /** Sessions that have a worker, here or elsewhere, or wait for one. */
+  load(): number
   /** Whether one waits for a worker. */
   isWaiting(): boolean
   /** Gives the next that waits a worker. @returns whether there was one */
@@ -338,6 +340,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       return live
     },
     count: () => [...lives.values()].filter(({ remote }) => remote === null).length,
+    load: () => lives.size + waiting.size,
     isWaiting: () => nextWaiting() !== null,
     startNext,
     startFor,

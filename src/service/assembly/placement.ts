@@ -1,0 +1,105 @@
+/**
+ * Workers on a cluster: how many there should be, and who keeps them there.
+ */
+import { readFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import type { Environment } from '#base/environment.js'
+import { AppError } from '#base/errors/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { isLoopbackUrl } from '#base/util/loopback.js'
+import { parseRayAddress } from '../placement/ray-address.js'
+import { createRayClient } from '../placement/ray-client.js'
+import { createRayPlacer, type RayPlacer, workerPrefix } from '../placement/ray-placer.js'
+import { readQueueState } from '../storage/jobs/queue-state.js'
+import type { Jobs } from './jobs.js'
+import { type Start, startEnvironment } from './start.js'
+import type { Storage } from './storage.js'
+
+/** How often the cluster is looked at. */
+const SWEEP_MS = 5000
+
+/**
+ * Reads the address before anything runs; nothing is sent until `start`.
+ *
+ * @returns null where no cluster is set
+ * @throws {AppError} `invalid_workers`
+ */
+export function createPlacement(
+  start: Start,
+  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids'>; readonly jobs: Jobs },
+): { readonly placer: RayPlacer; start(): void } | null {
+  const { settings, logger, lifetimes, options } = start
+  if (settings.workers === null) return null
+  const placement = parseRayAddress(settings.workers, settings.publicUrl)
+  const token = readToken(startEnvironment(start))
+  assertGuarded(placement, token)
+  const prefix = workerPrefix(placement)
+  const { dispatcher, sessions } = jobs
+  const placer = createRayPlacer({
+    ...{ placement, logger, clock: systemClock, ids: storage.ids },
+    client: createRayClient(placement.url, token),
+    wanted: async () => {
+      const { waiting, active } = await readQueueState(storage.db)
+      const models = new Set([...waiting, ...active].map(({ modelId }) => modelId))
+      const others = dispatcher.remoteWorkers().filter(({ name }) => !name.startsWith(prefix))
+      return models.size + sessions.load() - settings.trainWorkers - others.length
+    },
+    onGone: (name, reason) => dispatcher.gone(name, reason),
+  })
+  return {
+    placer,
+    start: () => {
+      let running: Promise<void> | null = null
+      const sweep = (): void => {
+        running ??= placer.sweep().finally(() => {
+          running = null
+        })
+      }
+      const timer = setInterval(sweep, options.tuning?.placementMs ?? SWEEP_MS)
+      lifetimes.add('placement', async () => {
+        clearInterval(timer)
+        await running
+      })
+      sweep()
+    },
+  }
+}
+
+/** Where Ray's own programs look for it. */
+function readToken(environment: Environment): string | null {
+  const given = environment['RAY_AUTH_TOKEN']
+  if (given !== undefined && given !== '') return given
+  const named = environment['RAY_AUTH_TOKEN_PATH']
+  const path = named ?? join(environment['HOME'] ?? homedir(), '.ray', 'auth_token')
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch (cause) {
+    if (named === undefined) return null
+    throw new AppError('invalid_request', 'invalid_workers', `the file ${path} of RAY_AUTH_TOKEN_PATH cannot be read`, {
+      cause,
+    })
+  }
+}
+
+/** Whoever reaches a cluster without a token runs programs on its nodes. */
+function assertGuarded({ url, isInsecure }: ReturnType<typeof parseRayAddress>, token: string | null): void {
+  const { protocol } = new URL(url)
+  if (isInsecure || isLoopbackUrl(url)) return
+  const hint = 'or add insecure=true to the address if its network is trusted'
+  if (token === null) {
+    throw new AppError(
+      'invalid_request',
+      'invalid_workers',
+      `the Ray cluster at ${url} needs a token: set RAY_AUTH_TOKEN`,
+      {
+        hint: `start the cluster with RAY_AUTH_MODE=token, ${hint}`,
+      },
+    )
+  }
+  if (protocol === 'http:') {
+    throw new AppError('invalid_request', 'invalid_workers', `the token of ${url} would travel over plain http`, {
+      hint: `put a proxy with TLS before it and add tls=true, ${hint}`,
+    })
+  }
+}

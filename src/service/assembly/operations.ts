@@ -75,7 +75,11 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const { db, usage } = storage
   const version = packageVersion()
 
-  const toolFormatOf = resolveToolFormats(settings.toolFormats)
+  const toolFormats = resolveToolFormats(settings.toolFormats)
+  const toolFormatOf = toolFormats.of
+  const unknown = toolFormats.named.filter((name) => !served.some((base) => base.name === name))
+  // one that is added later is served with it
+  if (unknown.length > 0) logger.warn({ base_models: unknown }, 'tool_format.no_such_base_model')
   const inspector = createModelInspector()
   const modelFacts = createModelFactsBook(inspector, served, settings.maxContextLength)
   const baseModels = createBaseModelService(

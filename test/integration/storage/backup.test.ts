@@ -126,6 +126,13 @@ describe('the command line', () => {
     expect(JSON.parse(restored.stdout)).toMatchObject({ object: 'restore', data_dir: target, damaged: [] })
     const again = await runCli(['restore', file, '--data-dir', target])
     expect([again.exitCode, again.stderr]).toEqual([5, expect.stringContaining('is not empty')])
+    // what stands there and cannot be read is not taken for nothing
+    const taken = join(folder, 'taken')
+    await writeFile(taken, '')
+    await expect(restoreBackup(file, taken)).rejects.toMatchObject({
+      ...{ code: 'data_dir_unusable', cause: { code: 'ENOTDIR', syscall: 'scandir' } },
+    })
+    await rm(taken)
   })
 
   it.each([

@@ -13,7 +13,7 @@ import { moveFile, removeTree } from '#base/util/move-file.js'
 import { assertOwnPrograms } from '#service/storage/archive/own-programs.js'
 import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
-import { openDataDir, RESTORE_MARKER, removeEmptyDataDir, unwritable } from '#service/storage/data-dir.js'
+import { type DataDir, openDataDir, RESTORE_MARKER, removeEmptyDataDir, unwritable } from '#service/storage/data-dir.js'
 import { toStorageError } from '#service/storage/database.js'
 import {
   type BackupEnd,
@@ -71,14 +71,22 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
     dataDir.unlock()
     return { ...result, dataDir: root }
   } catch (error) {
-    await clear(root)
-    dataDir.unlock()
-    // the next restore is to find the directory as this one did
-    await removeEmptyDataDir(root)
-    await rm(join(root, RESTORE_MARKER), { force: true })
-    if (!wasThere) await rmdir(root).catch(() => undefined)
+    // what cannot be cleared stays behind the marker, which the next restore knows; why there is one is said first
+    await leave(root, dataDir, wasThere).catch(() => undefined)
     throw toStorageError(error) ?? error
   }
+}
+
+/** The next restore is to find the directory as this one did. */
+async function leave(root: string, dataDir: DataDir, wasThere: boolean): Promise<void> {
+  try {
+    await clear(root)
+  } finally {
+    dataDir.unlock()
+  }
+  await removeEmptyDataDir(root)
+  await rm(join(root, RESTORE_MARKER), { force: true })
+  if (!wasThere) await rmdir(root).catch(() => undefined)
 }
 
 async function checkFile(file: string): Promise<void> {
@@ -101,8 +109,13 @@ const HARMLESS = new Set(['lost+found'])
 
 /** @returns whether the directory is there */
 async function checkTarget(root: string): Promise<boolean> {
-  const names: readonly string[] | null = await readdir(root).catch(() => null)
-  if (names === null) return false
+  let names: readonly string[]
+  try {
+    names = await readdir(root)
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw unwritable(root, cause)
+  }
   if (names.every((name) => HARMLESS.has(name)) || names.includes(RESTORE_MARKER)) return true
   throw new ConflictError('data_dir_not_empty', `"${root}" is not empty`, {
     hint: 'restore into a new directory, or move the old one away first',

@@ -7,11 +7,17 @@ import { TOOL_FORMATS, type ToolFormat } from '#formats/answers/calls/call-forma
 /** @returns the form of a base model's calls; null: what its template shows */
 export type ToolFormatRule = (baseModel: string) => ToolFormat | null
 
+export interface ToolFormats {
+  readonly of: ToolFormatRule
+  /** Base models that a form was set for by name. */
+  readonly named: readonly string[]
+}
+
 /**
  * @param values forms for all base models, or `name=form` for one, which comes before; of several the last one counts
  * @throws {InvalidRequestError} `invalid_setting` for a form that is not known
  */
-export function resolveToolFormats(values: readonly string[]): ToolFormatRule {
+export function resolveToolFormats(values: readonly string[]): ToolFormats {
   const byModel = new Map<string, ToolFormat>()
   let forAll: ToolFormat | null = null
   for (const value of values) {
@@ -29,5 +35,5 @@ export function resolveToolFormats(values: readonly string[]): ToolFormatRule {
     if (at < 0) forAll = format
     else byModel.set(value.slice(0, at), format)
   }
-  return (baseModel) => byModel.get(baseModel) ?? forAll
+  return { of: (baseModel) => byModel.get(baseModel) ?? forAll, named: [...byModel.keys()] }
 }

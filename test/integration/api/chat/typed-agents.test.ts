@@ -6,6 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
 import { chatAnswers } from '../../../support/service/chat-answers.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { templatedModel } from '../../../support/service/templated-model.js'
@@ -207,6 +208,12 @@ describe('forms of calls', () => {
       .choices
     expect(choice?.message.tool_calls).toMatchObject([{ function: { name: 'look', arguments: '{"city": "Rome"}' } }])
     await expect(createTestService({ toolFormats: ['told=xml'] })).rejects.toThrow('must be one of mistral_args')
+    const lines: string[] = []
+    const logger = createLogger({ level: 'warn', destination: { write: (line) => void lines.push(line) } })
+    await (await createTestService({ logger, toolFormats: ['trainyard/tiny-random=hermes', 'tolt=hermes'] })).dispose()
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { event: 'tool_format.no_such_base_model', base_models: ['tolt'] },
+    ])
   })
 
   it('one that nobody reads is refused with the reason, never handed out as text', async () => {
